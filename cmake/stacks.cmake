@@ -1,0 +1,45 @@
+# A stack is the seven tasks as libraries, all compiled against one another. Every test and program
+# is compiled once per stack: an object shared between stacks would mix two layouts of one class.
+
+set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
+          task5_sharded_optimizer task6_prefetch task7_integration)
+
+# A test program of `sources` over `library`.
+function(test_executable target library)
+  add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
+  target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
+  target_precompile_headers(${target} REUSE_FROM fsdp_pch)
+  set_property(GLOBAL APPEND PROPERTY fsdp_tests ${target})
+endfunction()
+
+# The library of one task: the sources in `folder`, over the library of the task before it.
+# It adds exactly one include folder, so a header always belongs to its own stack.
+function(task_library target folder base)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  add_library(${target} STATIC EXCLUDE_FROM_ALL ${sources})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/${folder})
+  target_link_libraries(${target} PUBLIC ${base})
+  target_precompile_headers(${target} REUSE_FROM fsdp_pch)
+endfunction()
+
+# The stack `name`, every task from `origin`: libraries NAME_taskN, tests NAME_taskN_tests, and the
+# training program NAME_train.
+function(add_stack name origin)
+  set(base fsdp_common)
+  foreach(task ${tasks})
+    string(REGEX MATCH "^task[0-9]" number ${task})
+    if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/${task})
+      task_library(${name}_${number} ${origin}/${task} ${base})
+      set(base ${name}_${number})
+      file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
+      if(tests)
+        test_executable(${name}_${number}_tests ${base} ${tests})
+      endif()
+    endif()
+  endforeach()
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/task7_integration)
+    add_executable(${name}_train EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp)
+    target_link_libraries(${name}_train PRIVATE ${base})
+    target_precompile_headers(${name}_train REUSE_FROM fsdp_pch)
+  endif()
+endfunction()

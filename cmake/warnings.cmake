@@ -1,0 +1,11 @@
+# The flags of every target. All share one precompiled header, so all must be the same.
+add_library(fsdp_flags INTERFACE)
+target_link_libraries(fsdp_flags INTERFACE LibTorch::LibTorch Threads::Threads
+                      nlohmann_json::nlohmann_json CLI11::CLI11 GTest::gtest)
+target_compile_options(fsdp_flags INTERFACE -Wall -Wextra -Wno-unused-parameter)
+
+option(FSDP_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
+if(FSDP_SANITIZE)
+  target_compile_options(fsdp_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
+  target_link_options(fsdp_flags INTERFACE -fsanitize=address,undefined)
+endif()

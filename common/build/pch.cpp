@@ -1,0 +1,1 @@
+// Holds nothing: a precompiled header needs a target to belong to.

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <comm/launcher.h>
+#include <comm/ledger.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+class Transport;
+class Transfer;
+
+// A fault put in by hand: on `rank`, the call number `at` is left out, or the process killed.
+struct Fault {
+  enum class Kind { skip, kill };
+  Kind kind;
+  int rank;
+  uint64_t at;
+};
+
+struct CommunicatorOptions {
+  std::string backend{"auto"};              // auto, shm, gloo, nccl; auto is shm between forked ranks
+  std::chrono::milliseconds timeout{300'000};  // of every wait
+  std::optional<Fault> fault;
+};
+
+// Labels of collectives that serve no unit. Their bytes are counted under keys of their own.
+inline const std::string kInit = "<init>";
+inline const std::string kNorm = "<norm>";
+inline const std::string kMetrics = "<metrics>";
+inline const std::string kExport = "<export>";
+
+// One entry of the log: what was called, for which unit, and the bytes this rank receives by the
+// textbook count (W ranks, B bytes of the larger tensor): all-gather and reduce-scatter (W-1)/W B,
+// all-reduce 2(W-1)/W B with B rounded up to W elements, broadcast (W-1)/W B, barrier 0.
+struct LoggedCall {
+  uint64_t sequence;
+  Operation operation;
+  std::string unit;
+  int64_t bytes;
+};
+
+// A collective that has been issued. Every handle has to be waited for; a second wait does nothing.
+class Handle {
+ public:
+  Handle() = default;
+  // Returns when the output is complete. Throws CollectiveError when the ranks called different
+  // collectives, or when one of them has not come within the timeout.
+  void wait();
+  bool pending() const { return call_ != nullptr; }  // issued and not waited for yet
+
+ private:
+  friend class Communicator;
+  struct Call;
+  explicit Handle(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  std::shared_ptr<Call> call_;
+};
+
+// The collectives between W ranks. All ranks call the same collectives in the same order, each with
+// the name of the unit it serves; what one rank calls is compared with the others' calls. A call
+// returns at once and its tensors belong to it until wait(). Sums are taken in rank order, so that a
+// result has the same bits on every transport on the CPU.
+class Communicator {
+ public:
+  // Throws std::invalid_argument for an unknown or unavailable backend.
+  static std::shared_ptr<Communicator> create(const RankContext& context,
+                                              const CommunicatorOptions& options = {});
+  ~Communicator();
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  const std::string& backend() const { return backend_; }  // never "auto"
+
+  // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output.
+  // An input made by empty() is read in place by the other ranks: change it only after a later
+  // collective has shown that they have waited for this one (the unit's reduce-scatter does).
+  Handle all_gather_into(const at::Tensor& output, const at::Tensor& input, const std::string& unit);
+
+  // output [n] <- sum over ranks of part `rank` of their inputs [W n].
+  Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
+                             const std::string& unit);
+
+  // tensor <- sum over ranks of tensor, in place.
+  Handle all_reduce(const at::Tensor& tensor, const std::string& unit);
+
+  // tensor <- rank `root`'s tensor.
+  Handle broadcast(const at::Tensor& tensor, int root, const std::string& unit);
+
+  // Its wait() returns when every rank has called it.
+  Handle barrier(const std::string& unit);
+
+  // A contiguous tensor of undefined values in memory that the transport reads without a copy.
+  at::Tensor empty(int64_t numel, at::ScalarType dtype = at::kFloat) const;
+
+  // The calls since the last take_log(), in the order of issue.
+  std::vector<LoggedCall> take_log();
+
+ private:
+  Communicator() = default;
+  Handle issue(Operation operation, const at::Tensor& output, const at::Tensor& input, int root,
+               const std::string& unit);
+
+  int rank_{};
+  int world_size_{};
+  std::string backend_;
+  std::optional<Fault> fault_;
+  uint64_t calls_{};     // made by this rank, skipped ones included
+  uint64_t sequence_{};  // of the next call
+  std::vector<LoggedCall> log_;
+  std::shared_ptr<SharedRegion> shared_;
+  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<Transport> transport_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <comm/shared_region.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What a rank is told by the process that started it.
+struct RankContext {
+  int rank{};
+  int world_size{1};
+  std::shared_ptr<SharedRegion> shared;
+};
+
+struct RankExit {
+  int rank{};
+  int code{};           // the rank's exit status, if it ended by itself
+  int signal{};         // the signal that ended it, else 0
+  std::string message;  // what() of the exception that ended it, else empty
+
+  bool ok() const { return code == 0 && signal == 0; }
+  std::string text() const;  // "rank 2 was killed by signal 9 (Killed) after #4 all_gather layers.1"
+};
+
+struct LaunchResult {
+  std::vector<RankExit> ranks;  // by rank
+  int first_failure{-1};        // the rank whose failure ended the others, -1 if all succeeded
+
+  bool ok() const { return first_failure < 0; }
+};
+
+// Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero return
+// value, an exception or a signal; the first failure ends the rest at once. Interrupting or killing
+// the caller ends every rank. To be called before torch has started a thread, and by a process that
+// runs no torch operator: a child would inherit locks that nobody holds any more.
+LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body);
+
+}  // namespace fsdp

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace fsdp {
+
+enum class Operation : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, barrier };
+const char* to_string(Operation operation);
+
+// One rank's call of one collective, as the other ranks see it. Plain data: it lies in shared memory.
+struct CallRecord {
+  uint64_t sequence{};           // 0, 1, 2, ... on each rank
+  Operation operation{};
+  at::ScalarType dtype{};
+  int64_t numel{};               // elements of the larger of input and output
+  uint64_t address{};            // where the transport reads this rank's data; 0 if it needs none
+  char unit[72]{};
+
+  std::string text() const;      // "all_gather layers.3 (262144 x float)"
+};
+
+// The ranks' calls, written where all ranks can read them: a ring of records per rank and, for each
+// record, the stage its rank has reached. Every collective is compared here before its result is
+// used: a rank that skips a call would otherwise pair its next one with the others' last.
+// A call's stages: 1 when published, then one more at each advance().
+class Ledger {
+ public:
+  static constexpr uint64_t kRing = 64;  // calls that may lie between a call and its wait
+
+  // Bytes of shared, zeroed memory that `world_size` ranks need.
+  static size_t bytes(int world_size);
+
+  Ledger(void* shared, int rank, int world_size, std::chrono::milliseconds timeout);
+
+  // Writes this rank's next call. Throws if the call kRing before it was never waited for.
+  void publish(const CallRecord& record);
+
+  // Waits until every rank has published call `sequence` and they agree in operation, unit, size and
+  // dtype. Throws CollectiveError, naming both sides or the rank that is missing.
+  void check(uint64_t sequence);
+
+  // Raises this rank's stage of call `sequence` by one.
+  void advance(uint64_t sequence);
+
+  // Waits until every rank has reached `stage` of call `sequence`.
+  void wait_for_all(uint64_t sequence, uint32_t stage);
+
+  // What `rank` published as call `sequence`. Valid once check(sequence) has returned and until this
+  // rank has advanced to the call's last stage.
+  const CallRecord& record(int rank, uint64_t sequence) const;
+
+  // The number of calls `rank` has published so far, and its latest one.
+  uint64_t published(int rank) const;
+
+ private:
+  struct Entry;
+  struct RankPage;
+  template <typename Reached>
+  void wait(int rank, uint64_t sequence, Reached reached, const char* missing);
+
+  RankPage* pages_;  // [world_size], shared by all ranks
+  int rank_;
+  int world_size_;
+  std::chrono::milliseconds timeout_;
+};
+
+// A collective that can't complete: the ranks disagree, or one of them did not come.
+struct CollectiveError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace fsdp

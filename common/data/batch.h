@@ -1,0 +1,16 @@
+#pragma once
+
+#include <torch/torch.h>
+
+namespace fsdp {
+
+// Token ids: position t of `targets` is what follows position t of `inputs`.
+struct Batch {
+  at::Tensor inputs;   // [batch, seq] int64
+  at::Tensor targets;  // [batch, seq] int64
+
+  // The r-th of W equal parts of the rows. Throws std::invalid_argument if it can't be cut so.
+  Batch part(int rank, int world_size) const;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <nn/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What the train program needs to know of a model before it is built.
+struct ModelInfo {
+  std::string name;
+  int64_t vocabulary;
+  int64_t context;       // longest sequence
+  // The published run's settings; for other models the published recipe's defaults.
+  int64_t batch{32};
+  int64_t seq{127};      // tokens a row, after the shift by one
+  int64_t steps{5};
+  double lr{1e-4};
+};
+
+// small, medium, gpt2xl (TransformerLM, as published); gpt2-tiny, gpt2-36m, gpt2-124m, gpt2-355m,
+// gpt2-774m, gpt2-1558m (GPT2, tied head). Throws std::invalid_argument that lists the names.
+const ModelInfo& model_info(const std::string& name);
+std::vector<std::string> model_names();
+
+// Builds the model, drawing from the default generator. Throws as model_info does.
+// `vocabulary` replaces the model's own if positive. Tokens [B, T] int64 -> logits [B, T, vocabulary].
+std::shared_ptr<Module> make_model(const std::string& name, int64_t vocabulary = 0);
+
+// Mean cross entropy over all positions, on fp32 logits. [] scalar
+at::Tensor language_model_loss(Module& model, const at::Tensor& inputs, const at::Tensor& targets);
+
+}  // namespace fsdp

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+namespace fsdp {
+
+// A torch::nn::Module that can be called and hooked: what Python's nn.Module is and C++'s is not.
+// A module takes one tensor and returns one. Call it (module(x)); forward() runs no hooks.
+class Module : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  virtual torch::Tensor forward(torch::Tensor input) = 0;
+
+  // Runs, in order: the forward pre-hooks, forward(), the forward hooks. While gradients are being
+  // recorded it also prepares the two backward hooks. If forward() throws, the forward hooks that
+  // asked for it run with an undefined output, and the exception goes on.
+  torch::Tensor operator()(torch::Tensor input);
+
+  // Hooks of one kind run in the order of their registration. A hook may return a tensor to put in
+  // the place of the one it was given, or an undefined one to leave it. Names are PyTorch's.
+  using Hook = std::function<torch::Tensor(Module& module, const torch::Tensor& tensor)>;
+  using BackwardHook = std::function<void(Module& module)>;
+
+  // Keeps its hook registered until remove(); may outlive the module.
+  class HookHandle {
+   public:
+    void remove();
+
+   private:
+    friend class Module;
+    std::function<void()> remove_;
+  };
+
+  HookHandle register_forward_pre_hook(Hook hook);
+  HookHandle register_forward_hook(Hook hook, bool always_call = false);
+
+  // Runs when the gradient of the output arrives, before any gradient inside the module is computed:
+  // once per call of the module whose output is part of the loss. Also when the output is a view
+  // that the caller changes in place.
+  HookHandle register_full_backward_pre_hook(BackwardHook hook);
+
+  // Runs when every gradient inside the module has been computed: once per call of the module whose
+  // input requires a gradient. The engine runs nodes in the reverse order of their making, so when
+  // the gradient of the input is complete, nothing that was made after it is left to run. A call
+  // whose input requires no gradient (token ids, say) gives no sign at all.
+  HookHandle register_full_backward_hook(BackwardHook hook);
+
+ private:
+  struct Hooks;  // shared with the graph, which may outlive the module
+  std::shared_ptr<Hooks> hooks_;
+  Hooks& hooks();  // made at the first registration
+};
+
+}  // namespace fsdp

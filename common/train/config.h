@@ -1,0 +1,39 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <optim/update_rule.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What `./fsdp train` was asked for, defaults filled in. The program's --help explains each.
+struct TrainConfig {
+  std::string mode{"single"};  // single, ddp, fsdp
+  int world{1};
+  std::string model{"small"};
+  bool published{};            // the recipe's draws instead of text
+  std::vector<std::string> text;
+  int64_t steps{};
+  int64_t batch{};             // global rows a step
+  int64_t seq{};
+  uint64_t seed{42};
+  OptimizerOptions optimizer;
+  std::optional<double> clip;
+  std::string no_decay;        // pattern of parameters without weight decay; empty: none
+  std::string wrap{"block"};   // block, none, type:NAME, size:BYTES
+  bool reshard_after_forward{true};
+  bool prefetch{true};
+  int limit{2};
+  bool meta_init{true};
+  int threads{1};
+  CommunicatorOptions comm;
+  std::string json;            // file; empty: none
+
+  std::vector<ParameterGroup> parameter_groups() const;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// A parameter under its first name (a tied one has several).
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// The distinct parameters of a module in the order of first registration. torch's own parameters()
+// lists a tied tensor once per name.
+std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
+
+// Where FSDP puts every element, as plain data: for those that must compute the same numbers without
+// sharding anything (the global norm is a sum over these shards), and for predictions.
+struct ShardLayout {
+  struct Unit {
+    std::string name;
+    int64_t padded_numel;  // a multiple of 16 W
+    bool root;             // stays gathered from forward to backward
+    bool trainable;        // holds a parameter that requires a gradient
+  };
+  struct Parameter {
+    std::string name;
+    size_t unit;           // index into units
+    int64_t offset;        // in the unit's flat parameter, a multiple of 16
+    int64_t numel;
+    bool trainable;
+  };
+  int world_size{1};
+  std::vector<Unit> units;            // in the order of their forward
+  std::vector<Parameter> parameters;  // distinct, in the order of first registration
+
+  int64_t padded_numel() const;  // of all units
+  int64_t numel() const;         // of all parameters, without padding
+
+  // Throws std::logic_error, naming the parameter or unit, unless the layout covers every element of
+  // `parameters` exactly once, in order, aligned and inside its unit.
+  void check(const std::vector<NamedParameter>& parameters) const;
+};
+
+}  // namespace fsdp
