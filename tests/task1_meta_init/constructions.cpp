@@ -1,0 +1,165 @@
+#include "constructions.h"
+
+#include <testing/multi_rank.h>
+
+#include <set>
+
+namespace fsdp {
+namespace {
+
+namespace nn = torch::nn;
+
+template <typename Impl, typename... Arguments>
+Construct make(Arguments... arguments) {
+  return [=] { return std::make_shared<Impl>(arguments...); };
+}
+
+std::vector<std::pair<std::string, at::Tensor>> tensors_of(const nn::Module& module) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const auto& item : module.named_parameters())
+    tensors.emplace_back(item.key(), item.value());
+  for (const auto& item : module.named_buffers())
+    tensors.emplace_back(item.key(), item.value());
+  return tensors;
+}
+
+// All of a tensor but its values; `first` is the first tensor of the module on the same storage.
+nlohmann::json description(const at::Tensor& tensor, const std::string& first, bool same_variable) {
+  return {{"sizes", tensor.sizes().vec()},
+          {"strides", tensor.strides().vec()},
+          {"dtype", c10::toString(tensor.scalar_type())},
+          {"device", tensor.device().str()},
+          {"requires_grad", tensor.requires_grad()},
+          {"leaf", tensor.is_leaf()},
+          {"storage of", first},
+          {"offset", tensor.storage_offset()},
+          {"same variable", same_variable}};
+}
+
+void observe(TestRank& rank, const std::string& name, const nn::Module& module) {
+  const auto tensors = tensors_of(module);
+  std::set<std::string> observed;
+  for (const auto& [key, tensor] : tensors) {
+    std::string first;
+    bool same_variable = false;
+    for (const auto& [other_key, other] : tensors) {
+      if (!other.is_alias_of(tensor)) continue;
+      first = other_key;
+      same_variable = other.is_same(tensor);
+      break;
+    }
+    if (!observed.insert(key).second) continue;
+    rank.observe(name + "." + key + " is", description(tensor, first, same_variable));
+    rank.observe(name + "." + key, tensor.detach());
+  }
+  rank.observe(name + " holds", observed);
+  rank.observe(name + ": next random numbers", torch::rand({4}));
+}
+
+}  // namespace
+
+std::vector<Construction> modules_of_torch() {
+  return {
+      {"Linear", make<nn::LinearImpl>(5, 3)},
+      {"Bilinear", make<nn::BilinearImpl>(3, 4, 5)},
+      {"Embedding", make<nn::EmbeddingImpl>(nn::EmbeddingOptions(9, 4).padding_idx(2))},
+      {"EmbeddingBag", make<nn::EmbeddingBagImpl>(7, 5)},
+      {"LayerNorm", make<nn::LayerNormImpl>(nn::LayerNormOptions({6}))},
+      {"GroupNorm", make<nn::GroupNormImpl>(2, 6)},
+      {"BatchNorm2d", make<nn::BatchNorm2dImpl>(6)},
+      {"Conv2d", make<nn::Conv2dImpl>(nn::Conv2dOptions(4, 6, 3).groups(2))},
+      {"ConvTranspose1d", make<nn::ConvTranspose1dImpl>(4, 6, 3)},
+      {"PReLU", make<nn::PReLUImpl>(nn::PReLUOptions().num_parameters(3))},
+      {"LSTM", make<nn::LSTMImpl>(nn::LSTMOptions(5, 4).num_layers(2).bidirectional(true))},
+      {"GRU", make<nn::GRUImpl>(5, 4)},
+      {"LSTMCell", make<nn::LSTMCellImpl>(5, 4)},
+      {"MultiheadAttention", make<nn::MultiheadAttentionImpl>(
+                                 nn::MultiheadAttentionOptions(8, 2).add_bias_kv(true).kdim(6))},
+      {"TransformerEncoderLayer",
+       make<nn::TransformerEncoderLayerImpl>(nn::TransformerEncoderLayerOptions(8, 2))},
+      {"TransformerEncoder",
+       [] {
+         const auto layer = nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(12);
+         return nn::TransformerEncoder(nn::TransformerEncoderOptions(layer, 3)).ptr();
+       }},
+      {"Transformer", make<nn::TransformerImpl>(nn::TransformerOptions(8, 2, 2, 2))},
+      {"AdaptiveLogSoftmaxWithLoss", make<nn::AdaptiveLogSoftmaxWithLossImpl>(
+                                         nn::AdaptiveLogSoftmaxWithLossOptions(20, 20, {5, 12}))},
+      {"Sequential",
+       [] {
+         return nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::BatchNorm1d(8), nn::Linear(8, 2))
+             .ptr();
+       }},
+  };
+}
+
+std::vector<Construction> init_functions() {
+  using Init = std::function<void(at::Tensor)>;
+  const auto by = [](const std::string& name, const Init& init) {
+    return holder(name, [=](Holder& self) {
+      init(self.parameter("weight", torch::empty({20, 17})));
+      init(self.parameter("tall", torch::empty({33, 3})));
+      self.buffer("drawn after", torch::randn({3}));
+    });
+  };
+  return {
+      by("normal_", [](at::Tensor t) { nn::init::normal_(t, 0, 0.02); }),
+      by("uniform_", [](at::Tensor t) { nn::init::uniform_(t, -2, 2); }),
+      by("constant_", [](at::Tensor t) { nn::init::constant_(t, 0.25); }),
+      by("eye_", [](at::Tensor t) { nn::init::eye_(t); }),
+      by("orthogonal_", [](at::Tensor t) { nn::init::orthogonal_(t, 1.5); }),
+      by("sparse_", [](at::Tensor t) { nn::init::sparse_(t, 0.3); }),
+      by("xavier_normal_", [](at::Tensor t) { nn::init::xavier_normal_(t); }),
+      by("xavier_uniform_", [](at::Tensor t) { nn::init::xavier_uniform_(t); }),
+      by("kaiming_normal_", [](at::Tensor t) { nn::init::kaiming_normal_(t); }),
+      by("kaiming_uniform_", [](at::Tensor t) { nn::init::kaiming_uniform_(t, std::sqrt(5)); }),
+      by("truncated normal",
+         [](at::Tensor t) {
+           at::NoGradGuard no_grad;
+           t.uniform_(-0.95, 0.95).erfinv_().mul_(0.02 * std::sqrt(2)).clamp_(-0.04, 0.04);
+         }),
+      by("bernoulli_",
+         [](at::Tensor t) {
+           at::NoGradGuard no_grad;
+           t.bernoulli_(0.3).mul_(torch::randn_like(t));
+         }),
+      holder("factories",
+             [](Holder& self) {
+               self.buffer("rand", torch::rand({5}));
+               self.buffer("randn", torch::randn({40}, torch::kDouble));
+               self.buffer("randint", torch::randint(100, {6}));
+               self.buffer("randperm", torch::randperm(11));
+               self.buffer("rand_like", torch::rand_like(torch::ones({3, 2})));
+               self.buffer("normal", at::normal(0.0, torch::arange(1, 7).to(torch::kFloat)));
+               self.buffer("multinomial", torch::multinomial(torch::rand({8}), 3));
+               self.buffer("dropout", torch::dropout(torch::ones({50}), 0.5, true));
+             }),
+  };
+}
+
+Construction holder(std::string name, Holder::Fill fill) {
+  return {std::move(name), [fill] { return std::make_shared<Holder>(fill); }};
+}
+
+void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred) {
+  const RankRun run = run_ranks(2, [&](TestRank& rank) {
+    for (const auto& [name, construct] : constructions) {
+      torch::manual_seed(7);
+      try {
+        observe(rank, name, rank.rank() == 0 ? *construct() : *deferred(construct));
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << name << ": " << error.what();
+      }
+    }
+  });
+  for (const auto& [name, construct] : constructions) {
+    expect_same_on_all_ranks(run, name + " holds");
+    for (const std::string key : run.at(0, name + " holds")) {
+      expect_same_on_all_ranks(run, name + "." + key + " is");
+      expect_same_on_all_ranks(run, name + "." + key);
+    }
+    expect_same_on_all_ranks(run, name + ": next random numbers");
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+using Construct = std::function<std::shared_ptr<torch::nn::Module>()>;
+
+// A module and how its own code makes it, with no thought of deferred initialization.
+struct Construction {
+  std::string name;
+  Construct construct;
+};
+
+std::vector<Construction> modules_of_torch();  // torch::nn, unchanged
+std::vector<Construction> init_functions();    // a weight and a bias by each function of nn::init
+
+// A module that holds what its parts register, for constructions written as a function.
+struct Holder : torch::nn::Module {
+  using Fill = std::function<void(Holder&)>;
+  explicit Holder(const Fill& fill) { fill(*this); }
+
+  at::Tensor parameter(const std::string& name, at::Tensor value) {
+    return register_parameter(name, std::move(value));
+  }
+  at::Tensor buffer(const std::string& name, at::Tensor value) {
+    return register_buffer(name, std::move(value));
+  }
+};
+Construction holder(std::string name, Holder::Fill fill);
+
+// Makes each module after manual_seed(): on rank 0 eagerly, on rank 1 by `deferred`, which is to
+// return it materialized. Expects the same parameters and buffers bitwise, with the same sizes,
+// strides, requires_grad and sharing, and the same next random number.
+using Deferred = std::function<std::shared_ptr<torch::nn::Module>(const Construct&)>;
+void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred);
+
+}  // namespace fsdp

@@ -1,0 +1,191 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <testing/multi_rank.h>
+
+#include "constructions.h"
+
+using namespace fsdp;
+
+namespace {
+
+namespace nn = torch::nn;
+
+std::vector<at::Tensor> tensors_of(const nn::Module& module) {
+  std::vector<at::Tensor> tensors = module.parameters();
+  for (const at::Tensor& buffer : module.buffers())
+    tensors.push_back(buffer);
+  return tensors;
+}
+
+// Each tensor alone, the last first, with other random numbers drawn in between.
+std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
+  std::shared_ptr<nn::Module> module;
+  const DeferredInit init([&] { module = construct(); });
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const at::Tensor state = generator.get_state();
+  auto tensors = tensors_of(*module);
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    torch::rand({5});
+    assign_data(*tensor, init.materialize_tensor(*tensor));
+  }
+  generator.set_state(state);
+  return module;
+}
+
+// A model that initializes all of itself again at the end of its constructor.
+struct Reinitialized : nn::Module {
+  static constexpr int64_t kLayers = 8;
+  static constexpr int64_t kWidth = 128;
+
+  Reinitialized() {
+    for (int64_t i = 0; i < kLayers; ++i) {
+      register_module("layer" + std::to_string(i), nn::Linear(kWidth, kWidth));
+    }
+    at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : parameters())
+      nn::init::normal_(parameter, 0, 0.02);
+  }
+};
+
+}  // namespace
+
+TEST(T1_3_bounded_replay, modules_of_torch_are_bitwise_tensor_by_tensor_in_reverse) {
+  expect_as_eager(modules_of_torch(), backward_one_by_one);
+}
+
+TEST(T1_3_bounded_replay, random_initializations_are_bitwise_tensor_by_tensor_in_reverse) {
+  expect_as_eager(init_functions(), backward_one_by_one);
+}
+
+TEST(T1_3_bounded_replay, tensors_that_depend_on_one_another_are_bitwise_in_reverse) {
+  expect_as_eager({{"reinitialized", [] { return std::make_shared<Reinitialized>(); }},
+                   holder("chain",
+                          [](Holder& self) {
+                            at::NoGradGuard no_grad;
+                            at::Tensor a = self.buffer("a", torch::randn({20}));
+                            at::Tensor b = self.buffer("b", a.clone().bernoulli_(a.sigmoid()));
+                            a.normal_().add_(b);
+                            self.buffer("c", torch::stack({a, b}).mul_(2));
+                            b.narrow(0, 3, 4).uniform_();
+                          })},
+                  backward_one_by_one);
+}
+
+TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_construction) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    torch::manual_seed(11);
+    nn::Linear linear{nullptr};
+    const auto construct = [&] { linear = nn::Linear(30, 20); };
+    if (rank.rank() == 0) {
+      construct();
+      rank.observe("after construction", torch::rand({4}));
+      rank.observe("after that", torch::randn({20}));
+    } else {
+      const DeferredInit init(construct);
+      rank.observe("after construction", torch::rand({4}));
+      init.materialize_tensor(linear->bias);
+      init.materialize_module(*linear);
+      rank.observe("after that", torch::randn({20}));
+    }
+  });
+  expect_same_on_all_ranks(run, "after construction");
+  expect_same_on_all_ranks(run, "after that");
+}
+
+TEST(T1_3_bounded_replay, materializing_a_tensor_leaves_it_and_the_others_on_meta) {
+  run_ranks(1, [](TestRank&) {
+    nn::Linear linear{nullptr};
+    const DeferredInit init([&] { linear = nn::Linear(5, 4); });
+    const at::Tensor weight = init.materialize_tensor(linear->weight);
+    EXPECT_TRUE(weight.is_cpu() && linear->weight.is_meta() && linear->bias.is_meta());
+    EXPECT_TRUE(torch::equal(weight, init.materialize_tensor(linear->weight)));
+    const at::Tensor outside = torch::ones({3});
+    EXPECT_TRUE(init.materialize_tensor(outside).is_same(outside));
+  });
+}
+
+TEST(T1_3_bounded_replay, no_more_than_one_tensor_is_alive_at_a_time) {
+  run_ranks(1, [](TestRank&) {
+    constexpr int64_t kWeight = Reinitialized::kWidth * Reinitialized::kWidth * 4;
+    constexpr int64_t kStates = 5'056 * 4 * Reinitialized::kLayers;
+    constexpr int64_t kSmall = 16 * 1'024;  // the state in use, scalars
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::init);
+    std::shared_ptr<Reinitialized> model;
+    const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
+    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall) << "recording";
+    for (const at::Tensor& parameter : model->parameters())
+      init.materialize_tensor(parameter);
+    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall) << "materializing";
+    EXPECT_GE(live_bytes::peak().total - before, kWeight) << "the measurement saw nothing";
+  });
+}
+
+TEST(T1_3_bounded_replay, what_was_recorded_is_freed_with_the_recording) {
+  run_ranks(1, [](TestRank&) {
+    torch::rand({1});
+    const int64_t before = live_bytes::now().total;
+    std::shared_ptr<Reinitialized> model;
+    {
+      const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
+    }
+    EXPECT_EQ(live_bytes::now().total, before);
+  });
+}
+
+TEST(T1_3_bounded_replay, seeding_and_other_generators_work_inside_a_constructor) {
+  expect_as_eager({holder("generators",
+                          [](Holder& self) {
+                            self.buffer("before", torch::randn({20}));
+                            torch::manual_seed(5);
+                            self.buffer("seeded", torch::randn({20}));
+                            auto own = at::make_generator<at::CPUGeneratorImpl>(9);
+                            self.buffer("own", torch::empty({20}).normal_(0, 1, own));
+                            self.buffer("own again", torch::rand({20}, own));
+                            self.buffer("default", torch::rand({3}));
+                          })},
+                  backward_one_by_one);
+}
+
+TEST(T1_3_bounded_replay, a_constructor_may_read_values) {
+  expect_as_eager({holder("reading",
+                          [](Holder& self) {
+                            const at::Tensor rates = torch::linspace(0, 0.3, 4);
+                            self.buffer("dropped", torch::full({2}, rates[2].item<double>()));
+                            const at::Tensor drawn = torch::rand({50});
+                            self.buffer("chosen", drawn.nonzero());
+                            self.buffer("large", drawn.masked_select(drawn > 0.5));
+                            if (drawn[0].item<double>() < drawn[1].item<double>())
+                              self.buffer("less", torch::rand({3}));
+                            self.buffer("not greater",
+                                        torch::full({1}, torch::equal(drawn, drawn) ? 1 : 0));
+                            at::Tensor masked = torch::rand({6});
+                            masked.masked_fill_(masked > 0.5, 0);
+                            self.buffer("masked", masked);
+                            self.buffer("last", torch::rand({3}));
+                          })},
+                  [](const Construct& construct) { return backward_one_by_one(construct); });
+}
+
+TEST(T1_3_bounded_replay, a_value_may_be_written_to_a_tensor_made_before) {
+  run_ranks(1, [](TestRank&) {
+    const at::Tensor outside = torch::zeros({3});
+    const DeferredInit init([&] { outside.copy_(torch::arange(3)); });
+    EXPECT_TRUE(torch::equal(outside, torch::arange(3).to(torch::kFloat))) << outside;
+  });
+}
+
+TEST(T1_3_bounded_replay, a_mistake_in_a_constructor_is_told_with_its_operation) {
+  run_ranks(1, [](TestRank&) {
+    std::string message;
+    try {
+      const DeferredInit init([] { torch::zeros({3}).copy_(torch::zeros({4})); });
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    EXPECT_NE(message.find("aten::copy_"), std::string::npos) << message;
+    EXPECT_NE(message.find("size"), std::string::npos) << message;
+    EXPECT_TRUE(torch::zeros({2}).is_cpu());
+  });
+}

@@ -1,0 +1,207 @@
+#include <meta_init.h>
+#include <testing/multi_rank.h>
+
+#include "constructions.h"
+
+using namespace fsdp;
+
+namespace {
+
+namespace nn = torch::nn;
+
+std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
+  std::shared_ptr<nn::Module> module;
+  const DeferredInit init([&] { module = construct(); });
+  init.materialize_module(*module);
+  return module;
+}
+
+}  // namespace
+
+TEST(T1_2_replay, modules_of_torch_are_bitwise_as_in_eager_construction) {
+  expect_as_eager(modules_of_torch(), whole_module);
+}
+
+TEST(T1_2_replay, random_initializations_are_bitwise_as_in_eager_construction) {
+  expect_as_eager(init_functions(), whole_module);
+}
+
+TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_counts) {
+  expect_as_eager({holder("reinitialized",
+                          [](Holder& self) {
+                            self.register_module("a", nn::Linear(6, 5));
+                            self.register_module("b", nn::Linear(5, 4));
+                            at::NoGradGuard no_grad;
+                            for (at::Tensor& p : self.parameters())
+                              nn::init::normal_(p, 0, 0.02);
+                            self.parameters()[0].mul_(0.5);
+                          })},
+                  whole_module);
+}
+
+TEST(T1_2_replay, what_is_shared_stays_shared) {
+  expect_as_eager(
+      {holder("tied",
+              [](Holder& self) {
+                const auto embedding = self.register_module("embedding", nn::Embedding(7, 4));
+                self.register_module("head", std::make_shared<Holder>([&](Holder& head) {
+                                       head.parameter("weight", embedding->weight);
+                                     }));
+              }),
+       holder("one Variable, two names",
+              [](Holder& self) {
+                const at::Tensor weight = self.parameter("a", torch::randn({4, 3}));
+                self.parameter("b", weight);
+              }),
+       holder("views of one buffer",
+              [](Holder& self) {
+                const at::Tensor all = torch::randn({8});
+                self.buffer("all", all);
+                self.buffer("second half", all.narrow(0, 4, 4));
+                self.buffer("transposed", all.view({4, 2}).t());
+              })},
+      whole_module);
+}
+
+TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
+  expect_as_eager(
+      {holder("rotary",
+              [](Holder& self) {
+                const auto frequency = 1.0 / torch::pow(10'000.0, torch::arange(0, 8, 2) / 8.0);
+                const auto angle = torch::outer(torch::arange(5), frequency);
+                self.buffer("cos", angle.cos());
+                self.buffer("both", torch::cat({angle.cos(), angle.sin()}, 1));
+                self.buffer("parts", torch::stack(angle.split(2, 1)));
+              }),
+       holder("mask",
+              [](Holder& self) {
+                self.buffer("causal", torch::triu(torch::full({5, 5}, -INFINITY), 1));
+                self.buffer("table", torch::tensor({{1, 2}, {3, 4}}));
+                self.buffer("values", torch::tensor(std::vector<float>{1, 2.5, -3}));
+                self.buffer("scalar", torch::tensor(3, torch::kLong));
+              }),
+       holder("clone",
+              [](Holder& self) {
+                const at::Tensor weight = self.parameter("weight", torch::randn({3, 3}));
+                self.buffer("initial", weight.detach().clone());
+                at::NoGradGuard no_grad;
+                weight.add_(1);
+              })},
+      whole_module);
+}
+
+TEST(T1_2_replay, writing_through_a_view_changes_its_base) {
+  expect_as_eager({holder("views",
+                          [](Holder& self) {
+                            at::Tensor weight = self.parameter("weight", torch::randn({6, 4}));
+                            at::NoGradGuard no_grad;
+                            weight.narrow(0, 1, 2).fill_(3);
+                            weight.t()[2].normal_();
+                            weight[5].zero_();
+                            weight.view({-1}).narrow(0, 0, 3).copy_(torch::arange(3));
+                            weight.index_put_({torch::indexing::Slice(3, 5), 0}, 7);
+                            at::Tensor gathered = torch::empty({4});
+                            torch::sum_out(gathered, weight, 0);
+                            self.buffer("sums", gathered);
+                          })},
+                  whole_module);
+}
+
+TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
+  expect_as_eager({holder("set_data",
+                          [](Holder& self) {
+                            at::Tensor weight = self.parameter("weight", torch::randn({3, 2}));
+                            weight.set_data(torch::randn({4, 4}));
+                            at::NoGradGuard no_grad;
+                            weight.mul_(2);
+                          }),
+                   holder("in place",
+                          [](Holder& self) {
+                            at::Tensor transposed = torch::randn({3, 2});
+                            transposed.t_();
+                            transposed.add_(torch::arange(3));
+                            self.buffer("transposed", transposed);
+                            at::Tensor resized = torch::zeros({2});
+                            resized.resize_({3, 3}).fill_(4);
+                            self.buffer("resized", resized);
+                            at::Tensor set = torch::empty({0});
+                            set.set_(resized);
+                            set[0].fill_(1);
+                            self.buffer("set", set);
+                          })},
+                  whole_module);
+}
+
+TEST(T1_2_replay, tensors_made_before_count_with_their_values_at_the_time) {
+  expect_as_eager({{"outside",
+                    [] {
+                      at::Tensor outside = torch::arange(6, torch::kFloat).view({2, 3});
+                      auto module = std::make_shared<Holder>([&](Holder& self) {
+                        at::NoGradGuard no_grad;
+                        at::Tensor weight = self.parameter("weight", torch::randn({2, 3}));
+                        weight.add_(outside);
+                        outside.fill_(100);
+                        self.buffer("later", weight.detach() * outside);
+                        std::vector<float> values{1, 2, 3};
+                        weight.mul_(torch::from_blob(values.data(), {3}));
+                        values.assign(3, NAN);
+                        self.buffer("outside", outside);
+                      });
+                      outside.fill_(-1);
+                      return module;
+                    }}},
+                  [](const Construct& construct) {
+                    std::shared_ptr<nn::Module> module;
+                    const DeferredInit init([&] { module = construct(); });
+                    init.materialize_module(*module);
+                    return module;
+                  });
+}
+
+TEST(T1_2_replay, everyone_who_holds_a_parameter_sees_it_materialized) {
+  run_ranks(1, [](TestRank&) {
+    nn::Linear linear{nullptr};
+    const DeferredInit init([&] { linear = nn::Linear(4, 3); });
+    torch::optim::SGD optimizer(linear->parameters(), 0.1);
+    const at::Tensor held = linear->weight;
+    init.materialize_module(*linear);
+    EXPECT_TRUE(held.is_cpu());
+    EXPECT_TRUE(held.is_same(linear->named_parameters()["weight"]));
+    EXPECT_TRUE(held.is_leaf() && held.requires_grad());
+
+    const at::Tensor before = held.detach().clone();
+    linear(torch::ones({2, 4})).sum().backward();
+    optimizer.step();
+    EXPECT_TRUE(torch::equal(held, before - 0.1 * torch::full({3, 4}, 2.0)));
+  });
+}
+
+TEST(T1_2_replay, a_materialized_module_computes_what_an_eager_one_does) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    torch::manual_seed(3);
+    const Construct construct = [] {
+      const auto options = nn::TransformerEncoderLayerOptions(16, 4).dropout(0.1);
+      return nn::TransformerEncoderLayer(options).ptr();
+    };
+    const auto module = rank.rank() == 0 ? construct() : whole_module(construct);
+    const at::Tensor input = torch::randn({5, 2, 16});
+    const at::Tensor output = module->as<nn::TransformerEncoderLayer>()->forward(input);
+    output.square().sum().backward();
+    rank.observe("output", output.detach());
+    for (const auto& item : module->named_parameters()) {
+      rank.observe("gradient of " + item.key(), item.value().grad());
+    }
+  });
+  expect_same_on_all_ranks(run, "output");
+  expect_same_on_all_ranks(run, "gradient of self_attn.in_proj_weight");
+  expect_same_on_all_ranks(run, "gradient of linear1.bias");
+}
+
+TEST(T1_2_replay, data_of_another_shape_cannot_be_assigned) {
+  run_ranks(1, [](TestRank&) {
+    EXPECT_THROW(assign_data(torch::empty({2, 3}, torch::kMeta), torch::zeros({3, 2})),
+                 std::invalid_argument);
+    EXPECT_THROW(assign_data(torch::empty({2}, torch::kMeta), torch::zeros({2}, torch::kDouble)),
+                 std::invalid_argument);
+  });
+}
