@@ -91,7 +91,7 @@ install_libtorch() {
     [[ -n $folder ]] || fail "torch was installed into $venv, but its headers are not there"
   fi
   [[ $folder -ef $venv || $folder == "$venv"/* ]] || return 0
-  needed=$(ldd "$folder/lib/libtorch_cpu.so" | awk '/not found/ { print $1 }')
+  needed=$(env -u LD_LIBRARY_PATH ldd "$folder/lib/libtorch_cpu.so" | awk '/not found/ { print $1 }')
   if [[ $needed == *libcupti* || $needed == *libcudart* ]]; then
     say "installing two libraries of CUDA that LibTorch's CPU part is linked to (15 MB)"
     pip_install "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*" ||
