@@ -2,6 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
+#include <meta_init.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -82,8 +83,7 @@ void FlatParameter::take_over(const Materialize& materialize) {
           .copy_(values.flatten().slice(0, begin - offset, end - offset));
     }
     // The Variable stays the same object: modules, aliases and hooks go on holding it.
-    const at::Tensor view = view_of(storage, offset, parameter.sizes());
-    parameter.unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
+    assign_data(parameter, view_of(storage, offset, parameter.sizes()));
   }
 }
 

@@ -1,0 +1,26 @@
+# The programs that belong to no stack, each from one file; the targets `all_tests` (every test
+# executable; tests.txt lists them for ./fsdp test, one a line) and `everything`.
+
+add_custom_target(everything)
+
+foreach(program reproduce bench)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/programs/${program}.cpp)
+    add_executable(${program} EXCLUDE_FROM_ALL programs/${program}.cpp)
+    target_link_libraries(${program} PRIVATE fsdp_common)
+    target_precompile_headers(${program} REUSE_FROM fsdp_pch)
+    add_dependencies(everything ${program})
+  endif()
+endforeach()
+
+get_property(tests GLOBAL PROPERTY fsdp_tests)
+add_custom_target(all_tests DEPENDS ${tests})
+add_dependencies(everything all_tests)
+foreach(stack reference mine)
+  if(TARGET ${stack}_train)
+    add_dependencies(everything ${stack}_train)
+  endif()
+endforeach()
+list(TRANSFORM tests PREPEND "$<TARGET_FILE:" OUTPUT_VARIABLE files)
+list(TRANSFORM files APPEND ">\n")
+list(JOIN files "" files)
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/tests.txt CONTENT "${files}")

@@ -1,0 +1,76 @@
+# Shell functions that the other scripts share; to be sourced, with `root` set.
+
+say() { echo "fsdp: $*" >&2; }
+
+# Ends with the status of a wrong command line.
+refuse() {
+  say "$*"
+  exit 2
+}
+
+fail() {
+  say "$*"
+  exit 1
+}
+
+# Brings build/PRESET up to date with the sources and with the LibTorch that the environment names.
+# Further arguments are handed to CMake when the folder is configured for the first time.
+configure() {
+  local preset=$1 dir="$root/build/$1" named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-}
+  shift
+  local fresh=()
+  if [[ -f $dir/CMakeCache.txt ]]; then
+    local home libtorch
+    home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$dir/CMakeCache.txt")
+    libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$dir/CMakeCache.txt")
+    if [[ ! $root -ef $home ]]; then
+      say "build/$preset belongs to $home: building anew"
+      rm -rf "$dir"
+    elif [[ -f $dir/build.ninja && -d $libtorch && $(<"$dir/named") == "$named" ]]; then
+      return
+    else
+      fresh=(-U 'LibTorch_*')
+    fi
+  fi
+  "$root/scripts/setup.sh" --build-only || exit 1
+  # In CI warnings are errors, but a folder never changes from one to the other: all would rebuild.
+  if [[ ! -d $dir && -n ${CI-} ]]; then fresh+=(-DFSDP_WERROR=ON); fi
+  mkdir -p "$dir"
+  if ! (cd "$root" && cmake --preset "$preset" "${fresh[@]}" "$@") \
+      >"$dir/configure.log" 2>&1; then
+    grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
+    fail "could not configure build/$preset; the whole log: $dir/configure.log"
+  fi
+  echo "$named" >"$dir/named"
+}
+
+# Builds targets of a preset; says so only if there is something to do. On failure the first errors
+# are shown and the script ends.
+build() {
+  local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
+  mkdir -p "$root/build"
+  (
+    flock 9  # two commands at a time would build over one another
+    configure "$preset"
+    steps=$(ninja -C "$dir" -n "${targets[@]}" 2>&1 | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1)
+    [[ -n $steps ]] || steps=0
+    if ((steps > 0)); then
+      say "building ${targets[*]} in build/$preset: $steps steps"
+    fi
+    if ! ninja -C "$dir" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
+      grep -m 5 -A 4 -E 'error|FAILED|undefined reference' "$dir/build.log" >&2 ||
+        tail -n 20 "$dir/build.log" >&2
+      fail "the build failed; the whole log: $dir/build.log"
+    fi
+  ) 9>"$root/build/.lock" || exit 1
+}
+
+# Copies ninja's output into a file; on a terminal the count of steps is shown in one line.
+progress() {
+  if [[ -t 2 ]]; then
+    tee "$1" | awk '/^\[[0-9]+\/[0-9]+\]/ { printf "\r%s ", $1; shown = 1; fflush() }
+                    END { if (shown) printf "\r            \r" }' >&2
+  else
+    cat >"$1"
+  fi
+}
