@@ -50,7 +50,7 @@ build() {
   (
     flock 9  # two commands at a time would build over one another
     configure "$preset"
-    steps=$(ninja -C "$dir" -n "${targets[@]}" 2>&1 | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1)
+    steps=$(steps_to_build "$dir" "${targets[@]}")
     if [[ -n $steps ]]; then
       say "building ${targets[*]} in build/$preset: $steps steps"
     fi
@@ -63,6 +63,17 @@ build() {
       say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
     fi
   ) 9>"$root/build/.lock" || exit 1
+}
+
+# How many steps ninja would take for the targets that follow the folder; nothing if there are none.
+# A dry run of build.ninja shows no more than that it would look for new files, so that is done first
+# and the dry run reads a copy.
+steps_to_build() {
+  local dir=$1
+  shift
+  ninja -C "$dir" build.ninja >/dev/null 2>&1 || true
+  cp "$dir/build.ninja" "$dir/dry_run.ninja"
+  ninja -C "$dir" -f dry_run.ninja -n "$@" 2>/dev/null | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1
 }
 
 # Copies ninja's output into a file; on a terminal the count of steps is shown in one line.
@@ -81,7 +92,7 @@ repository_files() (
   if git rev-parse --git-dir >/dev/null 2>&1; then
     git ls-files -co --exclude-standard --deduplicate
   else
-    find . -type f -not -path './build/*' -not -path './.venv/*' -not -path './.cache/*' | cut -c 3-
+    find . -type f -not -path './build/*' -not -path './.venv*' -not -path './.cache/*' | cut -c 3-
   fi | while read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done
 )
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
