@@ -13,12 +13,11 @@ fail() {
   exit 1
 }
 
-# Brings build/PRESET up to date with the sources and with the LibTorch that the environment names.
-# Further arguments are handed to CMake when the folder is configured for the first time.
+# Makes build/PRESET, or makes it anew when the environment names another LibTorch. That it follows
+# the sources is ninja's work.
 configure() {
-  local preset=$1 dir="$root/build/$1" named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-}
-  shift
-  local fresh=()
+  local preset=$1 dir="$root/build/$1"
+  local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} fresh=()
   if [[ -f $dir/CMakeCache.txt ]]; then
     local home libtorch
     home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$dir/CMakeCache.txt")
@@ -26,7 +25,7 @@ configure() {
     if [[ ! $root -ef $home ]]; then
       say "build/$preset belongs to $home: building anew"
       rm -rf "$dir"
-    elif [[ -f $dir/build.ninja && -d $libtorch && $(<"$dir/named") == "$named" ]]; then
+    elif [[ -f $dir/build.ninja && -d $libtorch && $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
       return
     else
       fresh=(-U 'LibTorch_*')
@@ -36,8 +35,7 @@ configure() {
   # In CI warnings are errors, but a folder never changes from one to the other: all would rebuild.
   if [[ ! -d $dir && -n ${CI-} ]]; then fresh+=(-DFSDP_WERROR=ON); fi
   mkdir -p "$dir"
-  if ! (cd "$root" && cmake --preset "$preset" "${fresh[@]}" "$@") \
-      >"$dir/configure.log" 2>&1; then
+  if ! (cd "$root" && cmake --preset "$preset" "${fresh[@]}") >"$dir/configure.log" 2>&1; then
     grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
     fail "could not configure build/$preset; the whole log: $dir/configure.log"
   fi
@@ -52,9 +50,8 @@ build() {
   (
     flock 9  # two commands at a time would build over one another
     configure "$preset"
-    steps=$(ninja -C "$dir" -n "${targets[@]}" 2>&1 | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1)
-    [[ -n $steps ]] || steps=0
-    if ((steps > 0)); then
+    steps=$(steps_to_build "$dir" "${targets[@]}")
+    if [[ -n $steps ]]; then
       say "building ${targets[*]} in build/$preset: $steps steps"
     fi
     if ! ninja -C "$dir" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
@@ -62,7 +59,21 @@ build() {
         tail -n 20 "$dir/build.log" >&2
       fail "the build failed; the whole log: $dir/build.log"
     fi
+    if grep -q 'warning:' "$dir/build.log"; then
+      say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
+    fi
   ) 9>"$root/build/.lock" || exit 1
+}
+
+# How many steps ninja would take for the targets that follow the folder; nothing if there are none.
+# A dry run of build.ninja shows no more than that it would look for new files, so that is done first
+# and the dry run reads a copy.
+steps_to_build() {
+  local dir=$1
+  shift
+  ninja -C "$dir" build.ninja >/dev/null 2>&1 || true
+  cp "$dir/build.ninja" "$dir/dry_run.ninja"
+  ninja -C "$dir" -f dry_run.ninja -n "$@" 2>/dev/null | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1
 }
 
 # Copies ninja's output into a file; on a terminal the count of steps is shown in one line.
@@ -74,3 +85,17 @@ progress() {
     cat >"$1"
   fi
 }
+
+# The repository's files, one a line, from its root: those git knows and new ones, not ignored ones.
+repository_files() (
+  cd "$root"
+  if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files -co --exclude-standard --deduplicate
+  else
+    find . -type f -not -path './build/*' -not -path './.venv*' -not -path './.cache/*' | cut -c 3-
+  fi | while read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done
+)
+sources() { repository_files | grep '\.\(cpp\|h\)$'; }
+
+# The pinned program $2 of the wheel $1: the same everywhere, whatever the machine has.
+tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }

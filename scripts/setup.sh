@@ -67,13 +67,15 @@ check_versions() {
   fi
 }
 
+# Installs exactly what is named, nothing that it depends on, into the virtual environment $1.
 pip_install() {
-  local quiet=(--quiet)
+  local into=$1 quiet=(--quiet)
+  shift
   if [[ -t 2 ]]; then quiet=(); fi
-  if [[ ! -x $venv/bin/python3 ]]; then
-    "$(find_python)" -m venv "$venv" || fail "could not make a virtual environment in $venv"
+  if [[ ! -x $into/bin/python3 ]]; then
+    "$(find_python)" -m venv "$into" || fail "could not make a virtual environment in $into"
   fi
-  "$venv/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
+  "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
 libtorch_folder() { cmake -P "$root/cmake/missing.cmake" | sed -n 's/^libtorch //p'; }
@@ -85,7 +87,7 @@ install_libtorch() {
   folder=$(libtorch_folder)
   if [[ -z $folder ]]; then
     say "installing LibTorch (torch $torch_version, 1.3 GB) into .venv: a few minutes"
-    pip_install "torch==$torch_version" ||
+    pip_install "$venv" "torch==$torch_version" ||
       fail "could not install torch $torch_version; a LibTorch of your own can be named with LIBTORCH"
     folder=$(libtorch_folder)
     [[ -n $folder ]] || fail "torch was installed into $venv, but its headers are not there"
@@ -94,7 +96,7 @@ install_libtorch() {
   needed=$(env -u LD_LIBRARY_PATH ldd "$folder/lib/libtorch_cpu.so" | awk '/not found/ { print $1 }')
   if [[ $needed == *libcupti* || $needed == *libcudart* ]]; then
     say "installing two libraries of CUDA that LibTorch's CPU part is linked to (15 MB)"
-    pip_install "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*" ||
+    pip_install "$venv" "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*" ||
       fail "could not install nvidia-cuda-cupti and nvidia-cuda-runtime 13.0"
   fi
 }
@@ -105,13 +107,17 @@ install_tools() {
   has_wheel "clang_format-$clang_format_version" && has_wheel "clang_tidy-$clang_tidy_version" &&
     return 0
   say "installing clang-format $clang_format_version and clang-tidy $clang_tidy_version into .venv"
-  pip_install "clang-format==$clang_format_version" "clang-tidy==$clang_tidy_version" ||
+  pip_install "$venv" "clang-format==$clang_format_version" "clang-tidy==$clang_tidy_version" ||
     fail "could not install clang-format and clang-tidy"
 }
 
+# A virtual environment of its own: PyTorch whole, whatever LibTorch the build uses.
 install_peers() {
-  say "installing what PyTorch itself needs (3 GB) into .venv: a few minutes"
-  pip_install -r "$root/grading/peers/requirements.txt" ||
+  local peers=$root/.venv-peers
+  if [[ ! -x $peers/bin/python3 ]]; then
+    say "installing PyTorch for grading/peers (3.5 GB) into .venv-peers: some minutes"
+  fi
+  pip_install "$peers" -r "$root/grading/peers/requirements.txt" ||
     fail "could not install grading/peers/requirements.txt"
 }
 

@@ -24,7 +24,7 @@ struct Fault {
 };
 
 struct CommunicatorOptions {
-  std::string backend{"auto"};              // auto, shm, gloo, nccl; auto is shm between forked ranks
+  std::string backend{"auto"};  // auto, shm, gloo, nccl; auto is shm between forked ranks
   std::chrono::milliseconds timeout{300'000};  // of every wait
   std::optional<Fault> fault;
 };
@@ -51,7 +51,7 @@ class Handle {
   // Returns when the output is complete. Throws CollectiveError when the ranks called different
   // collectives, or when one of them has not come within the timeout.
   void wait();
-  bool pending() const { return call_ != nullptr; }  // issued and not waited for yet
+  bool pending() const;  // issued and not waited for yet
 
  private:
   friend class Communicator;
@@ -62,8 +62,8 @@ class Handle {
 
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
 // the name of the unit it serves; what one rank calls is compared with the others' calls. A call
-// returns at once and its tensors belong to it until wait(). Sums are taken in rank order, so that a
-// result has the same bits on every transport on the CPU.
+// returns at once and its tensors belong to it until wait(). Sums are taken in rank order, so that
+// a result has the same bits on every transport on the CPU.
 class Communicator {
  public:
   // Throws std::invalid_argument for an unknown or unavailable backend.
@@ -78,7 +78,8 @@ class Communicator {
   // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output.
   // An input made by empty() is read in place by the other ranks: change it only after a later
   // collective has shown that they have waited for this one (the unit's reduce-scatter does).
-  Handle all_gather_into(const at::Tensor& output, const at::Tensor& input, const std::string& unit);
+  Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
+                         const std::string& unit);
 
   // output [n] <- sum over ranks of part `rank` of their inputs [W n].
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,

@@ -17,12 +17,15 @@ struct RankContext {
 
 struct RankExit {
   int rank{};
-  int code{};           // the rank's exit status, if it ended by itself
-  int signal{};         // the signal that ended it, else 0
-  std::string message;  // what() of the exception that ended it, else empty
+  int code{};             // the rank's exit status, if it ended by itself
+  int signal{};           // the signal that ended it, else 0
+  bool stopped{};         // by launch(), because another rank had failed
+  std::string message;    // what() of the exception that ended it, else empty
+  std::string last_call;  // "#3 all_gather layers.1", the last collective it called; may be empty
 
   bool ok() const { return code == 0 && signal == 0; }
-  std::string text() const;  // "rank 2 was killed by signal 9 (Killed) after #4 all_gather layers.1"
+  // "rank 2 was killed by signal 9 (Killed) after collective #3 all_gather layers.1"
+  std::string text() const;
 };
 
 struct LaunchResult {
@@ -32,10 +35,10 @@ struct LaunchResult {
   bool ok() const { return first_failure < 0; }
 };
 
-// Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero return
-// value, an exception or a signal; the first failure ends the rest at once. Interrupting or killing
-// the caller ends every rank. To be called before torch has started a thread, and by a process that
-// runs no torch operator: a child would inherit locks that nobody holds any more.
+// Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero
+// return value, an exception or a signal; the first failure ends the rest at once. Interrupting or
+// killing the caller ends every rank. To be called before torch has started a thread, and by a
+// process that runs no torch operator: a child would inherit locks that nobody holds any more.
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body);
 
 }  // namespace fsdp

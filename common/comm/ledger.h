@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 
 namespace fsdp {
@@ -11,16 +12,19 @@ namespace fsdp {
 enum class Operation : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, barrier };
 const char* to_string(Operation operation);
 
-// One rank's call of one collective, as the other ranks see it. Plain data: it lies in shared memory.
+// One rank's call of one collective, as the other ranks see it. Plain data: it lies in shared
+// memory.
 struct CallRecord {
-  uint64_t sequence{};           // 0, 1, 2, ... on each rank
+  uint64_t sequence{};  // 0, 1, 2, ... on each rank
   Operation operation{};
   at::ScalarType dtype{};
-  int64_t numel{};               // elements of the larger of input and output
-  uint64_t address{};            // where the transport reads this rank's data; 0 if it needs none
-  char unit[72]{};
+  int32_t root{};      // broadcast's
+  int64_t numel{};     // elements of the larger of input and output
+  uint64_t address{};  // where the transport reads this rank's data; 0 if it needs none
+  char unit[72]{};     // the end of the name, if it is longer
 
-  std::string text() const;      // "all_gather layers.3 (262144 x float)"
+  void set_unit(const std::string& name);
+  std::string text() const;  // "all_gather layers.3 (262144 x float)"
 };
 
 // The ranks' calls, written where all ranks can read them: a ring of records per rank and, for each
@@ -36,35 +40,43 @@ class Ledger {
 
   Ledger(void* shared, int rank, int world_size, std::chrono::milliseconds timeout);
 
-  // Writes this rank's next call. Throws if the call kRing before it was never waited for.
+  // Writes this rank's next call, which takes the place of the one kRing before it. Throws
+  // std::logic_error if this rank never waited for that one, and waits until the others have.
   void publish(const CallRecord& record);
 
-  // Waits until every rank has published call `sequence` and they agree in operation, unit, size and
-  // dtype. Throws CollectiveError, naming both sides or the rank that is missing.
+  // Waits until every rank has published call `sequence` and they agree in operation, unit, size,
+  // dtype and root. Throws CollectiveError, naming both sides or the rank that is missing.
   void check(uint64_t sequence);
 
-  // Raises this rank's stage of call `sequence` by one.
+  // Raises this rank's stage of call `sequence` by one. The first advance says that this rank has
+  // waited for the call; one that reads records after it waits for the others' last stage too.
   void advance(uint64_t sequence);
 
-  // Waits until every rank has reached `stage` of call `sequence`.
+  // Waits until every rank has reached `stage` of call `sequence`. Throws CollectiveError, naming
+  // the rank that has not come so far.
   void wait_for_all(uint64_t sequence, uint32_t stage);
 
-  // What `rank` published as call `sequence`. Valid once check(sequence) has returned and until this
-  // rank has advanced to the call's last stage.
+  // What `rank` published as call `sequence`. Valid once check(sequence) has returned and until
+  // this rank has advanced to the call's last stage.
   const CallRecord& record(int rank, uint64_t sequence) const;
 
-  // The number of calls `rank` has published so far, and its latest one.
+  // The number of calls that `rank` has published so far, which is the sequence of its next.
   uint64_t published(int rank) const;
+
+  // "#16 reduce_scatter layers.4", the last call that `rank` published; empty if there is none.
+  std::string last_call(int rank) const;
 
  private:
   struct Entry;
   struct RankPage;
-  template <typename Reached>
-  void wait(int rank, uint64_t sequence, Reached reached, const char* missing);
+  Entry& entry(int rank, uint64_t sequence) const;
+  void wait(int rank, uint64_t sequence, uint32_t stage) const;
+  std::string timeout_text(int rank, uint64_t sequence) const;
 
   RankPage* pages_;  // [world_size], shared by all ranks
   int rank_;
   int world_size_;
+  int spins_;  // looks at a stage before this rank sleeps
   std::chrono::milliseconds timeout_;
 };
 

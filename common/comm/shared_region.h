@@ -3,13 +3,15 @@
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 
 namespace fsdp {
 
-// The memory that forked ranks share: a page for their exit messages, the ledger of their calls and,
-// for each rank, an arena that the others can read. The mapping has no name: it is made before the
-// fork and dies with its processes. Physical memory is taken as it is touched.
+// The memory that forked ranks share: a page for their exit messages, the ledger of their calls
+// and, for each rank, an arena that the others can read. The mapping has no name: it is made before
+// the fork and dies with its processes. Physical memory is taken as it is touched.
 class SharedRegion {
  public:
   // Maps the region; to be called before the fork. Each arena is as large as the machine's memory
@@ -21,7 +23,7 @@ class SharedRegion {
 
   int world_size() const { return world_size_; }
   void* ledger() const { return ledger_; }
-  char* message(int rank) const;          // [kMessageBytes], zero-terminated
+  char* message(int rank) const;  // [kMessageBytes], zero-terminated
   static constexpr size_t kMessageBytes = 4096;
 
   // A path that every rank can open and no other process can name: where a c10d::FileStore meets.
@@ -43,8 +45,9 @@ class SharedRegion {
   char* base_{};
   void* ledger_{};
   char* arenas_{};
-  int rendezvous_{-1};  // a memory file
-  std::unique_ptr<c10::Allocator> allocator_;
+  int rendezvous_{-1};                         // a memory file
+  std::unique_ptr<c10::Allocator> allocator_;  // over the arena of allocator_rank_
+  int allocator_rank_{-1};
 };
 
 }  // namespace fsdp

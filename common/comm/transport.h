@@ -16,8 +16,8 @@ struct Collective {
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  virtual uint64_t address() const { return 0; }     // published with the call
-  virtual void complete(uint64_t sequence) = 0;      // after every rank's call was compared
+  virtual uint64_t address() const { return 0; }  // published with the call
+  virtual void complete(uint64_t sequence) = 0;   // after every rank's call was compared
 };
 
 // What moves the bytes.
@@ -31,6 +31,7 @@ class Transport {
 std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
                                               std::shared_ptr<Ledger> ledger);
 std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
+                                               std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout);
 
 }  // namespace fsdp

@@ -4,19 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 
-// Exact bytes of tensor storage alive in this process, by what they are for. Counted where storage is
-// allocated and freed, so a view that keeps memory alive is seen, and needs no GPU. Blocks that an
-// allocator keeps for reuse are not alive.
+// Exact bytes of tensor storage alive in this process, by what they are for. Counted where storage
+// is allocated and freed, so a view that keeps memory alive is seen, and needs no GPU. Blocks that
+// an allocator keeps for reuse are not alive.
 namespace fsdp {
 
 enum class MemoryClass : uint8_t {
-  shards,             // sharded parameters
-  gathered,           // unsharded parameters
-  gradients,          // unsharded gradients, flat
+  shards,     // sharded parameters
+  gathered,   // unsharded parameters
+  gradients,  // unsharded gradients, flat
   sharded_gradients,
-  optimizer_state,    // moments and step counts
-  communication,      // staging of transports, DDP's buckets
-  rest,               // activations, temporaries, data
+  optimizer_state,  // moments and step counts
+  communication,    // staging of transports, DDP's buckets
+  rest,             // activations, temporaries, data
 };
 inline constexpr size_t kMemoryClasses = 7;
 const char* to_string(MemoryClass cls);
@@ -49,12 +49,12 @@ namespace live_bytes {
 // Puts the counting CPU allocator in place. To be called once per process, before its first tensor.
 void install();
 
-LiveBytes now();            // [bytes] alive
-LiveBytes peak();           // [bytes] each class's own maximum, and the total's, since enter()
+LiveBytes now();              // [bytes] alive
+LiveBytes peak();             // [bytes] each class's own maximum, and the total's, since enter()
 LiveBytes peak(Phase phase);  // the same over every time the phase was entered since reset()
-int64_t peak_total();       // [bytes] the total's maximum since install()
-void enter(Phase phase);    // the peaks of `phase` go on from what is alive now
-void reset();               // forgets the phases' peaks
+int64_t peak_total();         // [bytes] the total's maximum since install()
+void enter(Phase phase);      // the peaks of `phase` go on from what is alive now
+void reset();                 // forgets the phases' peaks
 
 // For allocators that count themselves in: the class of a block to come, its birth and its death.
 MemoryClass current_class();

@@ -12,12 +12,7 @@ void ParameterSummary::add(const at::Tensor& parameter) {
     const int64_t end = std::min(begin + kChunk, flat.numel());
     sum_fp64_ += flat.slice(0, begin, end).sum(at::kDouble).item<double>();
   }
-  hash_.update(flat.data_ptr(), static_cast<size_t>(flat.nbytes()));
-}
-
-std::string ParameterSummary::sha256() const {
-  Sha256 copy = hash_;
-  return copy.hex_digest();
+  hash_.update({static_cast<const std::byte*>(flat.data_ptr()), flat.nbytes()});
 }
 
 }  // namespace fsdp

@@ -14,7 +14,7 @@ class ParameterSummary {
 
   double sum_fp32() const { return sum_fp32_; }  // each parameter summed in fp32, added in fp64
   double sum_fp64() const { return sum_fp64_; }  // every element added in fp64
-  std::string sha256() const;                    // of the elements, fp32 little-endian
+  std::string sha256() const { return hash_.hex(); }  // of the elements, fp32 little-endian
 
  private:
   double sum_fp32_{};

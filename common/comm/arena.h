@@ -1,0 +1,36 @@
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <memory/live_bytes.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace fsdp {
+
+// Storage for tensors out of one fixed stretch of memory: best fit, neighbours merged when freed,
+// the data at multiples of 64 bytes. Live bytes are counted as they were asked for.
+class Arena final : public c10::Allocator {
+ public:
+  Arena(char* begin, size_t bytes);
+
+  // Throws std::runtime_error when no free stretch is long enough.
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* to, const void* from, size_t bytes) const override;
+
+ private:
+  struct Header;
+  static void free(void* data);
+  void insert(char* begin, size_t bytes);
+  void erase(std::map<char*, size_t>::iterator stretch);
+
+  std::mutex mutex_;
+  size_t total_;
+  std::map<char*, size_t> free_;                // by address: to merge neighbours
+  std::set<std::pair<size_t, char*>> by_size_;  // the same stretches: to find the best fit
+};
+
+}  // namespace fsdp

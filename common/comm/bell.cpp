@@ -1,0 +1,30 @@
+#include <comm/bell.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace fsdp {
+namespace {
+
+// The shared form of the calls: the private one would not reach other processes.
+void futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);
+}
+
+}  // namespace
+
+void Bell::ring() {
+  rings_.fetch_add(1);
+  if (listeners_.load() > 0) futex(&rings_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void Bell::sleep(uint32_t count, std::chrono::nanoseconds timeout) {
+  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  timespec relative{seconds.count(), (timeout - seconds).count()};
+  futex(&rings_, FUTEX_WAIT, count, &relative);
+}
+
+}  // namespace fsdp

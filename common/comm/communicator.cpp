@@ -1,0 +1,197 @@
+#include <ATen/EmptyTensor.h>
+#include <comm/communicator.h>
+#include <comm/transport.h>
+
+#include <csignal>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+
+struct Handle::Call {
+  std::shared_ptr<Ledger> ledger;
+  std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
+  uint64_t sequence;
+};
+
+bool Handle::pending() const {
+  return call_ && call_->transfer;
+}
+
+void Handle::wait() {
+  if (!pending()) return;
+  call_->ledger->check(call_->sequence);
+  call_->transfer->complete(call_->sequence);
+  call_->transfer.reset();
+}
+
+namespace {
+
+// The bytes a rank receives, as the header of LoggedCall counts them. `numel` of the larger tensor.
+int64_t textbook_bytes(Operation operation, int64_t numel, int64_t element, int64_t world_size) {
+  int64_t others = world_size - 1;
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::reduce_scatter:
+    case Operation::broadcast:
+      return others * numel * element / world_size;
+    case Operation::all_reduce: {
+      int64_t part = (numel + world_size - 1) / world_size;
+      return 2 * others * part * element;
+    }
+    case Operation::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+std::string describe(const at::Tensor& tensor) {
+  std::ostringstream out;
+  out << tensor.sizes() << ' ' << c10::toString(tensor.scalar_type());
+  if (!tensor.is_contiguous()) out << " (not contiguous)";
+  return out.str();
+}
+
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  auto begin = [](const at::Tensor& t) { return static_cast<const char*>(t.const_data_ptr()); };
+  return begin(a) < begin(b) + b.nbytes() && begin(b) < begin(a) + a.nbytes();
+}
+
+// What is wrong with the tensors of a call, or nothing.
+std::string fault_of(Operation operation, const at::Tensor& output, const at::Tensor& input,
+                     int root, int world_size) {
+  if (operation == Operation::barrier) return {};
+  if (!output.defined() || !input.defined()) return "needs defined tensors";
+  if (!output.is_contiguous() || !input.is_contiguous()) return "needs contiguous tensors";
+  if (!output.device().is_cpu() || !input.device().is_cpu()) return "needs tensors on the CPU";
+  if (output.scalar_type() != input.scalar_type()) return "needs tensors of one dtype";
+  std::string world = std::to_string(world_size);
+  switch (operation) {
+    case Operation::all_gather:
+      if (output.numel() != world_size * input.numel()) {
+        return "needs an output of " + world + " times the input's elements";
+      }
+      break;
+    case Operation::reduce_scatter:
+      if (input.numel() != world_size * output.numel()) {
+        return "needs an input of " + world + " times the output's elements";
+      }
+      if (overlap(output, input)) return "needs an output that is no part of the input";
+      break;
+    case Operation::broadcast:
+      if (root < 0 || root >= world_size) {
+        return "has no root " + std::to_string(root) + " among " + world + " ranks";
+      }
+      break;
+    default:
+      break;
+  }
+  return {};
+}
+
+std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,
+                                          const std::shared_ptr<Ledger>& ledger,
+                                          std::chrono::milliseconds timeout) {
+  if (backend == "shm") return make_shm_transport(context, ledger);
+  if (backend == "gloo") return make_gloo_transport(context, ledger, timeout);
+  if (backend == "nccl") {
+    throw std::invalid_argument("backend nccl needs a CUDA build (cmake --preset cuda)");
+  }
+  throw std::invalid_argument("unknown backend '" + backend +
+                              "': allowed are auto, shm, gloo and nccl");
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
+                                                   const CommunicatorOptions& options) {
+  if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by launch()");
+  std::shared_ptr<Communicator> self(new Communicator);
+  self->rank_ = context.rank;
+  self->world_size_ = context.world_size;
+  self->backend_ = options.backend == "auto" ? "shm" : options.backend;
+  self->fault_ = options.fault;
+  self->shared_ = context.shared;
+  self->ledger_ = std::make_shared<Ledger>(context.shared->ledger(), context.rank,
+                                           context.world_size, options.timeout);
+  if (self->ledger_->published(context.rank) > 0) {
+    throw std::logic_error("rank " + std::to_string(context.rank) +
+                           ": a second Communicator over the same ledger");
+  }
+  self->transport_ = make_transport(self->backend_, context, self->ledger_, options.timeout);
+  return self;
+}
+
+Communicator::~Communicator() = default;
+
+Handle Communicator::all_gather_into(const at::Tensor& output, const at::Tensor& input,
+                                     const std::string& unit) {
+  return issue(Operation::all_gather, output, input, 0, unit);
+}
+
+Handle Communicator::reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
+                                         const std::string& unit) {
+  return issue(Operation::reduce_scatter, output, input, 0, unit);
+}
+
+Handle Communicator::all_reduce(const at::Tensor& tensor, const std::string& unit) {
+  return issue(Operation::all_reduce, tensor, tensor, 0, unit);
+}
+
+Handle Communicator::broadcast(const at::Tensor& tensor, int root, const std::string& unit) {
+  return issue(Operation::broadcast, tensor, tensor, root, unit);
+}
+
+Handle Communicator::barrier(const std::string& unit) {
+  return issue(Operation::barrier, {}, {}, 0, unit);
+}
+
+at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
+  return at::detail::empty_generic({numel}, transport_->allocator(),
+                                   c10::DispatchKeySet(c10::DispatchKey::CPU), dtype, std::nullopt);
+}
+
+std::vector<LoggedCall> Communicator::take_log() {
+  return std::exchange(log_, {});
+}
+
+Handle Communicator::issue(Operation operation, const at::Tensor& output, const at::Tensor& input,
+                           int root, const std::string& unit) {
+  std::string fault = fault_of(operation, output, input, root, world_size_);
+  if (!fault.empty()) {
+    std::ostringstream out;
+    out << "rank " << rank_ << ": " << to_string(operation) << ' ' << unit << ' ' << fault;
+    if (output.defined() && input.defined()) {
+      out << ": output " << describe(output) << ", input " << describe(input);
+    }
+    throw std::invalid_argument(out.str());
+  }
+
+  if (uint64_t call = calls_++; fault_ && fault_->rank == rank_ && fault_->at == call) {
+    if (fault_->kind == Fault::Kind::skip) return {};
+    raise(SIGKILL);
+  }
+
+  CallRecord record;
+  record.sequence = sequence_;
+  record.operation = operation;
+  record.root = root;
+  record.set_unit(unit);
+  if (output.defined()) {
+    record.dtype = output.scalar_type();
+    record.numel = std::max(output.numel(), input.numel());
+  }
+  auto transfer = transport_->begin({operation, output, input, root});
+  record.address = transfer->address();
+  ledger_->publish(record);
+  ++sequence_;
+
+  auto element = static_cast<int64_t>(c10::elementSize(record.dtype));
+  int64_t bytes = textbook_bytes(operation, record.numel, element, world_size_);
+  log_.push_back({record.sequence, operation, unit, bytes});
+  return Handle(
+      std::make_shared<Handle::Call>(Handle::Call{ledger_, std::move(transfer), record.sequence}));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,115 @@
+#include <memory/counting_allocator.h>
+#include <memory/live_bytes.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace fsdp {
+namespace {
+
+thread_local MemoryClass scope = MemoryClass::rest;
+
+// Only what needs no destructor: tensors of static duration are freed after main().
+struct Counters {
+  std::mutex mutex;
+  LiveBytes now;
+  LiveBytes peak;                         // since enter()
+  std::array<LiveBytes, kPhases> phases;  // peaks since reset()
+  Phase phase{Phase::init};
+  int64_t peak_total{};
+};
+
+Counters& counters() {
+  static auto* counters = new Counters;
+  return *counters;
+}
+
+void raise_to(LiveBytes& peak, const LiveBytes& now) {
+  for (size_t i = 0; i < kMemoryClasses; ++i) {
+    peak.by_class[i] = std::max(peak.by_class[i], now.by_class[i]);
+  }
+  peak.total = std::max(peak.total, now.total);
+}
+
+}  // namespace
+
+const char* to_string(MemoryClass cls) {
+  constexpr std::array<const char*, kMemoryClasses> names{
+      "shards",          "gathered",      "gradients", "sharded_gradients",
+      "optimizer_state", "communication", "rest"};
+  return names.at(static_cast<size_t>(cls));
+}
+
+const char* to_string(Phase phase) {
+  constexpr std::array<const char*, kPhases> names{"init", "forward", "backward", "optimizer"};
+  return names.at(static_cast<size_t>(phase));
+}
+
+MemoryScope::MemoryScope(MemoryClass cls) : previous_(scope) {
+  scope = cls;
+}
+MemoryScope::~MemoryScope() {
+  scope = previous_;
+}
+
+namespace live_bytes {
+
+void install() {
+  CountingAllocator::install();
+}
+
+LiveBytes now() {
+  std::lock_guard lock(counters().mutex);
+  return counters().now;
+}
+
+LiveBytes peak() {
+  std::lock_guard lock(counters().mutex);
+  return counters().peak;
+}
+
+LiveBytes peak(Phase phase) {
+  std::lock_guard lock(counters().mutex);
+  return counters().phases[static_cast<size_t>(phase)];
+}
+
+int64_t peak_total() {
+  std::lock_guard lock(counters().mutex);
+  return counters().peak_total;
+}
+
+void enter(Phase phase) {
+  Counters& all = counters();
+  std::lock_guard lock(all.mutex);
+  all.phase = phase;
+  all.peak = all.now;
+  raise_to(all.phases[static_cast<size_t>(phase)], all.now);
+}
+
+void reset() {
+  Counters& all = counters();
+  std::lock_guard lock(all.mutex);
+  all.phases = {};
+  all.phases[static_cast<size_t>(all.phase)] = all.now;
+}
+
+MemoryClass current_class() {
+  return scope;
+}
+
+void add(MemoryClass cls, int64_t bytes) {
+  Counters& all = counters();
+  std::lock_guard lock(all.mutex);
+  auto i = static_cast<size_t>(cls);
+  all.now.by_class[i] += bytes;
+  all.now.total += bytes;
+  if (bytes < 0) return;
+  for (LiveBytes* peak : {&all.peak, &all.phases[static_cast<size_t>(all.phase)]}) {
+    peak->by_class[i] = std::max(peak->by_class[i], all.now.by_class[i]);
+    peak->total = std::max(peak->total, all.now.total);
+  }
+  all.peak_total = std::max(all.peak_total, all.now.total);
+}
+
+}  // namespace live_bytes
+}  // namespace fsdp

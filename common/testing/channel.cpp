@@ -1,0 +1,61 @@
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <testing/channel.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+}  // namespace
+
+Channel::Channel() : file_(memfd_create("fsdp-observations", MFD_CLOEXEC)) {
+  if (file_ < 0) fail("observations: memfd_create");
+}
+
+Channel::~Channel() {
+  close(file_);
+}
+
+void Channel::send(const nlohmann::json& frame) {
+  std::vector<uint8_t> bytes(sizeof(uint64_t));
+  nlohmann::json::to_cbor(frame, bytes);
+  const uint64_t length = bytes.size() - sizeof length;
+  std::memcpy(bytes.data(), &length, sizeof length);
+
+  std::lock_guard lock(mutex_);
+  for (size_t sent = 0; sent < bytes.size();) {
+    const ssize_t n = write(file_, bytes.data() + sent, bytes.size() - sent);
+    if (n < 0 && errno != EINTR) fail("observations: write");
+    if (n > 0) sent += static_cast<size_t>(n);
+  }
+}
+
+std::vector<nlohmann::json> Channel::frames() const {
+  struct stat status {};
+  if (fstat(file_, &status) != 0) fail("observations: fstat");
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size == 0) return {};
+  void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file_, 0);
+  if (mapped == MAP_FAILED) fail("observations: mmap");
+
+  std::vector<nlohmann::json> frames;
+  const auto* data = static_cast<const uint8_t*>(mapped);
+  uint64_t length = 0;
+  for (uint64_t at = 0; at + sizeof length <= size; at += length) {
+    std::memcpy(&length, data + at, sizeof length);
+    at += sizeof length;
+    if (length > size - at) break;
+    frames.push_back(nlohmann::json::from_cbor(data + at, data + at + length));
+  }
+  munmap(mapped, size);
+  return frames;
+}
+
+}  // namespace fsdp

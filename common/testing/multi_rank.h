@@ -1,0 +1,111 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <gtest/gtest.h>
+#include <testing/observed_tensor.h>
+
+#include <map>
+#include <set>
+
+// Tests whose code runs on W ranks, each a forked process. Ranks send observations and the test's
+// own process compares them: it runs no torch operator, so what a test expects of torch is observed
+// too, by a run of one rank.
+//
+//   MULTI_RANK_SUITE(T2_3_unshard);
+//
+//   TEST_P(T2_3_unshard, gathers_with_one_collective) {
+//     const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+//       ...
+//       rank.observe("collectives", rank.communicator()->take_log().size());
+//       rank.observe("weight", unit.parameter("weight"));
+//     });
+//     expect_on_all_ranks(run, "collectives", 1);
+//     expect_same_on_all_ranks(run, "weight");
+//   }
+namespace fsdp {
+
+class Channel;
+struct RankReport;
+
+struct RunOptions {
+  std::string backend{"auto"};  // of the communicator, as the next two
+  std::chrono::milliseconds timeout{2'000};
+  std::optional<Fault> fault{};
+  std::chrono::milliseconds time_limit{60'000};  // of the whole run
+};
+
+// One rank of a run, as its body sees it. EXPECT_ and ASSERT_ work in a body too: what fails there
+// is reported in the test with the ranks' numbers. Torch has one thread, live bytes are counted.
+class TestRank {
+ public:
+  TestRank(const RankContext& context, const RunOptions& options, Channel& channel);
+
+  int rank() const { return context_.rank; }
+  int world_size() const { return context_.world_size; }
+  const std::shared_ptr<Communicator>& communicator();  // made by the first call, on every rank
+
+  // Sends a value under a name that this rank has not used yet. Of a tensor: dtype, sizes and
+  // bytes.
+  void observe(const std::string& name, const nlohmann::json& value);
+  void observe(const std::string& name, const at::Tensor& tensor);
+
+ private:
+  const RankContext& context_;
+  const RunOptions& options_;
+  Channel& channel_;
+  std::shared_ptr<Communicator> communicator_;
+  std::set<std::string> names_;
+};
+
+// What the ranks of a run observed.
+class RankRun {
+ public:
+  explicit RankRun(std::vector<RankReport> ranks);
+
+  int world_size() const { return static_cast<int>(observations_.size()); }
+  bool observed(int rank, const std::string& name) const;
+  // Asked for what was not observed, both end the test as failed.
+  const nlohmann::json& at(int rank, const std::string& name) const;
+  ObservedTensor tensor(int rank, const std::string& name) const;
+
+  // What went wrong, the cause first, then where each rank was; empty if nothing did.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  std::vector<std::map<std::string, nlohmann::json>> observations_;  // by rank
+  std::string failure_;
+};
+
+using RankBody = std::function<void(TestRank&)>;
+
+// Runs `body` on W ranks. A rank has to reach the end of it; one that does not, or exceeds the time
+// limit, ends the others. When anything failed, the test ends here, and says what. When a rank came
+// to a todo(), the test is skipped as "not started", whatever else happened.
+RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
+                  const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+// The same for tests of failures, which read the run's failure().
+RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
+                  const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+// Fail, with the observations of all ranks side by side, unless they are equal (tensors: bitwise).
+void expect_on_rank(const RankRun& run, int rank, const std::string& name,
+                    const nlohmann::json& expected, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE());
+void expect_on_all_ranks(const RankRun& run, const std::string& name,
+                         const nlohmann::json& expected, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE());
+void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
+                              const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+// A suite whose tests (TEST_P) run for each world size: T2_3_unshard.gathers_with_one_collective/W3
+class MultiRankTest : public testing::TestWithParam<int> {
+ protected:
+  static int world_size() { return GetParam(); }
+};
+#define MULTI_RANK_SUITE(suite)                                  \
+  class suite : public fsdp::MultiRankTest {};                   \
+  INSTANTIATE_TEST_SUITE_P(, suite, testing::Values(1, 2, 3, 4), \
+                           [](const auto& info) { return "W" + std::to_string(info.param); })
+
+}  // namespace fsdp

@@ -1,0 +1,198 @@
+#include <testing/observed_tensor.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstring>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+// Never a key of an ordinary observation.
+constexpr const char* kDtype = "<dtype>";
+constexpr const char* kSizes = "<sizes>";
+constexpr const char* kBytes = "<bytes>";
+
+template <typename T>
+T load(const ObservedTensor& tensor, int64_t index) {
+  T value;
+  std::memcpy(&value, tensor.bytes.data() + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+std::string bits(const ObservedTensor& tensor, int64_t index) {
+  const auto width = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+  std::string text = "0x";
+  for (int64_t i = width - 1; i >= 0; --i) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", tensor.bytes[index * width + i]);
+    text += digits;
+  }
+  return text;
+}
+
+bool same_bits(const ObservedTensor& a, const ObservedTensor& b, int64_t index) {
+  const auto width = static_cast<int64_t>(c10::elementSize(a.dtype));
+  return std::memcmp(&a.bytes[index * width], &b.bytes[index * width], width) == 0;
+}
+
+template <typename List>
+std::string list(const List& items) {
+  std::ostringstream out;
+  const char* separator = "";
+  out << '[';
+  for (const auto& item : items) {
+    out << separator << item;
+    separator = ", ";
+  }
+  out << ']';
+  return out.str();
+}
+
+std::string type_text(const ObservedTensor& tensor) {
+  return c10::toString(tensor.dtype) + std::string(" ") + list(tensor.sizes);
+}
+
+// The place of element `index` in each dimension.
+std::string position(const ObservedTensor& tensor, int64_t index) {
+  std::vector<int64_t> place(tensor.sizes.size());
+  for (size_t d = place.size(); d-- > 0; index /= tensor.sizes[d])
+    place[d] = index % tensor.sizes[d];
+  return list(place);
+}
+
+// The factor between the two if all elements have the same, in words; else empty.
+std::string common_factor(const ObservedTensor& actual, const ObservedTensor& expected) {
+  double factor = NAN;
+  for (int64_t i = 0; i < actual.numel(); ++i) {
+    const double a = actual.value(i);
+    const double e = expected.value(i);
+    if (e == 0 && a == 0) continue;
+    if (std::isnan(factor)) factor = a / e;
+    if (!std::isfinite(factor) || !(std::abs(a - factor * e) <= 1e-6 * std::abs(a))) return "";
+  }
+  if (std::isnan(factor)) return "";
+  if (factor == 0) return "every element is 0";
+  const bool divides = std::abs(factor) < 1;
+  const double whole = std::round(divides ? 1 / factor : factor);
+  bool exact = true;
+  for (int64_t i = 0; i < actual.numel() && exact; ++i) {
+    exact = divides ? actual.value(i) * whole == expected.value(i)
+                    : actual.value(i) == expected.value(i) * whole;
+  }
+  std::ostringstream out;
+  out << "every element is " << (exact ? "exactly " : "about ");
+  if (exact && divides) {
+    out << "1/" << whole;
+  } else {
+    out << (exact ? whole : factor);
+  }
+  out << " times the expected one";
+  return out.str();
+}
+
+std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor& expected) {
+  if (actual.dtype != expected.dtype || actual.sizes != expected.sizes) {
+    return "is " + type_text(actual) + ", expected " + type_text(expected);
+  }
+  int64_t first = -1;
+  int64_t differing = 0;
+  for (int64_t i = 0; i < actual.numel(); ++i) {
+    if (same_bits(actual, expected, i)) continue;
+    if (differing++ == 0) first = i;
+  }
+  if (differing == 0) return "";
+  std::string is = actual.text(first);
+  std::string should_be = expected.text(first);
+  if (is == should_be) {
+    is += " (" + bits(actual, first) + ")";
+    should_be += " (" + bits(expected, first) + ")";
+  }
+  const std::string factor = common_factor(actual, expected);
+  return std::to_string(differing) + " of " + std::to_string(actual.numel()) +
+         " elements differ, the first at " + position(actual, first) + ": is " + is +
+         ", expected " + should_be + (factor.empty() ? "" : "; " + factor);
+}
+
+}  // namespace
+
+int64_t ObservedTensor::numel() const {
+  return static_cast<int64_t>(bytes.size() / c10::elementSize(dtype));
+}
+
+double ObservedTensor::value(int64_t index) const {
+  switch (dtype) {
+    case at::kFloat:
+      return load<float>(*this, index);
+    case at::kDouble:
+      return load<double>(*this, index);
+    case at::kHalf:
+      return load<c10::Half>(*this, index);
+    case at::kBFloat16:
+      return load<c10::BFloat16>(*this, index);
+    case at::kLong:
+      return static_cast<double>(load<int64_t>(*this, index));
+    case at::kInt:
+      return load<int32_t>(*this, index);
+    case at::kShort:
+      return load<int16_t>(*this, index);
+    case at::kChar:
+      return load<int8_t>(*this, index);
+    case at::kByte:
+      return load<uint8_t>(*this, index);
+    case at::kBool:
+      return load<bool>(*this, index);
+    default:
+      return NAN;
+  }
+}
+
+std::string ObservedTensor::text(int64_t index) const {
+  if (dtype == at::kLong) return std::to_string(load<int64_t>(*this, index));
+  char digits[32];
+  std::snprintf(digits, sizeof digits, dtype == at::kDouble ? "%.17g" : "%.9g", value(index));
+  return digits;
+}
+
+nlohmann::json to_observation(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  const at::Tensor data = tensor.detach().cpu().contiguous();
+  const auto* begin = static_cast<const uint8_t*>(data.const_data_ptr());
+  return {{kDtype, static_cast<int>(data.scalar_type())},
+          {kSizes, data.sizes().vec()},
+          {kBytes, nlohmann::json::binary({begin, begin + data.nbytes()})}};
+}
+
+bool is_tensor(const nlohmann::json& observation) {
+  return observation.is_object() && observation.contains(kDtype);
+}
+
+ObservedTensor to_tensor(const nlohmann::json& observation) {
+  return {static_cast<at::ScalarType>(observation.at(kDtype).get<int>()),
+          observation.at(kSizes).get<std::vector<int64_t>>(), observation.at(kBytes).get_binary()};
+}
+
+std::string summary(const nlohmann::json& observation) {
+  constexpr int64_t kShown = 6;
+  constexpr size_t kLine = 200;
+  if (!is_tensor(observation)) {
+    const std::string text = observation.dump();
+    return text.size() <= kLine ? text : text.substr(0, kLine) + "...";
+  }
+  const ObservedTensor tensor = to_tensor(observation);
+  std::vector<std::string> values;
+  for (int64_t i = 0; i < std::min(tensor.numel(), kShown); ++i)
+    values.push_back(tensor.text(i));
+  if (tensor.numel() > kShown) values.emplace_back("...");
+  return type_text(tensor) + " " + list(values);
+}
+
+std::string difference(const nlohmann::json& actual, const nlohmann::json& expected) {
+  if (is_tensor(actual) && is_tensor(expected)) {
+    return tensor_difference(to_tensor(actual), to_tensor(expected));
+  }
+  if (actual == expected) return "";
+  return "is " + summary(actual) + ", expected " + summary(expected);
+}
+
+}  // namespace fsdp

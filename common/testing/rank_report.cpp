@@ -1,0 +1,115 @@
+#include <testing/rank_report.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+namespace fsdp {
+namespace {
+
+std::string ending(const RankReport& report) {
+  const RankExit& exit = report.exit;
+  if (report.finished) return "reached the end of the test";
+  if (exit.signal == SIGALRM) return "was still running at the time limit";
+  if (exit.signal == SIGKILL && !report.first_to_fail) return "was stopped";
+  if (exit.signal != 0) {
+    std::string text =
+        "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) + ")";
+    if (exit.signal == SIGSEGV) text += ": reading freed storage does this";
+    return text;
+  }
+  if (!exit.message.empty()) return "threw an exception: " + exit.message;
+  if (!report.assertions.empty()) return "left at a failed assertion";
+  return "left by exit(" + std::to_string(exit.code) + ") before the end of the test";
+}
+
+std::string name(const RankReport& report) {
+  return "rank " + std::to_string(report.exit.rank);
+}
+
+// A rank that left by exit(0) looks like success to the launcher, but is why the others failed.
+const RankReport* cause(const std::vector<RankReport>& ranks) {
+  const RankReport* found = nullptr;
+  for (const RankReport& report : ranks) {
+    if (report.exit.ok() && !report.finished) return &report;
+    if (report.first_to_fail) found = &report;
+  }
+  return found;
+}
+
+std::string progress(const RankReport& report) {
+  std::string text;
+  if (!report.exit.last_call.empty()) text += ", last collective " + report.exit.last_call;
+  if (!report.latest.empty()) text += ", last observation \"" + report.latest + "\"";
+  return text;
+}
+
+// Failures of one line of a test are told together; ranks that say the same, once.
+std::string assertions_text(const std::vector<RankReport>& ranks) {
+  std::vector<std::pair<std::string, std::string>> found;  // where and what, which ranks
+  for (const RankReport& report : ranks) {
+    for (const RankAssertion& assertion : report.assertions) {
+      const std::string text =
+          assertion.file + ":" + std::to_string(assertion.line) + "\n" + assertion.text;
+      auto same = std::find_if(found.begin(), found.end(),
+                               [&](const auto& entry) { return entry.first == text; });
+      if (same == found.end()) {
+        found.emplace_back(text, name(report));
+      } else {
+        same->second += ", " + name(report);
+      }
+    }
+  }
+  std::string all;
+  for (const auto& [text, who] : found)
+    all += "on " + who + ", " + text + "\n";
+  return all;
+}
+
+}  // namespace
+
+nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value) {
+  return {{"kind", "observation"}, {"name", name}, {"value", value}};
+}
+
+nlohmann::json assertion_frame(const RankAssertion& assertion) {
+  return {{"kind", "assertion"},
+          {"file", assertion.file},
+          {"line", assertion.line},
+          {"text", assertion.text}};
+}
+
+nlohmann::json finished_frame() {
+  return {{"kind", "finished"}};
+}
+
+RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel) {
+  RankReport report;
+  report.exit = exit;
+  report.first_to_fail = first_to_fail;
+  for (nlohmann::json& frame : channel.frames()) {
+    const std::string& kind = frame["kind"].get_ref<const std::string&>();
+    if (kind == "observation") {
+      report.latest = frame["name"];
+      report.observations[report.latest] = std::move(frame["value"]);
+    } else if (kind == "assertion") {
+      report.assertions.push_back({frame["file"], frame["line"], frame["text"]});
+    } else {
+      report.finished = true;
+    }
+  }
+  return report;
+}
+
+std::string describe_failure(const std::vector<RankReport>& ranks) {
+  std::string text = assertions_text(ranks);
+  const RankReport* first = cause(ranks);
+  if (first == nullptr) return text;
+  text += name(*first) + " " + ending(*first) + "\n";
+  for (const RankReport& report : ranks) {
+    text += "  " + name(report) + ": " + ending(report) + progress(report) + "\n";
+  }
+  return text;
+}
+
+}  // namespace fsdp

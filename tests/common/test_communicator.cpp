@@ -1,0 +1,242 @@
+#include <comm/communicator.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using Body = std::function<void(Communicator&)>;
+
+struct Setting {
+  std::string backend;
+  int world_size;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.backend << " W=" << setting.world_size;
+}
+
+LaunchResult run(const Setting& setting, const Body& body, std::optional<Fault> fault = {}) {
+  return launch(setting.world_size, [&](const RankContext& context) {
+    auto comm = Communicator::create(context, {setting.backend, 5000ms, fault});
+    body(*comm);
+    return 0;
+  });
+}
+
+std::string failure(const LaunchResult& result) {
+  return result.ok() ? "" : result.ranks[result.first_failure].text();
+}
+
+// For ranks: the parent reads the message from how the rank ended.
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+// Sums of these differ in their last bits with the order of the ranks.
+float value(int rank, int64_t i) {
+  constexpr float scales[] = {1.0f, 3.0e7f, -3.0e7f, 0.3f};
+  return scales[rank % 4] * (1.0f + 0.001f * static_cast<float>(i)) + 0.1f * rank;
+}
+
+void fill(const at::Tensor& tensor, int rank) {
+  float* data = tensor.data_ptr<float>();
+  for (int64_t i = 0; i < tensor.numel(); ++i)
+    data[i] = value(rank, i);
+}
+
+at::Tensor filled(int64_t numel, int rank) {
+  at::Tensor tensor = at::empty({numel});
+  fill(tensor, rank);
+  return tensor;
+}
+
+float sum_of_ranks(int world_size, int64_t i) {
+  float sum = value(0, i);
+  for (int rank = 1; rank < world_size; ++rank)
+    sum += value(rank, i);
+  return sum;
+}
+
+// Bitwise, so that a sum in another order is seen.
+void require_equal(const at::Tensor& tensor, const std::function<float(int64_t)>& expected) {
+  const float* data = tensor.data_ptr<float>();
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    float wanted = expected(i);
+    if (std::memcmp(&wanted, data + i, sizeof wanted) == 0) continue;
+    throw std::runtime_error("element " + std::to_string(i) + " is " + std::to_string(data[i]) +
+                             ", expected " + std::to_string(wanted));
+  }
+}
+
+class Collectives : public testing::TestWithParam<Setting> {};
+
+INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
+                         testing::Values(Setting{"shm", 1}, Setting{"shm", 2}, Setting{"shm", 3},
+                                         Setting{"shm", 4}, Setting{"gloo", 1}, Setting{"gloo", 2},
+                                         Setting{"gloo", 3}, Setting{"gloo", 4}),
+                         [](const auto& info) {
+                           return info.param.backend + std::to_string(info.param.world_size);
+                         });
+
+constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last: more than one chunk of a sum
+
+TEST_P(Collectives, AllGatherPutsTheInputsInRankOrder) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    for (int64_t n : kSizes) {
+      at::Tensor output = at::zeros({comm.world_size() * n});
+      comm.all_gather_into(output, filled(n, comm.rank()), "unit").wait();
+      require_equal(output, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+    }
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, AllGatherTakesAnInputThatIsPartOfTheOutput) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    int64_t n = 1001;
+    for (bool arena : {false, true}) {
+      int64_t numel = comm.world_size() * n;
+      at::Tensor output = arena ? comm.empty(numel) : at::empty({numel});
+      at::Tensor input = output.narrow(0, comm.rank() * n, n);
+      fill(input, comm.rank());
+      comm.all_gather_into(output, input, "unit").wait();
+      require_equal(output, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+    }
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, ReduceScatterSumsInRankOrder) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    for (bool arena : {false, true}) {
+      for (int64_t n : kSizes) {
+        int64_t numel = comm.world_size() * n;
+        at::Tensor input = arena ? comm.empty(numel) : at::empty({numel});
+        fill(input, comm.rank());
+        at::Tensor output = at::zeros({n});
+        comm.reduce_scatter_into(output, input, "unit").wait();
+        require_equal(output, [&](int64_t i) {
+          return sum_of_ranks(comm.world_size(), comm.rank() * n + i);
+        });
+      }
+    }
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, AllReduceSumsInRankOrderInPlace) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    for (bool arena : {false, true}) {
+      for (int64_t n : kSizes) {
+        at::Tensor tensor = arena ? comm.empty(n) : at::empty({n});
+        fill(tensor, comm.rank());
+        comm.all_reduce(tensor, "unit").wait();
+        require_equal(tensor, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
+      }
+    }
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, BroadcastDeliversTheRootsTensor) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    for (int root = 0; root < comm.world_size(); ++root) {
+      for (int64_t n : kSizes) {
+        at::Tensor tensor = filled(n, comm.rank());
+        comm.broadcast(tensor, root, "unit").wait();
+        require_equal(tensor, [&](int64_t i) { return value(root, i); });
+      }
+    }
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, SumsRoundToTheTensorsDtypeAtEveryAddition) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    auto input = [](int rank) { return at::full({5}, 1.0 + 0.7 * rank, at::kBFloat16); };
+    at::Tensor expected = input(0);
+    for (int rank = 1; rank < comm.world_size(); ++rank)
+      expected = expected + input(rank);
+    at::Tensor tensor = input(comm.rank());
+    comm.all_reduce(tensor, "unit").wait();
+    require(at::equal(tensor, expected), "another rounding");
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, CallsInFlightMayBeWaitedForOutOfOrder) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    int64_t n = 100, world = comm.world_size();
+    at::Tensor gathered = at::zeros({world * n}), reduced = at::zeros({n});
+    at::Tensor summed = filled(n, comm.rank());
+    Handle gather = comm.all_gather_into(gathered, filled(n, comm.rank()), "a");
+    Handle reduce = comm.reduce_scatter_into(reduced, filled(world * n, comm.rank()), "b");
+    Handle sum = comm.all_reduce(summed, "c");
+    sum.wait();
+    gather.wait();
+    reduce.wait();
+    require(!gather.pending() && !reduce.pending() && !sum.pending(), "still pending");
+    sum.wait();
+    require_equal(gathered, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+    require_equal(reduced,
+                  [&](int64_t i) { return sum_of_ranks(comm.world_size(), comm.rank() * n + i); });
+    require_equal(summed, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, RunManyTimesMoreThanTheLedgerHolds) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    at::Tensor tensor = at::zeros({17});
+    for (uint64_t i = 0; i < 3 * Ledger::kRing + 5; ++i) {
+      fill(tensor, comm.rank());
+      comm.all_reduce(tensor, "unit").wait();
+      comm.barrier("unit").wait();
+    }
+    require_equal(tensor, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, LogTheTextbookBytes) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    int64_t n = 7, world = comm.world_size();
+    at::Tensor small = at::zeros({n}), large = at::zeros({world * n});
+    comm.all_gather_into(large, small, "layers.0").wait();
+    comm.reduce_scatter_into(small, large, "layers.1").wait();
+    comm.all_reduce(small, kNorm).wait();
+    comm.broadcast(large, 0, kInit).wait();
+    comm.barrier(kMetrics).wait();
+    auto log = comm.take_log();
+    require(log.size() == 5, "five calls");
+    int64_t part = (n + world - 1) / world;
+    int64_t expected[] = {(world - 1) * n * 4, (world - 1) * n * 4, 2 * (world - 1) * part * 4,
+                          (world - 1) * n * 4, 0};
+    std::string units[] = {"layers.0", "layers.1", kNorm, kInit, kMetrics};
+    for (size_t i = 0; i < log.size(); ++i) {
+      require(log[i].sequence == i, "sequence");
+      require(log[i].unit == units[i], "unit of call " + std::to_string(i));
+      require(log[i].bytes == expected[i], "bytes of call " + std::to_string(i));
+    }
+    require(comm.take_log().empty(), "the log was not emptied");
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+TEST_P(Collectives, LeaveVersionCountersAlone) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    at::Tensor tensor = at::zeros({8});
+    auto before = tensor._version();
+    comm.all_reduce(tensor, "unit").wait();
+    comm.broadcast(tensor, 0, "unit").wait();
+    require(tensor._version() == before, "the version counter was raised");
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,280 @@
+#include <gtest/gtest-spi.h>
+#include <testing/multi_rank.h>
+#include <todo.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <future>
+#include <thread>
+
+using namespace fsdp;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// What the test's process learns of a run in which rank 1 ends by `leave`, the others wait for it,
+// and every rank has observed something before.
+std::string failure_when_rank_1(const std::function<void()>& leave) {
+  const RankRun run = try_ranks(3, [&](TestRank& rank) {
+    rank.observe("before", rank.rank());
+    if (rank.rank() == 1) leave();
+    for (;;)
+      pause();
+  });
+  EXPECT_EQ(run.at(1, "before"), 1) << "what was sent before the end is kept";
+  EXPECT_TRUE(contains(run.failure(), "rank 1: ") && contains(run.failure(), "\"before\""))
+      << run.failure();
+  return run.failure();
+}
+
+// What `test` adds to its test's result.
+std::vector<testing::TestPartResult> result_of(const std::function<void()>& test) {
+  testing::TestPartResultArray parts;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &parts);
+    try {
+      test();
+    } catch (const testing::AssertionException&) {
+    }
+  }
+  std::vector<testing::TestPartResult> result;
+  for (int i = 0; i < parts.size(); ++i)
+    result.push_back(parts.GetTestPartResult(i));
+  return result;
+}
+
+// The text of the one failure in a test.
+std::string failure_of(const std::function<void()>& test) {
+  const auto result = result_of(test);
+  EXPECT_EQ(result.size(), 1U);
+  if (result.size() != 1) return "";
+  EXPECT_TRUE(result[0].failed());
+  EXPECT_TRUE(contains(result[0].file_name(), "test_multi_rank.cpp")) << result[0].file_name();
+  return result[0].message();
+}
+
+void expect_next_run_works() {
+  const RankRun run =
+      run_ranks(2, [](TestRank& rank) { rank.observe("sum", torch::ones(3).sum()); });
+  EXPECT_EQ(run.tensor(1, "sum").value(0), 3);
+}
+
+}  // namespace
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_TRUE(contains(text, part)) << "the text is: " << (text) << "\nand should say: " << (part)
+
+MULTI_RANK_SUITE(MultiRank);
+
+TEST_P(MultiRank, brings_values_and_tensors_to_the_test) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("list", std::vector<double>{0.1, 1e300, static_cast<double>(rank.rank())});
+    rank.observe("large", int64_t{1} << 53 | 1);
+    rank.observe("rows", torch::arange(12).view({3, 4}).t());
+    rank.observe("half", torch::full({2}, 1.5, torch::kHalf));
+    rank.observe("none", torch::empty({0, 3}));
+  });
+  ASSERT_EQ(run.world_size(), world_size());
+  for (int r = 0; r < world_size(); ++r) {
+    EXPECT_EQ(run.at(r, "list"), (nlohmann::json{0.1, 1e300, r}));
+    EXPECT_EQ(run.at(r, "large"), int64_t{1} << 53 | 1);
+    EXPECT_EQ(run.tensor(r, "rows").sizes, (std::vector<int64_t>{4, 3}));
+    EXPECT_EQ(run.tensor(r, "rows").value(1), 4);
+    EXPECT_EQ(run.tensor(r, "half").value(1), 1.5);
+    EXPECT_EQ(run.tensor(r, "none").numel(), 0);
+  }
+}
+
+TEST_P(MultiRank, gives_every_rank_one_torch_thread) {
+  const RankRun run = run_ranks(
+      world_size(), [](TestRank& rank) { rank.observe("threads", at::get_num_threads()); });
+  expect_on_all_ranks(run, "threads", 1);
+}
+
+TEST(MultiRankFailure, names_the_signal_of_a_rank_that_crashed) {
+  const std::string text = failure_when_rank_1([] { *static_cast<volatile int*>(nullptr) = 1; });
+  EXPECT_CONTAINS(text, "rank 1 was killed by signal 11 (Segmentation fault): reading freed");
+  EXPECT_CONTAINS(text, "rank 0: was stopped, last observation \"before\"");
+  EXPECT_CONTAINS(failure_when_rank_1([] { abort(); }), "rank 1 was killed by signal 6 (Aborted)");
+  EXPECT_CONTAINS(failure_when_rank_1([] { raise(SIGKILL); }), "rank 1 was killed by signal 9");
+  expect_next_run_works();
+}
+
+TEST(MultiRankFailure, quotes_the_exception_that_ended_a_rank) {
+  EXPECT_CONTAINS(failure_when_rank_1([] { throw std::runtime_error("no such unit: layers.9"); }),
+                  "rank 1 threw an exception: no such unit: layers.9");
+  expect_next_run_works();
+}
+
+TEST(MultiRankFailure, is_not_fooled_by_a_rank_that_exits) {
+  EXPECT_CONTAINS(failure_when_rank_1([] { exit(3); }), "rank 1 left by exit(3) before the end");
+  for (void (*leave)(int) : std::array<void (*)(int), 2>{exit, _exit}) {
+    const RankRun run = try_ranks(2, [&](TestRank& rank) {
+      if (rank.rank() == 1) leave(0);
+    });
+    EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
+    EXPECT_CONTAINS(run.failure(), "rank 0: reached the end of the test");
+  }
+  expect_next_run_works();
+}
+
+TEST(MultiRankFailure, tells_an_exit_as_the_cause_of_what_it_led_to) {
+  const RankRun run = try_ranks(2, [](TestRank& rank) {
+    if (rank.rank() == 1) _exit(0);
+    throw std::runtime_error("rank 1 is missing");
+  });
+  EXPECT_EQ(run.failure().find("rank 1 left by exit(0)"), 0) << run.failure();
+}
+
+TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
+  const RankRun run = try_ranks(2,
+                                [](TestRank& rank) {
+                                  rank.observe("before", 1);
+                                  for (volatile bool forever = true; forever && rank.rank() == 1;) {
+                                  }
+                                },
+                                {.time_limit = std::chrono::seconds(1)});
+  EXPECT_CONTAINS(run.failure(), "rank 1 was still running at the time limit");
+  EXPECT_CONTAINS(run.failure(), "rank 0: reached the end of the test");
+  expect_next_run_works();
+}
+
+TEST(MultiRankFailure, leaves_no_process_that_a_rank_started) {
+  int life[2];
+  ASSERT_EQ(pipe(life), 0);
+  const RankRun run = try_ranks(2, [&](TestRank& rank) {
+    if (fork() == 0) pause();
+    if (rank.rank() == 1) abort();
+  });
+  EXPECT_FALSE(run.failure().empty());
+  close(life[1]);
+  char byte;
+  EXPECT_EQ(read(life[0], &byte, 1), 0) << "end of file: nobody else holds the pipe";
+  close(life[0]);
+}
+
+TEST(MultiRankFailure, keeps_what_was_sent_by_a_rank_that_observes_a_name_twice) {
+  const RankRun run = try_ranks(1, [](TestRank& rank) {
+    rank.observe("loss", 1);
+    rank.observe("loss", 2);
+  });
+  EXPECT_CONTAINS(run.failure(), "\"loss\" was observed before");
+  EXPECT_EQ(run.at(0, "loss"), 1);
+}
+
+TEST(MultiRankFailure, tells_a_failed_assertion_once_with_the_ranks_it_failed_on) {
+  const RankRun run = try_ranks(3, [](TestRank& rank) {
+    EXPECT_EQ(rank.rank() % 2, 1) << "an even rank";
+    rank.observe("after", 1);
+  });
+  EXPECT_CONTAINS(run.failure(), "on rank 0, rank 2, ");
+  EXPECT_CONTAINS(run.failure(), "test_multi_rank.cpp:");
+  EXPECT_CONTAINS(run.failure(), "an even rank");
+  EXPECT_FALSE(contains(run.failure(), "rank 1"));
+  expect_on_all_ranks(run, "after", 1);
+}
+
+TEST(MultiRankFailure, ends_the_run_at_an_assertion_that_can_not_go_on) {
+  const RankRun run = try_ranks(2, [](TestRank& rank) {
+    ASSERT_NE(rank.rank(), 1);
+    for (;;)
+      pause();
+  });
+  EXPECT_CONTAINS(run.failure(), "on rank 1, ");
+  EXPECT_CONTAINS(run.failure(), "rank 1 left at a failed assertion");
+}
+
+TEST(MultiRankVerdict, is_a_failure_that_ends_the_test_when_a_rank_failed) {
+  bool went_on = false;
+  const std::string text = failure_of([&] {
+    run_ranks(1, [](TestRank&) { abort(); });
+    went_on = true;
+  });
+  EXPECT_FALSE(went_on);
+  EXPECT_CONTAINS(text, "rank 0 was killed by signal 6");
+}
+
+TEST(MultiRankVerdict, is_not_started_whatever_else_happened_when_a_rank_came_to_a_todo) {
+  const std::vector<std::function<void()>> consequences{
+      [] { EXPECT_ANY_THROW(todo("unshard", "2.3")); },
+      [] { EXPECT_NO_THROW(todo("unshard", "2.3")); },
+      [] { todo("unshard", "2.3"); },
+      []() noexcept { todo("unshard", "2.3"); },
+  };
+  for (const auto& consequence : consequences) {
+    bool went_on = false;
+    const auto result = result_of([&] {
+      run_ranks(2, [&](TestRank& rank) {
+        if (rank.rank() == 1) consequence();
+      });
+      went_on = true;
+    });
+    EXPECT_FALSE(went_on);
+    ASSERT_EQ(result.size(), 1U);
+    EXPECT_TRUE(result[0].skipped());
+    EXPECT_CONTAINS(std::string(result[0].message()), "not started: unshard (problem 2.3)");
+  }
+  expect_next_run_works();
+}
+
+TEST(MultiRankVerdict, fails_a_test_that_asks_for_what_was_not_observed) {
+  const std::string text = failure_of([] {
+    const RankRun run = run_ranks(1, [](TestRank& rank) { rank.observe("norm", 1.5); });
+    static_cast<void>(run.at(0, "nrom"));
+  });
+  EXPECT_CONTAINS(text, "rank 0 did not observe \"nrom\", only: norm");
+}
+
+TEST(MultiRankVerdict, is_refused_to_a_process_that_can_not_fork_safely) {
+  std::promise<void> done;
+  std::thread other([&] { done.get_future().wait(); });
+  EXPECT_THROW(run_ranks(1, [](TestRank&) {}), std::logic_error);
+  done.set_value();
+  other.join();
+  expect_next_run_works();
+}
+
+TEST(MultiRankExpectation, shows_all_ranks_side_by_side) {
+  const RankRun run =
+      run_ranks(3, [](TestRank& rank) { rank.observe("live bytes", rank.rank() == 1 ? 4096 : 0); });
+  const std::string table =
+      "\"live bytes\"\n  rank 0: 0\n  rank 1: is 4096, expected 0\n  rank 2: 0";
+  EXPECT_CONTAINS(failure_of([&] { expect_on_all_ranks(run, "live bytes", 0); }), table);
+  EXPECT_CONTAINS(failure_of([&] { expect_same_on_all_ranks(run, "live bytes"); }), table);
+  EXPECT_CONTAINS(failure_of([&] { expect_on_rank(run, 1, "live bytes", 0); }), table);
+  EXPECT_TRUE(result_of([&] { expect_on_rank(run, 2, "live bytes", 0); }).empty());
+}
+
+TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    const auto t = torch::arange(6, torch::kFloat).view({2, 3});
+    rank.observe("t", t);
+    rank.observe("3 t", 3 * t);
+    rank.observe("t / 4", t / 4);
+    rank.observe("0 t", 0 * t);
+    rank.observe("-0 t", -0.0 * t);
+    rank.observe("t with one changed", t.index_fill(1, torch::tensor({2}), 8));
+    rank.observe("flat", t.view(-1));
+    rank.observe("double", t.to(torch::kDouble));
+  });
+  const auto wrong = [&](const std::string& actual, const std::string& expected) {
+    return difference(run.at(0, actual), run.at(0, expected));
+  };
+  EXPECT_EQ(wrong("t", "t"), "");
+  EXPECT_EQ(wrong("3 t", "t"),
+            "5 of 6 elements differ, the first at [0, 1]: is 3, expected 1; "
+            "every element is exactly 3 times the expected one");
+  EXPECT_CONTAINS(wrong("t / 4", "t"), "every element is exactly 1/4 times the expected one");
+  EXPECT_CONTAINS(wrong("0 t", "t"), "every element is 0");
+  EXPECT_CONTAINS(wrong("-0 t", "0 t"), "is -0, expected 0");
+  EXPECT_EQ(wrong("t with one changed", "t"),
+            "2 of 6 elements differ, the first at [0, 2]: is 8, expected 2");
+  EXPECT_EQ(wrong("flat", "t"), "is Float [6], expected Float [2, 3]");
+  EXPECT_EQ(wrong("double", "t"), "is Double [2, 3], expected Float [2, 3]");
+}
