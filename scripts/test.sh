@@ -37,8 +37,9 @@ run_tests() {
     status=0
     echo "== $name"
     "$program" --gtest_list_tests >"$work/list" 2>"$work/error" || cat "$work/error"
-    timeout --kill-after=10 "$seconds_per_program" "$program" --gtest_color=no \
-      >"$work/output" 2>&1 </dev/null || status=$?
+    # In a shell of its own, as bash would remark on a program that crashes.
+    bash -c 'timeout --kill-after=10 "$1" "$2" --gtest_color=no >"$3" 2>&1; exit $?' _ \
+      "$seconds_per_program" "$program" "$work/output" 2>/dev/null </dev/null || status=$?
     awk -v name="$name" -v status="$status" -v totals="$totals" -f "$root/scripts/gtest.awk" \
       "$work/list" "$work/output"
   done <"$root/build/default/tests.txt"
