@@ -14,7 +14,8 @@ done
 seconds_per_program=${FSDP_TEST_SECONDS:-900}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-totals=$work/totals
+totals=$work/totals  # lines "passed failed skipped"
+touch "$totals"
 
 # Runs the command that follows `$1`; it is one check that passes if the command does.
 check() {
@@ -29,6 +30,17 @@ check() {
     echo 0 1 0 >>"$totals"
   fi
 }
+
+# Runs a script that adds to the totals itself; one that breaks off without doing so has failed.
+counted() {
+  local before
+  before=$(failed_so_far)
+  if ! "$@" && [[ $(failed_so_far) == "$before" ]]; then
+    echo "$1 broke off"
+    echo 0 1 0 >>"$totals"
+  fi
+}
+failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
 
 run_tests() {
   local program name status
@@ -55,13 +67,15 @@ build_cuda() {
   fi
 }
 
-"$root/scripts/setup.sh"
-build default all_tests
+if ! { "$root/scripts/setup.sh" && build default all_tests; }; then
+  echo "0 passed, 1 failed, 0 skipped"
+  exit 1
+fi
 run_tests
 echo "== checks"
 check "format" "$root/scripts/format.sh" --check
-"$root/scripts/lint.sh" "$totals" || true
-"$root/scripts/tidy.sh" "$totals" $all || true
+counted "$root/scripts/lint.sh" "$totals"
+counted "$root/scripts/tidy.sh" "$totals" $all
 if [[ $all ]]; then build_cuda; fi
 
 read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p, f, s }' "$totals")
