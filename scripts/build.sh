@@ -48,7 +48,8 @@ build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
   mkdir -p "$root/build"
   (
-    flock 9  # two commands at a time would build over one another
+    # Two commands at a time would build over one another.
+    flock --nonblock 9 || { say "waiting for another build to end" && flock 9; }
     configure "$preset"
     steps=$(steps_to_build "$dir" "${targets[@]}")
     if [[ -n $steps ]]; then
@@ -62,7 +63,7 @@ build() {
     if grep -q 'warning:' "$dir/build.log"; then
       say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
     fi
-  ) 9>"$root/build/.lock" || exit 1
+  ) 9>"$root/build/.lock" || return 1
 }
 
 # How many steps ninja would take for the targets that follow the folder; nothing if there are none.

@@ -47,7 +47,7 @@ END {
     } else {
       result[test] = "failed"
       if (test == running) output[test] = output[test] "    " name " " ended " in this test\n"
-      else output[test] = "    not run: " name " " ended (running ? " in " running : "") "\n"
+      else not_run[test] = ++not_run_count
     }
   }
   for (i = 1; i <= test_count; i++) count[suite_of[tests[i]], result[tests[i]]]++
@@ -60,7 +60,11 @@ END {
     skipped += count[suite, "skipped"]
   }
   for (i = 1; i <= test_count; i++)
-    if (result[tests[i]] == "failed") printf "  FAILED %s\n%s", tests[i], output[tests[i]]
+    if (result[tests[i]] == "failed" && !(tests[i] in not_run)) printf "  FAILED %s\n%s", tests[i], output[tests[i]]
+  if (not_run_count) {
+    printf "  FAILED by not running, as %s %s%s:\n", name, ended, (running ? " in " running : "")
+    for (i = 1; i <= test_count; i++) if (tests[i] in not_run) print "    " tests[i]
+  }
   if (test_count == 0 || (status != 0 && failed == 0)) {
     printf "  FAILED %s: %s, though no test failed\n%s", name, test_count ? ended : "it has no tests", outside
     failed++

@@ -14,7 +14,8 @@ done
 seconds_per_program=${FSDP_TEST_SECONDS:-900}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-totals=$work/totals
+totals=$work/totals  # lines "passed failed skipped"
+touch "$totals"
 
 # Runs the command that follows `$1`; it is one check that passes if the command does.
 check() {
@@ -30,6 +31,17 @@ check() {
   fi
 }
 
+# Runs a script that adds to the totals itself; one that breaks off without doing so has failed.
+counted() {
+  local before
+  before=$(failed_so_far)
+  if ! "$@" && [[ $(failed_so_far) == "$before" ]]; then
+    echo "$1 broke off"
+    echo 0 1 0 >>"$totals"
+  fi
+}
+failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
+
 run_tests() {
   local program name status
   while read -r program; do
@@ -37,8 +49,9 @@ run_tests() {
     status=0
     echo "== $name"
     "$program" --gtest_list_tests >"$work/list" 2>"$work/error" || cat "$work/error"
-    timeout --kill-after=10 "$seconds_per_program" "$program" --gtest_color=no \
-      >"$work/output" 2>&1 </dev/null || status=$?
+    # In a shell of its own, as bash would remark on a program that crashes.
+    bash -c 'timeout --kill-after=10 "$1" "$2" --gtest_color=no >"$3" 2>&1; exit $?' _ \
+      "$seconds_per_program" "$program" "$work/output" 2>/dev/null </dev/null || status=$?
     awk -v name="$name" -v status="$status" -v totals="$totals" -f "$root/scripts/gtest.awk" \
       "$work/list" "$work/output"
   done <"$root/build/default/tests.txt"
@@ -54,13 +67,15 @@ build_cuda() {
   fi
 }
 
-"$root/scripts/setup.sh"
-build default all_tests
+if ! { "$root/scripts/setup.sh" && build default all_tests; }; then
+  echo "0 passed, 1 failed, 0 skipped"
+  exit 1
+fi
 run_tests
 echo "== checks"
 check "format" "$root/scripts/format.sh" --check
-"$root/scripts/lint.sh" "$totals" || true
-"$root/scripts/tidy.sh" "$totals" $all || true
+counted "$root/scripts/lint.sh" "$totals"
+counted "$root/scripts/tidy.sh" "$totals" $all
 if [[ $all ]]; then build_cuda; fi
 
 read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p, f, s }' "$totals")
