@@ -12,6 +12,17 @@ foreach(program reproduce bench)
   endif()
 endforeach()
 
+# What reproduce consists of. It trains through the train program, but runs the strict test itself,
+# with the reference solutions.
+file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
+add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
+target_include_directories(fsdp_reproduce PUBLIC programs)
+target_link_libraries(fsdp_reproduce PUBLIC reference_task7)
+target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
+target_link_libraries(reproduce PRIVATE fsdp_reproduce)
+file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
+test_executable(reproduce_tests fsdp_reproduce ${reproduce_tests})
+
 get_property(tests GLOBAL PROPERTY fsdp_tests)
 add_custom_target(all_tests DEPENDS ${tests})
 add_dependencies(everything all_tests)

@@ -110,7 +110,7 @@ std::string fixed(double value, int digits) {
 std::string scientific(double value) {
   if (value == 0) return "0";
   char text[32];
-  std::snprintf(text, sizeof text, "%.1e", value);
+  std::snprintf(text, sizeof text, "%.0e", value);
   return text;
 }
 

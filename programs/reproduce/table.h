@@ -34,7 +34,7 @@ struct Table {
 // "7.11157274": with `digits` decimals.
 std::string fixed(double value, int digits);
 
-// "1.2e-08", or "0".
+// "1e-08", or "0".
 std::string scientific(double value);
 
 // |value - expected| / |expected|
