@@ -1,42 +1,35 @@
-# Finds LibTorch and defines the target LibTorch::LibTorch.
-#
-# Looked at in this order: Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH (an unpacked LibTorch or a
-# wheel's torch folder), then the torch of a Python: the project's .venv, then python3. Torch's own
+# Finds LibTorch and defines the target LibTorch::LibTorch; locate_libtorch.cmake says where it is
+# looked for. With FSDP_CUDA the target takes in the CUDA part and NCCL. Torch's own
 # TorchConfig.cmake is not used: it pulls CUDA into a CPU build and fails with CUDA 13 and CMake 3.25.
 
-set(_hints)
-if(Torch_DIR)
-  list(APPEND _hints ${Torch_DIR}/../../..)
-endif()
-list(APPEND _hints ${CMAKE_PREFIX_PATH} ${LIBTORCH} $ENV{LIBTORCH})
+option(FSDP_CUDA "Build with the CUDA part of LibTorch and NCCL" OFF)
 
-find_path(LibTorch_ROOT include/torch/csrc/api/include/torch/torch.h PATHS ${_hints}
-          PATH_SUFFIXES torch NO_DEFAULT_PATH)
-
-# find_spec locates the package without importing it: a CPU-only install lacks what import needs.
-if(NOT LibTorch_ROOT)
-  foreach(_python ${PROJECT_SOURCE_DIR}/.venv/bin/python3 python3)
-    execute_process(
-      COMMAND ${_python} -c
-              "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-      OUTPUT_VARIABLE _found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE _failed)
-    if(NOT _failed AND EXISTS ${_found}/include/torch/csrc/api/include/torch/torch.h)
-      set(LibTorch_ROOT ${_found} CACHE PATH "LibTorch's folder" FORCE)
-      break()
-    endif()
+set(LibTorch_ROOT "" CACHE PATH "LibTorch's folder")
+set(_root ${LibTorch_ROOT})
+include(${CMAKE_CURRENT_LIST_DIR}/locate_libtorch.cmake)
+if(NOT LibTorch_ROOT STREQUAL _root)
+  set(LibTorch_ROOT ${LibTorch_ROOT} CACHE PATH "LibTorch's folder" FORCE)
+  foreach(_library LibTorch_CPU LibTorch_C10 LibTorch_CUDA LibTorch_C10_CUDA)
+    unset(${_library} CACHE)
   endforeach()
 endif()
 
-if(LibTorch_ROOT)
-  file(STRINGS ${LibTorch_ROOT}/include/torch/version.h _version REGEX "define TORCH_VERSION \"")
-  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${_version}")
-endif()
+set(_required LibTorch_ROOT LibTorch_CPU LibTorch_C10)
 find_library(LibTorch_CPU torch_cpu PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
 find_library(LibTorch_C10 c10 PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
+if(FSDP_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  find_library(LibTorch_CUDA torch_cuda PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
+  find_library(LibTorch_C10_CUDA c10_cuda PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
+  # nccl.h comes with the toolkit, with a system's NCCL, or as a wheel beside torch.
+  find_path(LibTorch_NCCL_INCLUDE nccl.h PATHS ${LibTorch_ROOT}/../nvidia/nccl/include
+            HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  list(APPEND _required LibTorch_CUDA LibTorch_C10_CUDA LibTorch_NCCL_INCLUDE)
+endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
-  LibTorch REQUIRED_VARS LibTorch_ROOT LibTorch_CPU LibTorch_C10 VERSION_VAR LibTorch_VERSION
+  LibTorch REQUIRED_VARS ${_required} VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "Run ./fsdp setup, or name an unpacked LibTorch with -DLIBTORCH=DIR.")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
@@ -47,7 +40,15 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_compile_definitions(LibTorch::LibTorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   # The CPU part names symbols of CUDA libraries that a CPU build neither has nor calls.
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined
-                      -Wl,-rpath,${LibTorch_ROOT}/lib)
+                      "-Wl,-rpath,${LibTorch_ROOT}/lib")
   target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
+  if(FSDP_CUDA)
+    target_compile_definitions(LibTorch::LibTorch INTERFACE FSDP_CUDA USE_C10D_NCCL)
+    target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_NCCL_INCLUDE})
+    target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CUDA} ${LibTorch_C10_CUDA}
+                                                       CUDA::cudart)
+    # The CUDA part registers itself when it is loaded, though no symbol of it may be named.
+    target_link_options(LibTorch::LibTorch INTERFACE -Wl,--no-as-needed)
+  endif()
 endif()
-mark_as_advanced(LibTorch_ROOT LibTorch_CPU LibTorch_C10)
+mark_as_advanced(LibTorch_CPU LibTorch_C10 LibTorch_CUDA LibTorch_C10_CUDA LibTorch_NCCL_INCLUDE)

@@ -4,6 +4,11 @@ target_link_libraries(fsdp_flags INTERFACE LibTorch::LibTorch Threads::Threads
                       nlohmann_json::nlohmann_json CLI11::CLI11 GTest::gtest)
 target_compile_options(fsdp_flags INTERFACE -Wall -Wextra -Wno-unused-parameter)
 
+option(FSDP_WERROR "Let warnings fail the build, those of tasks/ apart" OFF)
+if(FSDP_WERROR)
+  target_compile_options(fsdp_flags INTERFACE -Werror)
+endif()
+
 option(FSDP_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
 if(FSDP_SANITIZE)
   target_compile_options(fsdp_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)

@@ -33,7 +33,6 @@ struct CommunicatorOptions {
 inline const std::string kInit = "<init>";
 inline const std::string kNorm = "<norm>";
 inline const std::string kMetrics = "<metrics>";
-inline const std::string kExport = "<export>";
 
 // One entry of the log: what was called, for which unit, and the bytes this rank receives by the
 // textbook count (W ranks, B bytes of the larger tensor): all-gather and reduce-scatter (W-1)/W B,

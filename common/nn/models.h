@@ -12,10 +12,10 @@ namespace fsdp {
 struct ModelInfo {
   std::string name;
   int64_t vocabulary;
-  int64_t context;       // longest sequence
+  int64_t context;  // longest sequence
   // The published run's settings; for other models the published recipe's defaults.
   int64_t batch{32};
-  int64_t seq{127};      // tokens a row, after the shift by one
+  int64_t seq{127};  // tokens a row, after the shift by one
   int64_t steps{5};
   double lr{1e-4};
 };
@@ -26,7 +26,8 @@ const ModelInfo& model_info(const std::string& name);
 std::vector<std::string> model_names();
 
 // Builds the model, drawing from the default generator. Throws as model_info does.
-// `vocabulary` replaces the model's own if positive. Tokens [B, T] int64 -> logits [B, T, vocabulary].
+// `vocabulary` replaces the model's own if positive. Tokens [B, T] int64 -> logits [B, T,
+// vocabulary].
 std::shared_ptr<Module> make_model(const std::string& name, int64_t vocabulary = 0);
 
 // Mean cross entropy over all positions, on fp32 logits. [] scalar

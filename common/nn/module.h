@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include <functional>
-#include <list>
 #include <memory>
 #include <string>
 
@@ -14,6 +13,9 @@ namespace fsdp {
 class Module : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;
+  Module() = default;
+  Module(const Module& other) : torch::nn::Module(other) {}  // a copy has no hooks
+  Module& operator=(const Module&) = delete;
 
   virtual torch::Tensor forward(torch::Tensor input) = 0;
 
@@ -40,9 +42,9 @@ class Module : public torch::nn::Module {
   HookHandle register_forward_pre_hook(Hook hook);
   HookHandle register_forward_hook(Hook hook, bool always_call = false);
 
-  // Runs when the gradient of the output arrives, before any gradient inside the module is computed:
-  // once per call of the module whose output is part of the loss. Also when the output is a view
-  // that the caller changes in place.
+  // Runs when the gradient of the output arrives, before any gradient inside the module is
+  // computed: once per call of the module whose output is part of the loss. Also when the output is
+  // a view that the caller changes in place.
   HookHandle register_full_backward_pre_hook(BackwardHook hook);
 
   // Runs when every gradient inside the module has been computed: once per call of the module whose
@@ -52,9 +54,10 @@ class Module : public torch::nn::Module {
   HookHandle register_full_backward_hook(BackwardHook hook);
 
  private:
-  struct Hooks;  // shared with the graph, which may outlive the module
-  std::shared_ptr<Hooks> hooks_;
-  Hooks& hooks();  // made at the first registration
+  struct Hooks;
+  std::shared_ptr<Hooks>
+      hooks_;  // none until the first registration; the graph refers to it weakly
+  const std::shared_ptr<Hooks>& hooks();
 };
 
 }  // namespace fsdp

@@ -12,21 +12,32 @@ struct TransformerLMOptions {
   double rope_theta{10000.0};
 };
 
-class TransformerBlock;
+// x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> the same
+class TransformerBlock : public Module {
+ public:
+  // `rotary` is the model's cache, see below.
+  TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary);
+  torch::Tensor forward(torch::Tensor x) override;
+
+ private:
+  std::shared_ptr<Module> attn_, ffn_, ln1_, ln2_;
+};
 
 // The language model of CS336's basics: RMSNorm before each sublayer, rotary positions, SwiGLU, no
 // biases, an untied head. Modules are made in this order, which is the order of their random draws:
-// token_embeddings; layers.N.{attn.{q_proj, k_proj, v_proj, output_proj}, ffn.{w1, w2, w3}, ln1, ln2};
-// ln_final; lm_head. The rotary cache is one buffer shared by the layers.
+// token_embeddings; layers.N.{attn.{q_proj, k_proj, v_proj, output_proj}, ffn.{w1, w2, w3}, ln1,
+// ln2}; ln_final; lm_head. The rotary cache is one buffer shared by the layers.
 class TransformerLM : public Module {
  public:
   explicit TransformerLM(const TransformerLMOptions& options);
-  torch::Tensor forward(torch::Tensor tokens) override;  // [B, T] int64 -> logits [B, T, vocabulary]
+  torch::Tensor forward(
+      torch::Tensor tokens) override;  // [B, T] int64 -> logits [B, T, vocabulary]
   const std::vector<std::shared_ptr<TransformerBlock>>& layers() const { return layers_; }
 
  private:
+  int64_t context_;
+  std::shared_ptr<Module> token_embeddings_, ln_final_, lm_head_;
   std::vector<std::shared_ptr<TransformerBlock>> layers_;
-  // further modules in the implementation's choice of members
 };
 
 }  // namespace fsdp

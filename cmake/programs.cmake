@@ -1,0 +1,37 @@
+# The programs that belong to no stack, each from one file; the targets `all_tests` (every test
+# executable; tests.txt lists them for ./fsdp test, one a line) and `everything`.
+
+add_custom_target(everything)
+
+foreach(program reproduce bench)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/programs/${program}.cpp)
+    add_executable(${program} EXCLUDE_FROM_ALL programs/${program}.cpp)
+    target_link_libraries(${program} PRIVATE fsdp_common)
+    target_precompile_headers(${program} REUSE_FROM fsdp_pch)
+    add_dependencies(everything ${program})
+  endif()
+endforeach()
+
+# What reproduce consists of. It trains through the train program, but runs the strict test itself,
+# with the reference solutions.
+file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
+add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
+target_include_directories(fsdp_reproduce PUBLIC programs)
+target_link_libraries(fsdp_reproduce PUBLIC reference_task7)
+target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
+target_link_libraries(reproduce PRIVATE fsdp_reproduce)
+file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
+test_executable(reproduce_tests fsdp_reproduce ${reproduce_tests})
+
+get_property(tests GLOBAL PROPERTY fsdp_tests)
+add_custom_target(all_tests DEPENDS ${tests})
+add_dependencies(everything all_tests)
+foreach(stack reference mine)
+  if(TARGET ${stack}_train)
+    add_dependencies(everything ${stack}_train)
+  endif()
+endforeach()
+list(TRANSFORM tests PREPEND "$<TARGET_FILE:" OUTPUT_VARIABLE files)
+list(TRANSFORM files APPEND ">\n")
+list(JOIN files "" files)
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/tests.txt CONTENT "${files}")

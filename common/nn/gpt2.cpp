@@ -1,0 +1,116 @@
+#include <nn/gpt2.h>
+#include <nn/layers.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace fsdp {
+namespace {
+
+constexpr double kStd = 0.02;
+
+std::shared_ptr<Linear> make_linear(int64_t in, int64_t out, double std = kStd) {
+  return std::make_shared<Linear>(torch::empty({out, in}).normal_(0, std), torch::zeros({out}));
+}
+
+// What flows into the residual stream, which adds up 2 layers of them.
+std::shared_ptr<Linear> make_residual_linear(int64_t in, int64_t out, const GPT2Options& options) {
+  return make_linear(in, out, kStd / std::sqrt(2.0 * static_cast<double>(options.layers)));
+}
+
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(int64_t width)
+      : weight_(register_parameter("weight", torch::ones({width}))),
+        bias_(register_parameter("bias", torch::zeros({width}))) {}
+
+  torch::Tensor forward(torch::Tensor x) override {
+    return at::layer_norm(x, weight_.sizes(), weight_, bias_);
+  }
+
+ private:
+  torch::Tensor weight_;  // [width]
+  torch::Tensor bias_;    // [width]
+};
+
+class CausalAttention : public Module {
+ public:
+  explicit CausalAttention(const GPT2Options& options) : heads_(options.heads) {
+    const int64_t d = options.d_model;
+    c_attn_ = register_module("c_attn", make_linear(d, 3 * d));
+    c_proj_ = register_module("c_proj", make_residual_linear(d, d, options));
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    // [B, T, 3 d] -> three of [B, heads, T, d_head]
+    const auto qkv = (*c_attn_)(x).unflatten(-1, {3, heads_, -1}).transpose(1, 3).unbind(2);
+    const auto mixed =
+        at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, /*is_causal=*/true);
+    return (*c_proj_)(mixed.transpose(1, 2).flatten(2));
+  }
+
+ private:
+  int64_t heads_;
+  std::shared_ptr<Module> c_attn_, c_proj_;
+};
+
+class MLP : public Module {
+ public:
+  explicit MLP(const GPT2Options& options) {
+    c_fc_ = register_module("c_fc", make_linear(options.d_model, options.d_ff));
+    c_proj_ =
+        register_module("c_proj", make_residual_linear(options.d_ff, options.d_model, options));
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    return (*c_proj_)(at::gelu((*c_fc_)(x), "tanh"));
+  }
+
+ private:
+  std::shared_ptr<Module> c_fc_, c_proj_;
+};
+
+}  // namespace
+
+GPT2Block::GPT2Block(const GPT2Options& options) {
+  ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
+  attn_ = register_module("attn", std::make_shared<CausalAttention>(options));
+  ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
+  mlp_ = register_module("mlp", std::make_shared<MLP>(options));
+}
+
+torch::Tensor GPT2Block::forward(torch::Tensor x) {
+  x = x + (*attn_)((*ln_1_)(x));
+  return x + (*mlp_)((*ln_2_)(x));
+}
+
+GPT2::GPT2(const GPT2Options& options) : context_(options.context) {
+  const auto draw = [&](int64_t rows) {
+    return torch::empty({rows, options.d_model}).normal_(0, kStd);
+  };
+  const auto wte = std::make_shared<Embedding>(draw(options.vocabulary));
+  wte_ = register_module("wte", wte);
+  wpe_ = register_module("wpe", std::make_shared<Embedding>(draw(options.context)));
+  auto list = register_module("h", std::make_shared<torch::nn::ModuleListImpl>());
+  for (int64_t i = 0; i < options.layers; ++i) {
+    layers_.push_back(std::make_shared<GPT2Block>(options));
+    list->push_back(layers_.back());
+  }
+  ln_f_ = register_module("ln_f", std::make_shared<LayerNorm>(options.d_model));
+  lm_head_ = register_module("lm_head", std::make_shared<Linear>(wte->weight()));
+}
+
+torch::Tensor GPT2::forward(torch::Tensor tokens) {
+  const int64_t length = tokens.size(1);
+  if (length > context_) {
+    throw std::invalid_argument("GPT2: a sequence of " + std::to_string(length) +
+                                " tokens is longer than the context, " + std::to_string(context_));
+  }
+  auto x = (*wte_)(tokens) + (*wpe_)(torch::arange(length, tokens.options()));
+  for (const auto& layer : layers_)
+    x = (*layer)(x);
+  return (*lm_head_)((*ln_f_)(x));
+}
+
+}  // namespace fsdp

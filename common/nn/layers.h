@@ -1,0 +1,35 @@
+#pragma once
+
+#include <nn/module.h>
+
+namespace fsdp {
+
+// The layers that both language models are made of. Unlike torch::nn's they draw nothing
+// themselves: a layer takes its initial weight, so a model's random draws are all its own.
+
+// x W^T + b: [..., in] -> [..., out].
+class Linear : public Module {
+ public:
+  explicit Linear(const at::Tensor& weight, const at::Tensor& bias = {});
+  torch::Tensor forward(torch::Tensor x) override;
+
+ private:
+  torch::Tensor weight_;  // [out, in], may be tied
+  torch::Tensor bias_;    // [out], or undefined
+};
+
+// Row lookup: [...] int64 -> [..., width].
+class Embedding : public Module {
+ public:
+  explicit Embedding(const at::Tensor& weight);
+  torch::Tensor forward(torch::Tensor ids) override;
+  const torch::Tensor& weight() const { return weight_; }
+
+ private:
+  torch::Tensor weight_;  // [rows, width], may be tied
+};
+
+// Normal with mean 0, cut at three standard deviations, in the draws of PyTorch's trunc_normal_.
+at::Tensor truncated_normal(at::IntArrayRef sizes, double std);
+
+}  // namespace fsdp

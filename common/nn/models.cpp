@@ -1,0 +1,101 @@
+#include <nn/gpt2.h>
+#include <nn/models.h>
+#include <nn/transformer_lm.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <variant>
+
+namespace fsdp {
+namespace {
+
+using Shape = std::variant<TransformerLMOptions, GPT2Options>;
+
+struct Entry {
+  Entry(std::string name, Shape model) : shape(model) {
+    std::visit([&](const auto& s) { info = {std::move(name), s.vocabulary, s.context}; }, model);
+  }
+
+  ModelInfo info;
+  Shape shape;
+};
+
+GPT2Options gpt2(int64_t d_model, int64_t layers, int64_t heads) {
+  return {50257, 1024, d_model, layers, heads, 4 * d_model};
+}
+
+std::vector<Entry> make_registry() {
+  std::vector<Entry> models{
+      // vocabulary, context, d_model, layers, heads, d_ff
+      {"small", TransformerLMOptions{1000, 256, 256, 4, 4, 1024}},
+      {"medium", TransformerLMOptions{5000, 512, 512, 8, 8, 2048}},
+      {"gpt2xl", TransformerLMOptions{50304, 1024, 1600, 48, 25, 6400}},
+      // Nearly every size is odd and no multiple of 3: nothing divides by accident.
+      {"gpt2-tiny", GPT2Options{61, 19, 35, 3, 5, 121}},
+      {"gpt2-36m", GPT2Options{20000, 1024, 512, 8, 8, 2048}},
+      {"gpt2-124m", gpt2(768, 12, 12)},
+      {"gpt2-355m", gpt2(1024, 24, 16)},
+      {"gpt2-774m", gpt2(1280, 36, 20)},
+      {"gpt2-1558m", gpt2(1600, 48, 25)},
+  };
+  for (auto& [info, shape] : models) {
+    info.seq = std::min(info.seq, info.context - 1);
+    if (info.name == "gpt2xl") {
+      info.batch = 8;
+      info.steps = 10;
+      info.lr = 5e-4;
+    }
+  }
+  return models;
+}
+
+const std::vector<Entry>& registry() {
+  static const std::vector<Entry> models = make_registry();
+  return models;
+}
+
+const Entry& find(const std::string& name) {
+  std::string known;
+  for (const auto& entry : registry()) {
+    if (entry.info.name == name) return entry;
+    known += (known.empty() ? "" : ", ") + entry.info.name;
+  }
+  throw std::invalid_argument("model '" + name + "' is not known; known are " + known);
+}
+
+std::shared_ptr<Module> build(const TransformerLMOptions& options) {
+  return std::make_shared<TransformerLM>(options);
+}
+
+std::shared_ptr<Module> build(const GPT2Options& options) {
+  return std::make_shared<GPT2>(options);
+}
+
+}  // namespace
+
+const ModelInfo& model_info(const std::string& name) {
+  return find(name).info;
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : registry())
+    names.push_back(entry.info.name);
+  return names;
+}
+
+std::shared_ptr<Module> make_model(const std::string& name, int64_t vocabulary) {
+  return std::visit(
+      [&](auto options) {
+        if (vocabulary > 0) options.vocabulary = vocabulary;
+        return build(options);
+      },
+      find(name).shape);
+}
+
+at::Tensor language_model_loss(Module& model, const at::Tensor& inputs, const at::Tensor& targets) {
+  const auto logits = model(inputs).flatten(0, 1).to(at::kFloat);
+  return at::cross_entropy_loss(logits, targets.flatten());
+}
+
+}  // namespace fsdp

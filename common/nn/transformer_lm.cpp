@@ -1,0 +1,161 @@
+#include <nn/layers.h>
+#include <nn/transformer_lm.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace fsdp {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+std::shared_ptr<Linear> make_linear(int64_t in, int64_t out) {
+  const double std = std::sqrt(2.0 / static_cast<double>(in + out));
+  return std::make_shared<Linear>(truncated_normal({out, in}, std));
+}
+
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(int64_t width) : weight_(register_parameter("weight", torch::ones({width}))) {}
+
+  torch::Tensor forward(torch::Tensor x) override {
+    return at::rms_norm(x.to(at::kFloat), weight_.sizes(), weight_.to(at::kFloat), 1e-5)
+        .to(x.scalar_type());
+  }
+
+ private:
+  torch::Tensor weight_;  // [width]
+};
+
+// cos and sin of position * theta^(-2i / d_head): [2, context, d_head / 2]
+at::Tensor make_rotary_cache(int64_t context, int64_t d_head, double theta) {
+  const auto frequency = torch::pow(theta, -torch::arange(0, d_head, 2, torch::kFloat) / d_head);
+  const auto angle = torch::outer(torch::arange(context, torch::kFloat), frequency);
+  return torch::stack({angle.cos(), angle.sin()});
+}
+
+// Rotates each pair (x[2i], x[2i+1]) by its position's angle. The result holds all first
+// components, then all second ones. x: [B, T, heads, d_head]. Written out because the operators'
+// own gradients would keep and allocate several tensors of x's size where one is needed.
+struct Rotate : torch::autograd::Function<Rotate> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor& rotary) {
+    context->save_for_backward({rotary});
+    auto result = at::empty(x.sizes(), x.options());
+    const auto halves = result.chunk(2, -1);
+    turn(evens_and_odds(x), halves, cosine(rotary, x), sine(rotary, x));
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto& gradient = gradients[0];
+    const auto rotary = context->get_saved_variables()[0];
+    auto result = at::empty(gradient.sizes(), gradient.options());
+    turn(gradient.chunk(2, -1), evens_and_odds(result), cosine(rotary, gradient),
+         -sine(rotary, gradient));
+    return {result, torch::Tensor()};
+  }
+
+ private:
+  static std::vector<at::Tensor> evens_and_odds(const at::Tensor& x) {
+    return x.unflatten(-1, {-1, 2}).unbind(-1);
+  }
+  static at::Tensor cosine(const at::Tensor& rotary, const at::Tensor& like) {
+    return rotary[0].narrow(0, 0, like.size(1)).unsqueeze(1).to(like.scalar_type());
+  }
+  static at::Tensor sine(const at::Tensor& rotary, const at::Tensor& like) {
+    return rotary[1].narrow(0, 0, like.size(1)).unsqueeze(1).to(like.scalar_type());
+  }
+  static void turn(const std::vector<at::Tensor>& from, std::vector<at::Tensor> to,
+                   const at::Tensor& cos, const at::Tensor& sin) {
+    at::mul_out(to[0], from[0], cos).addcmul_(from[1], sin, -1);
+    at::mul_out(to[1], from[1], cos).addcmul_(from[0], sin);
+  }
+};
+
+class CausalAttention : public Module {
+ public:
+  CausalAttention(const TransformerLMOptions& options, const at::Tensor& rotary)
+      : heads_(options.heads), rotary_(rotary) {
+    const int64_t d = options.d_model;
+    q_proj_ = register_module("q_proj", make_linear(d, d));
+    k_proj_ = register_module("k_proj", make_linear(d, d));
+    v_proj_ = register_module("v_proj", make_linear(d, d));
+    output_proj_ = register_module("output_proj", make_linear(d, d));
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    const auto split = [this](const at::Tensor& y) { return y.unflatten(-1, {heads_, -1}); };
+    const auto q = Rotate::apply(split((*q_proj_)(x)), rotary_).transpose(1, 2);
+    const auto k = Rotate::apply(split((*k_proj_)(x)), rotary_).transpose(1, 2);
+    const auto v = split((*v_proj_)(x)).transpose(1, 2);
+    const auto mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+    return (*output_proj_)(mixed.transpose(1, 2).flatten(2));
+  }
+
+ private:
+  int64_t heads_;
+  torch::Tensor rotary_;  // [2, context, d_head / 2], the model's
+  std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, output_proj_;
+};
+
+class SwiGLU : public Module {
+ public:
+  SwiGLU(int64_t d_model, int64_t d_ff) {
+    w1_ = register_module("w1", make_linear(d_model, d_ff));
+    w2_ = register_module("w2", make_linear(d_ff, d_model));
+    w3_ = register_module("w3", make_linear(d_model, d_ff));
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    return (*w2_)(at::silu((*w1_)(x)) * (*w3_)(x));
+  }
+
+ private:
+  std::shared_ptr<Module> w1_, w2_, w3_;
+};
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary) {
+  attn_ = register_module("attn", std::make_shared<CausalAttention>(options, rotary));
+  ffn_ = register_module("ffn", std::make_shared<SwiGLU>(options.d_model, options.d_ff));
+  ln1_ = register_module("ln1", std::make_shared<RMSNorm>(options.d_model));
+  ln2_ = register_module("ln2", std::make_shared<RMSNorm>(options.d_model));
+}
+
+torch::Tensor TransformerBlock::forward(torch::Tensor x) {
+  x = x + (*attn_)((*ln1_)(x));
+  return x + (*ffn_)((*ln2_)(x));
+}
+
+TransformerLM::TransformerLM(const TransformerLMOptions& options) : context_(options.context) {
+  token_embeddings_ =
+      register_module("token_embeddings", std::make_shared<Embedding>(truncated_normal(
+                                              {options.vocabulary, options.d_model}, /*std=*/1.0)));
+  const auto rotary = register_buffer(
+      "rotary",
+      make_rotary_cache(options.context, options.d_model / options.heads, options.rope_theta));
+  auto list = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
+  for (int64_t i = 0; i < options.layers; ++i) {
+    layers_.push_back(std::make_shared<TransformerBlock>(options, rotary));
+    list->push_back(layers_.back());
+  }
+  ln_final_ = register_module("ln_final", std::make_shared<RMSNorm>(options.d_model));
+  lm_head_ = register_module("lm_head", make_linear(options.d_model, options.vocabulary));
+}
+
+torch::Tensor TransformerLM::forward(torch::Tensor tokens) {
+  if (tokens.size(1) > context_) {
+    throw std::invalid_argument("TransformerLM: a sequence of " + std::to_string(tokens.size(1)) +
+                                " tokens is longer than the context, " + std::to_string(context_));
+  }
+  auto x = (*token_embeddings_)(tokens);
+  for (const auto& layer : layers_)
+    x = (*layer)(x);
+  return (*lm_head_)((*ln_final_)(x));
+}
+
+}  // namespace fsdp

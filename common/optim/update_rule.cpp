@@ -1,0 +1,87 @@
+#include <memory/live_bytes.h>
+#include <optim/update_rule.h>
+
+#include <algorithm>
+#include <regex>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// Elements that are summed in one call: few enough that it never splits them over threads.
+constexpr int64_t kChunk = 16 * 1024;
+
+void allocate_state(Piece& piece) {
+  const MemoryScope scope(MemoryClass::optimizer_state);
+  piece.exp_avg = at::zeros_like(piece.parameter);
+  piece.exp_avg_sq = at::zeros_like(piece.parameter);
+  piece.step = at::zeros({}, piece.parameter.options().dtype(at::kFloat));
+}
+
+void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
+  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
+  for (auto& piece : pieces) {
+    if (!piece.step.defined()) allocate_state(piece);
+    parameters.push_back(piece.parameter);
+    gradients.push_back(piece.gradient);
+    exp_avgs.push_back(piece.exp_avg);
+    exp_avg_sqs.push_back(piece.exp_avg_sq);
+    steps.push_back(piece.step.add_(1));
+  }
+  at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
+                    options.lr, options.beta1, options.beta2, options.weight_decay, options.eps,
+                    /*amsgrad=*/false, /*maximize=*/false);
+}
+
+void update_sgd(const OptimizerOptions& options, std::vector<Piece>& pieces) {
+  for (auto& [parameter, gradient, exp_avg, exp_avg_sq, step] : pieces) {
+    const auto decayed =
+        options.weight_decay == 0 ? gradient : gradient.add(parameter, options.weight_decay);
+    parameter.add_(decayed, -options.lr);
+  }
+}
+
+}  // namespace
+
+size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    try {
+      if (std::regex_search(parameter, std::regex(groups[i].pattern))) return i;
+    } catch (const std::regex_error& error) {
+      throw std::invalid_argument("parameter group pattern '" + groups[i].pattern +
+                                  "' is no regular expression: " + error.what());
+    }
+  }
+  throw std::invalid_argument("parameter '" + parameter +
+                              "' is in no parameter group; end the list with an empty pattern");
+}
+
+void update(const OptimizerOptions& options, std::vector<Piece>& pieces) {
+  const at::NoGradGuard no_grad;
+  for (const auto& piece : pieces) {
+    if (piece.parameter.numel() % 16 != 0) {
+      throw std::invalid_argument("update: a piece of " + std::to_string(piece.parameter.numel()) +
+                                  " elements; pad pieces to a multiple of 16");
+    }
+  }
+  if (pieces.empty()) return;
+  switch (options.kind) {
+    case OptimizerOptions::Kind::adamw:
+      return update_adamw(options, pieces);
+    case OptimizerOptions::Kind::sgd:
+      return update_sgd(options, pieces);
+  }
+}
+
+double sum_of_squares(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const auto flat = tensor.view({-1});
+  auto total = at::zeros({}, tensor.options().dtype(at::kDouble).requires_grad(false));
+  for (int64_t begin = 0; begin < flat.numel(); begin += kChunk) {
+    const auto length = std::min(kChunk, flat.numel() - begin);
+    total += flat.narrow(0, begin, length).to(at::kDouble).square_().sum();
+  }
+  return total.item<double>();
+}
+
+}  // namespace fsdp

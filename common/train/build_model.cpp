@@ -1,0 +1,16 @@
+#include <nn/models.h>
+#include <train/build_model.h>
+
+#include <algorithm>
+
+namespace fsdp {
+
+std::shared_ptr<Module> build_model(const TrainConfig& config) {
+  torch::manual_seed(config.seed);
+  // Text is bytes: a model with fewer ids than that gets 256.
+  const int64_t vocabulary = model_info(config.model).vocabulary;
+  return make_model(config.model,
+                    config.published ? vocabulary : std::max<int64_t>(vocabulary, 256));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,123 @@
+#include <memory/live_bytes.h>
+#include <nn/gradient_hook.h>
+#include <nn/models.h>
+#include <torch/csrc/autograd/engine.h>
+#include <train/build_model.h>
+#include <train/replica.h>
+#include <train/strategy.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+// A small first bucket starts the communication early; PyTorch's DDP uses the same two sizes.
+const std::vector<int64_t> kBucketBytes{1 << 20, 25 << 20};
+
+class DdpStrategy : public Strategy {
+ public:
+  DdpStrategy(const TrainConfig& config, ShardLayout layout, std::shared_ptr<Communicator> comm)
+      : comm_(std::move(comm)),
+        model_(build_model(config)),
+        replica_(*model_, config, std::move(layout), kBucketBytes),
+        collected_(replica_.slots().size()),
+        waiting_(replica_.bucket_numels().size()) {
+    for (size_t i = 0; i < replica_.slots().size(); ++i) {
+      const auto& slot = replica_.slots()[i];
+      if (!slot.trainable) continue;
+      register_post_accumulate_grad_hook(slot.parameter.tensor, [this, i] { collect(i); });
+    }
+  }
+
+  double forward_backward(const Batch& global) override {
+    const Batch batch = global.part(comm_->rank(), comm_->world_size());
+    live_bytes::enter(Phase::forward);
+    at::Tensor loss = language_model_loss(*model_, batch.inputs, batch.targets);
+    live_bytes::enter(Phase::backward);
+    begin_backward();
+    loss.backward();
+    end_backward();
+    return loss.item<double>();
+  }
+
+  double evaluate(const Batch& global) override {
+    at::NoGradGuard no_grad;
+    live_bytes::enter(Phase::forward);
+    const Batch batch = global.part(comm_->rank(), comm_->world_size());
+    return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
+  }
+
+  double clip_grad_norm(double max_norm) override {
+    live_bytes::enter(Phase::optimizer);
+    return replica_.clip_grad_norm(max_norm);
+  }
+
+  void step() override {
+    live_bytes::enter(Phase::optimizer);
+    replica_.step();
+    replica_.drop_gradients();
+  }
+
+  void full_parameters(const Visitor& visit) override {
+    if (comm_->rank() == 0) replica_.full_parameters(visit);
+  }
+  const ShardLayout& layout() const override { return replica_.layout(); }
+
+ private:
+  void begin_backward() {
+    replica_.allocate_gradients(comm_.get());
+    collected_.assign(collected_.size(), false);
+    waiting_.assign(waiting_.size(), 0);
+    for (const auto& slot : replica_.slots()) waiting_[slot.bucket] += slot.trainable;
+    reductions_.clear();
+  }
+
+  void collect(size_t index) {
+    at::NoGradGuard no_grad;
+    const auto& slot = replica_.slots()[index];
+    at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
+    replica_.gradient(slot).copy_(gradient);
+    gradient.reset();
+    collected_[index] = true;
+    --waiting_[slot.bucket];
+    // Buckets go out in their order, whatever order they fill in: it is the same on every rank.
+    while (reductions_.size() < waiting_.size() && waiting_[reductions_.size()] == 0) {
+      reduce_next_bucket();
+    }
+  }
+
+  void reduce_next_bucket() {
+    const size_t bucket = reductions_.size();
+    reductions_.push_back(
+        comm_->all_reduce(replica_.buckets()[bucket], "bucket." + std::to_string(bucket)));
+  }
+
+  void end_backward() {
+    at::NoGradGuard no_grad;
+    for (size_t i = 0; i < collected_.size(); ++i) {
+      const auto& slot = replica_.slots()[i];
+      if (slot.trainable && !collected_[i]) replica_.gradient(slot).zero_();
+    }
+    while (reductions_.size() < waiting_.size()) reduce_next_bucket();
+    for (size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
+      reductions_[bucket].wait();
+      replica_.buckets()[bucket].div_(comm_->world_size());
+    }
+  }
+
+  std::shared_ptr<Communicator> comm_;
+  std::shared_ptr<Module> model_;
+  Replica replica_;
+  std::vector<bool> collected_;     // per parameter, in this backward
+  std::vector<int64_t> waiting_;    // per bucket: parameters without a gradient yet
+  std::vector<Handle> reductions_;  // of the first buckets, under way
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, ShardLayout layout,
+                                            std::shared_ptr<Communicator> comm) {
+  return std::make_unique<DdpStrategy>(config, std::move(layout), std::move(comm));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,103 @@
+#include <memory/live_bytes.h>
+#include <nn/gradient_hook.h>
+#include <nn/models.h>
+#include <train/build_model.h>
+#include <train/replica.h>
+#include <train/strategy.h>
+
+namespace fsdp {
+namespace {
+
+class SingleStrategy : public Strategy {
+ public:
+  SingleStrategy(const TrainConfig& config, ShardLayout layout)
+      : world_size_(config.world),
+        model_(build_model(config)),
+        replica_(*model_, config, std::move(layout), {0}) {
+    for (const auto& slot : replica_.slots()) {
+      if (!slot.trainable) continue;
+      register_post_accumulate_grad_hook(slot.parameter.tensor, [this, &slot] { collect(slot); });
+    }
+  }
+
+  double forward_backward(const Batch& global) override {
+    live_bytes::enter(Phase::forward);
+    double loss = 0;
+    for (rank_ = 0; rank_ < world_size_; ++rank_) {
+      const Batch batch = global.part(rank_, world_size_);
+      if (rank_ > 0) live_bytes::enter(Phase::forward);
+      at::Tensor value = language_model_loss(*model_, batch.inputs, batch.targets);
+      loss += value.item<double>();
+      live_bytes::enter(Phase::backward);
+      if (rank_ == 0) replica_.allocate_gradients(nullptr);
+      collected_.assign(replica_.bucket_numels().size(), false);
+      value.backward();
+      zero_what_was_not_used();
+    }
+    at::NoGradGuard no_grad;
+    for (const auto& bucket : replica_.buckets()) bucket.div_(world_size_);
+    return loss / world_size_;
+  }
+
+  double evaluate(const Batch& global) override {
+    at::NoGradGuard no_grad;
+    live_bytes::enter(Phase::forward);
+    double loss = 0;
+    for (int rank = 0; rank < world_size_; ++rank) {
+      const Batch batch = global.part(rank, world_size_);
+      loss += language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
+    }
+    return loss / world_size_;
+  }
+
+  double clip_grad_norm(double max_norm) override {
+    live_bytes::enter(Phase::optimizer);
+    return replica_.clip_grad_norm(max_norm);
+  }
+
+  void step() override {
+    live_bytes::enter(Phase::optimizer);
+    replica_.step();
+    replica_.drop_gradients();
+  }
+
+  void full_parameters(const Visitor& visit) override { replica_.full_parameters(visit); }
+  const ShardLayout& layout() const override { return replica_.layout(); }
+
+ private:
+  // A bucket holds one parameter here. The first rank's gradient is copied and the others' are added:
+  // a sum in rank order, as the transports take it.
+  void collect(const Replica::Slot& slot) {
+    at::NoGradGuard no_grad;
+    at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
+    const at::Tensor sum = replica_.gradient(slot);
+    if (rank_ == 0) {
+      sum.copy_(gradient);
+    } else {
+      sum.add_(gradient);
+    }
+    gradient.reset();
+    collected_[slot.bucket] = true;
+  }
+
+  void zero_what_was_not_used() {
+    at::NoGradGuard no_grad;
+    for (size_t i = 0; rank_ == 0 && i < collected_.size(); ++i) {
+      if (!collected_[i]) replica_.buckets()[i].zero_();
+    }
+  }
+
+  int world_size_;
+  std::shared_ptr<Module> model_;
+  Replica replica_;
+  int rank_{};                   // the rank that is being played
+  std::vector<bool> collected_;  // per bucket, in this rank's backward
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, ShardLayout layout) {
+  return std::make_unique<SingleStrategy>(config, std::move(layout));
+}
+
+}  // namespace fsdp

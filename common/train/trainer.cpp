@@ -1,0 +1,236 @@
+#include <data/dataset.h>
+#include <memory/live_bytes.h>
+#include <nn/models.h>
+#include <train/parameter_summary.h>
+#include <train/prediction.h>
+#include <train/telemetry.h>
+#include <train/trainer.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
+  if (config.published) {
+    return make_published_dataset(model_info(config.model).vocabulary, config.seed);
+  }
+  return std::make_shared<TextDataset>(config.text, config.seed);
+}
+
+std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const Stack& stack,
+                                        const std::shared_ptr<Communicator>& comm) {
+  if (config.mode == "fsdp") return stack.make_fsdp_strategy(config, comm);
+  if (config.mode == "ddp") return make_ddp_strategy(config, stack.shard_layout(config), comm);
+  return make_single_strategy(config, stack.shard_layout(config));
+}
+
+// The sum over ranks, in rank order.
+double sum_over_ranks(Communicator& comm, double value) {
+  at::Tensor tensor = at::full({1}, value, at::kDouble);
+  comm.all_reduce(tensor, kMetrics).wait();
+  return tensor.item<double>();
+}
+
+std::vector<int64_t> gather_from_ranks(Communicator& comm, int64_t value) {
+  at::Tensor all = at::empty({comm.world_size()}, at::kLong);
+  comm.all_gather_into(all, at::full({1}, value, at::kLong), kMetrics).wait();
+  return {all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel()};
+}
+
+Json live_bytes_json(const PredictedBytes& predicted, int64_t& mismatches) {
+  Json phases;
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    Json classes;
+    const LiveBytes measured = live_bytes::peak(static_cast<Phase>(phase));
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
+      const auto& expected = predicted[phase][cls];
+      classes[to_string(static_cast<MemoryClass>(cls))] = {
+          {"predicted", expected ? Json(*expected) : Json(nullptr)},
+          {"measured", measured.by_class[cls]}};
+      mismatches += expected && *expected != measured.by_class[cls];
+    }
+    phases[to_string(static_cast<Phase>(phase))] = classes;
+  }
+  return phases;
+}
+
+// The bytes of one step by operation, or by label for what serves no unit.
+std::map<std::string, int64_t> bytes_by_key(const std::vector<LoggedCall>& log) {
+  std::map<std::string, int64_t> bytes;
+  for (const LoggedCall& call : log) {
+    const bool labelled = call.unit.starts_with('<');
+    const std::string key =
+        labelled ? call.unit.substr(1, call.unit.size() - 2) : to_string(call.operation);
+    bytes[key] += call.bytes;
+  }
+  return bytes;
+}
+
+Json units_json(const ShardLayout& layout) {
+  Json units = Json::array();
+  for (size_t i = 0; i < layout.units.size(); ++i) {
+    int64_t numel = 0;
+    for (const auto& parameter : layout.parameters) numel += parameter.unit == i ? parameter.numel : 0;
+    units.push_back({{"name", layout.units[i].name},
+                     {"numel", numel},
+                     {"padded", layout.units[i].padded_numel},
+                     {"root", layout.units[i].root}});
+  }
+  return units;
+}
+
+// One rank's run.
+class Run {
+ public:
+  Run(const TrainConfig& config, const Stack& stack, const RankContext& context,
+      const std::string& commit)
+      : config_(config),
+        commit_(commit),
+        comm_(Communicator::create(context, config.comm)),
+        dataset_(make_dataset(config)),
+        strategy_(make_strategy(config, stack, comm_)),
+        telemetry_(config) {}
+
+  void operator()() {
+    ParameterSummary before;
+    strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
+    if (leads()) telemetry_.begin(strategy_->layout().numel(), comm_->backend());
+    if (config_.steps == 0) evaluate();
+    for (int64_t step = 0; step < config_.steps; ++step) train(step);
+    finish(before);
+  }
+
+ private:
+  bool leads() const { return comm_->rank() == 0; }
+  Batch batch(int64_t step) const { return dataset_->batch(step, config_.batch, config_.seq); }
+
+  void evaluate() {
+    comm_->take_log();
+    const double loss = mean_over_ranks(strategy_->evaluate(batch(0)));
+    last_log_ = comm_->take_log();
+    if (leads()) telemetry_.evaluated(loss);
+  }
+
+  void train(int64_t step) {
+    const Batch tokens = batch(step);
+    if (step == 1) live_bytes::reset();  // from here on optimizer state exists in every phase
+    comm_->take_log();
+    const auto start = std::chrono::steady_clock::now();
+    const double loss = mean_over_ranks(strategy_->forward_backward(tokens));
+    std::optional<double> norm;
+    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip);
+    strategy_->step();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    last_log_ = comm_->take_log();
+    losses_.push_back(loss);
+    const auto count = static_cast<double>(tokens.inputs.numel());
+    if (leads()) {
+      telemetry_.step(step, loss, count / seconds.count(), norm, live_bytes::now().total);
+    }
+  }
+
+  double mean_over_ranks(double loss) {
+    return sum_over_ranks(*comm_, loss) / comm_->world_size();
+  }
+
+  void finish(const ParameterSummary& before) {
+    int64_t mismatches = 0;
+    const auto predicted = predict_live_bytes(config_, strategy_->layout(), comm_->rank(),
+                                              comm_->backend(), config_.steps <= 1);
+    const Json live = live_bytes_json(predicted, mismatches);
+    const auto peaks = gather_from_ranks(*comm_, live_bytes::peak_total());
+    const auto all_mismatches = gather_from_ranks(*comm_, mismatches);
+    ParameterSummary after;
+    strategy_->full_parameters([&](const auto&, const at::Tensor& p) { after.add(p); });
+    if (!leads()) return;
+
+    Json line{{"final", true},
+              {"param_sum", after.sum_fp32()},
+              {"param_sum_change", after.sum_fp64() - before.sum_fp64()},
+              {"param_sha256", after.sha256()},
+              {"peak_bytes", peaks},
+              {"live_bytes", live},
+              {"live_bytes_mismatches",
+               std::accumulate(all_mismatches.begin(), all_mismatches.end(), int64_t{0})},
+              {"comm_bytes", bytes_by_key(last_log_)},
+              {"comm_bytes_predicted", predict_comm_bytes(config_, strategy_->layout())},
+              {"units", units_json(strategy_->layout())},
+              {"params", strategy_->layout().numel()},
+              {"world", config_.world},
+              {"threads", config_.threads},
+              {"backend", comm_->backend()},
+              {"batch", config_.batch},
+              {"seq", config_.seq},
+              {"steps", config_.steps},
+              {"mode", config_.mode},
+              {"model", config_.model},
+              {"commit", commit_.empty() ? Json(nullptr) : Json(commit_)}};
+    summarize(after, line);
+    telemetry_.finish(std::move(line));
+  }
+
+  void summarize(const ParameterSummary& parameters, const Json& line) {
+    char text[160];
+    std::snprintf(text, sizeof text, "param sum %.6f (change %+.6f), sha256 %s",
+                  parameters.sum_fp32(), line["param_sum_change"].get<double>(),
+                  parameters.sha256().substr(0, 16).c_str());
+    telemetry_.note(text);
+    std::string bytes = "bytes per rank: peak " + with_commas(line["peak_bytes"][0]);
+    for (const auto& [key, value] : line["comm_bytes"].items()) {
+      bytes += ", " + key + " " + with_commas(value);
+    }
+    telemetry_.note(bytes + " (last step)");
+    const auto* text_data = dynamic_cast<const TextDataset*>(dataset_.get());
+    if (text_data == nullptr || losses_.empty()) return;
+    const size_t last = std::min<size_t>(losses_.size(), 20);
+    const double mean = std::accumulate(losses_.end() - static_cast<std::ptrdiff_t>(last),
+                                        losses_.end(), 0.0) / static_cast<double>(last);
+    std::snprintf(text, sizeof text,
+                  "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
+                  last, mean, text_data->unigram_entropy());
+    telemetry_.note(text);
+  }
+
+  const TrainConfig& config_;
+  const std::string& commit_;
+  std::shared_ptr<Communicator> comm_;
+  std::shared_ptr<Dataset> dataset_;
+  std::unique_ptr<Strategy> strategy_;
+  Telemetry telemetry_;
+  std::vector<double> losses_;
+  std::vector<LoggedCall> last_log_;
+};
+
+std::string current_commit() {
+  std::string commit(40, '\0');
+  FILE* git = popen("git -C \"${FSDP_ROOT:-.}\" rev-parse HEAD 2>/dev/null", "r");
+  if (git == nullptr) return "";
+  const size_t read = std::fread(commit.data(), 1, commit.size(), git);
+  pclose(git);
+  return read == commit.size() ? commit : "";
+}
+
+}  // namespace
+
+int run_training(const TrainConfig& config, const Stack& stack) {
+  const std::string commit = config.json.empty() ? "" : current_commit();
+  const int processes = config.mode == "single" ? 1 : config.world;
+  const LaunchResult result = launch(processes, [&](const RankContext& context) {
+    live_bytes::install();
+    at::set_num_threads(config.threads);
+    Run(config, stack, context, commit)();
+    return 0;
+  });
+  if (result.ok()) return 0;
+  std::fprintf(stderr, "fsdp train: %s\n",
+               result.ranks[static_cast<size_t>(result.first_failure)].text().c_str());
+  return 1;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,65 @@
+#include <reproduce/tables.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+// What one process of PyTorch 2.11.0 on the CPU gives for the published recipe.
+constexpr double kFirstLoss = 7.11157274;
+constexpr double kLastLoss = 7.09032965;
+constexpr double kSum = 2286.52256;
+constexpr double kChange = 0.36936;
+constexpr double kTolerance = 1e-6;        // relative, of losses and sum
+constexpr double kChangeTolerance = 1e-3;  // relative: a small difference of large sums
+
+Line measured(const TrainResult& run, const std::string& name, int world,
+              const std::string& expected_hash) {
+  const double sum = run.last.at("param_sum");
+  const double change = run.last.at("param_sum_change");
+  const double difference =
+      std::max({relative_difference(run.loss(0), kFirstLoss),
+                relative_difference(run.loss(4), kLastLoss), relative_difference(sum, kSum)});
+  const bool ok = difference <= kTolerance && run.hash() == expected_hash &&
+                  relative_difference(change, kChange) <= kChangeTolerance;
+  return {{name, std::to_string(world), fixed(run.loss(0), 8), fixed(run.loss(4), 8), fixed(sum, 5),
+           fixed(change, 5), run.hash().substr(0, 8), scientific(difference)},
+          ok};
+}
+
+}  // namespace
+
+TrainOptions published_small(const std::string& mode, int world, int batch) {
+  TrainOptions options{"--mode",  mode,    "--world",  std::to_string(world),
+                       "--model", "small", "--recipe", "published"};
+  if (batch > 0) options.insert(options.end(), {"--batch", std::to_string(batch)});
+  return options;
+}
+
+Table equivalence_table(const Train& train) {
+  Table table;
+  table.title = "Equivalence: small model, published recipe, 5 steps";
+  table.header = {"run", "W", "loss 0", "loss 4", "param sum", "change", "sha256", "diff"};
+  table.lines = {{{"published", "1", "7.11157227", "7.09032917", "2286.52277"}, {}},
+                 {{"published FSDP", "8", "7.11157286", "7.09032959", "2286.52272"}, {}},
+                 {{"PyTorch CPU", "1", "7.11157274", "7.09032965", "2286.52256", "0.36936"}, {}}};
+  for (const int world : {1, 2, 4, 8}) {
+    for (const std::string mode : {"single", "ddp", "fsdp"}) {
+      table.add({mode, std::to_string(world)}, [&] {
+        const std::string expected = train(published_small("single", world)).hash();
+        return measured(train(published_small(mode, world)), mode, world, expected);
+      });
+    }
+  }
+  table.notes.push_back(
+      "A line is ok when both losses and the sum are within 1e-6 (relative) of PyTorch's, which is "
+      "the "
+      "largest of the three under `difference`, the change of the sum since initialisation is "
+      "within "
+      "1e-3, and the parameters have the same hash as single's at this W: single is one process "
+      "that "
+      "plays the W ranks in turn. Hashes are comparable within one run on one machine.");
+  return table;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,124 @@
+#include <reproduce/tables.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kBatch = 32;  // of the published recipe
+const std::vector<int> kWorlds{2, 4, 8};
+
+// Adds the lines of one phase: what is never alive in it is left out.
+void add_phase(Table& table, const std::string& phase, const Json& classes, const Json& alone) {
+  for (const auto& [name, bytes] : classes.items()) {
+    const int64_t measured = bytes.at("measured");
+    const bool rest = name == "rest";
+    // The activations of a unit that is sharded are those of the whole model on the same rows.
+    const Json& expected = rest ? alone.at(name).at("measured") : bytes.at("predicted");
+    if (measured == 0 && (expected.is_null() || expected == 0)) continue;
+    Line line{{phase, name, expected.is_null() ? "" : std::to_string(expected.get<int64_t>()),
+               std::to_string(measured), "", rest ? "single, W = 1, same rows" : "replay"},
+              {}};
+    if (!expected.is_null()) {
+      const int64_t difference = measured - expected.get<int64_t>();
+      line.cells[4] = std::to_string(difference);
+      if (!rest) line.ok = difference == 0;
+    }
+    table.lines.push_back(line);
+  }
+}
+
+Table live_bytes_table(const Train& train, int world) {
+  Table table;
+  table.title = "Live bytes of rank 0, small model, W = " + std::to_string(world);
+  table.header = {"phase", "class", "predicted", "measured", "difference", "predicted from"};
+  try {
+    const auto& run = train(published_small("fsdp", world)).last;
+    const auto& alone = train(published_small("single", 1, kBatch / world)).last;
+    for (const std::string phase : {"forward", "backward", "optimizer"}) {
+      add_phase(table, phase, run.at("live_bytes").at(phase), alone.at("live_bytes").at(phase));
+    }
+    const int64_t mismatches = run.at("live_bytes_mismatches");
+    table.lines.push_back({{"all", "of all ranks", "0", std::to_string(mismatches),
+                            std::to_string(mismatches), "values that differ"},
+                           mismatches == 0});
+  } catch (const std::exception& error) {
+    table.add({"all"}, [&]() -> Line { throw std::runtime_error(error.what()); });
+  }
+  return table;
+}
+
+int64_t peak(const TrainResult& run) {
+  const std::vector<int64_t> ranks = run.last.at("peak_bytes");
+  return *std::max_element(ranks.begin(), ranks.end());
+}
+
+// Sizes of the padded units, in bytes.
+struct Sizes {
+  int64_t all{}, root{}, largest{};
+};
+
+Sizes sizes_of(const TrainResult& run) {
+  Sizes sizes;
+  for (const Json& unit : run.last.at("units")) {
+    const int64_t bytes = 4 * unit.at("padded").get<int64_t>();
+    sizes.all += bytes;
+    if (unit.at("root")) {
+      sizes.root = bytes;
+    } else {
+      sizes.largest = std::max(sizes.largest, bytes);
+    }
+  }
+  return sizes;
+}
+
+std::string why_not_below(int world) {
+  return "At W = " + std::to_string(world) +
+         " FSDP is not below DDP: what it saves, (4 - 4/W) N, is not more than what it needs on "
+         "top of "
+         "its shards, 2R + 4U.";
+}
+
+Line peaks_of(const Train& train, int world, std::vector<std::string>& notes) {
+  const auto& fsdp_run = train(published_small("fsdp", world));
+  const int64_t ddp = peak(train(published_small("ddp", world)));
+  const int64_t fsdp = peak(fsdp_run);
+  const Sizes sizes = sizes_of(fsdp_run);
+  const int64_t saved = 4 * sizes.all - 4 * sizes.all / world;
+  const int64_t added = 2 * sizes.root + 4 * sizes.largest;
+  const bool below = fsdp < ddp;
+  if (!below && saved <= added) notes.push_back(why_not_below(world));
+  return {{std::to_string(world), std::to_string(ddp), std::to_string(fsdp),
+           fixed(static_cast<double>(fsdp) / static_cast<double>(ddp), 3), std::to_string(saved),
+           std::to_string(added)},
+          below == (saved > added)};
+}
+
+}  // namespace
+
+std::vector<Table> memory_tables(const Train& train) {
+  std::vector<Table> tables;
+  for (const int world : kWorlds)
+    tables.push_back(live_bytes_table(train, world));
+  tables.back().notes.push_back(
+      "The largest number of bytes alive at any time of the phase, from the second step on; "
+      "classes "
+      "that are never alive are left out. Rest: activations and temporaries.");
+
+  Table table;
+  table.title = "Peak live bytes of a rank over the whole run: DDP and FSDP";
+  table.header = {"W", "DDP", "FSDP", "FSDP / DDP", "(4 - 4/W) N", "2R + 4U"};
+  for (const int world : kWorlds) {
+    table.add({std::to_string(world)}, [&] { return peaks_of(train, world, table.notes); });
+  }
+  table.notes.push_back(
+      "N: bytes of all units, R: of the root, U: of the largest other unit. A line is ok when FSDP "
+      "is "
+      "below DDP where (4 - 4/W) N is larger than 2R + 4U, and there alone.");
+  tables.push_back(table);
+  return tables;
+}
+
+}  // namespace fsdp

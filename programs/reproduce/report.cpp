@@ -1,0 +1,112 @@
+#include <reproduce/report.h>
+
+#include <sys/utsname.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What follows `key` and a separator in the first line of `path` that starts with it.
+std::string field(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(key)) continue;
+    const size_t begin = line.find_first_not_of(" \t:=\"", key.size());
+    const size_t end = line.find_last_not_of(" \t\"");
+    return begin == std::string::npos ? "" : line.substr(begin, end - begin + 1);
+  }
+  return "";
+}
+
+// The commit, with "-dirty" if files differ from it; null outside git.
+Json commit() {
+  const char* command =
+      "git -C \"${FSDP_ROOT:-.}\" describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> git(popen(command, "r"), pclose);
+  char text[64]{};
+  if (!git || std::fgets(text, sizeof text, git.get()) == nullptr) return nullptr;
+  const std::string line(text);
+  return line.substr(0, line.find('\n'));
+}
+
+std::string now() {
+  char text[32];
+  const std::time_t time = std::time(nullptr);
+  std::tm utc{};
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time, &utc));
+  return text;
+}
+
+Json circumstances() {
+  utsname system{};
+  uname(&system);
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  return {{"date", now()},
+          {"commit", commit()},
+          {"machine",
+           {{"processor", field("/proc/cpuinfo", "model name")},
+            {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
+            {"memory_bytes", memory}}},
+          {"versions",
+           {{"libtorch", TORCH_VERSION},
+            {"compiler", __VERSION__},
+            {"system", field("/etc/os-release", "PRETTY_NAME")},
+            {"kernel", system.release}}}};
+}
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(path.string() + ": can't be written");
+}
+
+std::string introduction(const std::string& command, const Json& about) {
+  const Json& machine = about["machine"];
+  const Json& versions = about["versions"];
+  const Json& commit = about["commit"];
+  const auto text = [](const Json& value) { return value.get<std::string>(); };
+  return "# " + command + "\n\n- date: " + text(about["date"]) +
+         "\n- commit: " + (commit.is_null() ? "none" : text(commit)) +
+         "\n- machine: " + text(machine["processor"]) + ", " + machine["cores"].dump() +
+         " cores, " + std::to_string(machine["memory_bytes"].get<int64_t>() >> 20) +
+         " MiB\n- versions: LibTorch " + text(versions["libtorch"]) + ", compiler " +
+         text(versions["compiler"]) + ", " + text(versions["system"]) + ", Linux " +
+         text(versions["kernel"]) + "\n";
+}
+
+}  // namespace
+
+bool Report::ok() const {
+  return std::all_of(tables.begin(), tables.end(), [](const Table& table) { return table.ok(); });
+}
+
+void Report::write(const std::filesystem::path& folder, const std::string& name,
+                   const TrainRuns& runs) const {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  Json json{{"command", command}};
+  json.update(circumstances());
+  std::string markdown = introduction(command, json);
+  for (const Table& table : tables) {
+    markdown += "\n" + table.markdown();
+    json["tables"].push_back(table.json());
+  }
+  json["runs"] = runs.json();
+  json["ok"] = ok();
+  write_file(folder / (name + ".md"), markdown);
+  write_file(folder / (name + ".json"), json.dump(1) + "\n");
+}
+
+}  // namespace fsdp

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <reproduce/table.h>
+#include <reproduce/train_runs.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+struct Report {
+  std::string command;
+  std::vector<Table> tables;
+
+  bool ok() const;
+
+  // Writes NAME.md, with the tables, and NAME.json, with the tables and every line that the runs
+  // wrote, into `folder`, which is made if need be; both with machine, versions and commit. Throws
+  // std::runtime_error naming a file that can't be written.
+  void write(const std::filesystem::path& folder, const std::string& name,
+             const TrainRuns& runs) const;
+};
+
+}  // namespace fsdp

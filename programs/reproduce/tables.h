@@ -1,0 +1,31 @@
+#pragma once
+
+#include <reproduce/table.h>
+#include <reproduce/train_runs.h>
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// The tables of the report. Each trains through `train`; runs that several need are shared by it.
+
+// Losses, parameter sums and hashes of the published recipe on the small model, beside the
+// published.
+Table equivalence_table(const Train& train);
+
+// Live bytes by phase and class, predicted and measured, a table for each W; the peaks of DDP and
+// FSDP beside one another.
+std::vector<Table> memory_tables(const Train& train);
+
+// Bytes received per rank and step by operation, predicted and measured.
+Table traffic_table(const Train& train);
+
+// FSDP with every two settings of every two options in some run, its parameters' hash against those
+// of one process and of DDP.
+Table matrix_table(const Train& train);
+
+// Options of a run of the published recipe on the small model. `batch` 0: the recipe's.
+TrainOptions published_small(const std::string& mode, int world, int batch = 0);
+
+}  // namespace fsdp

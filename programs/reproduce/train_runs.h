@@ -1,0 +1,63 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What a run of the train program wrote with --json.
+struct TrainResult {
+  std::vector<nlohmann::json> steps;
+  nlohmann::json last;  // the line with "final": true
+
+  double loss(size_t step) const { return steps.at(step).at("loss"); }
+  std::string hash() const { return last.at("param_sha256"); }
+};
+
+// Throws std::runtime_error unless `text` is lines of JSON of which the last alone is final.
+TrainResult parse_train_result(const std::string& text);
+
+// Options of a run, without --json. A run is known by them.
+using TrainOptions = std::vector<std::string>;
+
+// How a table gets the result of a run. Throws std::runtime_error when the run has failed.
+using Train = std::function<const TrainResult&(const TrainOptions&)>;
+
+// Runs the program `train`, one run at a time and each once. With a line of progress on stderr if
+// that is a terminal.
+class TrainRuns {
+ public:
+  // Files go into a temporary folder that dies with this object.
+  explicit TrainRuns(std::filesystem::path train);
+  ~TrainRuns();
+  TrainRuns(const TrainRuns&) = delete;
+  TrainRuns& operator=(const TrainRuns&) = delete;
+
+  // Throws std::runtime_error with the last line that the program printed if it fails. A signal
+  // that asks this process to end is passed on to the program and ends this process after it.
+  const TrainResult& operator()(const TrainOptions& options);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  nlohmann::ordered_json json() const;  // of every run: options, seconds, lines or error
+
+ private:
+  struct Run {
+    TrainOptions options;
+    TrainResult result;
+    std::string error;
+    double seconds{};
+  };
+  void run(Run& run);
+
+  std::filesystem::path train_;
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<Run>> runs_;
+  std::map<TrainOptions, Run*> by_options_;
+};
+
+}  // namespace fsdp

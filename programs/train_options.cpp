@@ -1,0 +1,158 @@
+#include <data/dataset.h>
+#include <nn/models.h>
+#include <train_options.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+
+namespace fsdp {
+namespace {
+
+constexpr int kMaxWorld = 64;
+
+// What the options say before defaults that depend on one another are filled in.
+struct Given {
+  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault;
+  double timeout{300};
+  std::optional<int64_t> steps, batch, seq;
+  std::optional<double> lr;
+};
+
+void on_off(CLI::App& app, const std::string& name, bool& value, const std::string& help) {
+  const std::map<std::string, bool> words{{"on", true}, {"off", false}};
+  app.add_option(name, value, help + " (default " + (value ? "on" : "off") + ")")
+      ->transform(CLI::CheckedTransformer(words).description("on|off"));
+}
+
+void add_options(CLI::App& app, TrainConfig& config, Given& given) {
+  app.get_formatter()->column_width(34);
+  app.add_option("--mode", config.mode, "one process that plays the ranks, replicas, or shards")
+      ->check(CLI::IsMember({"single", "ddp", "fsdp"}));
+  app.add_option("--world", config.world, "ranks (default 1)")->check(CLI::Range(1, kMaxWorld));
+  app.add_option("--model", config.model, "the model (default small)")
+      ->check(CLI::IsMember(model_names()));
+  app.add_option("--recipe", given.recipe, "published: its random tokens instead of text")
+      ->check(CLI::IsMember({"published"}));
+  app.add_option("--text", config.text, "files or folders (default: this repository's text)");
+  app.add_option("--steps", given.steps, "optimizer steps; 0: the loss alone (default 100)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--batch", given.batch, "global rows a step; rank r takes the r-th part")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seq", given.seq, "tokens a row")->check(CLI::PositiveNumber);
+  app.add_option("--lr", given.lr, "learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--optimizer", given.optimizer, "adamw or sgd (default adamw)")
+      ->check(CLI::IsMember({"adamw", "sgd"}));
+  app.add_option("--clip", config.clip, "largest norm of all gradients (default: none)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--no-decay", config.no_decay, "regular expression: parameters without decay");
+  app.add_option("--wrap", config.wrap, "units: block, none, type:NAME, size:BYTES (default block)");
+  on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
+  on_off(app, "--prefetch", config.prefetch, "gather units ahead");
+  app.add_option("--limit", config.limit, "units gathered at a time, the running one counted "
+                 "(default 2; 1: no prefetch)")->check(CLI::Range(1, 1000));
+  on_off(app, "--meta-init", config.meta_init, "build without memory, materialize shard by shard");
+  app.add_option("--threads", config.threads, "threads per rank (default 1)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--timeout", given.timeout, "seconds to wait for another rank (default 300)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--backend", config.comm.backend, "auto, shm, gloo or nccl (default auto)")
+      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}));
+  app.add_option("--device", given.device, "cpu")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--seed", config.seed, "of the parameters and the batches (default 42)");
+  app.add_option("--stack", given.stack, "whose tasks: reference or mine")
+      ->check(CLI::IsMember({"reference", "mine"}));
+  app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
+  app.add_option("--json", config.json, "write one line per step and a last one to this file");
+}
+
+Fault parse_fault(const std::string& text, int world) {
+  static const std::regex kPattern("rank=([0-9]{1,4}),(skip|kill)=([0-9]{1,9})");
+  std::smatch match;
+  if (!std::regex_match(text, match, kPattern)) {
+    throw UsageError("--fault " + text + ": takes rank=R,skip=N or rank=R,kill=N");
+  }
+  const int rank = std::stoi(match[1]);
+  if (rank >= world) {
+    throw UsageError("--fault " + text + ": there are " + std::to_string(world) + " ranks");
+  }
+  return {match[2] == "skip" ? Fault::Kind::skip : Fault::Kind::kill, rank,
+          static_cast<uint64_t>(std::stoull(match[3]))};
+}
+
+void fill_in_defaults(TrainConfig& config, const Given& given) {
+  const ModelInfo& info = model_info(config.model);
+  config.published = !given.recipe.empty();
+  if (config.published && !config.text.empty()) {
+    throw UsageError("--recipe and --text: give one of them");
+  }
+  // Text: a small batch that every world size can cut, and a rate at which small models learn.
+  const int64_t text_batch = (8 + config.world - 1) / config.world * config.world;
+  config.steps = given.steps.value_or(config.published ? info.steps : 100);
+  config.batch = given.batch.value_or(config.published ? info.batch : text_batch);
+  config.seq = given.seq.value_or(std::min(info.seq, info.context));
+  config.optimizer.lr = given.lr.value_or(config.published ? info.lr : 1e-3);
+  if (given.optimizer == "sgd") {
+    config.optimizer.kind = OptimizerOptions::Kind::sgd;
+    if (!given.lr) config.optimizer.lr = 0.1;
+  }
+  config.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(given.timeout * 1000));
+  if (!given.fault.empty()) config.comm.fault = parse_fault(given.fault, config.world);
+  if (!config.published && config.text.empty()) {
+    const char* root = std::getenv("FSDP_ROOT");
+    config.text = repository_text(root != nullptr ? root : ".");
+  }
+  if (config.seq > info.context) {
+    throw UsageError("--seq " + std::to_string(config.seq) + ": " + config.model + " takes at most " +
+                     std::to_string(info.context) + " tokens");
+  }
+}
+
+void check(const TrainConfig& config, const Given& given) {
+  if (given.device == "cuda") throw UsageError("--device cuda: not built; use --device cpu");
+  if (given.stack == "mine") throw UsageError("--stack mine: there is no tasks/ folder yet");
+  if (config.batch % config.world != 0) {
+    throw UsageError("--batch " + std::to_string(config.batch) + ": can't be cut into " +
+                     std::to_string(config.world) + " equal parts (--world)");
+  }
+  for (const std::string& path : config.text) {
+    if (!std::filesystem::exists(path)) throw UsageError("--text " + path + ": no such file");
+  }
+  try {
+    std::regex pattern(config.no_decay);
+  } catch (const std::regex_error&) {
+    throw UsageError("--no-decay " + config.no_decay + ": not a regular expression");
+  }
+  if (config.json.empty()) return;
+  const auto folder = std::filesystem::absolute(config.json).parent_path();
+  if (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(config.json)) {
+    throw UsageError("--json " + config.json + ": can't be written");
+  }
+}
+
+}  // namespace
+
+TrainConfig parse_train_options(int argc, char** argv,
+                                const std::function<void(const std::string&)>& check_wrap) {
+  TrainConfig config;
+  Given given;
+  CLI::App app("Trains a model on W ranks and says what it cost.", "fsdp train");
+  add_options(app, config, given);
+  try {
+    app.parse(argc, argv);
+    check_wrap(config.wrap);
+    fill_in_defaults(config, given);
+    check(config, given);
+  } catch (const CLI::CallForHelp& help) {
+    std::exit(app.exit(help));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  return config;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,102 @@
+# Shell functions that the other scripts share; to be sourced, with `root` set.
+
+say() { echo "fsdp: $*" >&2; }
+
+# Ends with the status of a wrong command line.
+refuse() {
+  say "$*"
+  exit 2
+}
+
+fail() {
+  say "$*"
+  exit 1
+}
+
+# Makes build/PRESET, or makes it anew when the environment names another LibTorch. That it follows
+# the sources is ninja's work.
+configure() {
+  local preset=$1 dir="$root/build/$1"
+  local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} fresh=()
+  if [[ -f $dir/CMakeCache.txt ]]; then
+    local home libtorch
+    home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$dir/CMakeCache.txt")
+    libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$dir/CMakeCache.txt")
+    if [[ ! $root -ef $home ]]; then
+      say "build/$preset belongs to $home: building anew"
+      rm -rf "$dir"
+    elif [[ -f $dir/build.ninja && -d $libtorch && $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
+      return
+    else
+      fresh=(-U 'LibTorch_*')
+    fi
+  fi
+  "$root/scripts/setup.sh" --build-only || exit 1
+  # In CI warnings are errors, but a folder never changes from one to the other: all would rebuild.
+  if [[ ! -d $dir && -n ${CI-} ]]; then fresh+=(-DFSDP_WERROR=ON); fi
+  mkdir -p "$dir"
+  if ! (cd "$root" && cmake --preset "$preset" "${fresh[@]}") >"$dir/configure.log" 2>&1; then
+    grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
+    fail "could not configure build/$preset; the whole log: $dir/configure.log"
+  fi
+  echo "$named" >"$dir/named"
+}
+
+# Builds targets of a preset; says so only if there is something to do. On failure the first errors
+# are shown and the script ends.
+build() {
+  local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
+  mkdir -p "$root/build"
+  (
+    # Two commands at a time would build over one another.
+    flock --nonblock 9 || { say "waiting for another build to end" && flock 9; }
+    configure "$preset"
+    steps=$(steps_to_build "$dir" "${targets[@]}")
+    if [[ -n $steps ]]; then
+      say "building ${targets[*]} in build/$preset: $steps steps"
+    fi
+    if ! ninja -C "$dir" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
+      grep -m 5 -A 4 -E 'error|FAILED|undefined reference' "$dir/build.log" >&2 ||
+        tail -n 20 "$dir/build.log" >&2
+      fail "the build failed; the whole log: $dir/build.log"
+    fi
+    if grep -q 'warning:' "$dir/build.log"; then
+      say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
+    fi
+  ) 9>"$root/build/.lock" || return 1
+}
+
+# How many steps ninja would take for the targets that follow the folder; nothing if there are none.
+# A dry run of build.ninja shows no more than that it would look for new files, so that is done first
+# and the dry run reads a copy.
+steps_to_build() {
+  local dir=$1
+  shift
+  ninja -C "$dir" build.ninja >/dev/null 2>&1 || true
+  cp "$dir/build.ninja" "$dir/dry_run.ninja"
+  ninja -C "$dir" -f dry_run.ninja -n "$@" 2>/dev/null | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1
+}
+
+# Copies ninja's output into a file; on a terminal the count of steps is shown in one line.
+progress() {
+  if [[ -t 2 ]]; then
+    tee "$1" | awk '/^\[[0-9]+\/[0-9]+\]/ { printf "\r%s ", $1; shown = 1; fflush() }
+                    END { if (shown) printf "\r            \r" }' >&2
+  else
+    cat >"$1"
+  fi
+}
+
+# The repository's files, one a line, from its root: those git knows and new ones, not ignored ones.
+repository_files() (
+  cd "$root"
+  if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files -co --exclude-standard --deduplicate
+  else
+    find . -type f -not -path './build/*' -not -path './.venv*' -not -path './.cache/*' | cut -c 3-
+  fi | while read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done
+)
+sources() { repository_files | grep '\.\(cpp\|h\)$'; }
+
+# The pinned program $2 of the wheel $1: the same everywhere, whatever the machine has.
+tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }

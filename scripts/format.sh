@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Formats every C++ file of the repository; with --check changes nothing and fails if one would change.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+cd "$root"
+action=(-i)
+if [[ ${1-} == --check ]]; then action=(--dry-run -Werror --ferror-limit=1); fi
+clang_format=$(tool clang_format clang-format)
+sources | xargs -d '\n' "$clang_format" "${action[@]}"

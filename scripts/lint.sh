@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The repository's rules that no compiler checks; each is one check. Adds "passed failed skipped" to
+# the file $1, if one is named, and fails if a rule is broken.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+cd "$root" || exit 1
+totals=${1:-/dev/null}
+broken=''
+mapfile -t files < <(repository_files)
+mapfile -t cpp < <(sources)
+
+# A task's header is found by the one include folder its library adds: named with a path it could come
+# from another stack, and two layouts of one class would link.
+names=$(printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/task.*/\([^/]*\)\.h$|\2|p' | sort -u)
+task_header="(${names//$'\n'/|})\.h"
+
+# Each prints the places that break its rule, one a line.
+parent_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
+task_includes() { grep -nE "^ *# *include *(\"|<.*/)$task_header[\">]" /dev/null "${cpp[@]}"; }
+common_includes() { grep -nE "^ *# *include *[\"<](.*/)?$task_header[\">]" -r common; }
+repeated_names() {
+  local tree
+  for tree in solutions tasks; do
+    printf '%s\n' "${cpp[@]}" | sed -n "s|^$tree/task.*/\([^/]*\.h\)$|$tree: \1|p" | sort | uniq -d
+  done
+}
+# A precompiled header is a main file: there the pragma is a warning.
+unguarded_headers() { grep -L '^#pragma once' $(printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$'); }
+long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
+stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
+large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
+broken_scripts() {
+  local file
+  for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
+}
+
+rule() {
+  local places
+  places=$("$2")
+  if [[ -z $places ]]; then
+    printf '%-36s passed\n' "$1"
+    echo 1 0 0 >>"$totals"
+  else
+    printf '%-36s failed\n%s\n' "$1" "$(sed 's/^/    /' <<<"$places")"
+    echo 0 1 0 >>"$totals"
+    broken=yes
+  fi
+}
+
+rule "no include of ../" parent_includes
+if [[ $names ]]; then
+  rule "task headers as <header.h>" task_includes
+  rule "common/ knows no task" common_includes
+fi
+rule "header names are unique" repeated_names
+rule "headers have #pragma once" unguarded_headers
+rule "files of at most 400 lines" long_files
+rule "Python in grading/ only" stray_python
+rule "files of at most 1 MB" large_files
+rule "shell scripts parse" broken_scripts
+
+[[ ! $broken ]]

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Installs what is missing and leaves alone what is there; with everything there it needs no network.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+torch_version=2.11.0
+clang_format_version=14.0.6
+clang_tidy_version=23.1.4
+
+venv=$root/.venv
+mkdir -p "$root/.cache"
+
+# A Python that can make a virtual environment and is new enough for torch.
+find_python() {
+  local python
+  for python in python3 python3.{14..10}; do
+    if "$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  return 1
+}
+
+# The Debian packages, one a line, of what the build needs and cannot be found.
+missing_packages() {
+  command -v "${CXX:-c++}" >/dev/null || echo g++
+  command -v ninja >/dev/null || echo ninja-build
+  [[ -x $venv/bin/python3 ]] || find_python >/dev/null || printf '%s\n' python3 python3-venv
+  if command -v cmake >/dev/null; then
+    cmake -P "$root/cmake/missing.cmake" | grep -v '^libtorch '
+  else
+    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev
+  fi
+}
+
+install_packages() {
+  local packages as_root=() log=$root/.cache/apt.log
+  mapfile -t packages < <(missing_packages)
+  ((${#packages[@]})) || return 0
+  if ((EUID != 0)); then as_root=(sudo -n); fi
+  if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
+    fail "please install these packages (names of Debian and Ubuntu): ${packages[*]}"
+  fi
+  say "installing packages: ${packages[*]}"
+  if ! { "${as_root[@]}" apt-get update &&
+         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+           apt-get install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1 </dev/null; then
+    tail -n 5 "$log" >&2
+    fail "apt-get could not install ${packages[*]}; its log: $log"
+  fi
+  mapfile -t packages < <(missing_packages)
+  ((${#packages[@]} == 0)) || fail "still not found after apt-get install: ${packages[*]}"
+}
+
+# A clear line instead of the compiler's or CMake's when one of them is too old.
+check_versions() {
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
+  if [[ $(printf '%s\n' 3.22 "$version" | sort -V | head -n 1) != 3.22 ]]; then
+    fail "cmake is $version; 3.22 or newer is needed"
+  fi
+  if ! printf '#include <concepts>\n#include <span>\nauto f = []<std::integral T>(T) {};' |
+    "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; then
+    fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to name one)"
+  fi
+}
+
+# Installs exactly what is named, nothing that it depends on, into the virtual environment $1.
+pip_install() {
+  local into=$1 quiet=(--quiet)
+  shift
+  if [[ -t 2 ]]; then quiet=(); fi
+  if [[ ! -x $into/bin/python3 ]]; then
+    "$(find_python)" -m venv "$into" || fail "could not make a virtual environment in $into"
+  fi
+  "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
+}
+
+libtorch_folder() { cmake -P "$root/cmake/missing.cmake" | sed -n 's/^libtorch //p'; }
+
+# The wheel without its dependencies serves the CPU build: 1.3 GB in place of 4.7. What its CPU part
+# itself links to is looked at, as wheels for other machines have no CUDA part.
+install_libtorch() {
+  local folder needed
+  folder=$(libtorch_folder)
+  if [[ -z $folder ]]; then
+    say "installing LibTorch (torch $torch_version, 1.3 GB) into .venv: a few minutes"
+    pip_install "$venv" "torch==$torch_version" ||
+      fail "could not install torch $torch_version; a LibTorch of your own can be named with LIBTORCH"
+    folder=$(libtorch_folder)
+    [[ -n $folder ]] || fail "torch was installed into $venv, but its headers are not there"
+  fi
+  [[ $folder -ef $venv || $folder == "$venv"/* ]] || return 0
+  needed=$(env -u LD_LIBRARY_PATH ldd "$folder/lib/libtorch_cpu.so" | awk '/not found/ { print $1 }')
+  if [[ $needed == *libcupti* || $needed == *libcudart* ]]; then
+    say "installing two libraries of CUDA that LibTorch's CPU part is linked to (15 MB)"
+    pip_install "$venv" "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*" ||
+      fail "could not install nvidia-cuda-cupti and nvidia-cuda-runtime 13.0"
+  fi
+}
+
+has_wheel() { compgen -G "$venv/lib/python3*/site-packages/$1.dist-info" >/dev/null; }
+
+install_tools() {
+  has_wheel "clang_format-$clang_format_version" && has_wheel "clang_tidy-$clang_tidy_version" &&
+    return 0
+  say "installing clang-format $clang_format_version and clang-tidy $clang_tidy_version into .venv"
+  pip_install "$venv" "clang-format==$clang_format_version" "clang-tidy==$clang_tidy_version" ||
+    fail "could not install clang-format and clang-tidy"
+}
+
+# A virtual environment of its own: PyTorch whole, whatever LibTorch the build uses.
+install_peers() {
+  local peers=$root/.venv-peers
+  if [[ ! -x $peers/bin/python3 ]]; then
+    say "installing PyTorch for grading/peers (3.5 GB) into .venv-peers: some minutes"
+  fi
+  pip_install "$peers" -r "$root/grading/peers/requirements.txt" ||
+    fail "could not install grading/peers/requirements.txt"
+}
+
+peers='' build_only=''
+while (($#)); do
+  case $1 in
+    --peers) peers=yes ;;
+    --build-only) build_only=yes ;;  # for a first build: without the tools of ./fsdp test
+    --wheels | --wheels=*)
+      if [[ $1 == --wheels ]]; then shift; fi
+      wheels=${1-}
+      wheels=${wheels#--wheels=}
+      [[ -d $wheels ]] || refuse "--wheels '$wheels' is not a folder of wheels"
+      PIP_FIND_LINKS=$(cd "$wheels" && pwd)
+      export PIP_FIND_LINKS PIP_NO_INDEX=1
+      ;;
+    *) refuse "option '$1' is unknown to setup; allowed: --peers, --wheels DIR" ;;
+  esac
+  shift
+done
+
+install_packages
+check_versions
+install_libtorch
+if [[ $build_only ]]; then exit; fi
+install_tools
+if [[ $peers ]]; then install_peers; fi
+say "everything is there; LibTorch: $(libtorch_folder)"

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Builds and runs every test, then checks format, the repository's rules and clang-tidy. Prints a line
+# per suite and ends with "N passed, N failed, N skipped"; exits with 1 if anything failed.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+all=''
+for argument in "$@"; do
+  [[ $argument == --all ]] || refuse "option '$argument' is unknown to test; allowed: --all"
+  all=--all
+done
+
+seconds_per_program=${FSDP_TEST_SECONDS:-900}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+totals=$work/totals  # lines "passed failed skipped"
+touch "$totals"
+
+# Runs the command that follows `$1`; it is one check that passes if the command does.
+check() {
+  local name=$1 result=passed start=$SECONDS
+  shift
+  "$@" >"$work/check" 2>&1 || result=failed
+  printf '%-36s %s  %d s\n' "$name" "$result" $((SECONDS - start))
+  if [[ $result == passed ]]; then
+    echo 1 0 0 >>"$totals"
+  else
+    sed 's/^/    /' "$work/check"
+    echo 0 1 0 >>"$totals"
+  fi
+}
+
+# Runs a script that adds to the totals itself; one that breaks off without doing so has failed.
+counted() {
+  local before
+  before=$(failed_so_far)
+  if ! "$@" && [[ $(failed_so_far) == "$before" ]]; then
+    echo "$1 broke off"
+    echo 0 1 0 >>"$totals"
+  fi
+}
+failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
+
+run_tests() {
+  local program name status
+  while read -r program; do
+    name=$(basename "$program")
+    status=0
+    echo "== $name"
+    "$program" --gtest_list_tests >"$work/list" 2>"$work/error" || cat "$work/error"
+    # In a shell of its own, as bash would remark on a program that crashes.
+    bash -c 'timeout --kill-after=10 "$1" "$2" --gtest_color=no >"$3" 2>&1; exit $?' _ \
+      "$seconds_per_program" "$program" "$work/output" 2>/dev/null </dev/null || status=$?
+    awk -v name="$name" -v status="$status" -v totals="$totals" -f "$root/scripts/gtest.awk" \
+      "$work/list" "$work/output"
+  done <"$root/build/default/tests.txt"
+}
+
+# Where a toolkit is found, the cuda preset is built whole; it needs no GPU.
+build_cuda() {
+  if command -v nvcc >/dev/null || [[ -d ${CUDA_PATH:-/usr/local/cuda}/include ]]; then
+    check "cuda preset builds" env CI=true "$root/fsdp" build --preset cuda
+  else
+    echo "cuda preset: skipped, no CUDA toolkit was found"
+    echo 0 0 1 >>"$totals"
+  fi
+}
+
+if ! { "$root/scripts/setup.sh" && build default all_tests; }; then
+  echo "0 passed, 1 failed, 0 skipped"
+  exit 1
+fi
+run_tests
+echo "== checks"
+check "format" "$root/scripts/format.sh" --check
+counted "$root/scripts/lint.sh" "$totals"
+counted "$root/scripts/tidy.sh" "$totals" $all
+if [[ $all ]]; then build_cuda; fi
+
+read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p, f, s }' "$totals")
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Runs clang-tidy on the files that changed and on a tenth of the others, another tenth at every
+# commit; with --all on every file. What has passed is not checked again before it, one of our headers
+# that it includes, or the settings change. Adds "passed failed skipped" to the file $1.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+cd "$root"
+totals=${1:-/dev/null}
+all=${2-}
+at_most=${FSDP_TIDY_FILES:-24}  # changed files in one run without --all; a file takes about 20 s
+stamps=$root/.cache/tidy
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$stamps"
+
+# Its own compile database: clang reads no precompiled header of GCC, and so every file shows that it
+# includes what it uses.
+configure tidy
+ninja -C build/tidy build.ninja >/dev/null
+clang_tidy=$(tool clang_tidy clang-tidy)
+
+# Lines "FILE HASH...": each C++ source with the hashes of itself and of our headers that it reaches.
+# An include is matched by the end of its path: a name that two headers have stands for both.
+hashed_closures() {
+  sources | xargs -d '\n' sha256sum >"$work/hashes"
+  sources | xargs -d '\n' grep -HE '^ *# *include *["<]' >"$work/includes" || true
+  awk '
+    FNR == NR { file = substr($0, 67); hash[file] = $1; files[++n] = file; next }
+    {
+      file = substr($0, 1, index($0, ":") - 1)
+      match($0, /["<][^">]*[">]/)
+      includes[file] = includes[file] "\n" substr($0, RSTART + 1, RLENGTH - 2)
+    }
+    function reach(file, name, count, names, i, j, parts) {
+      if (seen[file]) return
+      seen[file] = 1
+      line = line " " hash[file]
+      count = split(includes[file], names, "\n")
+      for (i = 1; i <= count; i++) {
+        if (names[i] == "") continue
+        for (j = 1; j <= n; j++)
+          if (files[j] == names[i] || substr(files[j], length(files[j]) - length(names[i])) == "/" names[i])
+            reach(files[j])
+      }
+    }
+    END {
+      for (k = 1; k <= n; k++) {
+        if (files[k] !~ /\.cpp$/) continue
+        split("", seen)
+        line = files[k]
+        reach(files[k])
+        print line
+      }
+    }' "$work/hashes" "$work/includes"
+}
+
+# The C++ files of the last commits and of the work in progress: since the branch left the main one,
+# or since the commit before.
+changed_files() {
+  git rev-parse --git-dir >/dev/null 2>&1 || return 0
+  local base
+  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+  if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then
+    base=$(git rev-parse --verify --quiet HEAD~1 || git hash-object -t tree /dev/null)
+  fi
+  { git diff --name-only --diff-filter=d "$base"; git ls-files -o --exclude-standard; } | grep '\.\(cpp\|h\)$' || true
+}
+
+# A changed header is checked through the source of its name, else through the first that reaches it.
+sources_to_check() {
+  local file hash
+  changed_files | while read -r file; do
+    if [[ $file == *.cpp ]]; then
+      echo "$file"
+    elif [[ -f ${file%.h}.cpp ]]; then
+      echo "${file%.h}.cpp"
+    else
+      hash=$(sha256sum "$file" | cut -d ' ' -f 1)
+      awk -v hash="$hash" 'index($0, hash) { print $1; exit }' "$work/closures"
+    fi
+  done
+}
+
+tenth() {
+  local turn
+  turn=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) % 10))
+  awk -v turn="$turn" 'NR % 10 == turn { print $1 }' "$work/closures"
+}
+
+hashed_closures >"$work/closures"
+settings=$( (cat .clang-tidy; echo "$clang_tidy"; sed -n 's/^LibTorch_ROOT:PATH=//p' build/tidy/CMakeCache.txt) | sha256sum)
+while read -r file hashes; do
+  echo "$file $(sha256sum <<<"$settings $hashes" | cut -d ' ' -f 1)"
+done <"$work/closures" >"$work/stamps"
+in_build=$(sed -n 's/^ *"file": "\(.*\)".*$/\1/p' build/tidy/compile_commands.json |
+  while read -r file; do echo "${file#"$root"/}"; done | sort -u)
+
+if [[ $all ]]; then
+  wanted=$(cut -d ' ' -f 1 "$work/closures")
+  at_most=1000000
+else
+  wanted=$(sources_to_check; tenth)
+fi
+# In the order wanted, once each; only what is compiled and has no stamp.
+awk -v stamps="$stamps" '
+  FILENAME == ARGV[1] { stamp[$1] = $2; next }
+  FILENAME == ARGV[2] { built[$1] = 1; next }
+  ($1 in built) && ($1 in stamp) && !seen[$1]++ {
+    path = stamps "/" stamp[$1]
+    if ((getline ignored < path) < 0) print $1, stamp[$1]
+    else close(path)
+  }' "$work/stamps" <(echo "$in_build") <(echo "$wanted") >"$work/todo"
+head -n "$at_most" "$work/todo" >"$work/now"
+now=$(wc -l <"$work/now")
+left=$(($(wc -l <"$work/todo") - now))
+if ((now > 0)); then say "clang-tidy on $now files, about $((now * 20 / $(nproc) / 60 + 1)) min"; fi
+
+check_file() {
+  local file=${1% *} stamp=${1#* } log
+  log=$work/$(basename "$stamp").log
+  if "$clang_tidy" -p build/tidy --quiet "$file" >"$log" 2>/dev/null; then
+    touch "$stamps/$stamp"
+    rm -f "$log"
+  else
+    echo "$file" >>"$work/failed"
+  fi
+}
+export -f check_file
+export work stamps clang_tidy
+touch "$work/failed"
+xargs -r -d '\n' -P "$(nproc)" -I '{}' bash -c 'check_file "$1"' _ '{}' <"$work/now"
+
+failed=$(wc -l <"$work/failed")
+printf '%-36s %3d passed, %d failed, %d skipped\n' clang-tidy $((now - failed)) "$failed" "$left"
+if compgen -G "$work/*.log" >/dev/null; then sed 's/^/    /' "$work"/*.log; fi
+if ((left > 0)); then echo "    skipped: $left more files; the next run or test --all checks them"; fi
+echo $((now - failed)) "$failed" "$left" >>"$totals"
+((failed == 0))

@@ -1,0 +1,168 @@
+#include <ATen/native/Resize.h>
+#include <c10/core/CPUAllocator.h>
+#include <flat_parameter.h>
+#include <memory/live_bytes.h>
+#include <meta_init.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+c10::Storage storage_of_no_bytes() {
+  c10::Allocator* allocator = c10::GetCPUAllocator();
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
+                                               allocator->allocate(0), allocator, true);
+}
+
+// A contiguous fp32 view of `storage`, which may have no bytes at the moment: as_strided would refuse.
+at::Tensor view_of(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes) {
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(at::kFloat));
+  view.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  view.unsafeGetTensorImpl()->set_storage_offset(offset);
+  return view;
+}
+
+}  // namespace
+
+FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
+  FlatLayout layout;
+  int64_t end = 0;
+  for (const int64_t numel : numels) {
+    layout.offsets.push_back(end);
+    end = round_up(end + numel, kAlignment);
+  }
+  layout.padded_numel = round_up(end, kAlignment * world_size);
+  return layout;
+}
+
+FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
+                             std::shared_ptr<Communicator> comm, const Materialize& materialize)
+    : unit_(std::move(unit)),
+      parameters_(std::move(parameters)),
+      comm_(std::move(comm)),
+      collected_(parameters_.size()) {
+  std::vector<int64_t> numels;
+  for (const auto& [name, parameter] : parameters_) {
+    if (parameter.scalar_type() != at::kFloat) {
+      throw std::invalid_argument("unit " + unit_ + ": parameter " + name + " is " +
+                                  c10::toString(parameter.scalar_type()) + ", not Float");
+    }
+    numels.push_back(parameter.numel());
+  }
+  layout_ = flat_layout(numels, comm_->world_size());
+  take_over(materialize);
+}
+
+void FlatParameter::take_over(const Materialize& materialize) {
+  at::NoGradGuard no_grad;
+  {
+    MemoryScope scope(MemoryClass::shards);
+    shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).zero_();
+  }
+  const c10::Storage storage = storage_of_no_bytes();
+  full_ = view_of(storage, 0, {layout_.padded_numel});
+
+  const int64_t shard_begin = shard_offset();
+  const int64_t shard_end = shard_begin + shard_numel();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& parameter = parameters_[i].tensor;
+    const int64_t offset = layout_.offsets[i];
+    const int64_t begin = std::max(offset, shard_begin);
+    const int64_t end = std::min(offset + parameter.numel(), shard_end);
+    if (begin < end) {
+      const at::Tensor values = materialize ? materialize(parameter) : parameter.detach();
+      shard_.slice(0, begin - shard_begin, end - shard_begin)
+          .copy_(values.flatten().slice(0, begin - offset, end - offset));
+    }
+    // The Variable stays the same object: modules, aliases and hooks go on holding it.
+    assign_data(parameter, view_of(storage, offset, parameter.sizes()));
+  }
+}
+
+bool FlatParameter::trainable() const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [](const NamedParameter& p) { return p.tensor.requires_grad(); });
+}
+
+bool FlatParameter::holds_storage() const { return full_.storage().nbytes() > 0; }
+
+void FlatParameter::unshard_async() {
+  if (holds_storage()) return;
+  MemoryScope scope(MemoryClass::gathered);
+  at::native::resize_bytes_nocuda(full_.storage(), full_.nbytes());
+  // A fresh version counter: to autograd the parameters have not changed, and indeed they have not.
+  gather_ = comm_->all_gather_into(full_.variable_data(), shard_, unit_);
+}
+
+void FlatParameter::unshard() {
+  unshard_async();
+  gather_.wait();
+  unsharded_ = true;
+}
+
+void FlatParameter::reshard() {
+  gather_.wait();
+  unsharded_ = false;
+  at::native::resize_bytes_nocuda(full_.storage(), 0);
+}
+
+void FlatParameter::allocate_gradient() {
+  MemoryScope scope(MemoryClass::gradients);
+  gradient_ = comm_->empty(layout_.padded_numel);
+}
+
+void FlatParameter::collect_gradient(size_t index) {
+  at::NoGradGuard no_grad;
+  if (!has_gradient()) allocate_gradient();
+  at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
+  gradient_.narrow(0, layout_.offsets[index], gradient.numel())
+      .view(gradient.sizes())
+      .copy_(gradient);
+  gradient.reset();
+  collected_[index] = true;
+}
+
+void FlatParameter::fill_gaps_with_zeros() {
+  int64_t end = 0;  // of the last collected gradient
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!collected_[i]) continue;
+    gradient_.slice(0, end, layout_.offsets[i]).zero_();
+    end = layout_.offsets[i] + parameters_[i].tensor.numel();
+  }
+  gradient_.slice(0, end).zero_();
+  collected_.assign(parameters_.size(), false);
+}
+
+void FlatParameter::reduce_gradient() {
+  at::NoGradGuard no_grad;
+  if (!has_gradient()) allocate_gradient();
+  fill_gaps_with_zeros();
+  MemoryScope scope(MemoryClass::sharded_gradients);
+  reduced_ = at::empty({shard_numel()});
+  reducing_ = std::move(gradient_);
+  reduction_ = comm_->reduce_scatter_into(reduced_, reducing_, unit_);
+}
+
+void FlatParameter::wait_for_reduction() {
+  at::NoGradGuard no_grad;
+  if (!reduction_.pending()) return;
+  reduction_.wait();
+  reducing_.reset();
+  reduced_.div_(comm_->world_size());
+  if (sharded_gradient_.defined()) {
+    sharded_gradient_.add_(reduced_);
+    reduced_.reset();
+  } else {
+    sharded_gradient_ = std::move(reduced_);
+  }
+}
+
+}  // namespace fsdp

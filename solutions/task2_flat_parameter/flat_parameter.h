@@ -1,0 +1,93 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <train/shard_layout.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// Parameters start at multiples of 64 bytes, so that a kernel sees the alignment that it would see in
+// a tensor of its own and takes the same path through the same numbers.
+inline constexpr int64_t kAlignment = 16;  // elements of fp32
+
+// Where the parameters of a unit lie in its flat parameter.
+struct FlatLayout {
+  std::vector<int64_t> offsets;  // [elements] one per parameter, in order, multiples of kAlignment
+  int64_t padded_numel{};        // [elements] a multiple of kAlignment * world_size
+};
+FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size);
+
+// The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal parts.
+// The flat tensor has storage only between unshard() and reshard(); the parameters are views of it
+// throughout, so that tensors which autograd saved in forward hold the values again in backward.
+class FlatParameter {
+ public:
+  // The values of a parameter: itself, or what deferred initialization makes of it.
+  using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
+
+  // Takes over the parameters, which are distinct and all fp32: keeps this rank's shard of their
+  // values and frees the rest. One parameter at a time is materialized. No collective.
+  // Throws std::invalid_argument naming unit and parameter.
+  FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
+                std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
+
+  const std::string& unit() const { return unit_; }
+  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  const FlatLayout& layout() const { return layout_; }
+  int64_t shard_numel() const { return shard_.numel(); }
+  int64_t shard_offset() const { return shard_numel() * comm_->rank(); }
+  bool trainable() const;  // a parameter requires a gradient
+
+  // Allocates the flat tensor and issues the all-gather of the shards: (W-1)/W of padded_numel x 4
+  // bytes. Nothing if that was done already and reshard() has not come since.
+  void unshard_async();
+  // As above, and waits: the parameters can be used.
+  void unshard();
+  // Frees the storage of the flat tensor, after waiting for an all-gather under way.
+  void reshard();
+  bool is_unsharded() const { return unsharded_; }  // unshard() without reshard()
+  bool holds_storage() const;                       // unshard_async() without reshard()
+
+  // Moves the gradient of parameter `index` into the flat gradient, allocating that if need be.
+  void collect_gradient(size_t index);
+  bool has_gradient() const { return gradient_.defined(); }  // one was collected and not reduced
+
+  // Issues the reduce-scatter of the flat gradient: (W-1)/W of padded_numel x 4 bytes. Padding and
+  // parameters that got no gradient count as zero, even if none got one.
+  void reduce_gradient();
+  // Waits for it, adds the mean over ranks to sharded_gradient() and frees the flat gradient.
+  void wait_for_reduction();
+
+  // [padded_numel / W], owned; the values between steps
+  const at::Tensor& shard() const { return shard_; }
+  // [padded_numel / W], owned; undefined until a reduction and after drop_gradient()
+  const at::Tensor& sharded_gradient() const { return sharded_gradient_; }
+  void drop_gradient() { sharded_gradient_.reset(); }
+
+ private:
+  void take_over(const Materialize& materialize);
+  void allocate_gradient();
+  void fill_gaps_with_zeros();
+
+  std::string unit_;
+  std::vector<NamedParameter> parameters_;  // views of full_, valid between unshard and reshard
+  std::shared_ptr<Communicator> comm_;
+  FlatLayout layout_;
+
+  at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
+  at::Tensor full_;              // [padded_numel], owned; storage of 0 bytes while sharded
+  at::Tensor gradient_;          // [padded_numel], owned, readable by the others; being collected
+  at::Tensor reducing_;          // [padded_numel], owned; gradient_ until its reduction is done
+  at::Tensor reduced_;           // [padded_numel / W], owned; what the reduce-scatter writes
+  at::Tensor sharded_gradient_;  // [padded_numel / W], owned
+  std::vector<bool> collected_;  // per parameter: its gradient lies in gradient_
+  Handle gather_;
+  Handle reduction_;
+  bool unsharded_{};
+};
+
+}  // namespace fsdp

@@ -1,0 +1,85 @@
+#include <sharded_optimizer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace fsdp {
+
+ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
+                                   std::vector<ParameterGroup> groups,
+                                   std::shared_ptr<Communicator> comm)
+    : groups_(std::move(groups)), comm_(std::move(comm)), runs_(groups_.size()) {
+  for (const auto& unit : units) {
+    if (!unit->trainable()) continue;
+    units_.push_back(unit);
+    add_runs(unit);
+  }
+  for (const auto& runs : runs_) {
+    auto& pieces = pieces_.emplace_back();
+    for (const Run& run : runs) {
+      pieces.push_back({run.unit->shard().narrow(0, run.begin, run.numel), {}, {}, {}, {}});
+    }
+  }
+}
+
+void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
+  const auto& parameters = unit->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].tensor.requires_grad()) continue;
+    auto& runs = runs_[group_of(parameters[i].name, groups_)];
+    // In the shard's coordinates, up to the next multiple of kAlignment, which is padding.
+    const int64_t offset = unit->layout().offsets[i] - unit->shard_offset();
+    const int64_t slots = (parameters[i].tensor.numel() + kAlignment - 1) / kAlignment;
+    const int64_t begin = std::max<int64_t>(offset, 0);
+    const int64_t end = std::min(offset + slots * kAlignment, unit->shard_numel());
+    if (begin >= end) continue;
+    const bool adjoins = !runs.empty() && runs.back().unit == unit &&
+                         runs.back().begin + runs.back().numel == begin;
+    if (adjoins) {
+      runs.back().numel += end - begin;
+    } else {
+      runs.push_back({unit, begin, end - begin});
+    }
+  }
+}
+
+void ShardedOptimizer::step() {
+  at::NoGradGuard no_grad;
+  for (const auto& unit : units_) {
+    if (unit->sharded_gradient().defined()) continue;
+    throw std::logic_error("optimizer step: unit " + unit->unit() +
+                           " has no gradient; run a backward pass first");
+  }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (size_t i = 0; i < runs_[group].size(); ++i) {
+      const Run& run = runs_[group][i];
+      pieces_[group][i].gradient = run.unit->sharded_gradient().narrow(0, run.begin, run.numel);
+    }
+    update(groups_[group].options, pieces_[group]);
+    for (Piece& piece : pieces_[group]) piece.gradient.reset();
+  }
+}
+
+void ShardedOptimizer::zero_grad() {
+  for (const auto& unit : units_) unit->drop_gradient();
+}
+
+double ShardedOptimizer::clip_grad_norm(double max_norm) {
+  at::NoGradGuard no_grad;
+  at::Tensor total = at::zeros({1}, at::kDouble);
+  for (const auto& unit : units_) {
+    if (unit->sharded_gradient().defined()) total += sum_of_squares(unit->sharded_gradient());
+  }
+  comm_->all_reduce(total, kNorm).wait();
+  const double norm = std::sqrt(total.item<double>());
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale < 1.0) {
+    for (const auto& unit : units_) {
+      if (unit->sharded_gradient().defined()) unit->sharded_gradient().mul_(scale);
+    }
+  }
+  return norm;
+}
+
+}  // namespace fsdp

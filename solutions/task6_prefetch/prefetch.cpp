@@ -1,0 +1,64 @@
+#include <prefetch.h>
+
+#include <algorithm>
+
+namespace fsdp {
+
+void Prefetcher::add_root(Module& root) {
+  auto self = shared_from_this();
+  root.register_forward_pre_hook([self](Module&, const at::Tensor&) {
+    self->begin_forward();
+    return at::Tensor();
+  });
+  root.register_forward_hook(
+      [self](Module&, const at::Tensor&) {
+        self->end_forward();
+        return at::Tensor();
+      },
+      /*always_call=*/true);
+}
+
+void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
+  auto self = shared_from_this();
+  module.register_forward_pre_hook([self, unit](Module&, const at::Tensor&) {
+    self->in_forward(unit);
+    return at::Tensor();
+  });
+  module.register_forward_hook([self, unit](Module&, const at::Tensor&) {
+    if (at::GradMode::is_enabled()) self->backward_order_.push_back(unit);
+    return at::Tensor();
+  });
+  module.register_full_backward_pre_hook([self, unit](Module&) { self->in_backward(unit); });
+}
+
+void Prefetcher::begin_forward() {
+  last_order_ = std::move(forward_order_);
+  forward_order_.clear();
+  const size_t ahead = std::min(window_, last_order_.size());
+  for (size_t i = 0; i < ahead; ++i) last_order_[i]->unshard_async();
+}
+
+void Prefetcher::in_forward(const std::shared_ptr<FlatParameter>& unit) {
+  const size_t position = forward_order_.size();
+  forward_order_.push_back(unit);
+  if (position >= last_order_.size() || last_order_[position] != unit) return;  // another path
+  const size_t end = std::min(position + 1 + window_, last_order_.size());
+  for (size_t i = position + 1; i < end; ++i) last_order_[i]->unshard_async();
+}
+
+void Prefetcher::end_forward() {
+  // What was issued and not used: this forward took another path than the last one.
+  for (const auto& unit : last_order_) {
+    if (!unit->is_unsharded()) unit->reshard();
+  }
+}
+
+void Prefetcher::in_backward(const std::shared_ptr<FlatParameter>& unit) {
+  const auto found = std::find(backward_order_.rbegin(), backward_order_.rend(), unit);
+  if (found == backward_order_.rend()) return;
+  backward_order_.erase(found.base() - 1, backward_order_.end());
+  const size_t ahead = std::min(window_, backward_order_.size());
+  for (size_t i = 1; i <= ahead; ++i) backward_order_[backward_order_.size() - i]->unshard_async();
+}
+
+}  // namespace fsdp

@@ -1,0 +1,110 @@
+#include <wrap_policy.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+std::string class_name(const Module& module) {
+  const std::string& full = module.name();  // "fsdp::TransformerBlock"
+  const size_t colon = full.rfind(':');
+  return colon == std::string::npos ? full : full.substr(colon + 1);
+}
+
+// Every fsdp::Module below `root`, each once, parents before children.
+std::vector<Module*> hookable_modules(Module& root) {
+  std::vector<Module*> result;
+  for (const auto& module : root.modules(/*include_self=*/false)) {
+    auto* hookable = dynamic_cast<Module*>(module.get());
+    const bool seen = std::find(result.begin(), result.end(), hookable) != result.end();
+    if (hookable != nullptr && !seen) result.push_back(hookable);
+  }
+  return result;
+}
+
+WrapPolicy wrap_if(std::function<bool(const Module&)> chosen) {
+  return [chosen](Module& root) {
+    std::vector<Module*> result = hookable_modules(root);
+    std::erase_if(result, [&](Module* module) { return !chosen(*module); });
+    return result;
+  };
+}
+
+// Adds to `chosen` the modules of the tree under `module` that wrap_by_size takes, and to `parameters`
+// those that no chosen one holds.
+void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
+                    std::vector<Module*>& chosen, std::set<at::TensorImpl*>& parameters) {
+  std::set<at::TensorImpl*> left;
+  int64_t size = 0;
+  for (const auto& child : module.children()) choose_by_size(*child, bytes, false, chosen, left);
+  for (const auto& parameter : module.parameters(/*recurse=*/false)) {
+    left.insert(parameter.unsafeGetTensorImpl());
+  }
+  for (const at::TensorImpl* parameter : left) {
+    size += parameter->numel() * static_cast<int64_t>(parameter->itemsize());
+  }
+  auto* hookable = dynamic_cast<Module*>(&module);
+  if (!root && hookable != nullptr && size >= bytes) {
+    const bool seen = std::find(chosen.begin(), chosen.end(), hookable) != chosen.end();
+    if (!seen) chosen.push_back(hookable);
+    return;
+  }
+  parameters.merge(left);
+}
+
+int64_t parse_bytes(const std::string& text, const std::string& digits) {
+  const bool number = !digits.empty() && digits.size() < 19 &&
+                      digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!number || std::stoll(digits) == 0) {
+    throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
+  }
+  return std::stoll(digits);
+}
+
+}  // namespace
+
+WrapPolicy wrap_none() {
+  return [](Module&) { return std::vector<Module*>(); };
+}
+
+WrapPolicy wrap_blocks() {
+  return wrap_if([](const Module& module) { return class_name(module).ends_with("Block"); });
+}
+
+WrapPolicy wrap_by_type(std::string name) {
+  return [name](Module& root) {
+    auto chosen = wrap_if([&](const Module& module) { return class_name(module) == name; })(root);
+    if (!chosen.empty()) return chosen;
+    std::set<std::string> types;
+    for (const Module* module : hookable_modules(root)) types.insert(class_name(*module));
+    std::string known;
+    for (const std::string& type : types) known += (known.empty() ? "" : ", ") + type;
+    throw std::invalid_argument("wrap policy: no module of type " + name + "; there are " +
+                                (known.empty() ? "none that can be hooked" : known));
+  };
+}
+
+WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
+  return [modules](Module&) { return modules; };
+}
+
+WrapPolicy wrap_by_size(int64_t bytes) {
+  return [bytes](Module& root) {
+    std::vector<Module*> chosen;
+    std::set<at::TensorImpl*> left;
+    choose_by_size(root, bytes, true, chosen, left);
+    return chosen;
+  };
+}
+
+WrapPolicy parse_wrap_policy(const std::string& text) {
+  if (text == "block") return wrap_blocks();
+  if (text == "none") return wrap_none();
+  if (text.starts_with("type:") && text.size() > 5) return wrap_by_type(text.substr(5));
+  if (text.starts_with("size:")) return wrap_by_size(parse_bytes(text, text.substr(5)));
+  throw std::invalid_argument("--wrap " + text + ": takes block, none, type:NAME or size:BYTES");
+}
+
+}  // namespace fsdp

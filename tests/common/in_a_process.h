@@ -1,0 +1,36 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace fsdp {
+
+// Runs `body` in a process of its own and expects it to end without a failure there. A process that
+// has run torch operators has threads and must not fork; other tests of this program do.
+template <class Body>
+void in_a_process(Body body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  ASSERT_NE(child, -1) << "fork failed";
+  if (child == 0) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "exception: " << error.what();
+    } catch (...) {
+      ADD_FAILURE() << "unknown exception";
+    }
+    std::fflush(nullptr);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the failures are printed above";
+}
+
+}  // namespace fsdp

@@ -1,0 +1,159 @@
+#include <data/dataset.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that goes with the test.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "fsdp_data_XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string write(const std::string& name, const std::string& text) const {
+    const fs::path file = path_ / name;
+    fs::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << text;
+    return file.string();
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+// The message of the std::invalid_argument that `call` throws.
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return "";
+}
+
+TEST(Batch, IsCutIntoEqualPartsOfItsRows) {
+  in_a_process([] {
+    const auto tokens = torch::arange(24).view({6, 4});
+    const Batch batch{tokens.narrow(1, 0, 3), tokens.narrow(1, 1, 3)};
+    const Batch part = batch.part(1, 3);
+    EXPECT_TRUE(torch::equal(part.inputs, tokens.slice(0, 2, 4).slice(1, 0, 3)));
+    EXPECT_TRUE(torch::equal(part.targets, tokens.slice(0, 2, 4).slice(1, 1, 4)));
+    EXPECT_NE(refusal([&] { batch.part(0, 4); }).find("6 rows"), std::string::npos);
+    EXPECT_THROW(batch.part(3, 3), std::invalid_argument);
+    EXPECT_THROW(batch.part(-1, 3), std::invalid_argument);
+  });
+}
+
+TEST(PublishedDataset, DrawsWhatManualSeedDrawsAndLeavesTheDefaultGenerator) {
+  in_a_process([] {
+    torch::manual_seed(7);
+    const auto data = make_published_dataset(1000, 42);
+    const auto batch = data->batch(3, 32, 127);
+    const auto next = torch::rand({8});
+    torch::manual_seed(7);
+    EXPECT_TRUE(torch::equal(next, torch::rand({8})));
+
+    torch::manual_seed(42 + 100 + 3);
+    const auto tokens = torch::randint(0, 1000, {32, 128}, torch::kLong);
+    EXPECT_TRUE(torch::equal(batch.inputs, tokens.slice(1, 0, 127)));
+    EXPECT_TRUE(torch::equal(batch.targets, tokens.slice(1, 1, 128)));
+    EXPECT_FALSE(torch::equal(batch.inputs, data->batch(4, 32, 127).inputs));
+  });
+}
+
+TEST(TextDataset, ReadsFoldersInOrderOfNameAndSkipsWhatIsNoText) {
+  Folder folder;
+  folder.write("b.txt", "bb");
+  folder.write("a/z.txt", "az");
+  folder.write("c.bin", std::string("c\0c", 3));
+  folder.write("empty.txt", "");
+  in_a_process([&] {
+    const TextDataset data({folder.path()}, 1);
+    ASSERT_EQ(data.size(), 4);
+    const auto row = data.batch(0, 1, 3);  // all there is
+    EXPECT_TRUE(torch::equal(row.inputs[0], torch::tensor({'a', 'z', 'b'}, torch::kLong)));
+    EXPECT_TRUE(torch::equal(row.targets[0], torch::tensor({'z', 'b', 'b'}, torch::kLong)));
+  });
+}
+
+TEST(TextDataset, BatchesArePiecesOfTheTextThatDependOnTheStepAlone) {
+  Folder folder;
+  std::string text;
+  for (int i = 0; i < 256; ++i) {
+    if (i != 0) text += static_cast<char>(i);
+  }
+  const auto file = folder.write("bytes", text);
+  in_a_process([&] {
+    const TextDataset data({file}, 9), same({file}, 9), other({file}, 10);
+    torch::manual_seed(1);
+    const auto batch = data.batch(5, 16, 10);
+    const auto next = torch::rand({4});
+    torch::manual_seed(1);
+    EXPECT_TRUE(torch::equal(next, torch::rand({4}))) << "the default generator was used";
+    EXPECT_TRUE(torch::equal(batch.targets, batch.inputs + 1));  // the text counts up
+    EXPECT_GE(batch.inputs.min().item<int64_t>(), 1);
+    EXPECT_LE(batch.targets.max().item<int64_t>(), 255);
+    data.batch(6, 16, 10);
+    EXPECT_TRUE(torch::equal(batch.inputs, same.batch(5, 16, 10).inputs));
+    EXPECT_FALSE(torch::equal(batch.inputs, data.batch(6, 16, 10).inputs));
+    EXPECT_FALSE(torch::equal(batch.inputs, other.batch(5, 16, 10).inputs));
+  });
+}
+
+TEST(TextDataset, KnowsItsUnigramEntropy) {
+  Folder folder;
+  EXPECT_NEAR(TextDataset({folder.write("two", "abab")}, 0).unigram_entropy(), std::log(2), 1e-12);
+  EXPECT_EQ(TextDataset({folder.write("one", "aaaa")}, 0).unigram_entropy(), 0);
+}
+
+TEST(TextDataset, RefusalsNameThePath) {
+  Folder folder;
+  const auto binary = folder.write("folder/binary", std::string("\0", 1));
+  const auto refused = [](const std::string& path) {
+    return refusal([&] { TextDataset({path}, 0); });
+  };
+  EXPECT_NE(refused("/no/such/file").find("/no/such/file"), std::string::npos);
+  EXPECT_NE(refused(binary).find(binary), std::string::npos);
+  EXPECT_NE(refused(folder.path() + "/folder").find(folder.path() + "/folder"), std::string::npos);
+  const TextDataset data({folder.write("short", "abc")}, 0);
+  EXPECT_NE(refusal([&] { data.batch(0, 1, 3); }).find("only 3"), std::string::npos);
+}
+
+TEST(RepositoryText, IsTheSourcesAndNothingThatWasBuilt) {
+  Folder folder;
+  for (const char* name : {"README.md", "common/nn/a.h", "common/nn/a.cpp", "tasks/t/README.md"}) {
+    folder.write(name, "x");
+  }
+  for (const char* name :
+       {"build/default/a.cpp", ".venv/b.h", "common/c.py", "writeup/report.md"}) {
+    folder.write(name, "x");
+  }
+  std::vector<std::string> expected;
+  for (const char* name : {"README.md", "common/nn/a.cpp", "common/nn/a.h", "tasks/t/README.md"}) {
+    expected.push_back((fs::path(folder.path()) / name).string());
+  }
+  EXPECT_EQ(repository_text(folder.path()), expected);
+  const std::string none = folder.path() + "/build";
+  EXPECT_NE(refusal([&] { repository_text(none); }).find(none), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,257 @@
+#include <data/dataset.h>
+#include <gtest/gtest.h>
+#include <nn/gpt2.h>
+#include <nn/models.h>
+#include <nn/transformer_lm.h>
+#include <optim/update_rule.h>
+#include <train/shard_layout.h>
+
+#include <cmath>
+#include <set>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+const TransformerLMOptions kTinyLM{61, 19, 20, 2, 5, 33};
+
+int64_t numel_of(const Module& module) {
+  int64_t numel = 0;
+  for (const auto& parameter : distinct_parameters(module))
+    numel += parameter.tensor.numel();
+  return numel;
+}
+
+double sum_of(const Module& module) {
+  double sum = 0;
+  for (const auto& p : distinct_parameters(module))
+    sum += p.tensor.sum(at::kDouble).item<double>();
+  return sum;
+}
+
+// Every parameter as one piece, padded as update() wants it; parameters and gradients move into the
+// pieces.
+std::vector<Piece> flatten(const Module& module) {
+  std::vector<Piece> pieces;
+  const auto parameters = distinct_parameters(module);
+  for (const auto& [name, parameter] : parameters) {
+    const auto sizes = parameter.sizes();
+    const int64_t numel = parameter.numel();
+    Piece piece;
+    piece.parameter = torch::zeros({(numel + 15) / 16 * 16});
+    piece.gradient = torch::zeros_like(piece.parameter);
+    piece.parameter.narrow(0, 0, numel).copy_(parameter.detach().flatten());
+    parameter.set_data(piece.parameter.narrow(0, 0, numel).view(sizes));
+    parameter.mutable_grad() = piece.gradient.narrow(0, 0, numel).view(sizes);
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+TEST(Models, SmallReproducesThePublishedRun) {
+  in_a_process([] {
+    const auto& info = model_info("small");
+    torch::manual_seed(42);
+    auto model = make_model("small");
+    auto data = make_published_dataset(info.vocabulary, 42);
+    EXPECT_EQ(numel_of(*model), 4'708'608);
+    EXPECT_NEAR(sum_of(*model), 2286.153202, 1e-6 * 2286);
+
+    OptimizerOptions adamw;
+    adamw.lr = info.lr;
+    auto pieces = flatten(*model);
+    std::vector<double> losses;
+    for (int64_t step = 0; step < info.steps; ++step) {
+      for (auto& piece : pieces)
+        piece.gradient.zero_();
+      const auto batch = data->batch(step, info.batch, info.seq);
+      auto loss = language_model_loss(*model, batch.inputs, batch.targets);
+      loss.backward();
+      update(adamw, pieces);
+      losses.push_back(loss.item<double>());
+    }
+    EXPECT_NEAR(losses.front(), 7.1115727425, 1e-6 * 7.1);
+    EXPECT_NEAR(losses.back(), 7.0903296471, 1e-6 * 7.1);
+    EXPECT_NEAR(sum_of(*model), 2286.522560, 1e-6 * 2286);
+  });
+}
+
+TEST(Models, HaveThePublishedSizes) {
+  in_a_process([] {
+    EXPECT_EQ(numel_of(*make_model("gpt2-124m")), 124'439'808);
+    EXPECT_NEAR(static_cast<double>(numel_of(*make_model("gpt2-36m"))), 36e6, 0.1e6);
+  });
+}
+
+TEST(Models, NameTheirParametersAsPyTorchsModelsDo) {
+  in_a_process([] {
+    std::set<std::string> names;
+    for (const auto& [name, tensor] : distinct_parameters(TransformerLM(kTinyLM))) {
+      names.insert(name);
+    }
+    for (const char* name :
+         {"token_embeddings.weight", "layers.0.attn.q_proj.weight", "layers.1.attn.k_proj.weight",
+          "layers.0.attn.v_proj.weight", "layers.0.attn.output_proj.weight",
+          "layers.1.ffn.w1.weight", "layers.1.ffn.w2.weight", "layers.1.ffn.w3.weight",
+          "layers.0.ln1.weight", "layers.1.ln2.weight", "ln_final.weight", "lm_head.weight"}) {
+      EXPECT_TRUE(names.count(name)) << name;
+    }
+    EXPECT_EQ(names.size(), 3u + 2 * 9);
+
+    const auto gpt2 = make_model("gpt2-tiny")->named_parameters();
+    for (const char* name :
+         {"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.2.ln_1.bias", "h.0.attn.c_attn.weight",
+          "h.0.attn.c_attn.bias", "h.1.attn.c_proj.weight", "h.0.ln_2.bias", "h.0.mlp.c_fc.weight",
+          "h.2.mlp.c_proj.bias", "ln_f.weight", "ln_f.bias", "lm_head.weight"}) {
+      EXPECT_TRUE(gpt2.contains(name)) << name;
+    }
+  });
+}
+
+TEST(Models, BlocksAreKnownByTheirTypeAndCalledThroughTheirHooks) {
+  in_a_process([] {
+    for (const std::string name : {"small", "gpt2-tiny"}) {
+      auto model = make_model(name, 50);
+      const std::string type = name == "small" ? "fsdp::TransformerBlock" : "fsdp::GPT2Block";
+      int blocks = 0, calls = 0;
+      for (const auto& submodule : model->modules()) {
+        if (submodule->name() != type) continue;
+        ++blocks;
+        std::dynamic_pointer_cast<Module>(submodule)->register_forward_hook(
+            [&calls](Module&, const torch::Tensor&) {
+              ++calls;
+              return torch::Tensor();
+            });
+      }
+      const auto logits = (*model)(torch::zeros({2, 5}, torch::kLong));
+      EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{2, 5, 50}));
+      EXPECT_EQ(blocks, name == "small" ? 4 : 3);
+      EXPECT_EQ(calls, blocks);
+    }
+  });
+}
+
+TEST(Models, TheTiedHeadIsOneVariable) {
+  in_a_process([] {
+    auto model = make_model("gpt2-tiny");
+    const auto named = model->named_parameters();
+    EXPECT_EQ(named["wte.weight"].unsafeGetTensorImpl(),
+              named["lm_head.weight"].unsafeGetTensorImpl());
+    EXPECT_EQ(distinct_parameters(*model).size() + 1, named.size());
+    EXPECT_EQ(distinct_parameters(*model).front().name, "wte.weight");
+  });
+}
+
+TEST(Models, TinySizesDivideByNothingUsual) {
+  in_a_process([] {
+    for (const auto& [name, tensor] : distinct_parameters(*make_model("gpt2-tiny"))) {
+      EXPECT_EQ(tensor.numel() % 2, 1) << name;
+    }
+  });
+}
+
+TEST(Models, SeeNoTokenThatComesLater) {
+  in_a_process([] {
+    for (const std::string name : {"small", "gpt2-tiny"}) {
+      torch::NoGradGuard no_grad;
+      auto model = make_model(name);
+      auto tokens = torch::randint(0, 61, {1, 12}, torch::kLong);
+      const auto before = (*model)(tokens);
+      tokens[0][7] = (tokens[0][7] + 1) % 61;
+      const auto after = (*model)(tokens);
+      EXPECT_TRUE(torch::allclose(before.narrow(1, 0, 7), after.narrow(1, 0, 7), 0, 1e-6)) << name;
+      EXPECT_GT((before - after).abs().amax(-1).narrow(1, 7, 5).min().item<float>(), 1e-4) << name;
+    }
+  });
+}
+
+// The slope of the loss along its gradient g is |g|.
+void expect_gradients_to_be_slopes(Module& model) {
+  const auto tokens = torch::randint(0, 61, {3, 13}, torch::kLong);
+  const auto loss = [&] {
+    return language_model_loss(model, tokens.narrow(1, 0, 12), tokens.narrow(1, 1, 12));
+  };
+  loss().backward();
+  for (const auto& [name, parameter] : distinct_parameters(model)) {
+    const auto gradient = parameter.grad().clone();
+    const double norm = gradient.norm().item<double>();
+    const double step = 2e-2 * std::min(1.0, parameter.detach().norm().item<double>());
+    torch::NoGradGuard no_grad;
+    const auto at_distance = [&](double distance) {
+      parameter.add_(gradient, distance / norm);
+      const double value = loss().item<double>();
+      parameter.sub_(gradient, distance / norm);
+      return value;
+    };
+    const double slope = (at_distance(step) - at_distance(-step)) / (2 * step);
+    EXPECT_NEAR(slope, norm, 0.01 * norm + 1e-4) << name;
+  }
+}
+
+TEST(Models, GradientsAreTheSlopesOfTheLoss) {
+  in_a_process([] {
+    torch::manual_seed(3);
+    TransformerLM lm(kTinyLM);
+    expect_gradients_to_be_slopes(lm);
+    GPT2 gpt2({61, 19, 35, 2, 5, 121});
+    expect_gradients_to_be_slopes(gpt2);
+  });
+}
+
+TEST(Models, InitializeResidualProjectionsSmaller) {
+  in_a_process([] {
+    GPT2 model({101, 33, 128, 8, 4, 512});
+    const auto named = model.named_parameters();
+    const auto std_of = [&](const char* name) { return named[name].std().item<double>(); };
+    EXPECT_NEAR(std_of("wte.weight"), 0.02, 0.001);
+    EXPECT_NEAR(std_of("h.3.mlp.c_fc.weight"), 0.02, 0.001);
+    EXPECT_NEAR(std_of("h.3.mlp.c_proj.weight"), 0.005, 0.0003);
+    EXPECT_NEAR(std_of("h.3.attn.c_proj.weight"), 0.005, 0.0003);
+  });
+}
+
+TEST(Models, CanComputeInReducedPrecision) {
+  in_a_process([] {
+    torch::manual_seed(5);
+    TransformerLM model(kTinyLM);
+    const auto tokens = torch::randint(0, 61, {2, 9}, torch::kLong);
+    const auto full = model(tokens);
+    for (const auto& [name, tensor] : distinct_parameters(model)) {
+      tensor.set_data(tensor.detach().to(torch::kBFloat16));
+    }
+    const auto reduced = model(tokens);
+    EXPECT_EQ(reduced.scalar_type(), torch::kBFloat16);
+    EXPECT_TRUE(torch::allclose(full, reduced.to(torch::kFloat), 0.05, 0.1));
+    EXPECT_EQ(language_model_loss(model, tokens, tokens).scalar_type(), torch::kFloat);
+  });
+}
+
+TEST(Models, RefuseWhatIsTooLongAndUnknownNames) {
+  in_a_process([] {
+    TransformerLM model(kTinyLM);
+    EXPECT_THROW(model(torch::zeros({1, 20}, torch::kLong)), std::invalid_argument);
+    try {
+      make_model("gpt5");
+      ADD_FAILURE() << "an unknown name was accepted";
+    } catch (const std::invalid_argument& error) {
+      for (const auto& name : model_names()) {
+        EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      }
+    }
+  });
+}
+
+TEST(Models, KnowTheirPublishedSettings) {
+  const auto& xl = model_info("gpt2xl");
+  EXPECT_EQ(xl.vocabulary, 50304);
+  EXPECT_EQ(xl.batch, 8);
+  EXPECT_EQ(xl.seq, 127);
+  EXPECT_EQ(xl.steps, 10);
+  EXPECT_EQ(xl.lr, 5e-4);
+  EXPECT_LE(model_info("gpt2-tiny").seq, model_info("gpt2-tiny").context);
+  EXPECT_EQ(model_names().size(), 9u);
+}
+
+}  // namespace
+}  // namespace fsdp

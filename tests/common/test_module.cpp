@@ -1,0 +1,335 @@
+#include <gtest/gtest.h>
+#include <nn/module.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+using Events = std::vector<std::string>;
+
+// y = f(w x) with a record of when w's gradient is accumulated.
+class Probe : public Module {
+ public:
+  using Function = std::function<torch::Tensor(torch::Tensor)>;
+
+  explicit Probe(
+      Events& events, Function finish = [](torch::Tensor y) { return y; })
+      : events_(events), finish_(std::move(finish)) {
+    weight_ = register_parameter("weight", torch::full({3, 3}, 0.5));
+    weight_.register_hook([&events](const torch::Tensor&) { events.push_back("weight"); });
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    events_.push_back("forward");
+    return finish_(torch::linear(x, weight_));
+  }
+
+  torch::Tensor weight() const { return weight_; }
+
+ private:
+  Events& events_;
+  Function finish_;
+  torch::Tensor weight_;  // [3, 3]
+};
+
+Module::BackwardHook note(Events& events, const std::string& event) {
+  return [&events, event](Module&) { events.push_back(event); };
+}
+
+torch::Tensor input() {
+  return torch::ones({2, 3}).set_requires_grad(true);
+}
+
+TEST(Module, RunsForwardHooksInOrderAndTheyMayReplaceTensors) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    module.register_forward_pre_hook([&](Module&, const torch::Tensor& x) {
+      events.push_back("pre 1");
+      return x * 2;
+    });
+    module.register_forward_pre_hook([&](Module&, const torch::Tensor& x) {
+      events.push_back("pre 2");
+      EXPECT_EQ(x.sum().item<float>(), 12);
+      return torch::Tensor();
+    });
+    module.register_forward_hook([&](Module& self, const torch::Tensor& y) {
+      events.push_back("post");
+      EXPECT_EQ(&self, &module);
+      return y + 1;
+    });
+    const auto y = module(torch::ones({2, 3}));
+    EXPECT_EQ(events, (Events{"pre 1", "pre 2", "forward", "post"}));
+    EXPECT_TRUE(torch::equal(y, torch::full({2, 3}, 4.0)));
+  });
+}
+
+TEST(Module, BackwardHooksEncloseEveryGradientOfTheModule) {
+  in_a_process([] {
+    Events events;
+    Probe first(events), second(events);
+    first.register_full_backward_pre_hook(note(events, "first opens"));
+    first.register_full_backward_hook(note(events, "first closes"));
+    second.register_full_backward_pre_hook(note(events, "second opens"));
+    second.register_full_backward_hook(note(events, "second closes"));
+    auto x = input();
+    auto loss = second(first(x)).sum();
+    events.clear();
+    loss.backward();
+    EXPECT_EQ(events, (Events{"second opens", "weight", "second closes", "first opens", "weight",
+                              "first closes"}));
+    EXPECT_TRUE(torch::equal(x.grad(), torch::full({2, 3}, 2.25)));
+  });
+}
+
+TEST(Module, BackwardHooksRunOncePerCallThatIsPartOfTheLoss) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    module.register_full_backward_hook(note(events, "closes"));
+    auto twice = module(module(input())).sum();
+    module(input());
+    events.clear();
+    twice.backward();
+    EXPECT_EQ(std::count(events.begin(), events.end(), "opens"), 2);
+    EXPECT_EQ(std::count(events.begin(), events.end(), "closes"), 2);
+  });
+}
+
+TEST(Module, InputsWithoutGradientGiveNoSignOfTheEnd) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    module.register_full_backward_hook(note(events, "closes"));
+    auto loss = module(torch::ones({2, 3})).sum();
+    events.clear();
+    loss.backward();
+    EXPECT_EQ(events, (Events{"opens", "weight"}));
+  });
+}
+
+class Lookup : public Module {
+ public:
+  Lookup() { weight_ = register_parameter("weight", torch::ones({4, 2})); }
+  torch::Tensor forward(torch::Tensor ids) override { return torch::embedding(weight_, ids); }
+
+ private:
+  torch::Tensor weight_;  // [4, 2]
+};
+
+TEST(Module, TakesIntegerInputs) {
+  in_a_process([] {
+    Events events;
+    Lookup module;
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    module.register_full_backward_hook(note(events, "closes"));
+    module(torch::tensor({1, 3})).sum().backward();
+    EXPECT_EQ(events, Events{"opens"});
+  });
+}
+
+TEST(Module, RecordsNothingWithoutGradMode) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    module.register_full_backward_hook(note(events, "closes"));
+    torch::NoGradGuard no_grad;
+    EXPECT_FALSE(module(input()).requires_grad());
+    EXPECT_EQ(events, Events{"forward"});
+  });
+}
+
+// What the caller may do with the output, for every kind of output.
+struct OutputCase {
+  const char* name;
+  Probe::Function finish;
+  bool in_place;
+};
+
+class ModuleOutputs : public testing::TestWithParam<OutputCase> {};
+
+TEST_P(ModuleOutputs, OpenTheModuleBeforeItsGradientsOncePerCall) {
+  in_a_process([] {
+    Events events;
+    Probe module(events, GetParam().finish);
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    module.register_full_backward_hook(note(events, "closes"));
+    auto y = module(input());
+    if (GetParam().in_place) y += 1;
+    auto loss = (y * y).sum();
+    events.clear();
+    loss.backward();
+    EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
+  });
+}
+
+const Probe::Function same = [](torch::Tensor y) { return y; };
+const Probe::Function squeezed = [](torch::Tensor y) { return y.unsqueeze(0).squeeze(); };
+const Probe::Function part = [](torch::Tensor y) { return y[0].narrow(0, 1, 2); };
+const Probe::Function changed = [](torch::Tensor y) {
+  y[0].mul_(3);
+  return y.view({6});
+};
+INSTANTIATE_TEST_SUITE_P(AsTheyCome, ModuleOutputs,
+                         testing::Values(OutputCase{"Whole", same, false},
+                                         OutputCase{"WholeChangedInPlace", same, true},
+                                         OutputCase{"View", squeezed, false},
+                                         OutputCase{"ViewChangedInPlace", squeezed, true},
+                                         OutputCase{"Part", part, false},
+                                         OutputCase{"PartChangedInPlace", part, true},
+                                         OutputCase{"ChangedInside", changed, false},
+                                         OutputCase{"ChangedInsideAndAfter", changed, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class Reshape : public Module {
+ public:
+  torch::Tensor forward(torch::Tensor x) override { return x.view({-1}); }
+};
+
+TEST(Module, AViewOfTheInputOpensOnlyIfItIsPartOfTheLoss) {
+  in_a_process([] {
+    Events events;
+    Reshape module;
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    auto x = input() * 2;
+    auto y = module(x);
+    x.sum().backward();
+    EXPECT_EQ(events, Events{});
+    y.sum().backward();
+    EXPECT_EQ(events, Events{"opens"});
+  });
+}
+
+class Returned : public Module {
+ public:
+  Returned() { weight_ = register_parameter("weight", torch::ones({3})); }
+  torch::Tensor forward(torch::Tensor) override { return weight_; }
+
+ private:
+  torch::Tensor weight_;  // [3]
+};
+
+TEST(Module, AParameterAsOutputGathersNoHooksFromCallToCall) {
+  in_a_process([] {
+    Events events;
+    Returned module;
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    for (int call = 0; call < 3; ++call)
+      module(torch::ones({1})).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "opens", "opens"}));
+  });
+}
+
+TEST(Module, AnInputThatIsWatchedMayNotBeChangedInPlace) {
+  in_a_process([] {
+    class InPlace : public Module {
+     public:
+      torch::Tensor forward(torch::Tensor x) override { return x.mul_(2); }
+    } module;
+    module.register_full_backward_hook([](Module&) {});
+    EXPECT_THROW(module(input() * 1), c10::Error);
+  });
+}
+
+TEST(Module, RemovedHooksNoLongerRunEvenInAGraphThatExists) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    auto opens = module.register_full_backward_pre_hook(note(events, "opens"));
+    module.register_full_backward_hook(note(events, "closes"));
+    auto pre = module.register_forward_pre_hook([&](Module&, const torch::Tensor&) {
+      events.push_back("pre");
+      return torch::Tensor();
+    });
+    pre.remove();
+    auto loss = module(input()).sum();
+    opens.remove();
+    opens.remove();
+    loss.backward();
+    EXPECT_EQ(events, (Events{"forward", "weight", "closes"}));
+  });
+}
+
+TEST(Module, AHookMayRemoveItselfWhileItRuns) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    Module::HookHandle handle;
+    handle = module.register_forward_pre_hook([&](Module&, const torch::Tensor&) {
+      handle.remove();
+      events.push_back("once");
+      return torch::Tensor();
+    });
+    module(input());
+    module(input());
+    EXPECT_EQ(events, (Events{"once", "forward", "forward"}));
+  });
+}
+
+TEST(Module, TheGraphAndTheHandlesMayOutliveTheModule) {
+  in_a_process([] {
+    Events events;
+    torch::Tensor loss;
+    Module::HookHandle handle;
+    {
+      Probe module(events);
+      handle = module.register_full_backward_pre_hook(note(events, "opens"));
+      module.register_full_backward_hook(note(events, "closes"));
+      loss = module(input()).sum();
+    }
+    events.clear();
+    loss.backward();
+    handle.remove();
+    EXPECT_EQ(events, Events{"weight"});
+  });
+}
+
+TEST(Module, ACopyHasNoHooks) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    Probe copy(module);
+    copy(input()).sum().backward();
+    EXPECT_EQ(events, (Events{"forward", "weight"}));
+  });
+}
+
+TEST(Module, WhenForwardThrowsOnlyHooksThatAskedRunAndTheExceptionGoesOn) {
+  in_a_process([] {
+    Events events;
+    Probe module(events, [](torch::Tensor) -> torch::Tensor { throw std::domain_error("broken"); });
+    module.register_forward_hook([&](Module&, const torch::Tensor& y) {
+      events.push_back("plain");
+      return y;
+    });
+    module.register_forward_hook(
+        [&](Module&, const torch::Tensor& y) -> torch::Tensor {
+          events.push_back(y.defined() ? "defined" : "undefined");
+          throw std::runtime_error("a consequence");
+        },
+        true);
+    EXPECT_THROW(module(input()), std::domain_error);
+    EXPECT_EQ(events, (Events{"forward", "undefined"}));
+  });
+}
+
+TEST(Module, ExceptionsOfBackwardHooksLeaveBackward) {
+  in_a_process([] {
+    Events events;
+    Probe module(events);
+    module.register_full_backward_hook([](Module&) { throw std::domain_error("from the hook"); });
+    EXPECT_THROW(module(input()).sum().backward(), std::domain_error);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,241 @@
+#include <train/prediction.h>
+
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+constexpr auto kForward = static_cast<size_t>(Phase::forward);
+constexpr auto kBackward = static_cast<size_t>(Phase::backward);
+constexpr auto kOptimizer = static_cast<size_t>(Phase::optimizer);
+
+// Four units whose whole parameters take 256 (root), 384 (a), 512 (b) and 128 (c) bytes.
+ShardLayout four_units(int world_size = 2) {
+  ShardLayout layout;
+  layout.world_size = world_size;
+  layout.units = {{"root", 64, true, true},
+                  {"a", 96, false, true},
+                  {"b", 128, false, true},
+                  {"c", 32, false, true}};
+  layout.parameters = {{"r", 0, 0, 50, true},
+                       {"a.x", 1, 0, 40, true},
+                       {"a.y", 1, 48, 30, true},
+                       {"b.z", 2, 0, 120, true},
+                       {"c.w", 3, 0, 10, true}};
+  return layout;
+}
+
+TrainConfig fsdp_config() {
+  TrainConfig config;
+  config.mode = "fsdp";
+  config.steps = 5;
+  return config;
+}
+
+TrainConfig config_of(const std::string& mode) {
+  TrainConfig config = fsdp_config();
+  config.mode = mode;
+  return config;
+}
+
+struct Predicted {
+  PredictedBytes bytes;
+  std::optional<int64_t> operator()(size_t phase, MemoryClass cls) const {
+    return bytes[phase][static_cast<size_t>(cls)];
+  }
+};
+
+Predicted later_step(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
+                     const std::string& backend = "shm") {
+  return {predict_live_bytes(config, layout, rank, backend, /*first=*/false)};
+}
+
+TEST(PredictedLiveBytes, KeepTheRanksShardsInEveryPhase) {
+  const auto live = later_step(fsdp_config(), four_units());
+  for (const size_t phase : {kForward, kBackward, kOptimizer}) {
+    EXPECT_EQ(live(phase, MemoryClass::shards), (256 + 384 + 512 + 128) / 2);
+  }
+}
+
+TEST(PredictedLiveBytes, GatherTheRootAndAsManyUnitsAsTheLimitAllows) {
+  TrainConfig config = fsdp_config();
+  const std::array<int64_t, 3> expected = {256 + 512, 256 + 384 + 512, 256 + 384 + 512 + 128};
+  for (int limit = 1; limit <= 3; ++limit) {
+    config.limit = limit;
+    const auto live = later_step(config, four_units());
+    EXPECT_EQ(live(kForward, MemoryClass::gathered), expected[limit - 1]) << "limit " << limit;
+    EXPECT_EQ(live(kBackward, MemoryClass::gathered), expected[limit - 1]) << "limit " << limit;
+    EXPECT_EQ(live(kOptimizer, MemoryClass::gathered), 0);
+  }
+}
+
+TEST(PredictedLiveBytes, GatherOneUnitAtATimeWithoutPrefetch) {
+  TrainConfig config = fsdp_config();
+  config.prefetch = false;
+  EXPECT_EQ(later_step(config, four_units())(kForward, MemoryClass::gathered), 256 + 512);
+  EXPECT_EQ(later_step(config, four_units())(kBackward, MemoryClass::gathered), 256 + 512);
+}
+
+TEST(PredictedLiveBytes, KeepAllUnitsGatheredWhenTheyAreNotFreedAfterForward) {
+  TrainConfig config = fsdp_config();
+  config.reshard_after_forward = false;
+  const auto live = later_step(config, four_units());
+  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 384 + 512 + 128);
+  EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512 + 128);
+}
+
+TEST(PredictedLiveBytes, HoldTheRootsGradientOneBeingFilledAndOneBeingReduced) {
+  const auto live = later_step(fsdp_config(), four_units());
+  EXPECT_EQ(live(kForward, MemoryClass::gradients), 0);
+  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 256 + 512 + 384);
+  EXPECT_EQ(live(kOptimizer, MemoryClass::gradients), 0);
+}
+
+TEST(PredictedLiveBytes, HoldShardedGradientsFromBackwardToTheOptimizer) {
+  const auto live = later_step(fsdp_config(), four_units());
+  EXPECT_EQ(live(kForward, MemoryClass::sharded_gradients), 0);
+  EXPECT_EQ(live(kBackward, MemoryClass::sharded_gradients), 640);
+  EXPECT_EQ(live(kOptimizer, MemoryClass::sharded_gradients), 640);
+}
+
+TEST(PredictedLiveBytes, LeaveOutTheGradientsOfAFrozenUnit) {
+  ShardLayout layout = four_units();
+  layout.units[2].trainable = false;
+  layout.parameters[3].trainable = false;
+  const auto live = later_step(fsdp_config(), layout);
+  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 256 + 128 + 384);
+  EXPECT_EQ(live(kBackward, MemoryClass::sharded_gradients), (256 + 384 + 128) / 2);
+  EXPECT_EQ(live(kForward, MemoryClass::optimizer_state), 8 * (32 + 48 + 16) + 4 * 3);
+}
+
+TEST(PredictedLiveBytes, CountTwoMomentsAndAStepForEachPieceOfTheRank) {
+  const auto state = [](int rank) {
+    return later_step(fsdp_config(), four_units(), rank)(kForward, MemoryClass::optimizer_state);
+  };
+  EXPECT_EQ(state(0), 8 * (32 + 48 + 64 + 16) + 4 * 4);
+  EXPECT_EQ(state(1), 8 * (32 + 32 + 64) + 4 * 3);
+}
+
+TEST(PredictedLiveBytes, MakeOnePieceOfNeighboursInOneGroup) {
+  TrainConfig config = fsdp_config();
+  const auto state = [&] {
+    return later_step(config, four_units(1))(kForward, MemoryClass::optimizer_state);
+  };
+  EXPECT_EQ(state(), 8 * (64 + 80 + 128 + 16) + 4 * 4);
+  config.no_decay = "y$";
+  EXPECT_EQ(state(), 8 * (64 + 80 + 128 + 16) + 4 * 5);
+  config.optimizer.kind = OptimizerOptions::Kind::sgd;
+  EXPECT_EQ(state(), 0);
+}
+
+TEST(PredictedLiveBytes, OfAFirstStepHaveNoOrderToPrefetchByAndNoStateBeforeTheOptimizer) {
+  const Predicted live{predict_live_bytes(fsdp_config(), four_units(), 0, "shm", true)};
+  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 512);
+  EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512);
+  EXPECT_EQ(live(kBackward, MemoryClass::optimizer_state), 0);
+  EXPECT_EQ(live(kOptimizer, MemoryClass::optimizer_state), 1296);
+}
+
+TEST(PredictedLiveBytes, CountTheTransportsBuffers) {
+  TrainConfig config = fsdp_config();
+  const auto shm = later_step(config, four_units());
+  EXPECT_EQ(shm(kForward, MemoryClass::communication), 0);
+  EXPECT_EQ(shm(kBackward, MemoryClass::communication), 8);
+  EXPECT_EQ(shm(kOptimizer, MemoryClass::communication), 0);
+  config.clip = 1.0;
+  EXPECT_EQ(later_step(config, four_units())(kOptimizer, MemoryClass::communication), 8);
+  const auto gloo = later_step(config, four_units(), 0, "gloo");
+  EXPECT_EQ(gloo(kForward, MemoryClass::communication), 0);
+  EXPECT_EQ(gloo(kBackward, MemoryClass::communication), 512);
+  EXPECT_EQ(gloo(kOptimizer, MemoryClass::communication), (2 + 2 + 1) * 8);
+}
+
+TEST(PredictedLiveBytes, OfReplicasArePaddedParametersBucketsAndState) {
+  constexpr int64_t kPadded = 64 + 48 + 32 + 128 + 16;
+  for (const char* mode : {"single", "ddp"}) {
+    const auto live = later_step(config_of(mode), four_units());
+    const bool next_rank_in_forward = std::string(mode) == "single";
+    EXPECT_EQ(live(kForward, MemoryClass::shards), 0);
+    EXPECT_EQ(live(kForward, MemoryClass::gathered), 4 * kPadded);
+    EXPECT_EQ(live(kForward, MemoryClass::gradients), next_rank_in_forward ? 4 * kPadded : 0);
+    EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * kPadded);
+    EXPECT_EQ(live(kOptimizer, MemoryClass::gradients), 4 * kPadded);
+    EXPECT_EQ(live(kOptimizer, MemoryClass::optimizer_state), 8 * kPadded + 4 * 5);
+  }
+  const auto alone = later_step(config_of("single"), four_units(1));
+  EXPECT_EQ(alone(kForward, MemoryClass::gradients), 0);
+}
+
+TEST(PredictedLiveBytes, OfDdpOverGlooHoldThreeBuffersForABucket) {
+  const auto live = later_step(config_of("ddp"), four_units(), 0, "gloo");
+  EXPECT_EQ(live(kBackward, MemoryClass::communication), 4 * (288 + 288 + 144));
+}
+
+TEST(PredictedLiveBytes, HaveNoValueForWhatIsNotPredicted) {
+  auto live = later_step(fsdp_config(), four_units());
+  EXPECT_FALSE(live(static_cast<size_t>(Phase::init), MemoryClass::shards));
+  EXPECT_FALSE(live(kForward, MemoryClass::rest));
+  ShardLayout nested = four_units();
+  nested.units[2].name = "a.b";
+  live = later_step(fsdp_config(), nested);
+  EXPECT_FALSE(live(kForward, MemoryClass::gathered));
+  EXPECT_FALSE(live(kBackward, MemoryClass::gradients));
+  EXPECT_EQ(live(kBackward, MemoryClass::shards), 640);
+}
+
+TEST(PredictedLiveBytes, OfAnEvaluationAreThoseOfAForwardThatFreesEveryUnit) {
+  TrainConfig config = fsdp_config();
+  config.steps = 0;
+  config.reshard_after_forward = false;
+  const Predicted live{predict_live_bytes(config, four_units(), 0, "shm", true)};
+  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 512);
+  EXPECT_EQ(live(kForward, MemoryClass::communication), 8);
+  EXPECT_FALSE(live(kBackward, MemoryClass::gathered));
+}
+
+using Bytes = std::map<std::string, int64_t>;
+
+TEST(PredictedTraffic, OfFsdpGathersTwiceWhatIsFreedAfterForward) {
+  TrainConfig config = fsdp_config();
+  EXPECT_EQ(
+      predict_comm_bytes(config, four_units()),
+      (Bytes{{"all_gather", 4 * (2 * 320 - 64) / 2}, {"reduce_scatter", 640}, {"metrics", 16}}));
+  config.reshard_after_forward = false;
+  config.clip = 1.0;
+  EXPECT_EQ(predict_comm_bytes(config, four_units()),
+            (Bytes{{"all_gather", 640}, {"reduce_scatter", 640}, {"metrics", 16}, {"norm", 16}}));
+}
+
+TEST(PredictedTraffic, LeavesOutTheReductionOfAFrozenUnit) {
+  ShardLayout layout = four_units();
+  layout.units[1].trainable = false;
+  EXPECT_EQ(predict_comm_bytes(fsdp_config(), layout).at("reduce_scatter"), 640 - 192);
+}
+
+TEST(PredictedTraffic, OfDdpRoundsEachBucketUpToTheWorldSize) {
+  ShardLayout layout;
+  layout.world_size = 3;
+  layout.units = {{"root", 263'184, true, true}};
+  layout.parameters = {
+      {"p0", 0, 0, 1000, true}, {"p1", 0, 1008, 1 << 18, true}, {"p2", 0, 263'152, 16, true}};
+  EXPECT_EQ(predict_comm_bytes(config_of("ddp"), layout),
+            (Bytes{{"all_reduce", 4 * 4 * (18 / 3 + 263'154 / 3)}, {"metrics", 32}}));
+}
+
+TEST(PredictedTraffic, IsNoneForOneProcess) {
+  EXPECT_EQ(predict_comm_bytes(config_of("single"), four_units()), (Bytes{{"metrics", 0}}));
+  for (const auto& [key, bytes] : predict_comm_bytes(fsdp_config(), four_units(1))) {
+    EXPECT_EQ(bytes, 0) << key;
+  }
+}
+
+TEST(PredictedTraffic, OfAnEvaluationIsOneGatherOfEachUnit) {
+  TrainConfig config = fsdp_config();
+  config.steps = 0;
+  config.clip = 1.0;
+  EXPECT_EQ(predict_comm_bytes(config, four_units()),
+            (Bytes{{"all_gather", 640}, {"metrics", 16}}));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+#include <train/shard_layout.h>
+
+#include <functional>
+#include <stdexcept>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+struct Inner : torch::nn::Module {
+  explicit Inner(const torch::Tensor& tied) {
+    own = register_parameter("own", torch::zeros({5}));
+    register_parameter("tied", tied);
+  }
+  torch::Tensor own;
+};
+
+struct Outer : torch::nn::Module {
+  Outer() {
+    first = register_parameter("first", torch::zeros({3, 7}));
+    last = register_parameter("last", torch::zeros({2}));
+    auto inner = register_module("inner", std::make_shared<Inner>(first));
+    register_module("again", inner);
+  }
+  torch::Tensor first, last;
+};
+
+TEST(DistinctParameters, AreListedOnceUnderTheirFirstName) {
+  in_a_process([] {
+    const Outer module;
+    std::vector<std::string> names;
+    for (const auto& parameter : distinct_parameters(module))
+      names.push_back(parameter.name);
+    EXPECT_EQ(names, (std::vector<std::string>{"first", "last", "inner.own"}));
+    EXPECT_EQ(distinct_parameters(module)[0].tensor.unsafeGetTensorImpl(),
+              module.first.unsafeGetTensorImpl());
+  });
+}
+
+TEST(DistinctParameters, ThatShareMemoryButAreNotOneVariableAreTwo) {
+  in_a_process([] {
+    torch::nn::Module module;
+    const auto weight = module.register_parameter("a", torch::zeros({4}));
+    module.register_parameter("b", weight.detach());
+    EXPECT_EQ(distinct_parameters(module).size(), 2u);
+  });
+}
+
+// Of Outer's parameters on two ranks: the root holds first and last, a unit holds inner.own.
+ShardLayout layout() {
+  ShardLayout layout;
+  layout.world_size = 2;
+  layout.units = {{"root", 64, true, true}, {"inner", 32, false, true}};
+  layout.parameters = {
+      {"first", 0, 0, 21, true}, {"last", 0, 32, 2, true}, {"inner.own", 1, 0, 5, true}};
+  return layout;
+}
+
+TEST(ShardLayout, AddsUpWhatItHolds) {
+  EXPECT_EQ(layout().padded_numel(), 96);
+  EXPECT_EQ(layout().numel(), 28);
+}
+
+struct Fault {
+  const char* name;
+  std::function<void(ShardLayout&)> make;
+  const char* named;  // what the message must say
+};
+
+class ShardLayoutFaults : public testing::TestWithParam<Fault> {};
+
+TEST(ShardLayout, AcceptsACompleteLayout) {
+  in_a_process([] { layout().check(distinct_parameters(Outer())); });
+}
+
+TEST_P(ShardLayoutFaults, AreFoundAndNamed) {
+  in_a_process([] {
+    ShardLayout faulty = layout();
+    GetParam().make(faulty);
+    try {
+      faulty.check(distinct_parameters(Outer()));
+      ADD_FAILURE() << "accepted";
+    } catch (const std::logic_error& error) {
+      EXPECT_NE(std::string(error.what()).find(GetParam().named), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, ShardLayoutFaults,
+    testing::Values(
+        Fault{"MissingParameter", [](ShardLayout& l) { l.parameters.pop_back(); }, "'inner.own'"},
+        Fault{"ParameterTwice", [](ShardLayout& l) { l.parameters.push_back(l.parameters[2]); },
+              "'inner.own'"},
+        Fault{"OtherOrder", [](ShardLayout& l) { std::swap(l.parameters[0], l.parameters[1]); },
+              "'first'"},
+        Fault{"TooFewElements", [](ShardLayout& l) { l.parameters[0].numel = 20; }, "'first'"},
+        Fault{"Unaligned", [](ShardLayout& l) { l.parameters[1].offset = 24; }, "'last'"},
+        Fault{"Overlap", [](ShardLayout& l) { l.parameters[1].offset = 16; }, "overlaps"},
+        Fault{"NegativeOffset", [](ShardLayout& l) { l.parameters[0].offset = -16; }, "'first'"},
+        Fault{"BeyondTheEnd", [](ShardLayout& l) { l.parameters[1].offset = 64; }, "beyond"},
+        Fault{"UnknownUnit", [](ShardLayout& l) { l.parameters[2].unit = 2; }, "'inner"},
+        Fault{"UnpaddedUnit", [](ShardLayout& l) { l.units[1].padded_numel = 16; }, "'inner'"},
+        Fault{"FrozenUnit", [](ShardLayout& l) { l.units[0].trainable = false; }, "'root'"},
+        Fault{"NoRanks", [](ShardLayout& l) { l.world_size = 0; }, "world size 0"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,259 @@
+#include <reproduce/pairwise.h>
+#include <reproduce/tables.h>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string value_of(const TrainOptions& options, const std::string& name) {
+  for (size_t i = 0; i + 1 < options.size(); ++i) {
+    if (options[i] == name) return options[i + 1];
+  }
+  return "";
+}
+
+// A train program that gives every mode the numbers that are expected, except for what `spoil`
+// does.
+class FakeTrain {
+ public:
+  using Spoil = std::function<void(const TrainOptions&, TrainResult&)>;
+  explicit FakeTrain(Spoil spoil = nullptr) : spoil_(std::move(spoil)) {}
+
+  const TrainResult& operator()(const TrainOptions& options) {
+    TrainResult made = result(options);
+    if (spoil_) spoil_(options, made);
+    return results_.try_emplace(options, std::move(made)).first->second;
+  }
+
+  const std::map<TrainOptions, TrainResult>& results() const { return results_; }
+
+ private:
+  static TrainResult result(const TrainOptions& options) {
+    TrainResult result;
+    for (int step = 0; step < 5; ++step) {
+      const double loss = step == 0 ? 7.1115727425 : 7.0903296471;
+      result.steps.push_back({{"step", step}, {"loss", loss}, {"grad_norm", nullptr}});
+    }
+    const Json live{{"gathered", {{"predicted", 100}, {"measured", 100}}},
+                    {"gradients", {{"predicted", 0}, {"measured", 0}}},
+                    {"rest", {{"predicted", nullptr}, {"measured", 77}}}};
+    const bool fsdp = value_of(options, "--mode") == "fsdp";
+    result.last = {{"final", true},
+                   {"param_sum", 2286.522560},
+                   {"param_sum_change", 0.369358},
+                   {"param_sha256", "abcdef0123456789-" + value_of(options, "--world")},
+                   {"peak_bytes", {fsdp ? 900 : 1000}},
+                   {"live_bytes", {{"forward", live}, {"backward", live}, {"optimizer", live}}},
+                   {"live_bytes_mismatches", 0},
+                   {"comm_bytes", {{"all_gather", 24}}},
+                   {"comm_bytes_predicted", {{"all_gather", 24}}},
+                   {"units",
+                    {{{"padded", 64}, {"root", true}},
+                     {{"padded", 640}, {"root", false}},
+                     {{"padded", 640}, {"root", false}},
+                     {{"padded", 640}, {"root", false}},
+                     {{"padded", 640}, {"root", false}}}}};
+    return result;
+  }
+
+  Spoil spoil_;
+  std::map<TrainOptions, TrainResult> results_;
+};
+
+bool is_fsdp(const TrainOptions& options) {
+  return value_of(options, "--mode") == "fsdp";
+}
+
+size_t failed_lines(const Table& table) {
+  size_t count = 0;
+  for (const Line& line : table.lines)
+    count += line.ok == false;
+  return count;
+}
+
+std::vector<Table> all_tables(FakeTrain& fake) {
+  const Train train = [&](const TrainOptions& options) -> const TrainResult& {
+    return fake(options);
+  };
+  std::vector<Table> tables = memory_tables(train);
+  tables.push_back(equivalence_table(train));
+  tables.push_back(traffic_table(train));
+  tables.push_back(matrix_table(train));
+  return tables;
+}
+
+// The lines that are not ok when fsdp's results are spoilt, over all tables.
+size_t failures_when(const std::function<void(TrainResult&)>& spoil) {
+  FakeTrain fake([&](const TrainOptions& options, TrainResult& result) {
+    if (is_fsdp(options)) spoil(result);
+  });
+  size_t count = 0;
+  for (const Table& table : all_tables(fake))
+    count += failed_lines(table);
+  return count;
+}
+
+TEST(ReproduceTables, AreOkWhenEverythingIsAsExpected) {
+  FakeTrain fake;
+  for (const Table& table : all_tables(fake)) {
+    EXPECT_TRUE(table.ok()) << table.markdown();
+    EXPECT_GT(table.lines.size(), 2U) << table.title;
+  }
+}
+
+TEST(ReproduceTables, FitAHundredColumns) {
+  FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
+    if (is_fsdp(options)) result.last["param_sha256"] = "0123456789";
+    result.last["peak_bytes"] = {20'000'000'000};
+    result.last["comm_bytes"] = {{"reduce_scatter", 8'000'000'000}};
+    result.last["param_sum"] = -2286.5;
+  });
+  for (const Table& table : all_tables(fake)) {
+    std::istringstream lines(table.markdown());
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), 100U) << line;
+  }
+}
+
+TEST(ReproduceTables, MarkEveryLineOfARunWithOtherParameters) {
+  const size_t lines = failures_when([](TrainResult& r) { r.last["param_sha256"] = "0"; });
+  EXPECT_EQ(lines, 4 + pairwise_cover({4, 2, 2, 2, 2, 2, 3, 4, 2, 2, 2}).size());
+}
+
+TEST(ReproduceTables, MarkALossASumAndAChangeOutsideTheTolerance) {
+  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["param_sum"] = 2286.5260; }), 4U);
+  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["param_sum_change"] = 0.3698; }), 4U);
+  EXPECT_GE(failures_when([](TrainResult& r) { r.steps[4]["loss"] = 7.09034; }), 4U);
+}
+
+TEST(ReproduceTables, MarkAByteThatWasNotPredicted) {
+  EXPECT_EQ(failures_when([](TrainResult& r) {
+              r.last["live_bytes"]["backward"]["gradients"]["measured"] = 1;
+            }),
+            3U);
+  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["live_bytes_mismatches"] = 1; }), 3U);
+  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["comm_bytes"]["all_gather"] = 25; }), 6U);
+  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["comm_bytes"]["reduce_scatter"] = 1; }), 6U);
+}
+
+TEST(ReproduceTables, MarkAPeakThatIsNotBelowDdpsWhereItShouldBe) {
+  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["peak_bytes"] = {900, 1000}; }), 3U);
+}
+
+TEST(ReproduceTables, SayWhyFsdpNeedsMoreThanDdpWhereItDoes) {
+  FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
+    if (!is_fsdp(options)) return;
+    result.last["peak_bytes"] = {value_of(options, "--world") == "8" ? 900 : 2000};
+    result.last["units"] = {{{"padded", 640}, {"root", true}}, {{"padded", 640}, {"root", false}}};
+  });
+  const auto tables =
+      memory_tables([&](const auto& options) -> const TrainResult& { return fake(options); });
+  EXPECT_TRUE(tables.back().ok());
+  EXPECT_NE(tables.back().markdown().find("At W = 2 FSDP is not below DDP"), std::string::npos);
+}
+
+TEST(ReproduceTables, GiveALineAndAReasonToARunThatFailed) {
+  FakeTrain fake([](const TrainOptions& options, TrainResult&) {
+    if (is_fsdp(options)) throw std::runtime_error("rank 1 was killed by signal 9");
+  });
+  for (const Table& table : all_tables(fake)) {
+    EXPECT_FALSE(table.ok()) << table.title;
+    EXPECT_NE(table.markdown().find("rank 1 was killed by signal 9"), std::string::npos);
+  }
+}
+
+TEST(ReproduceMatrix, CoversEveryTwoValuesOfEveryTwoFactors) {
+  const std::vector<size_t> counts{4, 2, 3, 1, 5};
+  const auto rows = pairwise_cover(counts);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      for (size_t a = 0; a < counts[i]; ++a) {
+        for (size_t b = 0; b < counts[j]; ++b) {
+          const bool met = std::any_of(rows.begin(), rows.end(),
+                                       [&](const auto& row) { return row[i] == a && row[j] == b; });
+          EXPECT_TRUE(met) << "factors " << j << " and " << i << ", values " << b << " and " << a;
+        }
+      }
+    }
+  }
+  EXPECT_LE(rows.size(), 30U);
+}
+
+TEST(ReproduceMatrix, ComparesSingleDdpAndFsdpOnEveryModelAndWorldSize) {
+  FakeTrain fake;
+  matrix_table([&](const auto& options) -> const TrainResult& { return fake(options); });
+  for (const std::string world : {"2", "3", "4", "8"}) {
+    for (const std::string model : {"small", "gpt2-tiny"}) {
+      for (const std::string mode : {"single", "ddp", "fsdp"}) {
+        const auto& results = fake.results();
+        EXPECT_TRUE(std::any_of(results.begin(), results.end(),
+                                [&](const auto& run) {
+                                  return value_of(run.first, "--world") == world &&
+                                         value_of(run.first, "--mode") == mode &&
+                                         value_of(run.first, "--model") == model;
+                                }))
+            << mode << " of " << model << " at W = " << world;
+      }
+    }
+  }
+}
+
+TEST(TrainResultText, HasOneFinalLineAtItsEnd) {
+  const auto result = parse_train_result("{\"step\":0,\"loss\":7.5}\n{\"final\":true}\n");
+  EXPECT_EQ(result.loss(0), 7.5);
+  EXPECT_THROW(parse_train_result("{\"step\":0,\"loss\":7.5}\n"), std::runtime_error);
+  EXPECT_THROW(parse_train_result("{\"final\":true}\n{\"step\":0}\n"), std::runtime_error);
+}
+
+// A shell script in the place of the train program.
+std::filesystem::path script(const std::string& body) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "fake_train";
+  std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(TrainRuns, ReadTheFileOfEveryRunAndRunItOnce) {
+  const auto count = std::filesystem::path(testing::TempDir()) / "fake_train_count";
+  std::filesystem::remove(count);
+  TrainRuns runs(script("echo run >> '" + count.string() +
+                        "'; for file; do :; done\n"
+                        "echo '{\"final\":true,\"param_sha256\":\"'$2'\"}' > \"$file\""));
+  EXPECT_EQ(runs({"--world", "3"}).hash(), "3");
+  EXPECT_EQ(runs({"--world", "4"}).hash(), "4");
+  EXPECT_EQ(runs({"--world", "3"}).hash(), "3");
+  EXPECT_EQ(std::filesystem::file_size(count), 2 * std::string("run\n").size());
+  EXPECT_EQ(runs.json().size(), 2U);
+}
+
+TEST(TrainRuns, TellTheLastLineOfAProgramThatFails) {
+  TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      runs({"--world", "2"});
+      FAIL() << "the failure was not told";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "fsdp train: rank 1 was lost");
+    }
+  }
+}
+
+TEST(TrainRuns, LeaveNoFilesBehind) {
+  std::filesystem::path folder;
+  {
+    TrainRuns runs(script("exit 1"));
+    folder = runs.folder();
+    EXPECT_TRUE(std::filesystem::exists(folder));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,322 @@
+#include <flat_parameter.h>
+#include <memory/live_bytes.h>
+#include <testing/multi_rank.h>
+
+#include <numeric>
+
+namespace fsdp {
+namespace {
+
+// Sizes that no number of ranks divides; the last unit is smaller than one element per rank.
+const std::vector<std::vector<int64_t>> kShapes{{5, 7}, {3}, {2, 3, 4}};
+
+std::vector<NamedParameter> make_parameters(const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<NamedParameter> parameters;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{7});
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    parameters.push_back({"p" + std::to_string(i), at::randn(shapes[i], generator)});
+    parameters.back().tensor.set_requires_grad(true);
+  }
+  return parameters;
+}
+
+FlatParameter make_unit(TestRank& rank, const std::vector<std::vector<int64_t>>& shapes = kShapes) {
+  return FlatParameter("unit", make_parameters(shapes), rank.communicator());
+}
+
+int64_t storage_bytes(const FlatParameter& unit) {
+  return static_cast<int64_t>(unit.parameters()[0].tensor.storage().nbytes());
+}
+
+std::string calls(Communicator& comm) {
+  std::string text;
+  for (const LoggedCall& call : comm.take_log()) {
+    text += std::string(to_string(call.operation)) + " " + call.unit + " " +
+            std::to_string(call.bytes) + "; ";
+  }
+  return text;
+}
+
+MULTI_RANK_SUITE(T2_1_layout);
+
+TEST_P(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
+  const FlatLayout layout = flat_layout({35, 3, 24, 1}, world_size());
+  EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 48, 64, 96}));
+}
+
+TEST_P(T2_1_layout, the_end_is_padded_so_that_every_shard_is_aligned_too) {
+  for (const auto& numels : {std::vector<int64_t>{1}, {16, 16}, {35, 3, 24}, {1000}}) {
+    const FlatLayout layout = flat_layout(numels, world_size());
+    EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0);
+    EXPECT_LT(layout.padded_numel - layout.offsets.back() - numels.back(), 16 * world_size() + 16);
+  }
+}
+
+MULTI_RANK_SUITE(T2_2_shard);
+
+TEST_P(T2_2_shard, the_shards_in_rank_order_are_the_flat_tensor) {
+  const RankRun oracle = run_ranks(1, [&](TestRank& rank) {
+    const FlatLayout layout = flat_layout({35, 3, 24}, world_size());
+    at::Tensor flat = at::zeros({layout.padded_numel});
+    const auto parameters = make_parameters(kShapes);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      flat.narrow(0, layout.offsets[i], parameters[i].tensor.numel())
+          .copy_(parameters[i].tensor.detach().flatten());
+    }
+    for (int r = 0; r < world_size(); ++r) {
+      rank.observe("shard " + std::to_string(r), flat.chunk(world_size())[static_cast<size_t>(r)]);
+    }
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("shard", make_unit(rank).shard());
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
+  }
+}
+
+TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    const FlatParameter unit = make_unit(rank);
+    rank.observe("bytes", live_bytes::now().total - before);
+    rank.observe("shard bytes", live_bytes::now()[MemoryClass::shards]);
+    rank.observe("storage of the parameters", storage_bytes(unit));
+  });
+  const int64_t shard = flat_layout({35, 3, 24}, world_size()).padded_numel / world_size() * 4;
+  expect_on_all_ranks(run, "bytes", shard);
+  expect_on_all_ranks(run, "shard bytes", shard);
+  expect_on_all_ranks(run, "storage of the parameters", 0);
+}
+
+TEST_P(T2_2_shard, a_unit_with_fewer_elements_than_ranks_has_empty_handed_ranks) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank, {{1}});
+    rank.observe("nonzero", unit.shard().count_nonzero().item<int64_t>());
+    unit.unshard();
+    rank.observe("value", unit.parameters()[0].tensor.detach());
+  });
+  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "nonzero", r == 0 ? 1 : 0);
+  expect_same_on_all_ranks(run, "value");
+}
+
+TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto parameters = make_parameters(kShapes);
+    const at::Tensor held_by_a_module = parameters[0].tensor;
+    FlatParameter unit("unit", parameters, rank.communicator());
+    unit.unshard();
+    rank.observe("same", held_by_a_module.is_same(unit.parameters()[0].tensor));
+    rank.observe("leaf", held_by_a_module.is_leaf() && held_by_a_module.requires_grad());
+    rank.observe("sizes", held_by_a_module.sizes().vec());
+  });
+  expect_on_all_ranks(run, "same", true);
+  expect_on_all_ranks(run, "leaf", true);
+  expect_on_all_ranks(run, "sizes", {5, 7});
+}
+
+TEST_P(T2_2_shard, a_parameter_of_another_type_is_refused_by_name) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const std::vector<NamedParameter> parameters{{"ids", at::zeros({3}, at::kDouble)}};
+    try {
+      FlatParameter unit("layers.0", parameters, rank.communicator());
+      FAIL() << "nothing was thrown";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_STREQ(error.what(), "unit layers.0: parameter ids is Double, not Float");
+    }
+  });
+}
+
+MULTI_RANK_SUITE(T2_3_unshard);
+
+TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
+  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+    for (const auto& [name, tensor] : make_parameters(kShapes)) rank.observe(name, tensor.detach());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.unshard();
+    for (const auto& [name, tensor] : unit.parameters()) rank.observe(name, tensor.detach());
+  });
+  for (const char* name : {"p0", "p1", "p2"}) expect_on_all_ranks(run, name, oracle.at(0, name));
+}
+
+TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.unshard_async();
+    unit.unshard_async();
+    unit.unshard();
+    unit.unshard();
+    rank.observe("calls", calls(*rank.communicator()));
+  });
+  const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
+  expect_on_all_ranks(run, "calls",
+                      "all_gather unit " +
+                          std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
+}
+
+TEST_P(T2_3_unshard, is_no_change_of_the_parameters_to_autograd) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.unshard();
+    const auto version = unit.parameters()[0].tensor._version();
+    unit.reshard();
+    unit.unshard();
+    rank.observe("change of version", unit.parameters()[0].tensor._version() - version);
+  });
+  expect_on_all_ranks(run, "change of version", 0);
+}
+
+MULTI_RANK_SUITE(T2_4_reshard);
+
+TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    const LiveBytes before = live_bytes::now();
+    unit.unshard();
+    const at::Tensor view = unit.parameters()[0].tensor.t();  // as autograd saves it
+    rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
+    unit.reshard();
+    rank.observe("left", live_bytes::now().total - before.total);
+    rank.observe("storage", static_cast<int64_t>(view.storage().nbytes()));
+  });
+  expect_on_all_ranks(run, "gathered", flat_layout({35, 3, 24}, world_size()).padded_numel * 4);
+  expect_on_all_ranks(run, "left", 0);
+  expect_on_all_ranks(run, "storage", 0);
+}
+
+// The weight is used as it is (mm), through a saved view (linear) and twice.
+std::vector<at::Tensor> gradients_with_reshard_between(
+    const std::vector<NamedParameter>& p, const std::function<void()>& between_forward_and_backward) {
+  const at::Tensor x = at::arange(10, at::kFloat).view({2, 5}).requires_grad_(true);
+  const at::Tensor& weight = p[0].tensor;  // [5, 7]
+  const auto y = at::linear(x.mm(weight), weight).tanh().mm(weight).sum() + p[1].tensor.prod();
+  between_forward_and_backward();
+  std::vector<at::Tensor> inputs{x, weight, p[1].tensor};
+  return torch::autograd::grad({y}, inputs);
+}
+
+TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward) {
+  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+    const auto gradients = gradients_with_reshard_between(make_parameters(kShapes), [] {});
+    for (size_t i = 0; i < 3; ++i) rank.observe("gradient " + std::to_string(i), gradients[i]);
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.unshard();
+    const auto gradients = gradients_with_reshard_between(unit.parameters(), [&] {
+      for (const auto& parameter : unit.parameters()) {
+        parameter.tensor.variable_data().fill_(std::nan(""));  // what a stale copy would show
+      }
+      unit.reshard();
+      unit.unshard();
+    });
+    for (size_t i = 0; i < 3; ++i) rank.observe("gradient " + std::to_string(i), gradients[i]);
+  });
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "gradient " + std::to_string(i);
+    expect_on_all_ranks(run, name, oracle.at(0, name));
+  }
+}
+
+TEST_P(T2_4_reshard, waits_for_an_all_gather_that_nobody_used) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.unshard_async();
+    unit.reshard();
+    rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
+    unit.unshard();
+    rank.observe("value", unit.parameters()[0].tensor.detach());
+  });
+  expect_on_all_ranks(run, "gathered", 0);
+  expect_same_on_all_ranks(run, "value");
+}
+
+MULTI_RANK_SUITE(T2_5_flat_gradient);
+
+// Rank r contributes W x 2^r to every element: the mean is 2^W - 1, exactly, and a wrong one tells
+// which ranks are missing, or that it is a sum.
+void set_gradient(const NamedParameter& parameter, TestRank& rank) {
+  const double value = rank.world_size() * std::pow(2.0, rank.rank());
+  parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
+}
+
+TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    for (size_t i = 0; i < 3; ++i) {
+      set_gradient(unit.parameters()[i], rank);
+      unit.collect_gradient(i);
+    }
+    unit.reduce_gradient();
+    unit.wait_for_reduction();
+    // Every element of a parameter, and nothing of the padding.
+    at::Tensor expected = at::zeros({unit.layout().padded_numel});
+    for (size_t i = 0; i < 3; ++i) {
+      expected.narrow(0, unit.layout().offsets[i], unit.parameters()[i].tensor.numel())
+          .fill_((1 << rank.world_size()) - 1);
+    }
+    rank.observe("gradient", unit.sharded_gradient());
+    rank.observe("expected",
+                 expected.chunk(rank.world_size())[static_cast<size_t>(rank.rank())]);
+  });
+  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "gradient", run.at(r, "expected"));
+}
+
+TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    { const at::Tensor dirt = rank.communicator()->empty(4096).fill_(42); }  // poisons the arena
+    set_gradient(unit.parameters()[2], rank);
+    unit.collect_gradient(2);
+    unit.reduce_gradient();
+    unit.wait_for_reduction();
+    const auto sum = unit.sharded_gradient().sum(at::kDouble).item<double>();
+    rank.observe("sum", sum);
+  });
+  double sum = 0;
+  for (int r = 0; r < world_size(); ++r) sum += run.at(r, "sum").get<double>();
+  EXPECT_EQ(sum, 24 * ((1 << world_size()) - 1));
+}
+
+TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank, {{16 * 3 * 4}});
+    for (int pass = 0; pass < 2; ++pass) {
+      set_gradient(unit.parameters()[0], rank);
+      unit.collect_gradient(0);
+      unit.reduce_gradient();
+      unit.wait_for_reduction();
+    }
+    rank.observe("largest", unit.sharded_gradient().max().item<double>());
+  });
+  expect_on_all_ranks(run, "largest", 2.0 * ((1 << world_size()) - 1));
+}
+
+TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_called) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    set_gradient(unit.parameters()[0], rank);
+    unit.collect_gradient(0);
+    rank.observe("gradient of the parameter", unit.parameters()[0].tensor.grad().defined());
+    rank.observe("flat", live_bytes::now()[MemoryClass::gradients]);
+    unit.reduce_gradient();
+    unit.wait_for_reduction();
+    rank.observe("left", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
+    rank.observe("calls", calls(*rank.communicator()));
+  });
+  const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
+  expect_on_all_ranks(run, "gradient of the parameter", false);
+  expect_on_all_ranks(run, "flat", bytes);
+  expect_on_all_ranks(run, "left", 0);
+  expect_on_all_ranks(run, "sharded", bytes / world_size());
+  expect_on_all_ranks(run, "calls",
+                      "reduce_scatter unit " +
+                          std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
+}
+
+}  // namespace
+}  // namespace fsdp

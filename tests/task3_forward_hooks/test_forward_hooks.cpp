@@ -1,0 +1,173 @@
+#include <forward_hooks.h>
+#include <memory/live_bytes.h>
+#include <testing/call_text.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+
+namespace fsdp {
+namespace {
+
+// A ToyModel whose root and blocks are units, with the hooks of this task alone.
+struct Sharded {
+  explicit Sharded(TestRank& rank, int layers = 2, bool reshard_after_forward = true)
+      : model(std::make_shared<ToyModel>(layers)) {
+    add(rank, *model, "root", {{"embedding", model->embedding}, {"head", model->head}}, false);
+    for (int i = 0; i < layers; ++i) {
+      ToyBlock& block = *model->blocks[static_cast<size_t>(i)];
+      add(rank, block, "blocks" + std::to_string(i),
+          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}},
+          reshard_after_forward);
+    }
+  }
+
+  void add(TestRank& rank, Module& module, const std::string& name,
+           std::vector<NamedParameter> parameters, bool reshard_after_forward) {
+    units.push_back(
+        std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+    register_forward_hooks(module, units.back(), reshard_after_forward);
+  }
+
+  // Which units have storage: "root " and so on.
+  std::string gathered() const {
+    std::string names;
+    for (const auto& unit : units) names += unit->holds_storage() ? unit->unit() + " " : "";
+    return names;
+  }
+
+  std::shared_ptr<ToyModel> model;
+  std::vector<std::shared_ptr<FlatParameter>> units;
+};
+
+// What one process computes.
+nlohmann::json eager_output() {
+  return run_ranks(1, [](TestRank& rank) {
+           ToyModel model(2);
+           rank.observe("output", model(toy_tokens(0)).detach());
+         })
+      .at(0, "output");
+}
+
+MULTI_RANK_SUITE(T3_1_pre_forward);
+
+TEST_P(T3_1_pre_forward, a_unit_is_gathered_before_its_module_runs) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    std::string seen;
+    for (const auto& block : sharded.model->blocks) {
+      block->register_forward_pre_hook([&](Module&, const at::Tensor&) {
+        seen += sharded.gathered() + "| ";
+        return at::Tensor();
+      });
+    }
+    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+    rank.observe("gathered in the blocks", seen);
+  });
+  expect_on_all_ranks(run, "output", eager_output());
+  expect_on_all_ranks(run, "gathered in the blocks", "root blocks0 | root blocks1 | ");
+}
+
+TEST_P(T3_1_pre_forward, each_unit_takes_one_all_gather_in_order) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
+}
+
+MULTI_RANK_SUITE(T3_2_post_forward);
+
+TEST_P(T3_2_post_forward, only_the_root_stays_gathered_for_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto output = (*sharded.model)(toy_tokens(0));
+    rank.observe("gathered", sharded.gathered());
+    rank.observe("gathered bytes", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("root's bytes", sharded.units[0]->layout().padded_numel * 4);
+  });
+  expect_on_all_ranks(run, "gathered", "root ");
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "gathered bytes", run.at(r, "root's bytes"));
+  }
+}
+
+TEST_P(T3_2_post_forward, without_reshard_everything_stays) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2, /*reshard_after_forward=*/false);
+    const auto output = (*sharded.model)(toy_tokens(0));
+    rank.observe("gathered", sharded.gathered());
+  });
+  expect_on_all_ranks(run, "gathered", "root blocks0 blocks1 ");
+}
+
+TEST_P(T3_2_post_forward, at_most_the_root_and_one_unit_are_gathered_at_a_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 4);
+    live_bytes::enter(Phase::forward);
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("peak", live_bytes::peak(Phase::forward)[MemoryClass::gathered]);
+    rank.observe("expected", (sharded.units[0]->layout().padded_numel +
+                              sharded.units[1]->layout().padded_numel) * 4);
+  });
+  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected"));
+}
+
+MULTI_RANK_SUITE(T3_3_nesting);
+
+TEST_P(T3_3_nesting, a_unit_around_units_stays_gathered_while_they_run) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 3);
+    std::string seen;
+    for (const auto& block : sharded.model->blocks) {
+      block->register_forward_hook([&](Module&, const at::Tensor&) {
+        seen += sharded.units[0]->is_unsharded() ? "root is there; " : "root is gone; ";
+        return at::Tensor();
+      });
+    }
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("seen", seen);
+  });
+  expect_on_all_ranks(run, "seen", "root is there; root is there; root is there; ");
+}
+
+MULTI_RANK_SUITE(T3_4_rough_ground);
+
+TEST_P(T3_4_rough_ground, without_gradients_nothing_stays_gathered) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    at::NoGradGuard no_grad;
+    rank.observe("output", (*sharded.model)(toy_tokens(0)));
+    rank.observe("gathered", sharded.gathered());
+  });
+  expect_on_all_ranks(run, "output", eager_output());
+  expect_on_all_ranks(run, "gathered", "");
+}
+
+TEST_P(T3_4_rough_ground, after_an_exception_nothing_stays_gathered) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.model->blocks[1]->fails = true;
+    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("gathered", sharded.gathered());
+    sharded.model->blocks[1]->fails = false;
+    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+  });
+  expect_on_all_ranks(run, "gathered", "");
+  expect_on_all_ranks(run, "output", eager_output());
+}
+
+TEST_P(T3_4_rough_ground, a_module_called_twice_is_gathered_twice) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.model->order = {0, 1, 0};
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("gathered", sharded.gathered());
+  });
+  expect_on_all_ranks(run, "calls",
+                      "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks0; ");
+  expect_on_all_ranks(run, "gathered", "root ");
+}
+
+}  // namespace
+}  // namespace fsdp

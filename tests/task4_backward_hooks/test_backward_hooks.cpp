@@ -1,0 +1,333 @@
+#include <backward_hooks.h>
+#include <forward_hooks.h>
+#include <memory/live_bytes.h>
+#include <testing/call_text.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+
+namespace fsdp {
+namespace {
+
+// A ToyModel whose root and blocks are units, with the hooks of tasks 3 and 4.
+struct Sharded {
+  explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
+      : model(std::make_shared<ToyModel>(layers)), hooks(std::make_shared<BackwardHooks>()) {
+    if (frozen_block >= 0) {
+      for (auto& p : model->blocks[static_cast<size_t>(frozen_block)]->parameters()) {
+        p.set_requires_grad(false);
+      }
+    }
+    add(rank, *model, "root", {{"embedding", model->embedding}, {"head", model->head}}, false);
+    for (int i = 0; i < layers; ++i) {
+      ToyBlock& block = *model->blocks[static_cast<size_t>(i)];
+      add(rank, block, "blocks" + std::to_string(i),
+          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}}, true);
+    }
+  }
+
+  void add(TestRank& rank, Module& module, const std::string& name,
+           std::vector<NamedParameter> parameters, bool reshard_after_forward) {
+    units.push_back(
+        std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+    register_forward_hooks(module, units.back(), reshard_after_forward);
+    hooks->add(module, units.back());
+  }
+
+  std::string gathered() const {
+    std::string names;
+    for (const auto& unit : units) names += unit->holds_storage() ? unit->unit() + " " : "";
+    return names;
+  }
+
+  void observe_gradients(TestRank& rank) const {
+    for (const auto& unit : units) {
+      const bool defined = unit->sharded_gradient().defined();
+      rank.observe(unit->unit(), defined ? unit->sharded_gradient() : at::empty({0}));
+    }
+  }
+
+  std::shared_ptr<ToyModel> model;
+  std::shared_ptr<BackwardHooks> hooks;
+  std::vector<std::shared_ptr<FlatParameter>> units;
+};
+
+// A loss as one rank computes it, from tokens that differ between ranks.
+using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
+
+at::Tensor plain_loss(ToyModel& model, int rank) { return model(toy_tokens(rank)).square().sum(); }
+
+// What one process makes of the ranks' losses, laid out as the units' shards: for each rank its own
+// backward from zero, the sum in rank order, the division by W.
+RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyModel&)>& prepare) {
+  return run_ranks(1, [&](TestRank& rank) {
+    ToyModel model(3);
+    prepare(model);
+    std::map<std::string, at::Tensor> sums;
+    for (int r = 0; r < world_size; ++r) {
+      loss(model, r).backward();
+      for (auto& item : model.named_parameters()) {
+        at::Tensor& gradient = item.value().mutable_grad();
+        if (!gradient.defined()) gradient = at::zeros_like(item.value());
+        sums[item.key()] = r == 0 ? gradient.clone() : sums[item.key()] + gradient;
+        gradient.reset();
+      }
+    }
+    const auto observe_unit = [&](const std::string& unit, const std::vector<std::string>& names) {
+      std::vector<int64_t> numels;
+      for (const auto& name : names) numels.push_back(sums.at(name).numel());
+      const FlatLayout layout = flat_layout(numels, world_size);
+      at::Tensor flat = at::zeros({layout.padded_numel});
+      for (size_t i = 0; i < names.size(); ++i) {
+        flat.narrow(0, layout.offsets[i], numels[i])
+            .copy_((sums.at(names[i]) / world_size).flatten());
+      }
+      for (int r = 0; r < world_size; ++r) {
+        rank.observe(unit + " " + std::to_string(r), flat.chunk(world_size)[static_cast<size_t>(r)]);
+      }
+    };
+    observe_unit("root", {"embedding", "head"});
+    for (const std::string block : {"blocks0", "blocks1", "blocks2"}) {
+      observe_unit(block, {block + ".weight", block + ".bias", block + ".spare"});
+    }
+  });
+}
+
+void expect_gradients_of_one_process(const RankRun& run, const Loss& loss,
+                                     const std::function<void(ToyModel&)>& prepare = [](auto&) {}) {
+  const RankRun expected = oracle(run.world_size(), loss, prepare);
+  for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
+    for (int r = 0; r < run.world_size(); ++r) {
+      expect_on_rank(run, r, unit, expected.at(0, unit + " " + std::to_string(r)));
+    }
+  }
+}
+
+MULTI_RANK_SUITE(T4_1_pre_backward);
+
+TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    rank.communicator()->take_log();
+    live_bytes::enter(Phase::backward);
+    loss.backward();
+    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("peak", live_bytes::peak(Phase::backward)[MemoryClass::gathered]);
+    rank.observe("expected peak", (sharded.units[0]->layout().padded_numel +
+                                   sharded.units[1]->layout().padded_numel) * 4);
+  });
+  expect_on_all_ranks(run, "calls",
+                      "all_gather blocks2; reduce_scatter blocks2; "
+                      "all_gather blocks1; reduce_scatter blocks1; "
+                      "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ");
+  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected peak"));
+}
+
+TEST_P(T4_1_pre_backward, a_unit_comes_back_also_when_its_output_is_changed_in_place) {
+  const Loss loss = [](ToyModel& model, int rank) {
+    auto x = at::embedding(model.embedding, toy_tokens(rank));
+    auto y = (*model.blocks[0])(x);
+    y = y.mul_(2);
+    return y.sum() * model.head.sum();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sharded sharded(rank);
+    // The root's forward is not called: what it does for its parameters is done by hand.
+    sharded.units[0]->unshard();
+    loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(run, loss);
+}
+
+MULTI_RANK_SUITE(T4_2_reduce_scatter);
+
+TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_of_the_ranks_bit_by_bit) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
+// Rank r's loss is W x 2^r times the sum of the first block's bias: the mean is 2^W - 1, exactly.
+TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyBlock block(48, 1);
+    auto unit = std::make_shared<FlatParameter>(
+        "unit", std::vector<NamedParameter>{{"bias", block.bias}}, rank.communicator());
+    auto hooks = std::make_shared<BackwardHooks>();
+    register_forward_hooks(block, unit, true);
+    hooks->add(block, unit);
+    block.use_spare = false;
+    at::NoGradGuard no_grad;
+    block.weight.zero_();
+    at::AutoGradMode grad(true);
+    // tanh'(bias) is cancelled by hand: the gradient of atanh(tanh(b)) is 1.
+    const auto x = at::zeros({1, 48}).requires_grad_(true);
+    const auto y = block(x);
+    const double share = rank.world_size() * std::pow(2.0, rank.rank());
+    y.backward(at::full_like(y, share) / (1 - y.detach().square()));
+    rank.observe("gradient", unit->sharded_gradient().mul(16).round().div(16));
+    rank.observe("expected", at::full_like(unit->sharded_gradient(), (1 << rank.world_size()) - 1)
+                                 .slice(0, 0, std::max<int64_t>(0, std::min<int64_t>(
+                                     unit->shard_numel(), 48 - unit->shard_offset()))));
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    const ObservedTensor gradient = run.tensor(r, "gradient");
+    const ObservedTensor expected = run.tensor(r, "expected");
+    for (int64_t i = 0; i < gradient.numel(); ++i) {
+      EXPECT_EQ(gradient.value(i), i < expected.numel() ? expected.value(i) : 0.0)
+          << "rank " << r << ", element " << i;
+    }
+  }
+}
+
+MULTI_RANK_SUITE(T4_3_exactly_once);
+
+std::string reductions(const std::string& calls) {
+  std::string result;
+  size_t at = 0;
+  while (at < calls.size()) {
+    const size_t end = calls.find("; ", at);
+    if (calls.compare(at, 14, "reduce_scatter") == 0) result += calls.substr(at + 15, end - at - 13);
+    at = end + 2;
+  }
+  return result;
+}
+
+struct Case {
+  std::string name;
+  Loss loss;
+  int frozen_block{-1};
+};
+
+const Loss kSpareUnused = [](ToyModel& model, int rank) {
+  model.blocks[1]->use_spare = false;
+  return plain_loss(model, rank);
+};
+const Loss kSpareUnusedOnOneRank = [](ToyModel& model, int rank) {
+  model.blocks[1]->use_spare = rank != 0;
+  return plain_loss(model, rank);
+};
+const Loss kBlockUnused = [](ToyModel& model, int rank) {
+  model.order = {0, 2};
+  return plain_loss(model, rank);
+};
+const Loss kBlockUsedTwice = [](ToyModel& model, int rank) {
+  model.order = {0, 1, 0, 2};
+  return plain_loss(model, rank);
+};
+const Loss kTwoForwards = [](ToyModel& model, int rank) {
+  const auto one = plain_loss(model, rank);
+  return one + plain_loss(model, rank + 3);
+};
+const Loss kOutputDropped = [](ToyModel& model, int rank) {
+  (*model.blocks[1])(at::ones({1, 7}).requires_grad_(true));
+  return plain_loss(model, rank);
+};
+
+void expect_one_reduction_each(int world_size, const Loss& loss, const std::string& expected,
+                               int frozen_block = -1) {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded sharded(rank, 3, frozen_block);
+    loss(*sharded.model, rank.rank()).backward();
+    rank.observe("reductions", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+    rank.observe("gathered", sharded.gathered());
+  });
+  expect_on_all_ranks(run, "reductions", expected);
+  expect_on_all_ranks(run, "gathered", "");
+  if (frozen_block < 0) expect_gradients_of_one_process(run, loss);
+}
+
+TEST_P(T4_3_exactly_once, with_a_parameter_that_is_not_used) {
+  expect_one_reduction_each(world_size(), kSpareUnused, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, with_a_parameter_that_one_rank_does_not_use) {
+  expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, with_a_unit_that_is_not_used) {
+  expect_one_reduction_each(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
+}
+
+TEST_P(T4_3_exactly_once, with_a_unit_that_is_used_twice) {
+  expect_one_reduction_each(world_size(), kBlockUsedTwice, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, with_two_forwards_before_one_backward) {
+  expect_one_reduction_each(world_size(), kTwoForwards, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, with_an_output_that_is_not_part_of_the_loss) {
+  expect_one_reduction_each(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ");
+}
+
+TEST_P(T4_3_exactly_once, with_a_frozen_unit) {
+  expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
+}
+
+MULTI_RANK_SUITE(T4_4_finish);
+
+TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("gradients", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("ends", ends);
+    int64_t left = 0;
+    for (const auto& p : sharded.model->parameters()) left += p.grad().defined();
+    rank.observe("full gradients", left);
+  });
+  expect_on_all_ranks(run, "gathered", 0);
+  expect_on_all_ranks(run, "gradients", 0);
+  expect_on_all_ranks(run, "ends", 1);
+  expect_on_all_ranks(run, "full gradients", 0);
+}
+
+TEST_P(T4_4_finish, at_most_the_roots_and_two_flat_gradients_are_alive) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    live_bytes::enter(Phase::backward);
+    loss.backward();
+    rank.observe("peak", live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
+    rank.observe("expected", (sharded.units[0]->layout().padded_numel +
+                              2 * sharded.units[1]->layout().padded_numel) * 4);
+  });
+  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected"));
+}
+
+TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
+  const Loss twice = [](ToyModel& model, int rank) { return plain_loss(model, rank) * 2; };
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(run, twice);
+}
+
+TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    {
+      auto loss = plain_loss(*sharded.model, rank.rank());
+      loss.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
+      EXPECT_THROW(loss.backward(), std::runtime_error);
+    }
+    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,211 @@
+#include <backward_hooks.h>
+#include <forward_hooks.h>
+#include <memory/live_bytes.h>
+#include <prefetch.h>
+#include <testing/call_text.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+
+namespace fsdp {
+namespace {
+
+// A ToyModel whose root and blocks are units, with the hooks of tasks 3, 4 and 6.
+struct Sharded {
+  Sharded(TestRank& rank, int limit, int layers = 4)
+      : model(std::make_shared<ToyModel>(layers)),
+        hooks(std::make_shared<BackwardHooks>()),
+        prefetcher(std::make_shared<Prefetcher>(limit)) {
+    hooks->on_end([p = prefetcher] { p->end_backward(); });
+    add(rank, *model, "root", {{"embedding", model->embedding}, {"head", model->head}});
+    for (int i = 0; i < layers; ++i) {
+      ToyBlock& block = *model->blocks[static_cast<size_t>(i)];
+      add(rank, block, "blocks" + std::to_string(i),
+          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}});
+    }
+    prefetcher->add_root(*model);
+  }
+
+  void add(TestRank& rank, Module& module, const std::string& name,
+           std::vector<NamedParameter> parameters) {
+    const bool is_root = name == "root";
+    units.push_back(
+        std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+    register_forward_hooks(module, units.back(), !is_root);
+    hooks->add(module, units.back());
+    if (!is_root) prefetcher->add(module, units.back());
+  }
+
+  // The calls of one forward and one backward, in the order of issue.
+  std::pair<std::string, std::string> step(TestRank& rank) {
+    rank.communicator()->take_log();
+    live_bytes::enter(Phase::forward);
+    const auto loss = (*model)(toy_tokens(rank.rank())).square().sum();
+    auto forward = take_calls(*rank.communicator());
+    live_bytes::enter(Phase::backward);
+    loss.backward();
+    for (const auto& unit : units) unit->drop_gradient();
+    return {forward, take_calls(*rank.communicator())};
+  }
+
+  std::shared_ptr<ToyModel> model;
+  std::shared_ptr<BackwardHooks> hooks;
+  std::shared_ptr<Prefetcher> prefetcher;
+  std::vector<std::shared_ptr<FlatParameter>> units;
+};
+
+std::string order_text(const Prefetcher& prefetcher) {
+  std::string text;
+  for (const auto& unit : prefetcher.forward_order()) text += unit->unit() + " ";
+  return text;
+}
+
+MULTI_RANK_SUITE(T6_1_record);
+
+TEST_P(T6_1_record, the_order_of_use_is_kept_with_repeats) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    sharded.model->order = {0, 2, 0, 3, 1};
+    sharded.step(rank);
+    rank.observe("order", order_text(*sharded.prefetcher));
+    sharded.model->order = {1, 0};
+    sharded.step(rank);
+    rank.observe("order of the second step", order_text(*sharded.prefetcher));
+  });
+  expect_on_all_ranks(run, "order", "blocks0 blocks2 blocks0 blocks3 blocks1 ");
+  expect_on_all_ranks(run, "order of the second step", "blocks1 blocks0 ");
+}
+
+MULTI_RANK_SUITE(T6_2_forward);
+
+// What was issued before the block began to compute.
+std::vector<std::string> calls_before_each_block(TestRank& rank, Sharded& sharded) {
+  std::vector<std::string> seen;
+  for (const auto& block : sharded.model->blocks) {
+    block->register_forward_pre_hook([&](Module&, const at::Tensor&) {
+      seen.push_back(take_calls(*rank.communicator()));
+      return at::Tensor();
+    });
+  }
+  sharded.step(rank);
+  return seen;
+}
+
+TEST_P(T6_2_forward, the_next_unit_is_issued_before_a_unit_computes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    sharded.step(rank);
+    rank.observe("calls before blocks", calls_before_each_block(rank, sharded));
+  });
+  expect_on_all_ranks(run, "calls before blocks",
+                      {"all_gather root; all_gather blocks0; all_gather blocks1; ",
+                       "all_gather blocks2; ", "all_gather blocks3; ", ""});
+}
+
+TEST_P(T6_2_forward, the_first_step_knows_no_order) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    rank.observe("calls before blocks", calls_before_each_block(rank, sharded));
+  });
+  expect_on_all_ranks(run, "calls before blocks",
+                      {"all_gather root; all_gather blocks0; ", "all_gather blocks1; ",
+                       "all_gather blocks2; ", "all_gather blocks3; "});
+}
+
+TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 3);
+    sharded.step(rank);
+    sharded.model->order = {0, 3};
+    const auto output = (*sharded.model)(toy_tokens(0));
+    std::string gathered;
+    for (const auto& unit : sharded.units) gathered += unit->holds_storage() ? unit->unit() : "";
+    rank.observe("gathered", gathered);
+  });
+  expect_on_all_ranks(run, "gathered", "root");
+}
+
+MULTI_RANK_SUITE(T6_3_backward);
+
+TEST_P(T6_3_backward, the_unit_before_is_issued_ahead_of_the_reduce_scatter) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    rank.observe("first", sharded.step(rank).second);
+    rank.observe("second", sharded.step(rank).second);
+  });
+  const std::string expected =
+      "all_gather blocks3; all_gather blocks2; reduce_scatter blocks3; "
+      "all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; reduce_scatter blocks1; "
+      "reduce_scatter blocks0; reduce_scatter root; ";
+  expect_on_all_ranks(run, "first", expected);
+  expect_on_all_ranks(run, "second", expected);
+}
+
+TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2, 3);
+    sharded.model->order = {0, 1, 0, 2};
+    rank.observe("calls", sharded.step(rank).second);
+  });
+  // blocks0 stays gathered from its second use to its first: it reduces once, after both.
+  expect_on_all_ranks(run, "calls",
+                      "all_gather blocks2; all_gather blocks0; reduce_scatter blocks2; "
+                      "all_gather blocks1; reduce_scatter blocks1; "
+                      "reduce_scatter blocks0; reduce_scatter root; ");
+}
+
+TEST_P(T6_3_backward, gradients_are_those_without_prefetch) {
+  const auto gradients = [&](int limit) {
+    return run_ranks(world_size(), [limit](TestRank& rank) {
+      Sharded sharded(rank, limit);
+      sharded.step(rank);
+      (*sharded.model)(toy_tokens(rank.rank())).square().sum().backward();
+      for (const auto& unit : sharded.units) {
+        rank.observe(unit->unit(), unit->sharded_gradient());
+      }
+    });
+  };
+  const RankRun with = gradients(3);
+  const RankRun without = gradients(1);
+  for (const std::string unit : {"root", "blocks0", "blocks3"}) {
+    for (int r = 0; r < world_size(); ++r) expect_on_rank(with, r, unit, without.at(r, unit));
+  }
+}
+
+MULTI_RANK_SUITE(T6_4_limit);
+
+TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
+  for (const int limit : {1, 2, 3}) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    const RankRun run = run_ranks(world_size(), [limit](TestRank& rank) {
+      Sharded sharded(rank, limit);
+      sharded.step(rank);
+      sharded.step(rank);
+      const int64_t root = sharded.units[0]->layout().padded_numel * 4;
+      const int64_t block = sharded.units[1]->layout().padded_numel * 4;
+      for (const Phase phase : {Phase::forward, Phase::backward}) {
+        const int64_t peak = live_bytes::peak(phase)[MemoryClass::gathered];
+        rank.observe(std::string("units in ") + to_string(phase),
+                     static_cast<double>(peak - root) / static_cast<double>(block));
+      }
+    });
+    expect_on_all_ranks(run, "units in forward", static_cast<double>(limit));
+    expect_on_all_ranks(run, "units in backward", static_cast<double>(limit));
+  }
+}
+
+TEST_P(T6_4_limit, one_is_no_prefetch) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 1, 2);
+    sharded.step(rank);
+    const auto [forward, backward] = sharded.step(rank);
+    rank.observe("forward", forward);
+    rank.observe("backward", backward);
+  });
+  expect_on_all_ranks(run, "forward", "all_gather root; all_gather blocks0; all_gather blocks1; ");
+  expect_on_all_ranks(run, "backward",
+                      "all_gather blocks1; reduce_scatter blocks1; all_gather blocks0; "
+                      "reduce_scatter blocks0; reduce_scatter root; ");
+}
+
+}  // namespace
+}  // namespace fsdp
