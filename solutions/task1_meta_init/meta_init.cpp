@@ -142,6 +142,7 @@ void replay(const Operation& operation, RealStorages& real) {
 struct Tape {
   std::vector<Operation> operations;
   StorageSet made;  // meta storages of recorded tensors, kept alive by `operations`
+  bool draws{true};  // random operations move their generators
 
   bool recorded(const at::Tensor& tensor) const { return made.count(storage_of(tensor)) != 0; }
   bool must_defer(const OperatorHandle& op, const Stack& arguments) const;
@@ -224,7 +225,7 @@ Stack Tape::defer(const OperatorHandle& op, const Stack& arguments) {
   } catch (const c10::Error& error) {  // it needs values; or it is a mistake, and will throw again
     return perform_now(op, arguments, error.what_without_backtrace());
   }
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) draw(operation);
+  if (draws && op.hasTag(at::Tag::nondeterministic_seeded)) draw(operation);
 
   for (const c10::IValue& value : results) {
     for (const at::Tensor& tensor : tensors_in(value)) {
@@ -302,17 +303,31 @@ at::Tensor Tape::materialize(const at::Tensor& tensor) const {
   return real_tensor(tensor, real);
 }
 
-DeferredInit::DeferredInit(const std::function<void()>& construct)
-    : tape_(std::make_unique<Tape>()) {
+namespace {
+
+void record_on(Tape& tape, const std::function<void()>& construct) {
   if (recording) {
     throw std::logic_error(
         "DeferredInit: a construction is being recorded already; record once, "
         "around the outermost module");
   }
-  recording = tape_.get();
+  recording = &tape;
   const auto stop = c10::make_scope_exit([] { recording = nullptr; });
   c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
   construct();
+}
+
+}  // namespace
+
+void construct_on_meta(const std::function<void()>& construct) {
+  Tape tape;
+  tape.draws = false;
+  record_on(tape, construct);
+}
+
+DeferredInit::DeferredInit(const std::function<void()>& construct)
+    : tape_(std::make_unique<Tape>()) {
+  record_on(*tape_, construct);
 }
 
 DeferredInit::~DeferredInit() = default;

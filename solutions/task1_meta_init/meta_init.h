@@ -47,6 +47,10 @@ class DeferredInit {
   std::unique_ptr<Tape> tape_;
 };
 
+// Runs `construct` once with its tensors on the meta device, recording nothing and drawing nothing:
+// for the names and sizes of a model alone. Throws as DeferredInit does.
+void construct_on_meta(const std::function<void()>& construct);
+
 // Makes `variable` stand on `data`'s memory: set_data() that may also change the device. The
 // Variable stays the same one, with its requires_grad, for all who hold it. Throws unless sizes and
 // dtype agree.

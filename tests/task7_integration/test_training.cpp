@@ -1,0 +1,238 @@
+#include <fsdp_strategy.h>
+#include <fully_shard.h>
+#include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <nn/models.h>
+#include <sharded_optimizer.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+#include <train/parameter_summary.h>
+#include <train/prediction.h>
+
+namespace fsdp {
+namespace {
+
+TrainConfig tiny_config(int world_size) {
+  TrainConfig config;
+  config.world = world_size;
+  config.model = "gpt2-tiny";
+  config.published = true;
+  config.optimizer.lr = 0.01;
+  return config;
+}
+
+Batch tiny_batch(int64_t step) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
+  const at::Tensor tokens = at::randint(0, 61, {24, 12}, generator, at::kLong);
+  return {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()};
+}
+
+// Three steps; rank 0 observes loss, norms and the hash of the parameters.
+void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
+  for (int64_t step = 0; step < 3; ++step) {
+    strategy.forward_backward(tiny_batch(step));
+    if (config.clip) {
+      rank.observe("norm " + std::to_string(step), strategy.clip_grad_norm(*config.clip));
+    }
+    strategy.step();
+  }
+  ParameterSummary summary;
+  strategy.full_parameters([&](const auto&, const at::Tensor& p) { summary.add(p); });
+  if (rank.rank() == 0) rank.observe("hash", summary.sha256());
+}
+
+nlohmann::json hash_of_single(const TrainConfig& config) {
+  return run_ranks(1, [&](TestRank& rank) {
+           train(rank, *make_single_strategy(config, shard_layout(config)), config);
+         })
+      .at(0, "hash");
+}
+
+void expect_all_modes_equal(TrainConfig config) {
+  const auto expected = hash_of_single(config);
+  config.mode = "ddp";
+  const RankRun ddp = run_ranks(config.world, [&](TestRank& rank) {
+    train(rank, *make_ddp_strategy(config, shard_layout(config), rank.communicator()), config);
+  });
+  expect_on_rank(ddp, 0, "hash", expected);
+  config.mode = "fsdp";
+  const RankRun fsdp = run_ranks(config.world, [&](TestRank& rank) {
+    train(rank, *make_fsdp_strategy(config, rank.communicator()), config);
+  });
+  expect_on_rank(fsdp, 0, "hash", expected);
+}
+
+MULTI_RANK_SUITE(T7_5_the_proof);
+
+TEST_P(T7_5_the_proof, three_steps_of_adamw_are_equal_in_all_modes) {
+  expect_all_modes_equal(tiny_config(world_size()));
+}
+
+TEST_P(T7_5_the_proof, also_with_sgd_clipping_and_groups) {
+  TrainConfig config = tiny_config(world_size());
+  config.optimizer.kind = OptimizerOptions::Kind::sgd;
+  config.clip = 0.5;
+  config.no_decay = "bias|ln_";
+  expect_all_modes_equal(config);
+}
+
+TEST_P(T7_5_the_proof, however_the_model_is_cut_and_gathered) {
+  TrainConfig config = tiny_config(world_size());
+  const auto expected = hash_of_single(config);
+  config.mode = "fsdp";
+  for (const char* wrap : {"none", "size:20000"}) {
+    for (const bool reshard : {true, false}) {
+      config.wrap = wrap;
+      config.reshard_after_forward = reshard;
+      config.meta_init = !reshard;
+      config.limit = reshard ? 3 : 1;
+      const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
+        train(rank, *make_fsdp_strategy(config, rank.communicator()), config);
+      });
+      expect_on_rank(run, 0, "hash", expected);
+    }
+  }
+}
+
+TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones_to_the_byte) {
+  TrainConfig config = tiny_config(world_size());
+  config.mode = "fsdp";
+  const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
+    const auto strategy = make_fsdp_strategy(config, rank.communicator());
+    strategy->forward_backward(tiny_batch(0));
+    strategy->step();
+    live_bytes::reset();
+    strategy->forward_backward(tiny_batch(1));
+    strategy->step();
+    const auto predicted =
+        predict_live_bytes(config, strategy->layout(), rank.rank(), "shm", /*first=*/false);
+    std::string wrong;
+    int compared = 0;
+    for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
+      const LiveBytes measured = live_bytes::peak(phase);
+      for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
+        const auto expected = predicted[static_cast<size_t>(phase)][cls];
+        if (!expected) continue;
+        ++compared;
+        if (*expected == measured.by_class[cls]) continue;
+        wrong += std::string(to_string(phase)) + " " + to_string(static_cast<MemoryClass>(cls)) +
+                 ": predicted " + std::to_string(*expected) + ", measured " +
+                 std::to_string(measured.by_class[cls]) + "; ";
+      }
+    }
+    rank.observe("wrong", wrong);
+    rank.observe("compared", compared);
+  });
+  expect_on_all_ranks(run, "wrong", "");
+  expect_on_all_ranks(run, "compared", 18);  // 3 phases, every class but the rest
+}
+
+MULTI_RANK_SUITE(T7_4_export);
+
+TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
+  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+    ToyModel model(2);
+    std::vector<std::string> names;
+    for (const auto& item : model.named_parameters()) {
+      names.push_back(item.key());
+      rank.observe(item.key(), item.value().detach());
+    }
+    rank.observe("names", names);
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(2);
+    const auto sharded = fully_shard(model, rank.communicator());
+    live_bytes::enter(Phase::forward);
+    std::vector<std::string> names;
+    sharded->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
+      names.push_back(name);
+      rank.observe(name, parameter);
+    });
+    rank.observe("names", names);
+    int64_t largest = 0;
+    for (const auto& unit : sharded->units()) {
+      largest = std::max(largest, unit->layout().padded_numel * 4);
+    }
+    rank.observe("gathered beyond the largest unit",
+                 live_bytes::peak(Phase::forward)[MemoryClass::gathered] - largest);
+    rank.observe("gathered afterwards", live_bytes::now()[MemoryClass::gathered]);
+  });
+  expect_on_rank(run, 0, "names", oracle.at(0, "names"));
+  for (const auto& name : oracle.at(0, "names")) {
+    expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
+  }
+  for (int r = 1; r < world_size(); ++r) {
+    expect_on_rank(run, r, "names", nlohmann::json::array());
+  }
+  expect_on_all_ranks(run, "gathered beyond the largest unit", 0);
+  expect_on_all_ranks(run, "gathered afterwards", 0);
+}
+
+MULTI_RANK_SUITE(T7_1_fully_shard_ranks);
+
+TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    rank.observe("shards", live_bytes::now()[MemoryClass::shards]);
+    rank.observe("expected", sharded->layout().padded_numel() * 4 / rank.world_size());
+    int64_t full = 0;
+    for (const auto& p : model.parameters()) full += static_cast<int64_t>(p.storage().nbytes());
+    rank.observe("bytes of full parameters", full);
+  });
+  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "shards", run.at(r, "expected"));
+  expect_on_all_ranks(run, "bytes of full parameters", 0);
+}
+
+TEST_P(T7_1_fully_shard_ranks, deferred_initialization_takes_the_shards_and_one_parameter) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    std::shared_ptr<Module> model;
+    live_bytes::enter(Phase::init);
+    const int64_t before = live_bytes::now().total;
+    const DeferredInit init([&] { model = make_model("gpt2-tiny"); });
+    FullyShardOptions options;
+    options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
+    const auto sharded = fully_shard(*model, rank.communicator(), options);
+    init.materialize_module(*model);
+    int64_t largest = 0;
+    for (const auto& p : distinct_parameters(*model)) {
+      largest = std::max(largest, static_cast<int64_t>(p.tensor.nbytes()));
+    }
+    // One state of the generator for each random operation, and one to put back.
+    int64_t states = 1;
+    for (const auto& name : init.operations()) states += name.find("normal_") != std::string::npos;
+    const int64_t shards = sharded->layout().padded_numel() * 4 / rank.world_size();
+    const int64_t peak = live_bytes::peak(Phase::init).total - before;
+    rank.observe("beyond", peak - shards - largest - states * 5056);
+    rank.observe("allowance", 20 * 1024);  // copies of small operands, buffers
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    EXPECT_LE(run.at(r, "beyond").get<int64_t>(), run.at(r, "allowance").get<int64_t>());
+  }
+}
+
+TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_goes_on_over_steps) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto model = std::make_shared<ToyModel>(2);
+    model->register_buffer("table", at::arange(9));
+    const auto sharded = fully_shard(*model, rank.communicator());
+    OptimizerOptions options;
+    options.lr = 0.05;
+    ShardedOptimizer optimizer(sharded->units(), {{"", options}}, rank.communicator());
+    std::vector<double> losses;
+    for (int step = 0; step < 20; ++step) {
+      const auto loss = ((*model)(toy_tokens(0)) - at::arange(5)).square().mean();
+      loss.backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      losses.push_back(loss.item<double>());
+    }
+    rank.observe("loss falls", losses.back() < losses.front() / 2);
+    rank.observe("buffer", model->named_buffers()["table"]);
+  });
+  expect_on_all_ranks(run, "loss falls", true);
+  expect_same_on_all_ranks(run, "buffer");
+}
+
+}  // namespace
+}  // namespace fsdp
