@@ -49,8 +49,8 @@ TEST_F(LedgerOfTwo, ShowsEachRankTheOthersCalls) {
 }
 
 TEST_F(LedgerOfTwo, KeepsTheEndOfALongName) {
-  ranks_[0].publish(record(0, std::string(100, 'x') + ".layers.17"));
-  EXPECT_EQ(std::string(ranks_[0].record(0, 0).unit), std::string(61, 'x') + ".layers.17");
+  ranks_[0].publish(record(0, std::string(100, 'x').append(".layers.17")));
+  EXPECT_EQ(std::string(ranks_[0].record(0, 0).unit), std::string(61, 'x').append(".layers.17"));
 }
 
 TEST_F(LedgerOfTwo, HoldsARankThatIsTooFarAheadUntilTheOthersHaveWaited) {
