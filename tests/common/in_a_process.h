@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <torch/torch.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,8 +10,9 @@
 
 namespace fsdp {
 
-// Runs `body` in a process of its own and expects it to end without a failure there. A process that
-// has run torch operators has threads and must not fork; other tests of this program do.
+// Runs `body` in a process of its own, on one thread, and expects it to end without a failure
+// there. A process that has run torch operators has threads and must not fork; other tests of this
+// program do.
 template <class Body>
 void in_a_process(Body body) {
   std::fflush(nullptr);
@@ -18,6 +20,7 @@ void in_a_process(Body body) {
   ASSERT_NE(child, -1) << "fork failed";
   if (child == 0) {
     try {
+      at::set_num_threads(1);
       body();
     } catch (const std::exception& error) {
       ADD_FAILURE() << "exception: " << error.what();

@@ -176,7 +176,8 @@ void expect_gradients_to_be_slopes(Module& model) {
   for (const auto& [name, parameter] : distinct_parameters(model)) {
     const auto gradient = parameter.grad().clone();
     const double norm = gradient.norm().item<double>();
-    const double step = 2e-2 * std::min(1.0, parameter.detach().norm().item<double>());
+    const double size = parameter.detach().norm().item<double>();
+    const double step = size > 0 ? 2e-2 * std::min(1.0, size) : 5e-3;
     torch::NoGradGuard no_grad;
     const auto at_distance = [&](double distance) {
       parameter.add_(gradient, distance / norm);
