@@ -1,8 +1,6 @@
-#include <meta_init.h>
-
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ScopeExit.h>
+#include <meta_init.h>
+#include <operator_call.h>
 #include <torch/library.h>
 
 #include <stdexcept>
@@ -12,9 +10,6 @@
 
 namespace fsdp {
 namespace {
-
-using c10::OperatorHandle;
-using torch::jit::Stack;
 
 struct Operation {
   OperatorHandle op;
@@ -30,90 +25,10 @@ struct Operation {
 using RealStorages = std::unordered_map<const c10::StorageImpl*, c10::Storage>;
 using StorageSet = std::unordered_set<const c10::StorageImpl*>;
 
-std::string name_of(const OperatorHandle& op) {
-  return op.operator_name().name;
-}
-
-const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
-}
-
-// `value` with every tensor in it replaced by f(tensor).
-template <typename F>
-c10::IValue map_tensors(const c10::IValue& value, const F& f) {
-  if (value.isTensor() && value.toTensor().defined()) return f(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> mapped;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      mapped.push_back(tensor.defined() ? at::Tensor(f(tensor)) : tensor);
-    }
-    return mapped;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> mapped;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      mapped.push_back(tensor && tensor->defined() ? std::optional(f(*tensor)) : tensor);
-    }
-    return mapped;
-  }
-  return value;
-}
-
-std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
-  std::vector<at::Tensor> tensors;
-  map_tensors(value, [&](const at::Tensor& tensor) { return tensors.emplace_back(tensor); });
-  return tensors;
-}
-
-bool writes(const OperatorHandle& op, size_t argument) {
-  const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
-  return (alias && alias->isWrite()) || op.hasTag(at::Tag::maybe_aliasing_or_mutating);
-}
-
-// randn(), zeros_like(), new_empty(): makes a tensor from a description. Not to().
-bool is_factory(const OperatorHandle& op) {
-  return op.schema().argumentIndexWithName("pin_memory") &&
-         !op.schema().argumentIndexWithName("non_blocking");
-}
-
-Stack call(const OperatorHandle& op, Stack arguments) {
-  op.callBoxed(arguments);
-  return arguments;
-}
-
-// The same with an argument that asks for a device, or leaves it to the default, turned to
-// `device`.
-Stack call_on(c10::Device device, const OperatorHandle& op, Stack arguments) {
-  if (auto index = op.schema().argumentIndexWithName("device")) arguments[*index] = device;
-  return call(op, std::move(arguments));
-}
-
-// The 2.0 of 2.0 / x is a tensor, marked to take no part in type promotion.
-at::Tensor marked_like(const at::Tensor& tensor, at::Tensor other) {
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    other.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
-  return other;
-}
-
-at::Tensor copy_of(const at::Tensor& tensor) {
-  return marked_like(tensor, tensor.detach().clone());
-}
-
-at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor) {
-  const auto options = at::dtype(tensor.dtype()).device(device);
-  return marked_like(tensor, at::empty_strided(tensor.sizes(), tensor.strides(), options));
-}
-
 // What `tensor` is on meta, on the real storage made for it; itself if there is none.
 at::Tensor real_tensor(const at::Tensor& tensor, const RealStorages& real) {
   const auto found = real.find(storage_of(tensor));
-  if (found == real.end()) return tensor;
-  at::Tensor result = at::empty({0}, at::dtype(tensor.dtype()).device(at::kCPU));
-  result.set_(found->second, tensor.storage_offset(), tensor.sizes(), tensor.strides());
-  result.unsafeGetTensorImpl()->_set_conj(tensor.is_conj());
-  result.unsafeGetTensorImpl()->_set_neg(tensor.is_neg());
-  return result;
+  return found == real.end() ? tensor : on_storage(found->second, tensor);
 }
 
 void replay(const Operation& operation, RealStorages& real) {
@@ -175,12 +90,9 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 
 bool Tape::must_defer(const OperatorHandle& op, const Stack& arguments) const {
   // torch::tensor(values) asks for this one, and fills it through its pointer.
-  if (name_of(op) == "aten::empty" && arguments[0].isIntList() &&
-      arguments[0].toIntList().size() == 1 && arguments[3].isDevice() &&
-      arguments[3].toDevice().is_cpu()) {
-    return false;
-  }
-  if (is_factory(op)) return true;
+  const bool for_values = name_of(op) == "aten::empty" && device_of(op, arguments) == at::kCPU &&
+                          arguments[0].toDimVector().size() == 1;
+  if (is_factory(op)) return !for_values;
   for (const c10::IValue& argument : arguments) {
     for (const at::Tensor& tensor : tensors_in(argument)) {
       if (recorded(tensor)) return true;
@@ -190,13 +102,10 @@ bool Tape::must_defer(const OperatorHandle& op, const Stack& arguments) const {
 }
 
 Stack Tape::defer(const OperatorHandle& op, const Stack& arguments) {
-  if (auto index = op.schema().argumentIndexWithName("device")) {
-    const c10::IValue& device = arguments[*index];
-    if (device.isDevice() && !device.toDevice().is_cpu() && !device.toDevice().is_meta()) {
-      throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ",
-                                        device.toDevice(), "; construct on the CPU and move what ",
-                                        "is materialized"));
-    }
+  const auto device = device_of(op, arguments).value_or(at::kCPU);
+  if (!device.is_cpu() && !device.is_meta()) {
+    throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ",
+                                      device, "; construct on the CPU, move what is materialized"));
   }
 
   Operation operation{op, {}, {}, {}, {}};
@@ -225,7 +134,7 @@ Stack Tape::defer(const OperatorHandle& op, const Stack& arguments) {
   } catch (const c10::Error& error) {  // it needs values; or it is a mistake, and will throw again
     return perform_now(op, arguments, error.what_without_backtrace());
   }
-  if (draws && op.hasTag(at::Tag::nondeterministic_seeded)) draw(operation);
+  if (draws && is_random(op)) draw(operation);
 
   for (const c10::IValue& value : results) {
     for (const at::Tensor& tensor : tensors_in(value)) {
@@ -233,23 +142,20 @@ Stack Tape::defer(const OperatorHandle& op, const Stack& arguments) {
       changes |= made.insert(storage_of(tensor)).second;
     }
   }
-  if (changes)
-    operations.push_back(std::move(operation));  // else a view, or a question about sizes
+  // Else it is a view or a question about sizes: nothing that a replay would miss.
+  if (changes) operations.push_back(std::move(operation));
   return results;
 }
 
 // Moves the generator as the operation will: on scratch memory where it only writes.
 void Tape::draw(Operation& operation) const {
-  operation.generator = at::detail::getDefaultCPUGenerator();
   Stack arguments;
   for (size_t i = 0; i < operation.arguments.size(); ++i) {
-    if (operation.arguments[i].isGenerator()) {
-      operation.generator = operation.arguments[i].toGenerator();
-    }
     arguments.push_back(map_tensors(operation.arguments[i], [&](const at::Tensor& tensor) {
       return writes(operation.op, i) ? empty_like_on(at::kCPU, tensor) : materialize(tensor);
     }));
   }
+  operation.generator = generator_of(operation.arguments);
   operation.generator_state = operation.generator.get_state();
   at::NoGradGuard no_grad;
   call_on(at::kCPU, operation.op, std::move(arguments));

@@ -1,0 +1,106 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <operator_call.h>
+
+namespace fsdp {
+
+std::string name_of(const OperatorHandle& op) {
+  return op.operator_name().name;
+}
+
+bool writes(const OperatorHandle& op, size_t argument) {
+  const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
+  // The tag is for those whose schema does not tell: batch_norm changes its running statistics.
+  return (alias && alias->isWrite()) || op.hasTag(at::Tag::maybe_aliasing_or_mutating);
+}
+
+bool is_factory(const OperatorHandle& op) {
+  return op.schema().argumentIndexWithName("pin_memory") &&
+         !op.schema().argumentIndexWithName("non_blocking");
+}
+
+bool is_random(const OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+at::Generator generator_of(const Stack& arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isGenerator()) return argument.toGenerator();
+  }
+  return at::detail::getDefaultCPUGenerator();
+}
+
+std::optional<c10::Device> device_of(const OperatorHandle& op, const Stack& arguments) {
+  const auto index = op.schema().argumentIndexWithName("device");
+  return index ? arguments[*index].toOptional<c10::Device>() : std::nullopt;
+}
+
+Stack call(const OperatorHandle& op, Stack arguments) {
+  op.callBoxed(arguments);
+  return arguments;
+}
+
+Stack call_on(c10::Device device, const OperatorHandle& op, Stack arguments) {
+  if (auto index = op.schema().argumentIndexWithName("device")) arguments[*index] = device;
+  return call(op, std::move(arguments));
+}
+
+std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
+  std::vector<at::Tensor> tensors;
+  map_tensors(value, [&](const at::Tensor& tensor) { return tensors.emplace_back(tensor); });
+  return tensors;
+}
+
+c10::IValue map_tensors(const c10::IValue& value,
+                        const std::function<at::Tensor(const at::Tensor&)>& f) {
+  if (value.isTensor() && value.toTensor().defined()) return f(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> mapped;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      mapped.push_back(tensor.defined() ? f(tensor) : tensor);
+    }
+    return mapped;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> mapped;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      mapped.push_back(tensor && tensor->defined() ? std::optional(f(*tensor)) : tensor);
+    }
+    return mapped;
+  }
+  return value;
+}
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+}
+
+namespace {
+
+// The 2.0 of 2.0 / x is a tensor, marked to take no part in type promotion.
+at::Tensor marked_like(const at::Tensor& tensor, at::Tensor other) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    other.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return other;
+}
+
+}  // namespace
+
+at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor) {
+  const auto options = at::dtype(tensor.dtype()).device(device);
+  return marked_like(tensor, at::empty_strided(tensor.sizes(), tensor.strides(), options));
+}
+
+at::Tensor copy_of(const at::Tensor& tensor) {
+  return marked_like(tensor, tensor.detach().clone());
+}
+
+at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor) {
+  at::Tensor result = at::empty({0}, at::dtype(tensor.dtype()).device(at::kCPU));
+  result.set_(storage, tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  result.unsafeGetTensorImpl()->_set_conj(tensor.is_conj());
+  result.unsafeGetTensorImpl()->_set_neg(tensor.is_neg());
+  return result;
+}
+
+}  // namespace fsdp
