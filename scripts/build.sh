@@ -24,7 +24,7 @@ configure() {
     libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$dir/CMakeCache.txt")
     if [[ ! $root -ef $home ]]; then
       say "build/$preset belongs to $home: building anew"
-      rm -rf "$dir"
+      rm -rf "$dir"/* "$dir"/.ninja*
     elif [[ -f $dir/build.ninja && -d $libtorch && $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
       return
     else
@@ -33,7 +33,7 @@ configure() {
   fi
   "$root/scripts/setup.sh" --build-only || exit 1
   # In CI warnings are errors, but a folder never changes from one to the other: all would rebuild.
-  if [[ ! -d $dir && -n ${CI-} ]]; then fresh+=(-DFSDP_WERROR=ON); fi
+  if [[ ! -f $dir/CMakeCache.txt && -n ${CI-} ]]; then fresh+=(-DFSDP_WERROR=ON); fi
   mkdir -p "$dir"
   if ! (cd "$root" && cmake --preset "$preset" "${fresh[@]}") >"$dir/configure.log" 2>&1; then
     grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
@@ -46,7 +46,7 @@ configure() {
 # are shown and the script ends.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
-  mkdir -p "$root/build"
+  mkdir -p "$dir"
   (
     # Two commands at a time would build over one another.
     flock --nonblock 9 || { say "waiting for another build to end" && flock 9; }
@@ -63,7 +63,7 @@ build() {
     if grep -q 'warning:' "$dir/build.log"; then
       say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
     fi
-  ) 9>"$root/build/.lock" || return 1
+  ) 9>"$dir/lock" || return 1
 }
 
 # How many steps ninja would take for the targets that follow the folder; nothing if there are none.

@@ -13,7 +13,7 @@ mapfile -t cpp < <(sources)
 
 # A task's header is found by the one include folder its library adds: named with a path it could come
 # from another stack, and two layouts of one class would link.
-names=$(printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/task.*/\([^/]*\)\.h$|\2|p' | sort -u)
+names=$(printf '%s\n' "${cpp[@]}" | sed -n 's#^\(solutions\|tasks\)/task.*/\([^/]*\)\.h$#\2#p' | sort -u)
 task_header="(${names//$'\n'/|})\.h"
 
 # Each prints the places that break its rule, one a line.

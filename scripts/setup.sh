@@ -139,6 +139,8 @@ while (($#)); do
   shift
 done
 
+exec 8>"$root/.cache/setup.lock"
+flock 8  # two commands at a time would install over one another
 install_packages
 check_versions
 install_libtorch
