@@ -212,7 +212,7 @@ std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
   store->setTimeout(timeout);
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
-  options->threads = 1;
+  options->threads = 2;
   auto gloo =
       c10::make_intrusive<c10d::ProcessGroupGloo>(store, context.rank, context.world_size, options);
   return std::make_shared<GlooTransport>(std::shared_ptr<Group>(

@@ -7,7 +7,9 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kChunk = 16384;  // elements whose sum stays in the cache while parts are added
+// Elements whose sum stays in the cache while parts are added; too few for torch to wake its
+// threads.
+constexpr int64_t kChunk = 16384;
 
 at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(const_cast<void*>(data), {numel}, dtype);

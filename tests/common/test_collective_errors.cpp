@@ -1,0 +1,188 @@
+#include <comm/communicator.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using Body = std::function<void(Communicator&)>;
+
+// The rank that failed first, in words; empty if all succeeded.
+std::string failure(int world_size, const Body& body, const CommunicatorOptions& options) {
+  auto result = launch(world_size, [&](const RankContext& context) {
+    auto comm = Communicator::create(context, options);
+    body(*comm);
+    return 0;
+  });
+  return result.ok() ? "" : result.ranks[result.first_failure].text();
+}
+
+class CollectiveErrors : public testing::TestWithParam<std::string> {
+ protected:
+  CommunicatorOptions options(std::optional<Fault> fault = {}) const {
+    return {GetParam(), 5000ms, fault};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, CollectiveErrors, testing::Values("shm", "gloo"),
+                         [](const auto& info) { return info.param; });
+
+void all_gather(Communicator& comm, const std::string& unit, int64_t n = 8) {
+  comm.all_gather_into(at::zeros({comm.world_size() * n}), at::zeros({n}), unit).wait();
+}
+
+void reduce_scatter(Communicator& comm, const std::string& unit, int64_t n = 8) {
+  comm.reduce_scatter_into(at::zeros({n}), at::zeros({comm.world_size() * n}), unit).wait();
+}
+
+#define EXPECT_IN(part, text) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_P(CollectiveErrors, AnotherOperationIsNamedOnBothSides) {
+  auto text = failure(
+      2,
+      [](Communicator& comm) {
+        all_gather(comm, "layers.2");
+        comm.rank() == 0 ? all_gather(comm, "layers.3") : reduce_scatter(comm, "layers.3");
+      },
+      options());
+  EXPECT_IN(
+      "collective #1 differs: rank 0 called all_gather layers.3 (16 x float), "
+      "rank 1 called reduce_scatter layers.3 (16 x float)",
+      text);
+}
+
+TEST_P(CollectiveErrors, AnotherUnitIsNamedOnBothSides) {
+  auto text = failure(
+      2, [](Communicator& comm) { all_gather(comm, "layers." + std::to_string(comm.rank())); },
+      options());
+  EXPECT_IN(
+      "rank 0 called all_gather layers.0 (16 x float), "
+      "rank 1 called all_gather layers.1 (16 x float)",
+      text);
+}
+
+TEST_P(CollectiveErrors, AnotherSizeIsNamedOnBothSides) {
+  auto text = failure(
+      2, [](Communicator& comm) { all_gather(comm, "head", 8 + comm.rank()); }, options());
+  EXPECT_IN(
+      "rank 0 called all_gather head (16 x float), "
+      "rank 1 called all_gather head (18 x float)",
+      text);
+}
+
+TEST_P(CollectiveErrors, AnotherDtypeIsNamedOnBothSides) {
+  auto text = failure(
+      2,
+      [](Communicator& comm) {
+        comm.all_reduce(at::zeros({4}, comm.rank() == 0 ? at::kFloat : at::kDouble), "norm").wait();
+      },
+      options());
+  EXPECT_IN("rank 0 called all_reduce norm (4 x float), rank 1 called all_reduce norm (4 x double)",
+            text);
+}
+
+TEST_P(CollectiveErrors, AnotherRootIsNamedOnBothSides) {
+  auto text = failure(
+      2, [](Communicator& comm) { comm.broadcast(at::zeros({4}), comm.rank(), "embed").wait(); },
+      options());
+  EXPECT_IN(
+      "rank 0 called broadcast embed from rank 0 (4 x float), "
+      "rank 1 called broadcast embed from rank 1 (4 x float)",
+      text);
+}
+
+TEST_P(CollectiveErrors, ASkippedCallIsFoundAtTheNext) {
+  auto text = failure(
+      3,
+      [](Communicator& comm) {
+        for (int i = 0; i < 6; ++i)
+          all_gather(comm, "layers." + std::to_string(i));
+      },
+      options(Fault{Fault::Kind::skip, 1, 3}));
+  EXPECT_IN("collective #3 differs: ", text);
+  EXPECT_IN("rank 1 called all_gather layers.4 (24 x float)", text);
+  EXPECT_IN("called all_gather layers.3 (24 x float)", text);
+}
+
+TEST_P(CollectiveErrors, AMissingRankIsNamedWithItsLastCall) {
+  auto text = failure(3,
+                      [](Communicator& comm) {
+                        all_gather(comm, "layers.4");
+                        if (comm.rank() == 2) pause();
+                        comm.barrier("end").wait();
+                      },
+                      {GetParam(), 300ms, {}});
+  EXPECT_IN(
+      "barrier end (collective #1) timed out after 0.3 s: rank 2 has not called it; "
+      "its last call was #0 all_gather layers.4",
+      text);
+}
+
+TEST_P(CollectiveErrors, AKilledRankIsReportedWithItsLastCall) {
+  auto text = failure(
+      3,
+      [](Communicator& comm) {
+        for (int i = 0; i < 6; ++i)
+          all_gather(comm, "layers." + std::to_string(i));
+      },
+      options(Fault{Fault::Kind::kill, 1, 4}));
+  EXPECT_EQ(text, "rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3");
+}
+
+TEST_P(CollectiveErrors, ACallThatIsNeverWaitedForIsNamed) {
+  auto text = failure(
+      2,
+      [](Communicator& comm) {
+        Handle forgotten = comm.barrier("layers.0");
+        for (uint64_t i = 0; i < Ledger::kRing; ++i)
+          comm.barrier("later").wait();
+      },
+      options());
+  EXPECT_IN("collective #0 barrier layers.0 was never waited for", text);
+}
+
+TEST_P(CollectiveErrors, AsManyCallsAsTheLedgerHoldsMayBeInFlight) {
+  auto text = failure(
+      2,
+      [](Communicator& comm) {
+        std::vector<Handle> handles;
+        for (uint64_t i = 0; i < Ledger::kRing; ++i)
+          handles.push_back(comm.barrier("unit"));
+        for (Handle& handle : handles)
+          handle.wait();
+        for (Handle& handle : handles)
+          handle = comm.barrier("unit");
+        for (Handle& handle : handles)
+          handle.wait();
+      },
+      options());
+  EXPECT_EQ(text, "");
+}
+
+TEST_P(CollectiveErrors, TensorsThatDoNotFitAreRefusedBeforeTheCall) {
+  auto text = failure(
+      2,
+      [](Communicator& comm) {
+        comm.all_gather_into(at::zeros({15}), at::zeros({8}), "layers.1").wait();
+      },
+      options());
+  EXPECT_IN(
+      "all_gather layers.1 needs an output of 2 times the input's elements: "
+      "output [15] Float, input [8] Float",
+      text);
+}
+
+TEST(Communicator, RefusesAnUnknownBackend) {
+  auto text = failure(1, [](Communicator&) {}, {"smoke", 1000ms, {}});
+  EXPECT_IN("unknown backend 'smoke': allowed are auto, shm, gloo and nccl", text);
+}
+
+TEST(Communicator, RefusesNcclWithoutCuda) {
+  auto text = failure(1, [](Communicator&) {}, {"nccl", 1000ms, {}});
+  EXPECT_IN("backend nccl needs a CUDA build", text);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,171 @@
+#include <comm/launcher.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// Words in memory that ranks and the test share.
+class SharedWords {
+ public:
+  SharedWords()
+      : words_(static_cast<std::atomic<int>*>(
+            mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~SharedWords() { munmap(words_, kBytes); }
+  SharedWords(const SharedWords&) = delete;
+  SharedWords& operator=(const SharedWords&) = delete;
+
+  std::atomic<int>& operator[](int i) { return words_[i]; }
+
+ private:
+  static constexpr size_t kBytes = 4096;
+  std::atomic<int>* words_;
+};
+
+[[noreturn]] void wait_for_the_end() {
+  for (;;)
+    pause();
+}
+
+void wait_until(const std::atomic<int>& word, int wanted) {
+  while (word.load() != wanted)
+    sched_yield();
+}
+
+bool exists(pid_t pid) {
+  return kill(pid, 0) == 0;
+}
+
+TEST(Launcher, RunsEveryRankInAProcessOfItsOwn) {
+  SharedWords pids;
+  auto result = launch(3, [&](const RankContext& context) {
+    pids[context.rank] = getpid();
+    return context.world_size == 3 ? 0 : 1;
+  });
+  EXPECT_TRUE(result.ok());
+  EXPECT_EQ(result.ranks.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(result.ranks[rank].ok());
+    EXPECT_EQ(result.ranks[rank].rank, rank);
+    EXPECT_NE(pids[rank], getpid());
+    EXPECT_NE(pids[rank], pids[(rank + 1) % 3]);
+    EXPECT_FALSE(exists(pids[rank]));
+  }
+}
+
+TEST(Launcher, ReportsTheExitStatusOfTheRankThatFailed) {
+  auto result = launch(2, [](const RankContext& context) { return context.rank == 1 ? 7 : 0; });
+  EXPECT_EQ(result.first_failure, 1);
+  EXPECT_EQ(result.ranks[1].code, 7);
+  EXPECT_EQ(result.ranks[1].text(), "rank 1 ended with exit status 7");
+}
+
+TEST(Launcher, TakesAReturnValueOfManyBitsAsAFailure) {
+  auto result = launch(1, [](const RankContext&) { return 256; });
+  EXPECT_EQ(result.first_failure, 0);
+}
+
+TEST(Launcher, ReportsTheMessageOfAnException) {
+  auto result = launch(2, [](const RankContext& context) -> int {
+    if (context.rank == 1) throw std::runtime_error("no such unit: layers.9");
+    return 0;
+  });
+  EXPECT_EQ(result.first_failure, 1);
+  EXPECT_EQ(result.ranks[1].code, 1);
+  EXPECT_EQ(result.ranks[1].text(), "rank 1 failed: no such unit: layers.9");
+}
+
+TEST(Launcher, ReportsASignal) {
+  auto result = launch(2, [](const RankContext& context) -> int {
+    if (context.rank == 1) raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(result.first_failure, 1);
+  EXPECT_EQ(result.ranks[1].signal, SIGKILL);
+  EXPECT_EQ(result.ranks[1].text(), "rank 1 was killed by signal 9 (Killed)");
+}
+
+TEST(Launcher, TheFirstFailureEndsTheOthers) {
+  SharedWords pids;
+  auto result = launch(4, [&](const RankContext& context) -> int {
+    pids[context.rank] = getpid();
+    if (context.rank == 2) return 5;
+    wait_for_the_end();
+  });
+  EXPECT_EQ(result.first_failure, 2);
+  EXPECT_EQ(result.ranks[2].code, 5);
+  for (int rank : {0, 1, 3}) {
+    EXPECT_TRUE(result.ranks[rank].stopped);
+    EXPECT_FALSE(result.ranks[rank].ok());
+    EXPECT_TRUE(pids[rank] == 0 || !exists(pids[rank]));
+  }
+}
+
+TEST(Launcher, GivesTheRanksOneMemory) {
+  auto result = launch(2, [](const RankContext& context) {
+    auto& word = *reinterpret_cast<std::atomic<int>*>(context.shared->message(0) + 64);
+    if (context.rank == 0) {
+      word = 42;
+      return 0;
+    }
+    wait_until(word, 42);
+    return 0;
+  });
+  EXPECT_TRUE(result.ok());
+}
+
+// Runs launch() in a child whose ranks wait for ever, and does `end` to that child once all have
+// started. How the child ended; the ranks' processes are in `pids`.
+int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
+  std::fflush(nullptr);
+  pid_t child = fork();
+  if (child == 0) {
+    signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
+    launch(world_size, [&](const RankContext& context) -> int {
+      pids[context.rank] = getpid();
+      wait_for_the_end();
+    });
+    _exit(0);
+  }
+  for (int rank = 0; rank < world_size; ++rank) {
+    while (pids[rank] == 0)
+      sched_yield();
+  }
+  end(child);
+  int status;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(Launcher, AnInterruptEndsEveryRankAndThenTheCaller) {
+  for (int signal : {SIGINT, SIGTERM}) {
+    SharedWords pids;
+    int status = end_a_launch(pids, 3, [&](pid_t child) { kill(child, signal); });
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(WTERMSIG(status), signal);
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_FALSE(exists(pids[rank]));
+  }
+}
+
+TEST(Launcher, ACallerThatIsKilledLeavesNoRankBehind) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that its ranks become this process's children
+  SharedWords pids;
+  end_a_launch(pids, 3, [](pid_t child) { kill(child, SIGKILL); });
+  for (int rank = 0; rank < 3; ++rank) {
+    int status;
+    EXPECT_EQ(waitpid(pids[rank], &status, 0), pids[rank]);
+    EXPECT_TRUE(WIFSIGNALED(status));
+  }
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,90 @@
+#include <comm/ledger.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The ledger of ranks that live in this process: it sees no difference.
+class LedgerOfTwo : public testing::Test {
+ protected:
+  static constexpr size_t kPage = 4096;
+
+  void* zeroed() {
+    size_t bytes = (Ledger::bytes(2) + kPage - 1) / kPage * kPage;
+    memory_.reset(std::aligned_alloc(kPage, bytes));
+    return std::memset(memory_.get(), 0, bytes);
+  }
+
+  static CallRecord record(uint64_t sequence, const std::string& unit) {
+    CallRecord record;
+    record.sequence = sequence;
+    record.operation = Operation::all_gather;
+    record.dtype = at::kFloat;
+    record.numel = 64;
+    record.set_unit(unit);
+    return record;
+  }
+
+  std::unique_ptr<void, decltype(&std::free)> memory_{nullptr, &std::free};
+  void* shared_ = zeroed();
+  Ledger ranks_[2] = {{shared_, 0, 2, 5000ms}, {shared_, 1, 2, 5000ms}};
+};
+
+TEST_F(LedgerOfTwo, ShowsEachRankTheOthersCalls) {
+  EXPECT_EQ(ranks_[1].published(0), 0u);
+  EXPECT_EQ(ranks_[1].last_call(0), "");
+  ranks_[0].publish(record(0, "layers.0"));
+  ranks_[1].publish(record(0, "layers.0"));
+  ranks_[1].check(0);
+  EXPECT_EQ(ranks_[1].published(0), 1u);
+  EXPECT_EQ(ranks_[1].last_call(0), "#0 all_gather layers.0");
+  EXPECT_EQ(ranks_[1].record(0, 0).text(), "all_gather layers.0 (64 x float)");
+}
+
+TEST_F(LedgerOfTwo, KeepsTheEndOfALongName) {
+  ranks_[0].publish(record(0, std::string(100, 'x').append(".layers.17")));
+  EXPECT_EQ(std::string(ranks_[0].record(0, 0).unit), std::string(61, 'x').append(".layers.17"));
+}
+
+TEST_F(LedgerOfTwo, HoldsARankThatIsTooFarAheadUntilTheOthersHaveWaited) {
+  for (Ledger& rank : ranks_) {
+    for (uint64_t i = 0; i < Ledger::kRing; ++i)
+      rank.publish(record(i, "unit"));
+  }
+  for (uint64_t i = 0; i < Ledger::kRing; ++i)
+    ranks_[0].advance(i);
+  std::atomic<bool> waited{false};
+  std::thread other([&] {
+    waited = true;
+    ranks_[1].advance(0);
+  });
+  ranks_[0].publish(record(Ledger::kRing, "unit"));
+  EXPECT_TRUE(waited);
+  other.join();
+}
+
+TEST_F(LedgerOfTwo, LosesNoWakeUpOverManyCalls) {
+  constexpr uint64_t kCalls = 20'000;
+  auto play = [&](int rank) {
+    for (uint64_t i = 0; i < kCalls; ++i) {
+      ranks_[rank].publish(record(i, "unit"));
+      ranks_[rank].check(i);
+      ranks_[rank].advance(i);
+      ranks_[rank].wait_for_all(i, 2);
+    }
+  };
+  std::thread other(play, 1);
+  play(0);
+  other.join();
+  EXPECT_EQ(ranks_[0].published(1), kCalls);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,164 @@
+#include <ATen/native/Resize.h>
+#include <comm/launcher.h>
+#include <gtest/gtest.h>
+#include <memory/live_bytes.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+namespace fsdp {
+namespace {
+
+// In a process of its own: the allocator stays in place until the process ends.
+std::string failure(const std::function<void()>& body) {
+  auto result = launch(1, [&](const RankContext&) {
+    at::set_num_threads(1);
+    live_bytes::install();
+    body();
+    return 0;
+  });
+  return result.ok() ? "" : result.ranks[0].text();
+}
+
+void require_equal(int64_t measured, int64_t expected, const std::string& what) {
+  if (measured == expected) return;
+  throw std::runtime_error(what + ": " + std::to_string(measured) + " bytes, expected " +
+                           std::to_string(expected));
+}
+
+int64_t alive(MemoryClass cls) {
+  return live_bytes::now()[cls];
+}
+
+void resize(const at::Tensor& tensor, int64_t bytes) {
+  at::native::resize_bytes_nocuda(tensor.storage(), bytes);
+}
+
+TEST(LiveBytes, CountTheBytesOfEachTensorInItsClass) {
+  EXPECT_EQ(failure([] {
+              at::Tensor rest = at::empty({3});
+              MemoryScope outer(MemoryClass::gathered);
+              at::Tensor gathered = at::empty({5});
+              {
+                MemoryScope inner(MemoryClass::shards);
+                at::Tensor shard = at::empty({7});
+                require_equal(alive(MemoryClass::shards), 28, "shards");
+              }
+              at::Tensor more = at::empty({1});
+              require_equal(alive(MemoryClass::shards), 0, "shards after their end");
+              require_equal(alive(MemoryClass::gathered), 24, "gathered");
+              require_equal(alive(MemoryClass::rest), 12, "rest");
+              require_equal(live_bytes::now().total, 36, "total");
+            }),
+            "");
+}
+
+TEST(LiveBytes, ABlockStaysInTheClassItWasMadeIn) {
+  EXPECT_EQ(failure([] {
+              at::Tensor tensor;
+              {
+                MemoryScope scope(MemoryClass::gradients);
+                tensor = at::empty({10});
+              }
+              MemoryScope scope(MemoryClass::optimizer_state);
+              tensor.reset();
+              require_equal(alive(MemoryClass::gradients), 0, "gradients");
+              require_equal(alive(MemoryClass::optimizer_state), 0, "optimizer state");
+            }),
+            "");
+}
+
+TEST(LiveBytes, ResizingAStorageToNothingFreesIt) {
+  EXPECT_EQ(failure([] {
+              for (int64_t bytes : {400, 40'000'000}) {
+                at::Tensor tensor = at::empty({bytes / 4});
+                require_equal(live_bytes::now().total, bytes, "made");
+                resize(tensor, 0);
+                require_equal(live_bytes::now().total, 0, "freed");
+                resize(tensor, bytes);
+                require_equal(live_bytes::now().total, bytes, "regrown");
+                tensor.fill_(1);
+              }
+            }),
+            "");
+}
+
+TEST(LiveBytes, AViewKeepsItsStorageAlive) {
+  EXPECT_EQ(failure([] {
+              at::Tensor tensor = at::empty({100});
+              at::Tensor view = tensor.narrow(0, 0, 1);
+              tensor.reset();
+              require_equal(live_bytes::now().total, 400, "with a view");
+              view.reset();
+              require_equal(live_bytes::now().total, 0, "without");
+            }),
+            "");
+}
+
+TEST(LiveBytes, EachClassHasAPeakOfItsOwnInEachPhase) {
+  EXPECT_EQ(failure([] {
+              auto make = [](MemoryClass cls, int64_t numel) {
+                MemoryScope scope(cls);
+                return at::empty({numel});
+              };
+              at::Tensor shard = make(MemoryClass::shards, 10);
+              live_bytes::enter(Phase::forward);
+              make(MemoryClass::gathered, 100);
+              make(MemoryClass::rest, 50);
+              auto forward = live_bytes::peak();
+              require_equal(forward[MemoryClass::shards], 40, "shards in forward");
+              require_equal(forward[MemoryClass::gathered], 400, "gathered in forward");
+              require_equal(forward[MemoryClass::rest], 200, "rest in forward");
+              require_equal(forward.total, 440, "total in forward");
+              live_bytes::enter(Phase::backward);
+              require_equal(live_bytes::peak().total, 40, "at the start of backward");
+              make(MemoryClass::gathered, 20);
+              live_bytes::enter(Phase::forward);
+              make(MemoryClass::gathered, 30);
+              require_equal(live_bytes::peak().total, 160, "in the second forward");
+              require_equal(live_bytes::peak(Phase::forward).total, 440, "over both");
+              require_equal(live_bytes::peak(Phase::backward).total, 120, "backward");
+              live_bytes::reset();
+              require_equal(live_bytes::peak(Phase::backward).total, 0, "forgotten");
+              require_equal(live_bytes::peak_total(), 440, "of the whole run");
+            }),
+            "");
+}
+
+TEST(LiveBytes, OfOtherThreadsAreCountedToo) {
+  EXPECT_EQ(failure([] {
+              std::vector<std::thread> threads;
+              for (int i = 0; i < 4; ++i) {
+                threads.emplace_back([i] {
+                  MemoryScope scope(i % 2 ? MemoryClass::shards : MemoryClass::gathered);
+                  for (int k = 0; k < 200; ++k)
+                    at::empty({300'000 + k % 3});
+                });
+              }
+              for (std::thread& thread : threads)
+                thread.join();
+              require_equal(live_bytes::now().total, 0, "after all were freed");
+            }),
+            "");
+}
+
+TEST(LiveBytes, TensorsKeepTheirValuesThroughTheCacheOfFreedBlocks) {
+  EXPECT_EQ(failure([] {
+              std::vector<at::Tensor> tensors;
+              for (int i = 0; i < 60; ++i) {
+                tensors.push_back(at::full({300'000 + i % 4}, i));
+                if (i % 3 == 2) tensors.erase(tensors.begin());
+              }
+              for (size_t i = 0; i < tensors.size(); ++i) {
+                if (!tensors[i].eq(20 + static_cast<int>(i)).all().item<bool>()) {
+                  throw std::runtime_error("tensor " + std::to_string(i) + " was overwritten");
+                }
+              }
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace fsdp

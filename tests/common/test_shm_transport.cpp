@@ -1,0 +1,151 @@
+#include <ATen/native/Resize.h>
+#include <comm/communicator.h>
+#include <gtest/gtest.h>
+#include <memory/live_bytes.h>
+
+#include <functional>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using Body = std::function<void(Communicator&, SharedRegion&)>;
+
+std::string failure(int world_size, const Body& body, std::chrono::milliseconds timeout = 5000ms) {
+  auto result = launch(world_size, [&](const RankContext& context) {
+    auto comm = Communicator::create(context, {"shm", timeout, {}});
+    body(*comm, *context.shared);
+    return 0;
+  });
+  return result.ok() ? "" : result.ranks[result.first_failure].text();
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+int64_t staged() {
+  return live_bytes::peak()[MemoryClass::communication];
+}
+
+TEST(ShmTransport, IsWhatAutoChooses) {
+  auto result = launch(2, [](const RankContext& context) {
+    return Communicator::create(context)->backend() == "shm" ? 0 : 1;
+  });
+  EXPECT_TRUE(result.ok());
+}
+
+TEST(ShmTransport, ReadsTensorsMadeByEmptyWithoutACopy) {
+  auto text = failure(2, [](Communicator& comm, SharedRegion& shared) {
+    int64_t n = 1000;
+    at::Tensor small = comm.empty(n).zero_(), large = comm.empty(comm.world_size() * n).zero_();
+    require(shared.address_of(small.data_ptr()) != 0, "empty() is not in the arena");
+    comm.all_gather_into(at::zeros({comm.world_size() * n}), small, "unit").wait();
+    comm.reduce_scatter_into(at::zeros({n}), large, "unit").wait();
+    comm.all_reduce(small, "unit").wait();
+    comm.broadcast(small, 0, "unit").wait();
+    comm.barrier("unit").wait();
+    require(staged() == 0, std::to_string(staged()) + " bytes were staged");
+  });
+  EXPECT_EQ(text, "");
+}
+
+TEST(ShmTransport, StagesOtherTensorsUntilTheCallIsWaitedFor) {
+  auto text = failure(2, [](Communicator& comm, SharedRegion&) {
+    int64_t n = 1000;
+    at::Tensor small = at::zeros({n});
+    Handle handle = comm.all_gather_into(at::zeros({comm.world_size() * n}), small, "unit");
+    require(live_bytes::now()[MemoryClass::communication] == n * 4, "one copy of the input");
+    handle.wait();
+    require(live_bytes::now()[MemoryClass::communication] == 0, "the copy outlived the call");
+  });
+  EXPECT_EQ(text, "");
+}
+
+TEST(ShmTransport, AStagedInputMayBeChangedAsSoonAsItWasWaitedFor) {
+  auto text = failure(4, [](Communicator& comm, SharedRegion&) {
+    int64_t n = 5000;
+    at::Tensor input = at::zeros({n}), output = at::zeros({comm.world_size() * n});
+    for (int step = 0; step < 50; ++step) {
+      input.fill_(100 * step + comm.rank());
+      comm.all_gather_into(output, input, "unit").wait();
+      input.fill_(-1);
+      for (int rank = 0; rank < comm.world_size(); ++rank) {
+        at::Tensor part = output.narrow(0, rank * n, n);
+        require(part.eq(100 * step + rank).all().item<bool>(), "another step's values");
+      }
+    }
+  });
+  EXPECT_EQ(text, "");
+}
+
+TEST(ShmTransport, AReducedInputMayBeChangedAsSoonAsItWasWaitedFor) {
+  auto text = failure(4, [](Communicator& comm, SharedRegion&) {
+    int64_t n = 5000;
+    at::Tensor input = comm.empty(comm.world_size() * n), output = at::zeros({n});
+    for (int step = 0; step < 50; ++step) {
+      input.fill_(step);
+      comm.reduce_scatter_into(output, input, "unit").wait();
+      input.fill_(-1);
+      require(output.eq(step * comm.world_size()).all().item<bool>(), "another step's values");
+    }
+  });
+  EXPECT_EQ(text, "");
+}
+
+TEST(ShmTransport, GivesStorageThatCanBeFreedAndRegrown) {
+  auto text = failure(1, [](Communicator& comm, SharedRegion& shared) {
+    MemoryScope scope(MemoryClass::gradients);
+    at::Tensor tensor = comm.empty(1000);
+    at::Tensor view = tensor.narrow(0, 10, 10);
+    auto* storage = tensor.storage().unsafeGetStorageImpl();
+    require(live_bytes::now()[MemoryClass::gradients] == 4000, "alive once made");
+    at::native::resize_bytes_nocuda(tensor.storage(), 0);
+    require(storage->nbytes() == 0, "not freed");
+    require(live_bytes::now()[MemoryClass::gradients] == 0, "alive after the storage was freed");
+    at::native::resize_bytes_nocuda(tensor.storage(), 4000);
+    require(shared.address_of(view.data_ptr()) != 0, "not in the arena after it was regrown");
+    tensor.fill_(3);
+    require(view.eq(3).all().item<bool>(), "a view lost its tensor");
+  });
+  EXPECT_EQ(text, "");
+}
+
+TEST(ShmTransport, ReusesFreedMemoryOfTheArena) {
+  auto text = failure(1, [](Communicator& comm, SharedRegion&) {
+    at::Tensor before = comm.empty(16);
+    void* first = nullptr;
+    for (int64_t i = 0; i < 100; ++i) {
+      at::Tensor a = comm.empty(1000), b = comm.empty(3000 + i), c = comm.empty(500);
+      require(reinterpret_cast<uintptr_t>(b.data_ptr()) % 64 == 0, "alignment");
+      if (!first) first = a.data_ptr();
+      require(a.data_ptr() == first, "the freed blocks were not merged");
+      b.reset();
+    }
+  });
+  EXPECT_EQ(text, "");
+}
+
+TEST(ShmTransport, SaysThatTheArenaIsFull) {
+  auto text = failure(1, [](Communicator& comm, SharedRegion&) { comm.empty(int64_t{1} << 50); });
+  EXPECT_NE(text.find("has no room for 4503599627370496 bytes"), std::string::npos) << text;
+}
+
+TEST(ShmTransport, NamesARankThatCalledButDoesNotWait) {
+  auto text = failure(
+      2,
+      [](Communicator& comm, SharedRegion&) {
+        at::Tensor input = comm.empty(16).zero_(), output = at::zeros({8});
+        Handle handle = comm.reduce_scatter_into(output, input, "layers.0");
+        if (comm.rank() == 1) pause();
+        handle.wait();
+      },
+      300ms);
+  EXPECT_EQ(text,
+            "rank 0: reduce_scatter layers.0 (collective #0) timed out after 0.3 s: "
+            "rank 1 called it but has not waited for it");
+}
+
+}  // namespace
+}  // namespace fsdp
