@@ -81,6 +81,7 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
 // Leaves by _exit: what the parent has registered to run at exit is the parent's.
 [[noreturn]] void run_rank(const RankContext& context, pid_t parent,
                            const std::function<int(const RankContext&)>& body) {
+  setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before the line above
   int code = run_body(context, body);
@@ -90,7 +91,8 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
   _exit(code);
 }
 
-// The forked ranks that have not been reaped yet. None outlives this object.
+// The forked ranks that have not been reaped yet, each with a process group of its own, which ends
+// with it. None outlives this object.
 class Ranks {
  public:
   explicit Ranks(std::shared_ptr<SharedRegion> shared) : shared_(std::move(shared)) {}
@@ -98,7 +100,10 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  void add(pid_t pid) { pids_.push_back(pid); }
+  void add(pid_t pid) {
+    setpgid(pid, pid);  // so does the rank: the group is there whoever comes first
+    pids_.push_back(pid);
+  }
 
   bool any() const {
     return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
@@ -108,8 +113,10 @@ class Ranks {
   std::vector<RankExit> reap(int flags) {
     std::vector<RankExit> ended;
     for (size_t rank = 0; rank < pids_.size(); ++rank) {
+      if (pids_[rank] == 0 || !has_ended(pids_[rank], flags)) continue;
+      kill(-pids_[rank], SIGKILL);  // what it forked; its number is not free before waitpid()
       int status;
-      if (pids_[rank] == 0 || waitpid(pids_[rank], &status, flags) <= 0) continue;
+      waitpid(pids_[rank], &status, 0);
       pids_[rank] = 0;
       ended.push_back(describe(static_cast<int>(rank), status));
     }
@@ -118,12 +125,17 @@ class Ranks {
 
   std::vector<RankExit> end_all() {
     for (pid_t pid : pids_) {
-      if (pid > 0) kill(pid, SIGKILL);
+      if (pid > 0) kill(-pid, SIGKILL);
     }
     return reap(0);
   }
 
  private:
+  static bool has_ended(pid_t pid, int flags) {
+    siginfo_t info = {};
+    return waitid(P_PID, pid, &info, WEXITED | WNOWAIT | flags) == 0 && info.si_pid == pid;
+  }
+
   RankExit describe(int rank, int status) const {
     RankExit exit;
     exit.rank = rank;

@@ -38,7 +38,8 @@ struct LaunchResult {
 // Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero
 // return value, an exception or a signal; the first failure ends the rest at once. Interrupting or
 // killing the caller ends every rank. To be called before torch has started a thread, and by a
-// process that runs no torch operator: a child would inherit locks that nobody holds any more.
+// process that runs no torch operator: a child would inherit locks that nobody holds any more. Each
+// rank leads a process group: what it forks ends with it.
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body);
 
 }  // namespace fsdp

@@ -12,7 +12,7 @@ void compare(const RankRun& run, const std::string& name,
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const nlohmann::json* wanted = expected[rank];
     if (wanted == nullptr && !run.observed(rank, name)) continue;
-    const nlohmann::json& actual = run.at(rank, name);
+    const nlohmann::json& actual = run.at(rank, name, file, line);
     const std::string wrong = wanted == nullptr ? "" : difference(actual, *wanted);
     equal &= wrong.empty();
     table += "\n  rank " + std::to_string(rank) + ": " + (wrong.empty() ? summary(actual) : wrong);
@@ -36,7 +36,7 @@ void expect_on_all_ranks(const RankRun& run, const std::string& name,
 
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name, const char* file,
                               int line) {
-  expect_on_all_ranks(run, name, run.at(0, name), file, line);
+  expect_on_all_ranks(run, name, run.at(0, name, file, line), file, line);
 }
 
 }  // namespace fsdp

@@ -112,19 +112,21 @@ bool RankRun::observed(int rank, const std::string& name) const {
   return observations_.at(rank).count(name) > 0;
 }
 
-const nlohmann::json& RankRun::at(int rank, const std::string& name) const {
+const nlohmann::json& RankRun::at(int rank, const std::string& name, const char* file,
+                                  int line) const {
   const auto& observed = observations_.at(rank);
   const auto found = observed.find(name);
   if (found != observed.end()) return found->second;
   std::string names;
   for (const auto& [other, value] : observed)
     names += (names.empty() ? "" : ", ") + other;
-  end_test(testing::TestPartResult::kFatalFailure, nullptr, -1,
+  end_test(testing::TestPartResult::kFatalFailure, file, line,
            "rank " + std::to_string(rank) + " did not observe \"" + name + "\", only: " + names);
 }
 
-ObservedTensor RankRun::tensor(int rank, const std::string& name) const {
-  return to_tensor(at(rank, name));
+ObservedTensor RankRun::tensor(int rank, const std::string& name, const char* file,
+                               int line) const {
+  return to_tensor(at(rank, name, file, line));
 }
 
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options, const char* file,

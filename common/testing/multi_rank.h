@@ -65,10 +65,12 @@ class RankRun {
   int world_size() const { return static_cast<int>(observations_.size()); }
   bool observed(int rank, const std::string& name) const;
   // Asked for what was not observed, both end the test as failed.
-  const nlohmann::json& at(int rank, const std::string& name) const;
-  ObservedTensor tensor(int rank, const std::string& name) const;
+  const nlohmann::json& at(int rank, const std::string& name, const char* file = __builtin_FILE(),
+                           int line = __builtin_LINE()) const;
+  ObservedTensor tensor(int rank, const std::string& name, const char* file = __builtin_FILE(),
+                        int line = __builtin_LINE()) const;
 
-  // What went wrong, the cause first, then where each rank was; empty if nothing did.
+  // What went wrong, the cause first, then where the other ranks were; empty if nothing did.
   const std::string& failure() const { return failure_; }
 
  private:

@@ -175,8 +175,11 @@ ObservedTensor to_tensor(const nlohmann::json& observation) {
 std::string summary(const nlohmann::json& observation) {
   constexpr int64_t kShown = 6;
   constexpr size_t kLine = 200;
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
   if (!is_tensor(observation)) {
-    const std::string text = observation.dump();
+    const bool finite = !observation.is_number_float() || std::isfinite(observation.get<double>());
+    const std::string text = finite ? observation.dump(-1, ' ', false, kReplace)
+                                    : std::to_string(observation.get<double>());
     return text.size() <= kLine ? text : text.substr(0, kLine) + "...";
   }
   const ObservedTensor tensor = to_tensor(observation);

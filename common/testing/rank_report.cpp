@@ -11,7 +11,7 @@ std::string ending(const RankReport& report) {
   const RankExit& exit = report.exit;
   if (report.finished) return "reached the end of the test";
   if (exit.signal == SIGALRM) return "was still running at the time limit";
-  if (exit.signal == SIGKILL && !report.first_to_fail) return "was stopped";
+  if (exit.stopped) return "was stopped";
   if (exit.signal != 0) {
     std::string text =
         "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) + ")";
@@ -39,8 +39,8 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 
 std::string progress(const RankReport& report) {
   std::string text;
-  if (!report.exit.last_call.empty()) text += ", last collective " + report.exit.last_call;
-  if (!report.latest.empty()) text += ", last observation \"" + report.latest + "\"";
+  if (!report.exit.last_call.empty()) text += "; last collective " + report.exit.last_call;
+  if (!report.latest.empty()) text += "; last observation \"" + report.latest + "\"";
   return text;
 }
 
@@ -105,9 +105,10 @@ std::string describe_failure(const std::vector<RankReport>& ranks) {
   std::string text = assertions_text(ranks);
   const RankReport* first = cause(ranks);
   if (first == nullptr) return text;
-  text += name(*first) + " " + ending(*first) + "\n";
+  text += name(*first) + " " + ending(*first) + progress(*first) + "\n";
   for (const RankReport& report : ranks) {
-    text += "  " + name(report) + ": " + ending(report) + progress(report) + "\n";
+    if (&report == first) continue;
+    text += "  " + name(report) + " " + ending(report) + progress(report) + "\n";
   }
   return text;
 }

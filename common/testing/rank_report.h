@@ -33,7 +33,7 @@ nlohmann::json finished_frame();
 
 RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel);
 
-// What went wrong in a run, the cause first, then where each rank was; empty if nothing did.
+// What went wrong in a run, the cause first, then where the other ranks were; empty if nothing did.
 std::string describe_failure(const std::vector<RankReport>& ranks);
 
 }  // namespace fsdp

@@ -1,5 +1,8 @@
 #include <gtest/gtest-spi.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <testing/multi_rank.h>
+#include <testing/rank_report.h>
 #include <todo.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -27,7 +30,7 @@ std::string failure_when_rank_1(const std::function<void()>& leave) {
       pause();
   });
   EXPECT_EQ(run.at(1, "before"), 1) << "what was sent before the end is kept";
-  EXPECT_TRUE(contains(run.failure(), "rank 1: ") && contains(run.failure(), "\"before\""))
+  EXPECT_TRUE(contains(run.failure(), "rank 1 ") && contains(run.failure(), "\"before\""))
       << run.failure();
   return run.failure();
 }
@@ -100,7 +103,7 @@ TEST_P(MultiRank, gives_every_rank_one_torch_thread) {
 TEST(MultiRankFailure, names_the_signal_of_a_rank_that_crashed) {
   const std::string text = failure_when_rank_1([] { *static_cast<volatile int*>(nullptr) = 1; });
   EXPECT_CONTAINS(text, "rank 1 was killed by signal 11 (Segmentation fault): reading freed");
-  EXPECT_CONTAINS(text, "rank 0: was stopped, last observation \"before\"");
+  EXPECT_CONTAINS(text, "rank 0 was stopped; last observation \"before\"");
   EXPECT_CONTAINS(failure_when_rank_1([] { abort(); }), "rank 1 was killed by signal 6 (Aborted)");
   EXPECT_CONTAINS(failure_when_rank_1([] { raise(SIGKILL); }), "rank 1 was killed by signal 9");
   expect_next_run_works();
@@ -119,17 +122,20 @@ TEST(MultiRankFailure, is_not_fooled_by_a_rank_that_exits) {
       if (rank.rank() == 1) leave(0);
     });
     EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
-    EXPECT_CONTAINS(run.failure(), "rank 0: reached the end of the test");
+    EXPECT_CONTAINS(run.failure(), "rank 0 reached the end of the test");
   }
   expect_next_run_works();
 }
 
 TEST(MultiRankFailure, tells_an_exit_as_the_cause_of_what_it_led_to) {
-  const RankRun run = try_ranks(2, [](TestRank& rank) {
-    if (rank.rank() == 1) _exit(0);
-    throw std::runtime_error("rank 1 is missing");
-  });
-  EXPECT_EQ(run.failure().find("rank 1 left by exit(0)"), 0) << run.failure();
+  std::vector<RankReport> ranks(2);
+  ranks[0].exit.code = 1;
+  ranks[0].exit.message = "rank 1 has not called it";
+  ranks[0].first_to_fail = true;
+  ranks[1].exit.rank = 1;  // code 0, not finished
+  EXPECT_EQ(describe_failure(ranks),
+            "rank 1 left by exit(0) before the end of the test\n"
+            "  rank 0 threw an exception: rank 1 has not called it\n");
 }
 
 TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
@@ -141,7 +147,7 @@ TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
                                 },
                                 {.time_limit = std::chrono::seconds(1)});
   EXPECT_CONTAINS(run.failure(), "rank 1 was still running at the time limit");
-  EXPECT_CONTAINS(run.failure(), "rank 0: reached the end of the test");
+  EXPECT_CONTAINS(run.failure(), "rank 0 reached the end of the test");
   expect_next_run_works();
 }
 
@@ -149,14 +155,41 @@ TEST(MultiRankFailure, leaves_no_process_that_a_rank_started) {
   int life[2];
   ASSERT_EQ(pipe(life), 0);
   const RankRun run = try_ranks(2, [&](TestRank& rank) {
-    if (fork() == 0) pause();
+    if (fork() == 0) {
+      alarm(20);  // the end of it if this test fails
+      pause();
+    }
     if (rank.rank() == 1) abort();
   });
   EXPECT_FALSE(run.failure().empty());
   close(life[1]);
-  char byte;
-  EXPECT_EQ(read(life[0], &byte, 1), 0) << "end of file: nobody else holds the pipe";
+  pollfd end{life[0], POLLIN, 0};
+  poll(&end, 1, 5'000);
+  EXPECT_TRUE(end.revents & POLLHUP) << "a process still holds the pipe";
   close(life[0]);
+}
+
+TEST(MultiRankFailure, names_the_collective_that_a_rank_left_out) {
+  const auto body = [](TestRank& rank) {
+    rank.communicator()->barrier("layers.0").wait();
+    rank.communicator()->barrier("layers.1").wait();
+  };
+  const RankRun run = try_ranks(2, body, {.fault = Fault{Fault::Kind::skip, 1, 0}});
+  EXPECT_CONTAINS(run.failure(), "barrier layers.0");
+  EXPECT_CONTAINS(run.failure(), "last collective #0 barrier layers.1");
+  EXPECT_EQ(run_ranks(2, body).failure(), "");
+}
+
+TEST(MultiRankFailure, drops_an_observation_that_was_cut_off) {
+  const RankRun run = try_ranks(1, [](TestRank& rank) {
+    rank.observe("small", 1);
+    const rlimit half{1 << 19, 1 << 19};
+    setrlimit(RLIMIT_FSIZE, &half);
+    rank.observe("large", torch::zeros(1 << 18));
+  });
+  EXPECT_CONTAINS(run.failure(), "File size limit exceeded");
+  EXPECT_EQ(run.at(0, "small"), 1);
+  EXPECT_FALSE(run.observed(0, "large"));
 }
 
 TEST(MultiRankFailure, keeps_what_was_sent_by_a_rank_that_observes_a_name_twice) {
