@@ -6,10 +6,13 @@
 
 import argparse
 import contextlib
+import ctypes
+import datetime
 import json
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +32,7 @@ import gpt2
 from sizes import MODELS
 
 SEED = 42
+TIMEOUT = datetime.timedelta(seconds=300)
 
 
 def place(parameter, whole):
@@ -113,11 +117,19 @@ def train(rank, args, live):
     return {"losses": losses, "seconds": seconds, "params": params, "comm_bytes": dict(moved)}
 
 
+def die_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run_rank(rank, args, folder):
+    die_with_parent()
     live = counting.LiveBytes(args.counter) if args.counter else counting.NoLiveBytes()
     torch.set_num_threads(1)
     store = dist.FileStore(os.path.join(folder, "store"), args.world)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=args.world)
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=args.world, timeout=TIMEOUT
+    )
     result = train(rank, args, live)
     dist.barrier()  # no rank leaves while another still talks to it
     result.update(live.result(), cpu_seconds=sum(os.times()[:2]))
