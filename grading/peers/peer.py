@@ -1,0 +1,216 @@
+"""Trains GPT-2 on W CPU ranks with PyTorch's FSDP2 or DDP; JSON lines in the form of ./fsdp train.
+
+    python peer.py --mode fsdp2|ddp --world W --model NAME --batch B --seq T --steps N
+                   [--lr X] [--counter LIBRARY] [--json FILE]
+"""
+
+import argparse
+import contextlib
+import ctypes
+import datetime
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # not needed here
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+import counting
+import gpt2
+from sizes import MODELS
+
+SEED = 42
+TIMEOUT = datetime.timedelta(seconds=300)
+
+
+def place(parameter, whole):
+    if isinstance(parameter, DTensor):
+        # Every rank drew the same tensor: each cuts its own part, nothing is sent.
+        part = distribute_tensor(
+            whole, parameter.device_mesh, parameter.placements, src_data_rank=None
+        )
+        parameter.to_local().copy_(part.to_local())
+    else:
+        parameter.copy_(whole)
+
+
+def build_fsdp2(options, world):
+    mesh = init_device_mesh("cpu", (world,))
+    model = gpt2.build_on_meta(options)
+    for block in model.h:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    model.to_empty(device="cpu")
+    gpt2.draw_weights(model, options, SEED, place)
+    return model
+
+
+def build_ddp(options, world):
+    model = gpt2.build_on_meta(options)
+    model.to_empty(device="cpu")
+    gpt2.draw_weights(model, options, SEED, place)
+    return DistributedDataParallel(
+        model,
+        init_sync=False,  # the replicas were drawn alike
+        broadcast_buffers=False,
+        gradient_as_bucket_view=True,
+        static_graph=True,
+    )
+
+
+BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
+
+
+def local_batch(options, args, rank, step):
+    """The published recipe's tokens of this step, this rank's rows."""
+    generator = torch.Generator().manual_seed(SEED + 100 + step)
+    tokens = torch.randint(
+        0, options.vocabulary, (args.batch, args.seq + 1), generator=generator
+    ).chunk(args.world)[rank]
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def train(rank, args, live):
+    options = MODELS[args.model]
+    live.enter("init")
+    model = BUILD[args.mode](options, args.world)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=args.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, fused=True
+    )
+    params = sum(parameter.numel() for parameter in model.parameters())
+
+    def train_step(inputs, targets):
+        live.enter("forward")
+        loss = gpt2.loss_of(model, inputs, targets)
+        live.enter("backward")
+        loss.backward()
+        live.enter("optimizer")
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    losses, seconds, moved = [], [], {}
+    for step in range(args.steps):
+        inputs, targets = local_batch(options, args, rank, step)
+        if step == 1:
+            live.forget_phases()  # from here on optimizer state exists in every phase
+        counted = counting.counted_collectives(args.world) if step == 1 else contextlib.nullcontext()
+        with counted as counts:
+            start = time.perf_counter()
+            losses.append(train_step(inputs, targets))
+            seconds.append(time.perf_counter() - start)
+        moved = counts or moved
+    if args.mode == "ddp":
+        moved = counting.ddp_bytes(model, args.world)
+    return {"losses": losses, "seconds": seconds, "params": params, "comm_bytes": dict(moved)}
+
+
+def die_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run_rank(rank, args, folder):
+    die_with_parent()
+    live = counting.LiveBytes(args.counter) if args.counter else counting.NoLiveBytes()
+    torch.set_num_threads(1)
+    store = dist.FileStore(os.path.join(folder, "store"), args.world)
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=args.world, timeout=TIMEOUT
+    )
+    result = train(rank, args, live)
+    dist.barrier()  # no rank leaves while another still talks to it
+    result.update(live.result(), cpu_seconds=sum(os.times()[:2]))
+    with open(os.path.join(folder, f"rank{rank}"), "w") as file:
+        json.dump(result, file)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def run_ranks(args, folder):
+    """Starts the ranks and waits; the first that fails ends the others."""
+    # Forked: torch is imported once, and no thread of it runs yet.
+    context = multiprocessing.get_context("fork")
+    ranks = [
+        context.Process(target=run_rank, args=(rank, args, folder)) for rank in range(args.world)
+    ]
+    for process in ranks:
+        process.start()
+    try:
+        running = list(ranks)
+        while running:
+            multiprocessing.connection.wait([process.sentinel for process in running])
+            for process in [p for p in running if p.exitcode is not None]:
+                running.remove(process)
+                if process.exitcode != 0:
+                    sys.exit(f"peer {args.mode}: rank {ranks.index(process)} failed, see above")
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+    results = []
+    for rank in range(args.world):
+        with open(os.path.join(folder, f"rank{rank}")) as file:
+            results.append(json.load(file))
+    return results
+
+
+def lines(args, results):
+    """One line per step and a last one, under the names that ./fsdp train --json uses."""
+    for step, losses in enumerate(zip(*(result["losses"] for result in results))):
+        seconds = results[0]["seconds"][step]
+        yield {
+            "step": step,
+            "loss": sum(losses) / args.world,
+            "tokens_per_s": args.batch * args.seq / seconds,
+        }
+    final = {"final": True, "mode": args.mode, "model": args.model, "world": args.world}
+    final.update(batch=args.batch, seq=args.seq, steps=args.steps, threads=1, backend="gloo")
+    for key in ("params", "comm_bytes", "phase_bytes"):
+        final[key] = results[0].get(key)
+    if args.counter:
+        final["peak_bytes"] = [result["peak_bytes"] for result in results]
+    final["cpu_seconds"] = [result["cpu_seconds"] for result in results]
+    yield final
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--mode", choices=sorted(BUILD), required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--model", choices=sorted(MODELS), required=True)
+    parser.add_argument("--batch", type=int, required=True, help="global rows a step")
+    parser.add_argument("--seq", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--counter", help="libpeers_counter.so; torch's own allocator if absent")
+    parser.add_argument("--json", help="file; standard output if absent")
+    args = parser.parse_args(argv)
+    if args.batch % args.world:
+        parser.error(f"--batch {args.batch} cannot be cut into {args.world} equal parts")
+    return args
+
+
+def main():
+    args = parse(sys.argv[1:])
+    with tempfile.TemporaryDirectory() as folder:
+        results = run_ranks(args, folder)
+    with open(args.json, "w") if args.json else contextlib.nullcontext(sys.stdout) as out:
+        for line in lines(args, results):
+            print(json.dumps(line), file=out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""python -m unittest in this folder; needs no torch."""
+
+import unittest
+
+import bench
+
+
+def lines(losses, speed=100.0, **final):
+    steps = [f'{{"step": {i}, "loss": {loss}, "tokens_per_s": {speed}}}'
+             for i, loss in enumerate(losses)]
+    peak = final.get("peak_bytes", 8)
+    return [*steps, f'{{"final": true, "params": {final.get("params", 3)}, "peak_bytes": [4, {peak}]}}']
+
+
+def rounds(*speeds, losses=(3.0, 2.5, 2.25, 2.0), **final):
+    return [bench.read_run(lines(losses, speed, **final)) for speed in speeds]
+
+
+class ReadRun(unittest.TestCase):
+    def test_a_run_that_wrote_no_final_line_is_refused(self):
+        with self.assertRaisesRegex(bench.Failure, "final"):
+            bench.read_run(lines([1.0])[:-1])
+
+    def test_a_missing_step_is_refused(self):
+        with self.assertRaisesRegex(bench.Failure, "every step"):
+            bench.read_run(lines([1.0, 2.0, 3.0])[1:])
+
+
+class Summary(unittest.TestCase):
+    def test_ratios_are_taken_within_a_round(self):
+        runs = {"fsdp": rounds(20.0, 40.0, 60.0), "fsdp2": rounds(10.0, 10.0, 20.0)}
+        self.assertEqual(bench.summarize(runs)["fsdp2"]["ratio"], {"median": 3, "min": 2, "max": 4})
+
+    def test_steps_before_the_warm_up_ends_do_not_count(self):
+        slow = bench.read_run(lines([3.0, 2.5, 2.25, 2.0], 10.0))
+        slow["tokens_per_s"][: bench.WARMUP] = [1.0] * bench.WARMUP
+        summary = bench.summarize({"fsdp": [slow]})
+        self.assertEqual(summary["fsdp"]["tokens_per_s"]["median"], 10)
+
+    def test_the_peak_is_that_of_the_rank_with_most(self):
+        self.assertEqual(bench.summarize({"fsdp": rounds(1.0)})["fsdp"]["peak_bytes"]["max"], 8)
+
+    def test_a_loss_that_differs_at_one_step_is_reported(self):
+        runs = {"fsdp": rounds(1.0), "ddp": rounds(1.0, losses=(3.0, 2.5, 2.25, 2.5))}
+        self.assertAlmostEqual(bench.summarize(runs)["ddp"]["loss_difference"], 0.25)
+
+    def test_a_loss_that_is_no_number_does_not_pass(self):
+        runs = {"fsdp": rounds(1.0), "ddp": rounds(1.0, losses=(3.0, "NaN", 2.25, 2.0))}
+        self.assertFalse(bench.losses_agree(bench.summarize(runs)["ddp"]))
+
+    def test_a_peer_with_another_number_of_parameters_is_refused(self):
+        with self.assertRaisesRegex(bench.Failure, "parameters"):
+            bench.summarize({"fsdp": rounds(1.0), "ddp": rounds(1.0, params=4)})
+
+
+if __name__ == "__main__":
+    unittest.main()
