@@ -23,15 +23,15 @@ class Dataset {
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
 // Bytes of text files (a folder stands for the regular files in it that are text, recursively, in
-// order of name). A batch's rows start at random places. Throws std::invalid_argument naming the path
-// that does not exist or that holds no text.
+// order of name). A batch's rows start at random places. Throws std::invalid_argument naming the
+// path that does not exist or that holds no text.
 class TextDataset : public Dataset {
  public:
   TextDataset(const std::vector<std::string>& paths, uint64_t seed);
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
   int64_t vocabulary() const override { return 256; }
   int64_t size() const { return static_cast<int64_t>(text_.size()); }  // [bytes]
-  double unigram_entropy() const;  // [nats per byte]
+  double unigram_entropy() const;                                      // [nats per byte]
 
  private:
   std::string text_;

@@ -17,8 +17,8 @@ struct OptimizerOptions {
   double weight_decay{0.01};  // decoupled for AdamW, added to the gradient for SGD
 };
 
-// Parameters that share options. A parameter belongs to the first group whose pattern is found in its
-// name; the empty pattern is found in every name.
+// Parameters that share options. A parameter belongs to the first group whose pattern is found in
+// its name; the empty pattern is found in every name.
 struct ParameterGroup {
   std::string pattern;  // ECMAScript regular expression
   OptimizerOptions options;
@@ -29,11 +29,11 @@ size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>&
 // A run of elements that is updated as one. The fused kernels treat the last numel mod 16 elements
 // with other arithmetic, so numel is a multiple of 16: then any split gives the same bits.
 struct Piece {
-  at::Tensor parameter;    // [numel], view
-  at::Tensor gradient;     // [numel], view
-  at::Tensor exp_avg;      // [numel], owned; AdamW alone, undefined until the first update
-  at::Tensor exp_avg_sq;   // [numel], owned; likewise
-  at::Tensor step;         // [], owned; likewise
+  at::Tensor parameter;   // [numel], view
+  at::Tensor gradient;    // [numel], view
+  at::Tensor exp_avg;     // [numel], owned; AdamW alone, undefined until the first update
+  at::Tensor exp_avg_sq;  // [numel], owned; likewise
+  at::Tensor step;        // [], owned; likewise
 };
 
 // One step of the optimizer on every piece: one kernel call. Allocates the state (class

@@ -18,8 +18,8 @@ struct NamedParameter {
 // lists a tied tensor once per name.
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
-// Where FSDP puts every element, as plain data: for those that must compute the same numbers without
-// sharding anything (the global norm is a sum over these shards), and for predictions.
+// Where FSDP puts every element, as plain data: for those that must compute the same numbers
+// without sharding anything (the global norm is a sum over these shards), and for predictions.
 struct ShardLayout {
   struct Unit {
     std::string name;
@@ -29,8 +29,8 @@ struct ShardLayout {
   };
   struct Parameter {
     std::string name;
-    size_t unit;           // index into units
-    int64_t offset;        // in the unit's flat parameter, a multiple of 16
+    size_t unit;     // index into units
+    int64_t offset;  // in the unit's flat parameter, a multiple of 16
     int64_t numel;
     bool trainable;
   };
@@ -41,8 +41,8 @@ struct ShardLayout {
   int64_t padded_numel() const;  // of all units
   int64_t numel() const;         // of all parameters, without padding
 
-  // Throws std::logic_error, naming the parameter or unit, unless the layout covers every element of
-  // `parameters` exactly once, in order, aligned and inside its unit.
+  // Throws std::logic_error, naming the parameter or unit, unless the layout covers every element
+  // of `parameters` exactly once, in order, aligned and inside its unit.
   void check(const std::vector<NamedParameter>& parameters) const;
 };
 
