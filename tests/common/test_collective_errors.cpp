@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <stdexcept>
 
 namespace fsdp {
 namespace {
@@ -112,6 +113,7 @@ TEST_P(CollectiveErrors, AMissingRankIsNamedWithItsLastCall) {
                         all_gather(comm, "layers.4");
                         if (comm.rank() == 2) pause();
                         comm.barrier("end").wait();
+        throw std::runtime_error("wait() returned");
                       },
                       {GetParam(), 300ms, {}});
   EXPECT_IN(

@@ -140,6 +140,7 @@ TEST(ShmTransport, NamesARankThatCalledButDoesNotWait) {
         Handle handle = comm.reduce_scatter_into(output, input, "layers.0");
         if (comm.rank() == 1) pause();
         handle.wait();
+        throw std::runtime_error("wait() returned");
       },
       300ms);
   EXPECT_EQ(text,
