@@ -28,9 +28,9 @@ PROGRAMS = (OURS, *PEERS)
 LABELS = {OURS: "ours", "fsdp2": "FSDP2", "ddp": "DDP"}
 
 # The losses of two runs may differ by this much, relative. The programs run the same kernels on the
-# same weights and rows, but from three ranks on sum gradients in another order and FSDP2 divides them
-# before it adds: a few units in the last place of fp32 (6e-8), in every gradient. What would be wrong
-# (other rows, another learning rate, a missing step) is off by 1e-5 and more.
+# same weights and rows, but from three ranks on they sum gradients in another order: a few units in
+# the last place of fp32 (6e-8). What would be wrong (other rows, another learning rate, a missing
+# step) is off by 1e-5 and more.
 LOSS_TOLERANCE = 1e-6
 WARMUP = 3  # steps that are not timed: allocations, DDP's buckets
 LR = 1e-4   # the published recipe's for these models
@@ -75,7 +75,7 @@ def parse(argv):
     parser.add_argument("--rows", type=positive, default=1, help="per rank")
     parser.add_argument("--seq", type=positive, default=16, help="tokens a row")
     parser.add_argument("--torch-allocator", action="store_true",
-                        help="peers with torch's own allocator: slower, and their bytes not counted")
+                        help="peers with torch's own allocator: slower, bytes not counted")
     parser.add_argument("--json", metavar="FILE", help="every run and every result, one a line")
     parser.add_argument("--train", metavar="PROGRAM", help="our train program",
                         default=os.path.join(build, "bin", "reference_train"))
@@ -105,7 +105,7 @@ def environment():
 
 
 def read_run(lines):
-    """The lines that a train program or a peer wrote -> losses, tokens per second, the last line."""
+    """The lines that train or a peer wrote -> losses, tokens per second, the last line."""
     records = [json.loads(line) for line in lines]
     if not records or not records[-1].get("final"):
         raise Failure("its JSON has no final line")
@@ -231,8 +231,8 @@ def context(args, torch_version):
 
 
 def show(model, world, args, summary):
-    print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, {args.rounds} rounds of "
-          f"{args.steps} steps")
+    print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, "
+          f"{args.rounds} rounds of {args.steps} steps")
     print(f"{'':6}{'tokens/s':>9}{'min .. max':>18}{'ours/it':>9}{'min .. max':>14}"
           f"{'peak bytes/rank':>17}{'loss diff.':>12}")
     for program, row in summary.items():
@@ -242,8 +242,8 @@ def show(model, world, args, summary):
             cells.append(f"{'':23}")
         else:
             cells += [f"{ratio['median']:9.2f}", f"{span(ratio, 2):>14}"]
-        # Between rounds it may vary: a gloo thread lets go of a buffer sooner or later. The benefit of
-        # the doubt is the peer's.
+        # Between rounds it may vary: a gloo thread lets go of a buffer sooner or later. The peer
+        # has the benefit of the doubt.
         bytes_alive = peak and peak["max" if program == OURS else "min"]
         cells += [f"{bytes_alive:17,}" if peak else f"{'':17}", f"{row['loss_difference']:12.1e}"]
         print("".join(cells))
@@ -283,7 +283,7 @@ def main():
     try:
         for path in (args.train, args.counter):
             if not os.path.exists(path):
-                raise Failure(f"{path} is not built; run ./fsdp build reference_train peers_counter")
+                raise Failure(f"{path} is not there; ./fsdp build makes it")
         carried = context(args, check_torch(args.train))
         print(f"torch {carried['versions']['torch']}, {carried['machine']['cores']} x "
               f"{carried['machine']['cpu']}, 1 thread a rank")

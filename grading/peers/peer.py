@@ -106,8 +106,9 @@ def train(rank, args, live):
         inputs, targets = local_batch(options, args, rank, step)
         if step == 1:
             live.forget_phases()  # from here on optimizer state exists in every phase
-        counted = counting.counted_collectives(args.world) if step == 1 else contextlib.nullcontext()
-        with counted as counts:
+        counted = step == 1
+        scope = counting.counted_collectives(args.world) if counted else contextlib.nullcontext()
+        with scope as counts:
             start = time.perf_counter()
             losses.append(train_step(inputs, targets))
             seconds.append(time.perf_counter() - start)

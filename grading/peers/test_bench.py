@@ -8,8 +8,8 @@ import bench
 def lines(losses, speed=100.0, **final):
     steps = [f'{{"step": {i}, "loss": {loss}, "tokens_per_s": {speed}}}'
              for i, loss in enumerate(losses)]
-    peak = final.get("peak_bytes", 8)
-    return [*steps, f'{{"final": true, "params": {final.get("params", 3)}, "peak_bytes": [4, {peak}]}}']
+    params = final.get("params", 3)
+    return [*steps, f'{{"final": true, "params": {params}, "peak_bytes": [4, 8]}}']
 
 
 def rounds(*speeds, losses=(3.0, 2.5, 2.25, 2.0), **final):
