@@ -48,11 +48,14 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given) {
   app.add_option("--clip", config.clip, "largest norm of all gradients (default: none)")
       ->check(CLI::PositiveNumber);
   app.add_option("--no-decay", config.no_decay, "regular expression: parameters without decay");
-  app.add_option("--wrap", config.wrap, "units: block, none, type:NAME, size:BYTES (default block)");
+  app.add_option("--wrap", config.wrap,
+                 "units: block, none, type:NAME, size:BYTES (default block)");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
   on_off(app, "--prefetch", config.prefetch, "gather units ahead");
-  app.add_option("--limit", config.limit, "units gathered at a time, the running one counted "
-                 "(default 2; 1: no prefetch)")->check(CLI::Range(1, 1000));
+  app.add_option("--limit", config.limit,
+                 "units gathered at a time, the running one counted "
+                 "(default 2; 1: no prefetch)")
+      ->check(CLI::Range(1, 1000));
   on_off(app, "--meta-init", config.meta_init, "build without memory, materialize shard by shard");
   app.add_option("--threads", config.threads, "threads per rank (default 1)")
       ->check(CLI::Range(1, 1024));
@@ -105,8 +108,8 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
     config.text = repository_text(root != nullptr ? root : ".");
   }
   if (config.seq > info.context) {
-    throw UsageError("--seq " + std::to_string(config.seq) + ": " + config.model + " takes at most " +
-                     std::to_string(info.context) + " tokens");
+    throw UsageError("--seq " + std::to_string(config.seq) + ": " + config.model +
+                     " takes at most " + std::to_string(info.context) + " tokens");
   }
 }
 

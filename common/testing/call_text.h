@@ -6,7 +6,8 @@
 
 namespace fsdp {
 
-// The calls since the last time, in the order of issue: "all_gather root; reduce_scatter blocks0; ".
+// The calls since the last time, in the order of issue: "all_gather root; reduce_scatter blocks0;
+// ".
 inline std::string take_calls(Communicator& comm) {
   std::string text;
   for (const LoggedCall& call : comm.take_log()) {

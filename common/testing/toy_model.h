@@ -51,7 +51,8 @@ class ToyModel : public Module {
   // tokens [n] int64 -> [n]
   torch::Tensor forward(torch::Tensor tokens) override {
     auto x = at::embedding(embedding, tokens);
-    for (const int block : order) x = (*blocks[static_cast<size_t>(block)])(x);
+    for (const int block : order)
+      x = (*blocks[static_cast<size_t>(block)])(x);
     return at::mv(x, head);
   }
 
@@ -62,6 +63,8 @@ class ToyModel : public Module {
 };
 
 // Rank r's tokens, different on each rank. [5] int64
-inline at::Tensor toy_tokens(int rank) { return (at::arange(5) * 3 + 7 * rank + 1).remainder(11); }
+inline at::Tensor toy_tokens(int rank) {
+  return (at::arange(5) * 3 + 7 * rank + 1).remainder(11);
+}
 
 }  // namespace fsdp

@@ -15,23 +15,23 @@ struct TrainConfig {
   std::string mode{"single"};  // single, ddp, fsdp
   int world{1};
   std::string model{"small"};
-  bool published{};            // the recipe's draws instead of text
+  bool published{};  // the recipe's draws instead of text
   std::vector<std::string> text;
   int64_t steps{};
-  int64_t batch{};             // global rows a step
+  int64_t batch{};  // global rows a step
   int64_t seq{};
   uint64_t seed{42};
   OptimizerOptions optimizer;
   std::optional<double> clip;
-  std::string no_decay;        // pattern of parameters without weight decay; empty: none
-  std::string wrap{"block"};   // block, none, type:NAME, size:BYTES
+  std::string no_decay;       // pattern of parameters without weight decay; empty: none
+  std::string wrap{"block"};  // block, none, type:NAME, size:BYTES
   bool reshard_after_forward{true};
   bool prefetch{true};
   int limit{2};
   bool meta_init{true};
   int threads{1};
   CommunicatorOptions comm;
-  std::string json;            // file; empty: none
+  std::string json;  // file; empty: none
 
   std::vector<ParameterGroup> parameter_groups() const;
 };

@@ -68,7 +68,8 @@ class DdpStrategy : public Strategy {
     replica_.allocate_gradients(comm_.get());
     collected_.assign(collected_.size(), false);
     waiting_.assign(waiting_.size(), 0);
-    for (const auto& slot : replica_.slots()) waiting_[slot.bucket] += slot.trainable;
+    for (const auto& slot : replica_.slots())
+      waiting_[slot.bucket] += slot.trainable;
     reductions_.clear();
   }
 
@@ -98,7 +99,8 @@ class DdpStrategy : public Strategy {
       const auto& slot = replica_.slots()[i];
       if (slot.trainable && !collected_[i]) replica_.gradient(slot).zero_();
     }
-    while (reductions_.size() < waiting_.size()) reduce_next_bucket();
+    while (reductions_.size() < waiting_.size())
+      reduce_next_bucket();
     for (size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
       reductions_[bucket].wait();
       replica_.buckets()[bucket].div_(comm_->world_size());

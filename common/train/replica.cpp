@@ -7,7 +7,9 @@
 namespace fsdp {
 namespace {
 
-int64_t padded(int64_t numel) { return (numel + 15) / 16 * 16; }
+int64_t padded(int64_t numel) {
+  return (numel + 15) / 16 * 16;
+}
 
 // The same values in storage of a multiple of 16 elements.
 at::Tensor move_to_padded_storage(at::Tensor& parameter) {
@@ -71,9 +73,7 @@ void Replica::allocate_gradients(const Communicator* comm) {
 
 at::Tensor Replica::gradient(const Slot& slot) const {
   const auto& parameter = slot.parameter.tensor;
-  return buckets_[slot.bucket]
-      .narrow(0, slot.offset, parameter.numel())
-      .view(parameter.sizes());
+  return buckets_[slot.bucket].narrow(0, slot.offset, parameter.numel()).view(parameter.sizes());
 }
 
 at::Tensor Replica::shard_of_gradients(size_t unit, int rank) const {
@@ -104,7 +104,8 @@ double Replica::clip_grad_norm(double max_norm) {
   const double norm = std::sqrt(total);
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
-    for (auto& bucket : buckets_) bucket.mul_(scale);
+    for (auto& bucket : buckets_)
+      bucket.mul_(scale);
   }
   return norm;
 }
@@ -118,12 +119,14 @@ void Replica::step() {
           buckets_[slot.bucket].narrow(0, slot.offset, slot.padded.numel());
     }
     update(groups_[group].options, pieces_[group]);
-    for (Piece& piece : pieces_[group]) piece.gradient.reset();
+    for (Piece& piece : pieces_[group])
+      piece.gradient.reset();
   }
 }
 
 void Replica::full_parameters(const Strategy::Visitor& visit) const {
-  for (const Slot& slot : slots_) visit(slot.parameter.name, slot.parameter.tensor.detach());
+  for (const Slot& slot : slots_)
+    visit(slot.parameter.name, slot.parameter.tensor.detach());
 }
 
 }  // namespace fsdp

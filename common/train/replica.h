@@ -12,8 +12,8 @@
 namespace fsdp {
 
 // A whole copy of the parameters with its gradients and optimizer, as single and ddp have. Every
-// parameter, and its place in a bucket of gradients, is padded to 16 elements, so that the optimizer's
-// kernels do the same arithmetic on it as on any shard.
+// parameter, and its place in a bucket of gradients, is padded to 16 elements, so that the
+// optimizer's kernels do the same arithmetic on it as on any shard.
 class Replica {
  public:
   struct Slot {
@@ -25,16 +25,17 @@ class Replica {
   };
 
   // Moves the parameters of `model` into padded storage, one at a time. Buckets take trainable
-  // parameters from the last to the first, up to `bucket_bytes[i]` in the i-th (the last entry serves
-  // for all that follow), one parameter at least. Throws as ShardLayout::check does.
+  // parameters from the last to the first, up to `bucket_bytes[i]` in the i-th (the last entry
+  // serves for all that follow), one parameter at least. Throws as ShardLayout::check does.
   Replica(Module& model, const TrainConfig& config, ShardLayout layout,
           const std::vector<int64_t>& bucket_bytes);
 
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<int64_t>& bucket_numels() const { return bucket_numels_; }
 
-  // The buckets of gradients, [bucket_numels()[i]] each: undefined values when just allocated, which
-  // happens through `comm` where there is one (so that others can read them), and padding is zero.
+  // The buckets of gradients, [bucket_numels()[i]] each: undefined values when just allocated,
+  // which happens through `comm` where there is one (so that others can read them), and padding is
+  // zero.
   void allocate_gradients(const Communicator* comm);
   void drop_gradients() { buckets_.clear(); }
   const std::vector<at::Tensor>& buckets() const { return buckets_; }
@@ -51,10 +52,10 @@ class Replica {
 
   ShardLayout layout_;
   std::vector<ParameterGroup> groups_;
-  std::vector<Slot> slots_;             // in the order of layout_.parameters
-  std::vector<int64_t> bucket_numels_;  // [elements], multiples of 16
-  std::vector<at::Tensor> buckets_;     // owned; empty between steps
-  std::vector<std::vector<Piece>> pieces_;           // per group: the optimizer's state
+  std::vector<Slot> slots_;                            // in the order of layout_.parameters
+  std::vector<int64_t> bucket_numels_;                 // [elements], multiples of 16
+  std::vector<at::Tensor> buckets_;                    // owned; empty between steps
+  std::vector<std::vector<Piece>> pieces_;             // per group: the optimizer's state
   std::vector<std::vector<const Slot*>> piece_slots_;  // per group, whose piece it is
 };
 

@@ -35,7 +35,8 @@ class SingleStrategy : public Strategy {
       zero_what_was_not_used();
     }
     at::NoGradGuard no_grad;
-    for (const auto& bucket : replica_.buckets()) bucket.div_(world_size_);
+    for (const auto& bucket : replica_.buckets())
+      bucket.div_(world_size_);
     return loss / world_size_;
   }
 
@@ -65,8 +66,8 @@ class SingleStrategy : public Strategy {
   const ShardLayout& layout() const override { return replica_.layout(); }
 
  private:
-  // A bucket holds one parameter here. The first rank's gradient is copied and the others' are added:
-  // a sum in rank order, as the transports take it.
+  // A bucket holds one parameter here. The first rank's gradient is copied and the others' are
+  // added: a sum in rank order, as the transports take it.
   void collect(const Replica::Slot& slot) {
     at::NoGradGuard no_grad;
     at::Tensor& gradient = slot.parameter.tensor.mutable_grad();

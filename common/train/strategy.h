@@ -31,9 +31,9 @@ class Strategy {
   // Updates the parameters and drops the gradients.
   virtual void step() = 0;
 
-  // Calls `visit` on rank 0, and on no other, with every distinct parameter, whole and on the CPU, in
-  // the order of first registration; one unit at a time is in memory. The tensor is the visitor's only
-  // during the call.
+  // Calls `visit` on rank 0, and on no other, with every distinct parameter, whole and on the CPU,
+  // in the order of first registration; one unit at a time is in memory. The tensor is the
+  // visitor's only during the call.
   using Visitor = std::function<void(const std::string& name, const at::Tensor& parameter)>;
   virtual void full_parameters(const Visitor& visit) = 0;
 
@@ -41,8 +41,8 @@ class Strategy {
 };
 
 // One process that plays config.world ranks in turn: for each rank its own backward from zero
-// gradients on its rows, the sum of the gradients in rank order, then the division by W. `layout` is
-// the one that fsdp would use.
+// gradients on its rows, the sum of the gradients in rank order, then the division by W. `layout`
+// is the one that fsdp would use.
 std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, ShardLayout layout);
 
 // A replica per rank; gradients averaged in buckets while backward goes on.

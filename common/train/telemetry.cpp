@@ -48,8 +48,7 @@ void Telemetry::step(int64_t step, double loss, double tokens_per_s,
 }
 
 void Telemetry::evaluated(double loss) {
-  lines_.push_back(
-      nlohmann::ordered_json{{"step", 0}, {"eval", true}, {"loss", loss}}.dump());
+  lines_.push_back(nlohmann::ordered_json{{"step", 0}, {"eval", true}, {"loss", loss}}.dump());
   std::printf("loss %.10f before training\n", loss);
 }
 
@@ -68,16 +67,20 @@ void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t
   std::fflush(stdout);
 }
 
-void Telemetry::note(const std::string& line) { notes_.push_back(line); }
+void Telemetry::note(const std::string& line) {
+  notes_.push_back(line);
+}
 
 void Telemetry::finish(nlohmann::ordered_json final_line) {
-  for (const std::string& line : notes_) std::printf("%s\n", line.c_str());
+  for (const std::string& line : notes_)
+    std::printf("%s\n", line.c_str());
   std::fflush(stdout);
   if (config_.json.empty()) return;
   lines_.push_back(final_line.dump());
   const std::string partial = config_.json + ".partial";
   std::ofstream file(partial);
-  for (const std::string& line : lines_) file << line << '\n';
+  for (const std::string& line : lines_)
+    file << line << '\n';
   file.close();
   std::error_code error;
   if (file) std::filesystem::rename(partial, config_.json, error);

@@ -21,7 +21,8 @@ class Telemetry {
             int64_t live_bytes);
   void evaluated(double loss);
   void note(const std::string& line);  // a line of the summary
-  // Ends the run: prints the summary and writes the file. Throws std::runtime_error naming the file.
+  // Ends the run: prints the summary and writes the file. Throws std::runtime_error naming the
+  // file.
   void finish(nlohmann::ordered_json final_line);
 
  private:

@@ -76,7 +76,8 @@ Json units_json(const ShardLayout& layout) {
   Json units = Json::array();
   for (size_t i = 0; i < layout.units.size(); ++i) {
     int64_t numel = 0;
-    for (const auto& parameter : layout.parameters) numel += parameter.unit == i ? parameter.numel : 0;
+    for (const auto& parameter : layout.parameters)
+      numel += parameter.unit == i ? parameter.numel : 0;
     units.push_back({{"name", layout.units[i].name},
                      {"numel", numel},
                      {"padded", layout.units[i].padded_numel},
@@ -102,7 +103,8 @@ class Run {
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
     if (leads()) telemetry_.begin(strategy_->layout().numel(), comm_->backend());
     if (config_.steps == 0) evaluate();
-    for (int64_t step = 0; step < config_.steps; ++step) train(step);
+    for (int64_t step = 0; step < config_.steps; ++step)
+      train(step);
     finish(before);
   }
 
@@ -135,9 +137,7 @@ class Run {
     }
   }
 
-  double mean_over_ranks(double loss) {
-    return sum_over_ranks(*comm_, loss) / comm_->world_size();
-  }
+  double mean_over_ranks(double loss) { return sum_over_ranks(*comm_, loss) / comm_->world_size(); }
 
   void finish(const ParameterSummary& before) {
     int64_t mismatches = 0;
@@ -189,11 +189,13 @@ class Run {
     const auto* text_data = dynamic_cast<const TextDataset*>(dataset_.get());
     if (text_data == nullptr || losses_.empty()) return;
     const size_t last = std::min<size_t>(losses_.size(), 20);
-    const double mean = std::accumulate(losses_.end() - static_cast<std::ptrdiff_t>(last),
-                                        losses_.end(), 0.0) / static_cast<double>(last);
-    std::snprintf(text, sizeof text,
-                  "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
-                  last, mean, text_data->unigram_entropy());
+    const double mean =
+        std::accumulate(losses_.end() - static_cast<std::ptrdiff_t>(last), losses_.end(), 0.0) /
+        static_cast<double>(last);
+    std::snprintf(
+        text, sizeof text,
+        "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
+        last, mean, text_data->unigram_entropy());
     telemetry_.note(text);
   }
 

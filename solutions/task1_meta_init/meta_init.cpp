@@ -56,7 +56,7 @@ void replay(const Operation& operation, RealStorages& real) {
 
 struct Tape {
   std::vector<Operation> operations;
-  StorageSet made;  // meta storages of recorded tensors, kept alive by `operations`
+  StorageSet made;   // meta storages of recorded tensors, kept alive by `operations`
   bool draws{true};  // random operations move their generators
 
   bool recorded(const at::Tensor& tensor) const { return made.count(storage_of(tensor)) != 0; }

@@ -20,11 +20,12 @@ c10::Storage storage_of_no_bytes() {
                                                allocator->allocate(0), allocator, true);
 }
 
-// A contiguous fp32 view of `storage`, which may have no bytes at the moment: as_strided would refuse.
+// A contiguous fp32 view of `storage`, which may have no bytes at the moment: as_strided would
+// refuse.
 at::Tensor view_of(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes) {
-  auto view = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(at::kFloat));
+  auto view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
+                                                       c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                       c10::scalarTypeToTypeMeta(at::kFloat));
   view.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   view.unsafeGetTensorImpl()->set_storage_offset(offset);
   return view;
@@ -92,7 +93,9 @@ bool FlatParameter::trainable() const {
                      [](const NamedParameter& p) { return p.tensor.requires_grad(); });
 }
 
-bool FlatParameter::holds_storage() const { return full_.storage().nbytes() > 0; }
+bool FlatParameter::holds_storage() const {
+  return full_.storage().nbytes() > 0;
+}
 
 void FlatParameter::unshard_async() {
   if (holds_storage()) return;

@@ -10,8 +10,8 @@
 
 namespace fsdp {
 
-// Parameters start at multiples of 64 bytes, so that a kernel sees the alignment that it would see in
-// a tensor of its own and takes the same path through the same numbers.
+// Parameters start at multiples of 64 bytes, so that a kernel sees the alignment that it would see
+// in a tensor of its own and takes the same path through the same numbers.
 inline constexpr int64_t kAlignment = 16;  // elements of fp32
 
 // Where the parameters of a unit lie in its flat parameter.
@@ -21,9 +21,10 @@ struct FlatLayout {
 };
 FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size);
 
-// The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal parts.
-// The flat tensor has storage only between unshard() and reshard(); the parameters are views of it
-// throughout, so that tensors which autograd saved in forward hold the values again in backward.
+// The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal
+// parts. The flat tensor has storage only between unshard() and reshard(); the parameters are views
+// of it throughout, so that tensors which autograd saved in forward hold the values again in
+// backward.
 class FlatParameter {
  public:
   // The values of a parameter: itself, or what deferred initialization makes of it.

@@ -26,14 +26,14 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   std::weak_ptr<Unit> weak_unit = unit;
   std::weak_ptr<BackwardHooks> weak_self = self;
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
-    register_post_accumulate_grad_hook(
-        unit->flat->parameters()[i].tensor, [weak_self, weak_unit, i] {
-          const auto hooks = weak_self.lock();
-          const auto owner = weak_unit.lock();
-          if (!hooks || !owner) return;
-          hooks->begin();
-          owner->flat->collect_gradient(i);
-        });
+    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor,
+                                       [weak_self, weak_unit, i] {
+                                         const auto hooks = weak_self.lock();
+                                         const auto owner = weak_unit.lock();
+                                         if (!hooks || !owner) return;
+                                         hooks->begin();
+                                         owner->flat->collect_gradient(i);
+                                       });
   }
 }
 

@@ -12,11 +12,14 @@ namespace fsdp {
 // The backward pass of the units of one model. For each unit:
 // - when the gradient of its module's output arrives, it is gathered again;
 // - a parameter's gradient moves into the flat gradient as soon as it is complete;
-// - when the module has no gradient left to compute, its reduce-scatter is issued and its parameters
+// - when the module has no gradient left to compute, its reduce-scatter is issued and its
+// parameters
 //   are freed; the reduce-scatter is waited for before the next one is issued, so that at most two
 //   flat gradients are alive;
-// - at the end of the backward pass the units that gave no sign (their input needs no gradient, or a
-//   call of them was not part of the loss) are reduced, in reverse order of add(), and all are freed.
+// - at the end of the backward pass the units that gave no sign (their input needs no gradient, or
+// a
+//   call of them was not part of the loss) are reduced, in reverse order of add(), and all are
+//   freed.
 // Every unit with a trainable parameter is reduced exactly once per backward pass, on every rank in
 // the same order, whatever parameters got a gradient.
 class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
@@ -30,12 +33,12 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
  private:
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    int64_t calls{};    // in forward, which will end in a full backward hook
-    bool reduced{};     // in this backward pass
+    int64_t calls{};  // in forward, which will end in a full backward hook
+    bool reduced{};   // in this backward pass
   };
 
-  void begin();                     // at every sign of a backward pass: asks for end() once
-  void finish(Unit& unit);          // issues its reduction and frees its parameters
+  void begin();             // at every sign of a backward pass: asks for end() once
+  void finish(Unit& unit);  // issues its reduction and frees its parameters
   void wait_for_reduction();
   void end();
 

@@ -34,8 +34,8 @@ void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
     const int64_t begin = std::max<int64_t>(offset, 0);
     const int64_t end = std::min(offset + slots * kAlignment, unit->shard_numel());
     if (begin >= end) continue;
-    const bool adjoins = !runs.empty() && runs.back().unit == unit &&
-                         runs.back().begin + runs.back().numel == begin;
+    const bool adjoins =
+        !runs.empty() && runs.back().unit == unit && runs.back().begin + runs.back().numel == begin;
     if (adjoins) {
       runs.back().numel += end - begin;
     } else {
@@ -57,12 +57,14 @@ void ShardedOptimizer::step() {
       pieces_[group][i].gradient = run.unit->sharded_gradient().narrow(0, run.begin, run.numel);
     }
     update(groups_[group].options, pieces_[group]);
-    for (Piece& piece : pieces_[group]) piece.gradient.reset();
+    for (Piece& piece : pieces_[group])
+      piece.gradient.reset();
   }
 }
 
 void ShardedOptimizer::zero_grad() {
-  for (const auto& unit : units_) unit->drop_gradient();
+  for (const auto& unit : units_)
+    unit->drop_gradient();
 }
 
 double ShardedOptimizer::clip_grad_norm(double max_norm) {

@@ -35,7 +35,8 @@ void Prefetcher::begin_forward() {
   last_order_ = std::move(forward_order_);
   forward_order_.clear();
   const size_t ahead = std::min(window_, last_order_.size());
-  for (size_t i = 0; i < ahead; ++i) last_order_[i]->unshard_async();
+  for (size_t i = 0; i < ahead; ++i)
+    last_order_[i]->unshard_async();
 }
 
 void Prefetcher::in_forward(const std::shared_ptr<FlatParameter>& unit) {
@@ -43,7 +44,8 @@ void Prefetcher::in_forward(const std::shared_ptr<FlatParameter>& unit) {
   forward_order_.push_back(unit);
   if (position >= last_order_.size() || last_order_[position] != unit) return;  // another path
   const size_t end = std::min(position + 1 + window_, last_order_.size());
-  for (size_t i = position + 1; i < end; ++i) last_order_[i]->unshard_async();
+  for (size_t i = position + 1; i < end; ++i)
+    last_order_[i]->unshard_async();
 }
 
 void Prefetcher::end_forward() {
@@ -58,7 +60,8 @@ void Prefetcher::in_backward(const std::shared_ptr<FlatParameter>& unit) {
   if (found == backward_order_.rend()) return;
   backward_order_.erase(found.base() - 1, backward_order_.end());
   const size_t ahead = std::min(window_, backward_order_.size());
-  for (size_t i = 1; i <= ahead; ++i) backward_order_[backward_order_.size() - i]->unshard_async();
+  for (size_t i = 1; i <= ahead; ++i)
+    backward_order_[backward_order_.size() - i]->unshard_async();
 }
 
 }  // namespace fsdp

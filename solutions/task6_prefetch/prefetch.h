@@ -8,11 +8,13 @@
 
 namespace fsdp {
 
-// Issues all-gathers before they are needed, so that they run while another unit computes. The order
-// of units is the one seen last time. At most `limit` units are gathered at any time, the running one
-// counted and the root and the running unit's ancestors not; 1 means no prefetch.
-// - Forward: when a unit has been gathered, the units that came next in the last forward are issued.
-// - Backward: likewise the units that ended before it in forward, latest first: before the gradients
+// Issues all-gathers before they are needed, so that they run while another unit computes. The
+// order of units is the one seen last time. At most `limit` units are gathered at any time, the
+// running one counted and the root and the running unit's ancestors not; 1 means no prefetch.
+// - Forward: when a unit has been gathered, the units that came next in the last forward are
+// issued.
+// - Backward: likewise the units that ended before it in forward, latest first: before the
+// gradients
 //   of the unit are computed, so before its reduce-scatter, which would delay them.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
@@ -27,7 +29,9 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   void end_backward() { backward_order_.clear(); }
 
   // The units in the order of use in the last forward, with repeats.
-  const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const { return forward_order_; }
+  const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const {
+    return forward_order_;
+  }
 
  private:
   void begin_forward();
@@ -35,10 +39,11 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   void in_forward(const std::shared_ptr<FlatParameter>& unit);
   void in_backward(const std::shared_ptr<FlatParameter>& unit);
 
-  size_t window_;  // units issued ahead of the running one
-  std::vector<std::shared_ptr<FlatParameter>> last_order_;      // of the forward before this one
-  std::vector<std::shared_ptr<FlatParameter>> forward_order_;   // of the forward under way
-  std::vector<std::shared_ptr<FlatParameter>> backward_order_;  // ended in forward, still to come back
+  size_t window_;                                           // units issued ahead of the running one
+  std::vector<std::shared_ptr<FlatParameter>> last_order_;  // of the forward before this one
+  std::vector<std::shared_ptr<FlatParameter>> forward_order_;  // of the forward under way
+  std::vector<std::shared_ptr<FlatParameter>>
+      backward_order_;  // ended in forward, still to come back
 };
 
 }  // namespace fsdp

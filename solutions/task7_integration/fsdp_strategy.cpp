@@ -26,8 +26,8 @@ class FsdpStrategy : public Strategy {
       model_ = build_model(config);
       sharded_ = fully_shard(*model_, comm_, options);
     }
-    optimizer_ = std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(),
-                                                    comm_);
+    optimizer_ =
+        std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
   }
 
   double forward_backward(const Batch& global) override {

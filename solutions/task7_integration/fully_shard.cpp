@@ -42,7 +42,8 @@ struct Walk {
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
   std::vector<torch::nn::Module*> wrapped{&root};
-  for (Module* module : policy(root)) wrapped.push_back(module);
+  for (Module* module : policy(root))
+    wrapped.push_back(module);
   Walk walk{wrapped, {}, {}};
   walk.visit(root, "", {});
 
@@ -73,7 +74,8 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
   std::map<at::TensorImpl*, ShardLayout::Parameter> places;
   for (const UnitPlan& unit : plan) {
     std::vector<int64_t> numels;
-    for (const auto& parameter : unit.parameters) numels.push_back(parameter.tensor.numel());
+    for (const auto& parameter : unit.parameters)
+      numels.push_back(parameter.tensor.numel());
     const FlatLayout flat = flat_layout(numels, world_size);
     bool trainable = false;
     for (size_t i = 0; i < numels.size(); ++i) {

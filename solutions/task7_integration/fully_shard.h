@@ -22,9 +22,10 @@ struct UnitPlan {
 };
 
 // Gives every distinct parameter to one unit: that of the nearest wrapped module around it. A tied
-// parameter, which has several places, goes to the nearest wrapped module around all of them, so that
-// it is gathered wherever it is used. The root first, then parents before children; modules that get
-// no parameter are left out. Throws std::invalid_argument when a chosen module is not under `root`.
+// parameter, which has several places, goes to the nearest wrapped module around all of them, so
+// that it is gathered wherever it is used. The root first, then parents before children; modules
+// that get no parameter are left out. Throws std::invalid_argument when a chosen module is not
+// under `root`.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
 
 // Where the plan puts every element on `world_size` ranks.
@@ -32,8 +33,8 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
 
 struct FullyShardOptions {
   WrapPolicy wrap{wrap_blocks()};
-  bool reshard_after_forward{true};  // of every unit but the root
-  int limit{2};                      // units gathered at a time; 1 means no prefetch
+  bool reshard_after_forward{true};          // of every unit but the root
+  int limit{2};                              // units gathered at a time; 1 means no prefetch
   FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
 };
 
@@ -45,9 +46,9 @@ class FullySharded {
   const ShardLayout& layout() const { return layout_; }
   const Prefetcher& prefetcher() const { return *prefetcher_; }
 
-  // Calls `visit` on rank 0 with every distinct parameter in the order of first registration. One unit
-  // at a time is gathered on every rank: an all-gather whenever the next parameter lies in another
-  // unit than the last.
+  // Calls `visit` on rank 0 with every distinct parameter in the order of first registration. One
+  // unit at a time is gathered on every rank: an all-gather whenever the next parameter lies in
+  // another unit than the last.
   void full_parameters(const Strategy::Visitor& visit) const;
 
  private:

@@ -32,13 +32,14 @@ WrapPolicy wrap_if(std::function<bool(const Module&)> chosen) {
   };
 }
 
-// Adds to `chosen` the modules of the tree under `module` that wrap_by_size takes, and to `parameters`
-// those that no chosen one holds.
+// Adds to `chosen` the modules of the tree under `module` that wrap_by_size takes, and to
+// `parameters` those that no chosen one holds.
 void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
                     std::vector<Module*>& chosen, std::set<at::TensorImpl*>& parameters) {
   std::set<at::TensorImpl*> left;
   int64_t size = 0;
-  for (const auto& child : module.children()) choose_by_size(*child, bytes, false, chosen, left);
+  for (const auto& child : module.children())
+    choose_by_size(*child, bytes, false, chosen, left);
   for (const auto& parameter : module.parameters(/*recurse=*/false)) {
     left.insert(parameter.unsafeGetTensorImpl());
   }
@@ -78,9 +79,11 @@ WrapPolicy wrap_by_type(std::string name) {
     auto chosen = wrap_if([&](const Module& module) { return class_name(module) == name; })(root);
     if (!chosen.empty()) return chosen;
     std::set<std::string> types;
-    for (const Module* module : hookable_modules(root)) types.insert(class_name(*module));
+    for (const Module* module : hookable_modules(root))
+      types.insert(class_name(*module));
     std::string known;
-    for (const std::string& type : types) known += (known.empty() ? "" : ", ") + type;
+    for (const std::string& type : types)
+      known += (known.empty() ? "" : ", ") + type;
     throw std::invalid_argument("wrap policy: no module of type " + name + "; there are " +
                                 (known.empty() ? "none that can be hooked" : known));
   };

@@ -9,13 +9,13 @@
 
 namespace fsdp {
 
-// Chooses the modules that become units; the root always is one. A unit must be an fsdp::Module, for
-// it has to be hooked.
+// Chooses the modules that become units; the root always is one. A unit must be an fsdp::Module,
+// for it has to be hooked.
 using WrapPolicy = std::function<std::vector<Module*>(Module& root)>;
 
-WrapPolicy wrap_none();                               // the root alone
-WrapPolicy wrap_blocks();                             // classes whose name ends in "Block"
-WrapPolicy wrap_by_type(std::string class_name);      // without its namespace
+WrapPolicy wrap_none();                           // the root alone
+WrapPolicy wrap_blocks();                         // classes whose name ends in "Block"
+WrapPolicy wrap_by_type(std::string class_name);  // without its namespace
 WrapPolicy wrap_by_hand(std::vector<Module*> modules);
 
 // From the leaves up: a module whose parameters outside units below it take at least `bytes`.

@@ -113,7 +113,7 @@ TEST_P(CollectiveErrors, AMissingRankIsNamedWithItsLastCall) {
                         all_gather(comm, "layers.4");
                         if (comm.rank() == 2) pause();
                         comm.barrier("end").wait();
-        throw std::runtime_error("wait() returned");
+                        throw std::runtime_error("wait() returned");
                       },
                       {GetParam(), 300ms, {}});
   EXPECT_IN(

@@ -67,9 +67,8 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_are_the_flat_tensor) {
       rank.observe("shard " + std::to_string(r), flat.chunk(world_size())[static_cast<size_t>(r)]);
     }
   });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.observe("shard", make_unit(rank).shard());
-  });
+  const RankRun run = run_ranks(
+      world_size(), [](TestRank& rank) { rank.observe("shard", make_unit(rank).shard()); });
   for (int r = 0; r < world_size(); ++r) {
     expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
   }
@@ -97,7 +96,8 @@ TEST_P(T2_2_shard, a_unit_with_fewer_elements_than_ranks_has_empty_handed_ranks)
     unit.unshard();
     rank.observe("value", unit.parameters()[0].tensor.detach());
   });
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "nonzero", r == 0 ? 1 : 0);
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "nonzero", r == 0 ? 1 : 0);
   expect_same_on_all_ranks(run, "value");
 }
 
@@ -132,14 +132,17 @@ MULTI_RANK_SUITE(T2_3_unshard);
 
 TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
   const RankRun oracle = run_ranks(1, [](TestRank& rank) {
-    for (const auto& [name, tensor] : make_parameters(kShapes)) rank.observe(name, tensor.detach());
+    for (const auto& [name, tensor] : make_parameters(kShapes))
+      rank.observe(name, tensor.detach());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     unit.unshard();
-    for (const auto& [name, tensor] : unit.parameters()) rank.observe(name, tensor.detach());
+    for (const auto& [name, tensor] : unit.parameters())
+      rank.observe(name, tensor.detach());
   });
-  for (const char* name : {"p0", "p1", "p2"}) expect_on_all_ranks(run, name, oracle.at(0, name));
+  for (const char* name : {"p0", "p1", "p2"})
+    expect_on_all_ranks(run, name, oracle.at(0, name));
 }
 
 TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
@@ -152,9 +155,9 @@ TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
     rank.observe("calls", calls(*rank.communicator()));
   });
   const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
-  expect_on_all_ranks(run, "calls",
-                      "all_gather unit " +
-                          std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
+  expect_on_all_ranks(
+      run, "calls",
+      "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
 TEST_P(T2_3_unshard, is_no_change_of_the_parameters_to_autograd) {
@@ -189,7 +192,8 @@ TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
 
 // The weight is used as it is (mm), through a saved view (linear) and twice.
 std::vector<at::Tensor> gradients_with_reshard_between(
-    const std::vector<NamedParameter>& p, const std::function<void()>& between_forward_and_backward) {
+    const std::vector<NamedParameter>& p,
+    const std::function<void()>& between_forward_and_backward) {
   const at::Tensor x = at::arange(10, at::kFloat).view({2, 5}).requires_grad_(true);
   const at::Tensor& weight = p[0].tensor;  // [5, 7]
   const auto y = at::linear(x.mm(weight), weight).tanh().mm(weight).sum() + p[1].tensor.prod();
@@ -201,7 +205,8 @@ std::vector<at::Tensor> gradients_with_reshard_between(
 TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward) {
   const RankRun oracle = run_ranks(1, [](TestRank& rank) {
     const auto gradients = gradients_with_reshard_between(make_parameters(kShapes), [] {});
-    for (size_t i = 0; i < 3; ++i) rank.observe("gradient " + std::to_string(i), gradients[i]);
+    for (size_t i = 0; i < 3; ++i)
+      rank.observe("gradient " + std::to_string(i), gradients[i]);
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -213,7 +218,8 @@ TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward)
       unit.reshard();
       unit.unshard();
     });
-    for (size_t i = 0; i < 3; ++i) rank.observe("gradient " + std::to_string(i), gradients[i]);
+    for (size_t i = 0; i < 3; ++i)
+      rank.observe("gradient " + std::to_string(i), gradients[i]);
   });
   for (int i = 0; i < 3; ++i) {
     const std::string name = "gradient " + std::to_string(i);
@@ -259,10 +265,10 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
           .fill_((1 << rank.world_size()) - 1);
     }
     rank.observe("gradient", unit.sharded_gradient());
-    rank.observe("expected",
-                 expected.chunk(rank.world_size())[static_cast<size_t>(rank.rank())]);
+    rank.observe("expected", expected.chunk(rank.world_size())[static_cast<size_t>(rank.rank())]);
   });
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "gradient", run.at(r, "expected"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "gradient", run.at(r, "expected"));
 }
 
 TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
@@ -277,7 +283,8 @@ TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
     rank.observe("sum", sum);
   });
   double sum = 0;
-  for (int r = 0; r < world_size(); ++r) sum += run.at(r, "sum").get<double>();
+  for (int r = 0; r < world_size(); ++r)
+    sum += run.at(r, "sum").get<double>();
   EXPECT_EQ(sum, 24 * ((1 << world_size()) - 1));
 }
 
@@ -313,9 +320,9 @@ TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_calle
   expect_on_all_ranks(run, "flat", bytes);
   expect_on_all_ranks(run, "left", 0);
   expect_on_all_ranks(run, "sharded", bytes / world_size());
-  expect_on_all_ranks(run, "calls",
-                      "reduce_scatter unit " +
-                          std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
+  expect_on_all_ranks(
+      run, "calls",
+      "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
 }  // namespace

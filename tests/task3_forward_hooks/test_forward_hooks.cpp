@@ -30,7 +30,8 @@ struct Sharded {
   // Which units have storage: "root " and so on.
   std::string gathered() const {
     std::string names;
-    for (const auto& unit : units) names += unit->holds_storage() ? unit->unit() + " " : "";
+    for (const auto& unit : units)
+      names += unit->holds_storage() ? unit->unit() + " " : "";
     return names;
   }
 
@@ -40,10 +41,11 @@ struct Sharded {
 
 // What one process computes.
 nlohmann::json eager_output() {
-  return run_ranks(1, [](TestRank& rank) {
-           ToyModel model(2);
-           rank.observe("output", model(toy_tokens(0)).detach());
-         })
+  return run_ranks(1,
+                   [](TestRank& rank) {
+                     ToyModel model(2);
+                     rank.observe("output", model(toy_tokens(0)).detach());
+                   })
       .at(0, "output");
 }
 
@@ -106,10 +108,12 @@ TEST_P(T3_2_post_forward, at_most_the_root_and_one_unit_are_gathered_at_a_time) 
     live_bytes::enter(Phase::forward);
     (*sharded.model)(toy_tokens(0));
     rank.observe("peak", live_bytes::peak(Phase::forward)[MemoryClass::gathered]);
-    rank.observe("expected", (sharded.units[0]->layout().padded_numel +
-                              sharded.units[1]->layout().padded_numel) * 4);
+    rank.observe(
+        "expected",
+        (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
   });
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "peak", run.at(r, "expected"));
 }
 
 MULTI_RANK_SUITE(T3_3_nesting);
@@ -164,8 +168,9 @@ TEST_P(T3_4_rough_ground, a_module_called_twice_is_gathered_twice) {
     rank.observe("calls", take_calls(*rank.communicator()));
     rank.observe("gathered", sharded.gathered());
   });
-  expect_on_all_ranks(run, "calls",
-                      "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks0; ");
+  expect_on_all_ranks(
+      run, "calls",
+      "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks0; ");
   expect_on_all_ranks(run, "gathered", "root ");
 }
 

@@ -35,7 +35,8 @@ struct Sharded {
 
   std::string gathered() const {
     std::string names;
-    for (const auto& unit : units) names += unit->holds_storage() ? unit->unit() + " " : "";
+    for (const auto& unit : units)
+      names += unit->holds_storage() ? unit->unit() + " " : "";
     return names;
   }
 
@@ -54,7 +55,9 @@ struct Sharded {
 // A loss as one rank computes it, from tokens that differ between ranks.
 using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
 
-at::Tensor plain_loss(ToyModel& model, int rank) { return model(toy_tokens(rank)).square().sum(); }
+at::Tensor plain_loss(ToyModel& model, int rank) {
+  return model(toy_tokens(rank)).square().sum();
+}
 
 // What one process makes of the ranks' losses, laid out as the units' shards: for each rank its own
 // backward from zero, the sum in rank order, the division by W.
@@ -74,7 +77,8 @@ RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyMod
     }
     const auto observe_unit = [&](const std::string& unit, const std::vector<std::string>& names) {
       std::vector<int64_t> numels;
-      for (const auto& name : names) numels.push_back(sums.at(name).numel());
+      for (const auto& name : names)
+        numels.push_back(sums.at(name).numel());
       const FlatLayout layout = flat_layout(numels, world_size);
       at::Tensor flat = at::zeros({layout.padded_numel});
       for (size_t i = 0; i < names.size(); ++i) {
@@ -82,7 +86,8 @@ RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyMod
             .copy_((sums.at(names[i]) / world_size).flatten());
       }
       for (int r = 0; r < world_size; ++r) {
-        rank.observe(unit + " " + std::to_string(r), flat.chunk(world_size)[static_cast<size_t>(r)]);
+        rank.observe(unit + " " + std::to_string(r),
+                     flat.chunk(world_size)[static_cast<size_t>(r)]);
       }
     };
     observe_unit("root", {"embedding", "head"});
@@ -92,8 +97,9 @@ RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyMod
   });
 }
 
-void expect_gradients_of_one_process(const RankRun& run, const Loss& loss,
-                                     const std::function<void(ToyModel&)>& prepare = [](auto&) {}) {
+void expect_gradients_of_one_process(
+    const RankRun& run, const Loss& loss,
+    const std::function<void(ToyModel&)>& prepare = [](auto&) {}) {
   const RankRun expected = oracle(run.world_size(), loss, prepare);
   for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
     for (int r = 0; r < run.world_size(); ++r) {
@@ -113,14 +119,16 @@ TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
     loss.backward();
     rank.observe("calls", take_calls(*rank.communicator()));
     rank.observe("peak", live_bytes::peak(Phase::backward)[MemoryClass::gathered]);
-    rank.observe("expected peak", (sharded.units[0]->layout().padded_numel +
-                                   sharded.units[1]->layout().padded_numel) * 4);
+    rank.observe(
+        "expected peak",
+        (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
   });
   expect_on_all_ranks(run, "calls",
                       "all_gather blocks2; reduce_scatter blocks2; "
                       "all_gather blocks1; reduce_scatter blocks1; "
                       "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ");
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected peak"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "peak", run.at(r, "expected peak"));
 }
 
 TEST_P(T4_1_pre_backward, a_unit_comes_back_also_when_its_output_is_changed_in_place) {
@@ -170,9 +178,11 @@ TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
     const double share = rank.world_size() * std::pow(2.0, rank.rank());
     y.backward(at::full_like(y, share) / (1 - y.detach().square()));
     rank.observe("gradient", unit->sharded_gradient().mul(16).round().div(16));
-    rank.observe("expected", at::full_like(unit->sharded_gradient(), (1 << rank.world_size()) - 1)
-                                 .slice(0, 0, std::max<int64_t>(0, std::min<int64_t>(
-                                     unit->shard_numel(), 48 - unit->shard_offset()))));
+    rank.observe("expected",
+                 at::full_like(unit->sharded_gradient(), (1 << rank.world_size()) - 1)
+                     .slice(0, 0,
+                            std::max<int64_t>(0, std::min<int64_t>(unit->shard_numel(),
+                                                                   48 - unit->shard_offset()))));
   });
   for (int r = 0; r < world_size(); ++r) {
     const ObservedTensor gradient = run.tensor(r, "gradient");
@@ -191,7 +201,8 @@ std::string reductions(const std::string& calls) {
   size_t at = 0;
   while (at < calls.size()) {
     const size_t end = calls.find("; ", at);
-    if (calls.compare(at, 14, "reduce_scatter") == 0) result += calls.substr(at + 15, end - at - 13);
+    if (calls.compare(at, 14, "reduce_scatter") == 0)
+      result += calls.substr(at + 15, end - at - 13);
     at = end + 2;
   }
   return result;
@@ -247,7 +258,8 @@ TEST_P(T4_3_exactly_once, with_a_parameter_that_is_not_used) {
 }
 
 TEST_P(T4_3_exactly_once, with_a_parameter_that_one_rank_does_not_use) {
-  expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank, "blocks2; blocks1; blocks0; root; ");
+  expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank,
+                            "blocks2; blocks1; blocks0; root; ");
 }
 
 TEST_P(T4_3_exactly_once, with_a_unit_that_is_not_used) {
@@ -282,7 +294,8 @@ TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
     rank.observe("gradients", live_bytes::now()[MemoryClass::gradients]);
     rank.observe("ends", ends);
     int64_t left = 0;
-    for (const auto& p : sharded.model->parameters()) left += p.grad().defined();
+    for (const auto& p : sharded.model->parameters())
+      left += p.grad().defined();
     rank.observe("full gradients", left);
   });
   expect_on_all_ranks(run, "gathered", 0);
@@ -299,9 +312,11 @@ TEST_P(T4_4_finish, at_most_the_roots_and_two_flat_gradients_are_alive) {
     loss.backward();
     rank.observe("peak", live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
     rank.observe("expected", (sharded.units[0]->layout().padded_numel +
-                              2 * sharded.units[1]->layout().padded_numel) * 4);
+                              2 * sharded.units[1]->layout().padded_numel) *
+                                 4);
   });
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "peak", run.at(r, "expected"));
 }
 
 TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {

@@ -35,11 +35,12 @@ at::Tensor gradient(size_t parameter, int step) {
   return at::randn(kShapes[parameter], generator);
 }
 
-// Every rank contributes the same gradient, so that the mean is exact where W is a power of two; for
-// others the sum of W equal numbers and its division may round, on the oracle too.
+// Every rank contributes the same gradient, so that the mean is exact where W is a power of two;
+// for others the sum of W equal numbers and its division may round, on the oracle too.
 at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   at::Tensor sum = gradient.clone();
-  for (int i = 1; i < world_size; ++i) sum += gradient;
+  for (int i = 1; i < world_size; ++i)
+    sum += gradient;
   return sum / world_size;
 }
 
@@ -56,8 +57,8 @@ void reduce_gradients(const std::vector<std::shared_ptr<FlatParameter>>& units, 
   }
 }
 
-// One process: each parameter in storage of a multiple of 16 elements, as the header of update_rule.h
-// asks, and one group after the other.
+// One process: each parameter in storage of a multiple of 16 elements, as the header of
+// update_rule.h asks, and one group after the other.
 void train_in_one_process(TestRank& rank, int world_size, const std::vector<ParameterGroup>& groups,
                           double max_norm) {
   at::NoGradGuard no_grad;
@@ -73,15 +74,16 @@ void train_in_one_process(TestRank& rank, int world_size, const std::vector<Para
   }
   for (int step = 0; step < 3; ++step) {
     std::vector<at::Tensor> gradients;
-    for (size_t i = 0; i < 4; ++i) gradients.push_back(mean_of_equal(gradient(i, step), world_size));
+    for (size_t i = 0; i < 4; ++i)
+      gradients.push_back(mean_of_equal(gradient(i, step), world_size));
     double norm = 0;
     if (max_norm > 0) {
       // The same sums in the same order as over the shards.
       for (int r = 0; r < world_size; ++r) {
         double of_rank = 0;
         for (size_t u = 0; u < 2; ++u) {
-          const FlatLayout layout = flat_layout(
-              {gradients[2 * u].numel(), gradients[2 * u + 1].numel()}, world_size);
+          const FlatLayout layout =
+              flat_layout({gradients[2 * u].numel(), gradients[2 * u + 1].numel()}, world_size);
           at::Tensor flat = at::zeros({layout.padded_numel});
           for (size_t i = 0; i < 2; ++i) {
             flat.narrow(0, layout.offsets[i], gradients[2 * u + i].numel())
@@ -92,7 +94,8 @@ void train_in_one_process(TestRank& rank, int world_size, const std::vector<Para
         norm += of_rank;
       }
       norm = std::sqrt(norm);
-      for (auto& g : gradients) g.mul_(std::min(1.0, max_norm / (norm + 1e-6)));
+      for (auto& g : gradients)
+        g.mul_(std::min(1.0, max_norm / (norm + 1e-6)));
       rank.observe("norm " + std::to_string(step), norm);
     }
     for (size_t group = 0; group < groups.size(); ++group) {
@@ -108,7 +111,8 @@ void train_in_one_process(TestRank& rank, int world_size, const std::vector<Para
   for (size_t group = 0; group < groups.size(); ++group) {
     for (size_t i = 0; i < pieces[group].size(); ++i) {
       const auto& parameter = parameters[which[group][i]];
-      rank.observe(parameter.name, pieces[group][i].parameter.slice(0, 0, parameter.tensor.numel())
+      rank.observe(parameter.name, pieces[group][i]
+                                       .parameter.slice(0, 0, parameter.tensor.numel())
                                        .view(parameter.tensor.sizes()));
     }
   }
@@ -127,7 +131,8 @@ void train_on_shards(TestRank& rank, const std::vector<ParameterGroup>& groups, 
   }
   for (const auto& unit : units) {
     unit->unshard();
-    for (const auto& p : unit->parameters()) rank.observe(p.name, p.tensor.detach());
+    for (const auto& p : unit->parameters())
+      rank.observe(p.name, p.tensor.detach());
     const at::Tensor& shard = unit->shard();
     rank.observe("shard of " + unit->unit(), shard);
   }
@@ -135,12 +140,10 @@ void train_on_shards(TestRank& rank, const std::vector<ParameterGroup>& groups, 
 
 void expect_as_one_process(int world_size, const std::vector<ParameterGroup>& groups,
                            double max_norm = 0) {
-  const RankRun expected = run_ranks(1, [&](TestRank& rank) {
-    train_in_one_process(rank, world_size, groups, max_norm);
-  });
-  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    train_on_shards(rank, groups, max_norm);
-  });
+  const RankRun expected = run_ranks(
+      1, [&](TestRank& rank) { train_in_one_process(rank, world_size, groups, max_norm); });
+  const RankRun run =
+      run_ranks(world_size, [&](TestRank& rank) { train_on_shards(rank, groups, max_norm); });
   for (const char* name : {"a.weight", "a.bias", "b.weight", "b.bias"}) {
     expect_on_all_ranks(run, name, expected.at(0, name));
   }
@@ -208,7 +211,8 @@ TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
     rank.observe("expected", expected);
   });
   expect_on_all_ranks(run, "before the first step", 0);
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "after it", run.at(r, "expected"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "after it", run.at(r, "expected"));
 }
 
 TEST_P(T5_1_step_on_shards, takes_no_collective) {
@@ -239,7 +243,8 @@ TEST_P(T5_1_step_on_shards, a_step_without_gradients_names_the_unit) {
 TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters();
-    for (size_t i : {0, 2, 3}) parameters[i].tensor.set_requires_grad(false);
+    for (size_t i : {0, 2, 3})
+      parameters[i].tensor.set_requires_grad(false);
     const at::Tensor before = parameters[0].tensor.clone();
     const auto units = make_units(rank, parameters);
     ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
@@ -253,7 +258,8 @@ TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
   expect_on_all_ranks(run, "unchanged", true);
   expect_on_all_ranks(run, "changed", true);
   int64_t state = 0;
-  for (int r = 0; r < world_size(); ++r) state += run.at(r, "state").get<int64_t>();
+  for (int r = 0; r < world_size(); ++r)
+    state += run.at(r, "state").get<int64_t>();
   EXPECT_EQ(state, 2 * 4 * 16 + 4);  // the one trainable parameter, padded, and its step count
 }
 

@@ -43,7 +43,8 @@ struct Sharded {
     auto forward = take_calls(*rank.communicator());
     live_bytes::enter(Phase::backward);
     loss.backward();
-    for (const auto& unit : units) unit->drop_gradient();
+    for (const auto& unit : units)
+      unit->drop_gradient();
     return {forward, take_calls(*rank.communicator())};
   }
 
@@ -55,7 +56,8 @@ struct Sharded {
 
 std::string order_text(const Prefetcher& prefetcher) {
   std::string text;
-  for (const auto& unit : prefetcher.forward_order()) text += unit->unit() + " ";
+  for (const auto& unit : prefetcher.forward_order())
+    text += unit->unit() + " ";
   return text;
 }
 
@@ -118,7 +120,8 @@ TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
     sharded.model->order = {0, 3};
     const auto output = (*sharded.model)(toy_tokens(0));
     std::string gathered;
-    for (const auto& unit : sharded.units) gathered += unit->holds_storage() ? unit->unit() : "";
+    for (const auto& unit : sharded.units)
+      gathered += unit->holds_storage() ? unit->unit() : "";
     rank.observe("gathered", gathered);
   });
   expect_on_all_ranks(run, "gathered", "root");
@@ -167,7 +170,8 @@ TEST_P(T6_3_backward, gradients_are_those_without_prefetch) {
   const RankRun with = gradients(3);
   const RankRun without = gradients(1);
   for (const std::string unit : {"root", "blocks0", "blocks3"}) {
-    for (int r = 0; r < world_size(); ++r) expect_on_rank(with, r, unit, without.at(r, unit));
+    for (int r = 0; r < world_size(); ++r)
+      expect_on_rank(with, r, unit, without.at(r, unit));
   }
 }
 

@@ -11,7 +11,8 @@ std::string text(const std::vector<UnitPlan>& plan) {
   std::string result;
   for (const UnitPlan& unit : plan) {
     result += unit.name + ":";
-    for (const auto& parameter : unit.parameters) result += " " + parameter.name;
+    for (const auto& parameter : unit.parameters)
+      result += " " + parameter.name;
     result += "; ";
   }
   return result;
@@ -30,7 +31,7 @@ class OuterBlock : public Module {
     inner = register_module("inner", std::make_shared<ToyBlock>(4, 1));
     scale = register_parameter("scale", at::ones({1}));
   }
-  torch::Tensor forward(torch::Tensor x) override { return (*inner)(x) * scale; }
+  torch::Tensor forward(torch::Tensor x) override { return (*inner)(x)*scale; }
   std::shared_ptr<ToyBlock> inner;
   at::Tensor scale;
 };

@@ -42,9 +42,10 @@ void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
 }
 
 nlohmann::json hash_of_single(const TrainConfig& config) {
-  return run_ranks(1, [&](TestRank& rank) {
-           train(rank, *make_single_strategy(config, shard_layout(config)), config);
-         })
+  return run_ranks(1,
+                   [&](TestRank& rank) {
+                     train(rank, *make_single_strategy(config, shard_layout(config)), config);
+                   })
       .at(0, "hash");
 }
 
@@ -177,10 +178,12 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
     rank.observe("shards", live_bytes::now()[MemoryClass::shards]);
     rank.observe("expected", sharded->layout().padded_numel() * 4 / rank.world_size());
     int64_t full = 0;
-    for (const auto& p : model.parameters()) full += static_cast<int64_t>(p.storage().nbytes());
+    for (const auto& p : model.parameters())
+      full += static_cast<int64_t>(p.storage().nbytes());
     rank.observe("bytes of full parameters", full);
   });
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "shards", run.at(r, "expected"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "shards", run.at(r, "expected"));
   expect_on_all_ranks(run, "bytes of full parameters", 0);
 }
 
@@ -200,7 +203,8 @@ TEST_P(T7_1_fully_shard_ranks, deferred_initialization_takes_the_shards_and_one_
     }
     // One state of the generator for each random operation, and one to put back.
     int64_t states = 1;
-    for (const auto& name : init.operations()) states += name.find("normal_") != std::string::npos;
+    for (const auto& name : init.operations())
+      states += name.find("normal_") != std::string::npos;
     const int64_t shards = sharded->layout().padded_numel() * 4 / rank.world_size();
     const int64_t peak = live_bytes::peak(Phase::init).total - before;
     rank.observe("beyond", peak - shards - largest - states * 5056);
