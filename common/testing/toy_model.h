@@ -26,6 +26,12 @@ class ToyBlock : public Module {
     return use_spare ? y * spare.sum() : y;
   }
 
+  // Makes this block's weight another name of `other`.
+  void tie_weight(const at::Tensor& other) {
+    parameters_["weight"] = other;
+    weight = other;
+  }
+
   at::Tensor weight;  // [width, width]
   at::Tensor bias;    // [width]
   at::Tensor spare;   // [3]

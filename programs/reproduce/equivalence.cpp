@@ -51,7 +51,7 @@ Table equivalence_table(const Train& train) {
       });
     }
   }
-  table.notes.push_back(
+  table.notes.emplace_back(
       "A line is ok when both losses and the sum are within 1e-6 (relative) of PyTorch's, which is "
       "the "
       "largest of the three under `difference`, the change of the sum since initialisation is "

@@ -113,7 +113,7 @@ Table matrix_table(const Train& train) {
       return line;
     });
   }
-  table.notes.push_back(
+  table.notes.emplace_back(
       "Every two values of every two columns meet in some line. A line is ok when fsdp, single and "
       "ddp "
       "give the same parameters, losses and gradient norms, to the bit. tiny: gpt2-tiny, with a "

@@ -113,7 +113,7 @@ std::vector<Table> memory_tables(const Train& train) {
   for (const int world : kWorlds) {
     table.add({std::to_string(world)}, [&] { return peaks_of(train, world, table.notes); });
   }
-  table.notes.push_back(
+  table.notes.emplace_back(
       "N: bytes of all units, R: of the root, U: of the largest other unit. A line is ok when FSDP "
       "is "
       "below DDP where (4 - 4/W) N is larger than 2R + 4U, and there alone.");

@@ -83,7 +83,7 @@ Table strict_table(const std::filesystem::path& folder) {
                   hash == first && difference <= kTolerance};
     });
   }
-  table.notes.push_back(
+  table.notes.emplace_back(
       "A line is ok when the sum is within 2.98e-8 of the published one, the largest difference "
       "published, and the parameters are those of the first line, to the bit.");
   return table;

@@ -42,7 +42,7 @@ Table traffic_table(const Train& train) {
     add_run(table, train, world, "fsdp", published_small("fsdp", world));
     add_run(table, train, world, "fsdp, no reshard", kept);
   }
-  table.notes.push_back(
+  table.notes.emplace_back(
       "With N and R the bytes of all units and of the root, padding included: all_gather (W-1)/W "
       "(2N - "
       "R), without reshard after forward (W-1)/W N; reduce_scatter (W-1)/W N. DDP: all_reduce "

@@ -99,8 +99,7 @@ class Tied : public Module {
   Tied() {
     a = register_module("a", std::make_shared<ToyBlock>(4, 1));
     b = register_module("b", std::make_shared<ToyBlock>(4, 2));
-    b->parameters_["weight"] = a->weight;
-    b->weight = a->weight;
+    b->tie_weight(a->weight);
   }
   torch::Tensor forward(torch::Tensor x) override { return (*b)((*a)(x)); }
   std::shared_ptr<ToyBlock> a, b;
