@@ -43,15 +43,20 @@ at::Tensor scratch(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, dtype);
 }
 
-Work all_gather(Group& group, const at::Tensor& output, const at::Tensor& input) {
-  at::Tensor to = bytes_of(output), from = bytes_of(input);
-  return group.gloo->_allgather_base(to, from);
-}
-
 Work all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input) {
   at::Tensor to = bytes_of(output), from = bytes_of(input);
   std::vector<int64_t> equal_parts;
   return group.gloo->alltoall_base(to, from, equal_parts, equal_parts);
+}
+
+// copies [W n] <- W times `part` [n]: an exchange of the copies is an all-gather. gloo's own
+// allocates a buffer as large and frees it at a time of its own, so that bytes could not be
+// predicted.
+void repeat(const Group& group, const at::Tensor& copies, const at::Tensor& part) {
+  auto* data = static_cast<char*>(copies.data_ptr());
+  for (int rank = 0; rank < group.world_size; ++rank) {
+    std::memcpy(data + rank * part.nbytes(), part.const_data_ptr(), part.nbytes());
+  }
 }
 
 // output [n] <- the sum of the W parts of `received` [W n].
@@ -106,9 +111,15 @@ class GlooTransfer : public Transfer {
 class AllGather final : public GlooTransfer {
  public:
   AllGather(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call) {
-    if (!empty()) work_ = all_gather(*group_, call.output, call.input);
+      : GlooTransfer(std::move(group), call),
+        copies_(scratch(call.output.numel(), call.output.scalar_type())) {
+    if (empty()) return;
+    repeat(*group_, copies_, call.input);
+    work_ = all_to_all(*group_, call.output, copies_);
   }
+
+ private:
+  at::Tensor copies_;  // [W n], the input for every rank, owned
 };
 
 // An exchange of parts and a sum here: gloo's own reduce-scatter sums in an order of its own.
@@ -137,7 +148,7 @@ class AllReduce final : public GlooTransfer {
     int64_t world_size = group_->world_size;
     int64_t part = (call.input.numel() + world_size - 1) / world_size;
     padded_ = scratch(part * world_size, call.input.scalar_type());
-    received_ = at::empty_like(padded_);
+    received_ = scratch(part * world_size, call.input.scalar_type());
     std::memcpy(padded_.data_ptr(), call.input.const_data_ptr(), call.input.nbytes());
     size_t rest = padded_.nbytes() - call.input.nbytes();
     std::memset(static_cast<char*>(padded_.data_ptr()) + call.input.nbytes(), 0, rest);
@@ -150,12 +161,14 @@ class AllReduce final : public GlooTransfer {
     int64_t part = padded_.numel() / group_->world_size;
     at::Tensor sum = scratch(part, padded_.scalar_type());
     sum_parts(*group_, sum, received_);
-    all_gather(*group_, padded_, sum)->wait();
+    repeat(*group_, received_, sum);
+    all_to_all(*group_, padded_, received_)->wait();
     std::memcpy(call_.output.mutable_data_ptr(), padded_.const_data_ptr(), call_.output.nbytes());
   }
 
   at::Tensor padded_;    // [W part], owned: the input and zeros, then the sums
-  at::Tensor received_;  // [W part], this rank's part of every rank's input, owned
+  at::Tensor received_;  // [W part], this rank's part of every rank's input, then its sum for every
+                         // rank, owned
 };
 
 class Broadcast final : public GlooTransfer {

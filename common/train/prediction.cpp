@@ -88,6 +88,7 @@ class ShardedStep {
         gloo_(backend == "gloo"),
         backend_(backend),
         gathered_(layout.units.size()),
+        gathering_(layout.units.size()),
         has_gradient_(layout.units.size()) {
     for (size_t unit = 0; unit < layout.units.size(); ++unit) {
       (layout.units[unit].root ? roots_ : order_).push_back(unit);
@@ -114,10 +115,20 @@ class ShardedStep {
   int64_t full_bytes(size_t unit) const { return layout_.units[unit].padded_numel * kElement; }
   int64_t shard_bytes(size_t unit) const { return full_bytes(unit) / layout_.world_size; }
 
+  // Issues its all-gather.
   void gather(size_t unit) {
     if (gathered_[unit]) return;
     gathered_[unit] = true;
     replay_.add(MemoryClass::gathered, full_bytes(unit));
+    gathering_[unit] = true;
+    replay_.add(MemoryClass::communication, exchange_bytes(unit));
+  }
+  // Waits for it.
+  void use(size_t unit) {
+    gather(unit);
+    if (!gathering_[unit]) return;
+    gathering_[unit] = false;
+    replay_.add(MemoryClass::communication, -exchange_bytes(unit));
   }
   void free(size_t unit) {
     if (!gathered_[unit]) return;
@@ -134,12 +145,13 @@ class ShardedStep {
     replay_.enter(Phase::forward);
     const bool evaluation = config_.steps == 0;
     for (const size_t root : roots_)
-      gather(root);
+      use(root);
     for (size_t i = 0; i < std::min(window, order_.size()); ++i)
       gather(order_[i]);
     for (size_t i = 0; i < order_.size(); ++i) {
       const size_t end = std::min(i + 1 + window, order_.size());
-      for (size_t next = i; next < end; ++next)
+      use(order_[i]);
+      for (size_t next = i + 1; next < end; ++next)
         gather(order_[next]);
       if (config_.reshard_after_forward || evaluation) free(order_[i]);
     }
@@ -156,7 +168,8 @@ class ShardedStep {
       gradient(root);
     for (size_t i = order_.size(); i-- > 0;) {
       const size_t first = i - std::min(i, window());
-      for (size_t next = i + 1; next-- > first;)
+      use(order_[i]);
+      for (size_t next = i; next-- > first;)
         gather(order_[next]);
       gradient(order_[i]);
       finish(order_[i]);
@@ -186,7 +199,7 @@ class ShardedStep {
     reducing_.reset();
   }
 
-  // gloo receives the ranks' parts into a buffer; over shm they are read where they lie.
+  // gloo exchanges the ranks' parts through a buffer; over shm they are read where they lie.
   int64_t exchange_bytes(size_t unit) const { return gloo_ ? full_bytes(unit) : 0; }
 
   // What ShardedOptimizer makes of this rank's shards: neighbours of one group are one piece.
@@ -230,6 +243,7 @@ class ShardedStep {
   std::vector<size_t> roots_;  // one or none
   std::vector<size_t> order_;
   std::vector<bool> gathered_;
+  std::vector<bool> gathering_;
   std::vector<bool> has_gradient_;
   std::optional<size_t> reducing_;
   Replay replay_;

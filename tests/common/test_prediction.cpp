@@ -145,8 +145,8 @@ TEST(PredictedLiveBytes, CountTheTransportsBuffers) {
   config.clip = 1.0;
   EXPECT_EQ(later_step(config, four_units())(kOptimizer, MemoryClass::communication), 8);
   const auto gloo = later_step(config, four_units(), 0, "gloo");
-  EXPECT_EQ(gloo(kForward, MemoryClass::communication), 0);
-  EXPECT_EQ(gloo(kBackward, MemoryClass::communication), 512);
+  EXPECT_EQ(gloo(kForward, MemoryClass::communication), 512);
+  EXPECT_EQ(gloo(kBackward, MemoryClass::communication), 512 + 384);  // b reduced, a gathered
   EXPECT_EQ(gloo(kOptimizer, MemoryClass::communication), (2 + 2 + 1) * 8);
 }
 
