@@ -23,10 +23,11 @@ class DeferredInit {
   // Runs `construct` once. Tensors it makes are on the meta device, without memory; every operation
   // on them is recorded. The generators move as in eager construction: a random operation draws at
   // once, into scratch memory (one tensor), and its generator's state before it is kept (5,056
-  // bytes). An operation that needs values (item(), nonzero()) is done at once, on materialized
-  // copies. Tensors made before keep their memory; their values are copied when recorded.
-  // What `construct` throws goes on; nothing stays recorded. Throws if called inside itself, when
-  // another device than the CPU is asked for, and, naming the operation, if one cannot be recorded.
+  // bytes). An operation that the meta device cannot do (item(), nonzero()) is done at once too, on
+  // materialized copies. Tensors made before stay as they are; what a recorded operation reads of
+  // them is copied.
+  // What `construct` throws goes on, and nothing stays recorded. Throws if called inside itself, if
+  // an operation asks for another device than the CPU, and if memory is used through a pointer.
   explicit DeferredInit(const std::function<void()>& construct);
   ~DeferredInit();
 

@@ -7,11 +7,16 @@ std::string name_of(const OperatorHandle& op) {
   return op.operator_name().name;
 }
 
+namespace {
+
+// Whether the call changes the memory of the tensors in argument number `argument`.
 bool writes(const OperatorHandle& op, size_t argument) {
   const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
   // The tag is for those whose schema does not tell: batch_norm changes its running statistics.
   return (alias && alias->isWrite()) || op.hasTag(at::Tag::maybe_aliasing_or_mutating);
 }
+
+}  // namespace
 
 bool is_factory(const OperatorHandle& op) {
   return op.schema().argumentIndexWithName("pin_memory") &&
@@ -70,6 +75,16 @@ c10::IValue map_tensors(const c10::IValue& value,
   return value;
 }
 
+Stack map_tensors(const OperatorHandle& op, const Stack& arguments,
+                  const std::function<at::Tensor(const at::Tensor&, bool written)>& f) {
+  Stack mapped;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    mapped.push_back(map_tensors(
+        arguments[i], [&](const at::Tensor& tensor) { return f(tensor, writes(op, i)); }));
+  }
+  return mapped;
+}
+
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
@@ -96,7 +111,7 @@ at::Tensor copy_of(const at::Tensor& tensor) {
 }
 
 at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor) {
-  at::Tensor result = at::empty({0}, at::dtype(tensor.dtype()).device(at::kCPU));
+  at::Tensor result = at::empty({0}, at::dtype(tensor.dtype()).device(storage.device()));
   result.set_(storage, tensor.storage_offset(), tensor.sizes(), tensor.strides());
   result.unsafeGetTensorImpl()->_set_conj(tensor.is_conj());
   result.unsafeGetTensorImpl()->_set_neg(tensor.is_neg());

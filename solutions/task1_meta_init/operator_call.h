@@ -18,9 +18,6 @@ using torch::jit::Stack;
 
 std::string name_of(const OperatorHandle& op);  // "aten::normal_"
 
-// Whether the call changes the memory of the tensors in argument number `argument`.
-bool writes(const OperatorHandle& op, size_t argument);
-
 // Whether it makes a tensor from a description: randn(), zeros_like(), new_empty(); not to().
 bool is_factory(const OperatorHandle& op);
 
@@ -41,15 +38,17 @@ Stack call_on(c10::Device device, const OperatorHandle& op, Stack arguments);
 // The defined tensors in an argument or a result: itself, or in the list that it is.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 
-// `value` with each of them replaced by f(tensor).
+// The same with each tensor replaced by f(tensor), f(tensor, whether the call changes its memory).
 c10::IValue map_tensors(const c10::IValue& value,
                         const std::function<at::Tensor(const at::Tensor&)>& f);
+Stack map_tensors(const OperatorHandle& op, const Stack& arguments,
+                  const std::function<at::Tensor(const at::Tensor&, bool written)>& f);
 
 // Null for a tensor without one (sparse).
 const c10::StorageImpl* storage_of(const at::Tensor& tensor);
 
-// New memory for a tensor's sizes, strides and dtype: without values, with its values, and on a
-// storage that has them already (on the CPU).
+// A tensor of the same sizes, strides and dtype: without values, with its values, and on a storage,
+// at the same offset.
 at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor);
 at::Tensor copy_of(const at::Tensor& tensor);
 at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor);

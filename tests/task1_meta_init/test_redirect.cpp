@@ -206,3 +206,12 @@ TEST(T1_1_redirect, another_device_is_an_error_that_names_the_operation) {
     EXPECT_NE(error.find("cuda"), std::string::npos) << error;
   });
 }
+
+TEST(T1_1_redirect, memory_used_through_a_pointer_is_an_error_that_says_so) {
+  run_ranks(1, [](TestRank&) {
+    const auto pointer = [] {
+      const DeferredInit init([] { *torch::zeros({2}).data_ptr<float>() = 1; });
+    };
+    EXPECT_NE(error_of(pointer).find("pointer"), std::string::npos) << error_of(pointer);
+  });
+}

@@ -111,8 +111,10 @@ TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
   expect_as_eager({holder("set_data",
                           [](Holder& self) {
                             at::Tensor weight = self.parameter("weight", torch::randn({3, 2}));
-                            weight.set_data(torch::randn({4, 4}));
                             at::NoGradGuard no_grad;
+                            weight.add_(1);
+                            self.buffer("old", weight.detach());
+                            weight.set_data(torch::randn({4, 4}));
                             weight.mul_(2);
                           }),
                    holder("in place",
