@@ -47,6 +47,14 @@ void CountingAllocator::copy_data(void* to, const void* from, size_t bytes) cons
   default_copy_data(to, from, bytes);
 }
 
+void CountingAllocator::reclassify(const c10::DataPtr& block, MemoryClass cls) {
+  if (block.get_deleter() != &CountingAllocator::free || !block) return;
+  auto* header = static_cast<Header*>(block.mutable_get()) - 1;
+  live_bytes::add(header->cls, -static_cast<int64_t>(header->bytes));
+  header->cls = cls;
+  live_bytes::add(header->cls, static_cast<int64_t>(header->bytes));
+}
+
 void CountingAllocator::free(void* data) {
   if (!data) return;
   auto* header = static_cast<Header*>(data) - 1;

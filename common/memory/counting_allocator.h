@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <memory/live_bytes.h>
 
 #include <cstddef>
 #include <mutex>
@@ -15,6 +16,9 @@ namespace fsdp {
 class CountingAllocator final : public c10::Allocator {
  public:
   static void install();  // in place of the CPU allocator, for the rest of the process
+
+  // Counts a block of this allocator, and no other, into `cls` from now on.
+  static void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;

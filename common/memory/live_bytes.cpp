@@ -86,11 +86,14 @@ void enter(Phase phase) {
   raise_to(all.phases[static_cast<size_t>(phase)], all.now);
 }
 
-void reset() {
+void reset(Phase phase) {
   Counters& all = counters();
   std::lock_guard lock(all.mutex);
-  all.phases = {};
-  all.phases[static_cast<size_t>(all.phase)] = all.now;
+  all.phases[static_cast<size_t>(phase)] = all.phase == phase ? all.now : LiveBytes{};
+}
+
+void reclassify(const c10::DataPtr& block, MemoryClass cls) {
+  CountingAllocator::reclassify(block, cls);
 }
 
 MemoryClass current_class() {

@@ -7,6 +7,10 @@
 // Exact bytes of tensor storage alive in this process, by what they are for. Counted where storage
 // is allocated and freed, so a view that keeps memory alive is seen, and needs no GPU. Blocks that
 // an allocator keeps for reuse are not alive.
+namespace c10 {
+class DataPtr;
+}
+
 namespace fsdp {
 
 enum class MemoryClass : uint8_t {
@@ -51,10 +55,14 @@ void install();
 
 LiveBytes now();              // [bytes] alive
 LiveBytes peak();             // [bytes] each class's own maximum, and the total's, since enter()
-LiveBytes peak(Phase phase);  // the same over every time the phase was entered since reset()
+LiveBytes peak(Phase phase);  // the same over every time the phase was entered since its reset()
 int64_t peak_total();         // [bytes] the total's maximum since install()
 void enter(Phase phase);      // the peaks of `phase` go on from what is alive now
 void reset();                 // forgets the phases' peaks
+
+// From now on this block belongs to `cls`, whatever it was allocated for. Nothing happens to blocks of
+// other allocators than the one that install() puts in place.
+void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
 // For allocators that count themselves in: the class of a block to come, its birth and its death.
 MemoryClass current_class();

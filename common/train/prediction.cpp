@@ -89,7 +89,7 @@ class ShardedStep {
         backend_(backend),
         gathered_(layout.units.size()),
         gathering_(layout.units.size()),
-        has_gradient_(layout.units.size()) {
+        held_(layout.units.size()) {
     for (size_t unit = 0; unit < layout.units.size(); ++unit) {
       (layout.units[unit].root ? roots_ : order_).push_back(unit);
       replay_.add(MemoryClass::shards, shard_bytes(unit));
@@ -135,10 +135,21 @@ class ShardedStep {
     gathered_[unit] = false;
     replay_.add(MemoryClass::gathered, -full_bytes(unit));
   }
-  void gradient(size_t unit) {
-    if (has_gradient_[unit] || !layout_.units[unit].trainable) return;
-    has_gradient_[unit] = true;
-    replay_.add(MemoryClass::gradients, full_bytes(unit));
+  // The gradients of the unit's parameters first registered in [begin, end) are computed.
+  void compute_gradients(size_t unit, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const auto& parameter = layout_.parameters[i];
+      if (parameter.unit != unit || !parameter.trainable) continue;
+      held_[unit] += parameter.numel * kElement;
+      replay_.add(MemoryClass::gradients, parameter.numel * kElement);
+    }
+  }
+  // The first parameter of a unit below the root: those of the root that come later, its last
+  // layers, get their gradients before the units do, and those that come earlier after them.
+  size_t first_below_root() const {
+    const auto below = [&](const auto& parameter) { return !layout_.units[parameter.unit].root; };
+    const auto first = std::find_if(layout_.parameters.begin(), layout_.parameters.end(), below);
+    return static_cast<size_t>(first - layout_.parameters.begin()) % layout_.parameters.size();
   }
 
   void forward(size_t window) {
@@ -163,19 +174,22 @@ class ShardedStep {
 
   void backward() {
     replay_.enter(Phase::backward);
-    // The root holds the last layers, or those around the units: its gradients begin to come first.
+    const size_t split = first_below_root();
+    const size_t count = layout_.parameters.size();
     for (const size_t root : roots_)
-      gradient(root);
+      compute_gradients(root, split, count);
     for (size_t i = order_.size(); i-- > 0;) {
       const size_t first = i - std::min(i, window());
       use(order_[i]);
       for (size_t next = i; next-- > first;)
         gather(order_[next]);
-      gradient(order_[i]);
+      compute_gradients(order_[i], 0, count);
       finish(order_[i]);
     }
-    for (const size_t root : roots_)
+    for (const size_t root : roots_) {
+      compute_gradients(root, 0, split);
       finish(root);
+    }
     wait();
     reduce_scalar(replay_, backend_, layout_.world_size);  // the loss
   }
@@ -183,7 +197,9 @@ class ShardedStep {
   void finish(size_t unit) {
     if (layout_.units[unit].trainable) {
       wait();
-      gradient(unit);
+      replay_.add(MemoryClass::gradients, full_bytes(unit));  // into which they are moved
+      replay_.add(MemoryClass::gradients, -held_[unit]);
+      held_[unit] = 0;
       replay_.add(MemoryClass::sharded_gradients, shard_bytes(unit));
       replay_.add(MemoryClass::communication, exchange_bytes(unit));
       reducing_ = unit;
@@ -244,7 +260,7 @@ class ShardedStep {
   std::vector<size_t> order_;
   std::vector<bool> gathered_;
   std::vector<bool> gathering_;
-  std::vector<bool> has_gradient_;
+  std::vector<int64_t> held_;  // bytes of parameters' gradients, waiting for the unit's end
   std::optional<size_t> reducing_;
   Replay replay_;
 };

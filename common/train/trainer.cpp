@@ -121,7 +121,11 @@ class Run {
 
   void train(int64_t step) {
     const Batch tokens = batch(step);
-    if (step == 1) live_bytes::reset();  // from here on optimizer state exists in every phase
+    if (step == 1) {  // from here on there is optimizer state in every phase
+      for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
+        live_bytes::reset(phase);
+      }
+    }
     comm_->take_log();
     const auto start = std::chrono::steady_clock::now();
     const double loss = mean_over_ranks(strategy_->forward_backward(tokens));
@@ -225,6 +229,7 @@ int run_training(const TrainConfig& config, const Stack& stack) {
   const int processes = config.mode == "single" ? 1 : config.world;
   const LaunchResult result = launch(processes, [&](const RankContext& context) {
     live_bytes::install();
+    live_bytes::enter(Phase::init);
     at::set_num_threads(config.threads);
     Run(config, stack, context, commit)();
     return 0;

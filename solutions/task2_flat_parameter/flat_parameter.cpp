@@ -117,28 +117,28 @@ void FlatParameter::reshard() {
   at::native::resize_bytes_nocuda(full_.storage(), 0);
 }
 
-void FlatParameter::allocate_gradient() {
-  MemoryScope scope(MemoryClass::gradients);
-  gradient_ = comm_->empty(layout_.padded_numel);
-}
-
 void FlatParameter::collect_gradient(size_t index) {
-  at::NoGradGuard no_grad;
-  if (!has_gradient()) allocate_gradient();
-  at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
-  gradient_.narrow(0, layout_.offsets[index], gradient.numel())
-      .view(gradient.sizes())
-      .copy_(gradient);
-  gradient.reset();
+  live_bytes::reclassify(parameters_[index].tensor.grad().storage().data_ptr(),
+                         MemoryClass::gradients);
   collected_[index] = true;
 }
 
-void FlatParameter::fill_gaps_with_zeros() {
-  int64_t end = 0;  // of the last collected gradient
+bool FlatParameter::has_gradient() const {
+  return std::find(collected_.begin(), collected_.end(), true) != collected_.end();
+}
+
+void FlatParameter::flatten_gradients() {
+  MemoryScope scope(MemoryClass::gradients);
+  gradient_ = comm_->empty(layout_.padded_numel);
+  int64_t end = 0;  // of the last gradient; zeros from there to the next
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!collected_[i]) continue;
-    gradient_.slice(0, end, layout_.offsets[i]).zero_();
-    end = layout_.offsets[i] + parameters_[i].tensor.numel();
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    const int64_t offset = layout_.offsets[i];
+    gradient_.slice(0, end, offset).zero_();
+    gradient_.narrow(0, offset, gradient.numel()).view(gradient.sizes()).copy_(gradient);
+    end = offset + gradient.numel();
+    gradient.reset();
   }
   gradient_.slice(0, end).zero_();
   collected_.assign(parameters_.size(), false);
@@ -146,19 +146,17 @@ void FlatParameter::fill_gaps_with_zeros() {
 
 void FlatParameter::reduce_gradient() {
   at::NoGradGuard no_grad;
-  if (!has_gradient()) allocate_gradient();
-  fill_gaps_with_zeros();
+  flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
   reduced_ = at::empty({shard_numel()});
-  reducing_ = std::move(gradient_);
-  reduction_ = comm_->reduce_scatter_into(reduced_, reducing_, unit_);
+  reduction_ = comm_->reduce_scatter_into(reduced_, gradient_, unit_);
 }
 
 void FlatParameter::wait_for_reduction() {
   at::NoGradGuard no_grad;
   if (!reduction_.pending()) return;
   reduction_.wait();
-  reducing_.reset();
+  gradient_.reset();
   reduced_.div_(comm_->world_size());
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(reduced_);

@@ -53,12 +53,14 @@ class FlatParameter {
   bool is_unsharded() const { return unsharded_; }  // unshard() without reshard()
   bool holds_storage() const;                       // unshard_async() without reshard()
 
-  // Moves the gradient of parameter `index` into the flat gradient, allocating that if need be.
+  // Takes note that parameter `index` has its gradient of this pass in .grad, where it stays until
+  // reduce_gradient(): a flat tensor made earlier would be alive for longer.
   void collect_gradient(size_t index);
-  bool has_gradient() const { return gradient_.defined(); }  // one was collected and not reduced
+  bool has_gradient() const;  // one was collected and not reduced
 
-  // Issues the reduce-scatter of the flat gradient: (W-1)/W of padded_numel x 4 bytes. Padding and
-  // parameters that got no gradient count as zero, even if none got one.
+  // Moves the collected gradients into a flat one, each freed when it is copied, and issues its
+  // reduce-scatter: (W-1)/W of padded_numel x 4 bytes. Padding and parameters that got no gradient
+  // count as zero, even if none got one.
   void reduce_gradient();
   // Waits for it, adds the mean over ranks to sharded_gradient() and frees the flat gradient.
   void wait_for_reduction();
@@ -71,8 +73,7 @@ class FlatParameter {
 
  private:
   void take_over(const Materialize& materialize);
-  void allocate_gradient();
-  void fill_gaps_with_zeros();
+  void flatten_gradients();
 
   std::string unit_;
   std::vector<NamedParameter> parameters_;  // views of full_, valid between unshard and reshard
@@ -81,11 +82,10 @@ class FlatParameter {
 
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor full_;              // [padded_numel], owned; storage of 0 bytes while sharded
-  at::Tensor gradient_;          // [padded_numel], owned, readable by the others; being collected
-  at::Tensor reducing_;          // [padded_numel], owned; gradient_ until its reduction is done
+  at::Tensor gradient_;          // [padded_numel], owned, readable by the others; being reduced
   at::Tensor reduced_;           // [padded_numel / W], owned; what the reduce-scatter writes
   at::Tensor sharded_gradient_;  // [padded_numel / W], owned
-  std::vector<bool> collected_;  // per parameter: its gradient lies in gradient_
+  std::vector<bool> collected_;  // per parameter: its .grad waits for a reduction
   Handle gather_;
   Handle reduction_;
   bool unsharded_{};

@@ -307,9 +307,12 @@ TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_calle
     FlatParameter unit = make_unit(rank);
     set_gradient(unit.parameters()[0], rank);
     unit.collect_gradient(0);
-    rank.observe("gradient of the parameter", unit.parameters()[0].tensor.grad().defined());
-    rank.observe("flat", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("collected", live_bytes::now()[MemoryClass::gradients]);
+    live_bytes::enter(Phase::backward);
     unit.reduce_gradient();
+    rank.observe("gradient of the parameter", unit.parameters()[0].tensor.grad().defined());
+    rank.observe("both", live_bytes::peak()[MemoryClass::gradients]);
+    rank.observe("flat", live_bytes::now()[MemoryClass::gradients]);
     unit.wait_for_reduction();
     rank.observe("left", live_bytes::now()[MemoryClass::gradients]);
     rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
@@ -317,6 +320,8 @@ TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_calle
   });
   const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
   expect_on_all_ranks(run, "gradient of the parameter", false);
+  expect_on_all_ranks(run, "collected", 35 * 4);
+  expect_on_all_ranks(run, "both", 35 * 4 + bytes);
   expect_on_all_ranks(run, "flat", bytes);
   expect_on_all_ranks(run, "left", 0);
   expect_on_all_ranks(run, "sharded", bytes / world_size());
