@@ -49,7 +49,7 @@ void CountingAllocator::copy_data(void* to, const void* from, size_t bytes) cons
 
 void CountingAllocator::reclassify(const c10::DataPtr& block, MemoryClass cls) {
   if (block.get_deleter() != &CountingAllocator::free || !block) return;
-  auto* header = static_cast<Header*>(block.mutable_get()) - 1;
+  auto* header = static_cast<Header*>(block.get()) - 1;
   live_bytes::add(header->cls, -static_cast<int64_t>(header->bytes));
   header->cls = cls;
   live_bytes::add(header->cls, static_cast<int64_t>(header->bytes));

@@ -58,7 +58,7 @@ LiveBytes peak();             // [bytes] each class's own maximum, and the total
 LiveBytes peak(Phase phase);  // the same over every time the phase was entered since its reset()
 int64_t peak_total();         // [bytes] the total's maximum since install()
 void enter(Phase phase);      // the peaks of `phase` go on from what is alive now
-void reset();                 // forgets the phases' peaks
+void reset(Phase phase);      // forgets its peaks
 
 // From now on this block belongs to `cls`, whatever it was allocated for. Nothing happens to blocks of
 // other allocators than the one that install() puts in place.

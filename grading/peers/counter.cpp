@@ -16,7 +16,9 @@ void counter_enter(int phase) {
 }
 
 void counter_forget_phases() {
-  fsdp::live_bytes::reset();
+  for (size_t phase = 0; phase < fsdp::kPhases; ++phase) {
+    fsdp::live_bytes::reset(static_cast<fsdp::Phase>(phase));
+  }
 }
 
 const char* counter_phase_name(int phase) {

@@ -10,23 +10,27 @@ using Json = nlohmann::json;
 constexpr int kBatch = 32;  // of the published recipe
 const std::vector<int> kWorlds{2, 4, 8};
 
-// Adds the lines of one phase: what is never alive in it is left out.
-void add_phase(Table& table, const std::string& phase, const Json& classes, const Json& alone) {
-  for (const auto& [name, bytes] : classes.items()) {
+// Bytes of the rows of tokens that a rank of `run` holds and the process of `alone` does not: every
+// rank has the global batch, of which the other reads its part.
+int64_t other_rows(const Json& run, const Json& alone) {
+  const int64_t rows = run.at("batch").get<int64_t>() - alone.at("batch").get<int64_t>();
+  const int64_t tokens = run.at("seq").get<int64_t>() + 1;  // inputs and targets are views of one
+  return rows * tokens * static_cast<int64_t>(sizeof(int64_t));
+}
+
+// Adds the lines of one phase of `run`: what is never alive in it is left out. The activations of a
+// rank are those of `alone`, one process that trains on as many rows.
+void add_phase(Table& table, const std::string& phase, const Json& run, const Json& alone) {
+  for (const auto& [name, bytes] : run.at("live_bytes").at(phase).items()) {
     const int64_t measured = bytes.at("measured");
     const bool rest = name == "rest";
-    // The activations of a unit that is sharded are those of the whole model on the same rows.
-    const Json& expected = rest ? alone.at(name).at("measured") : bytes.at("predicted");
-    if (measured == 0 && (expected.is_null() || expected == 0)) continue;
-    Line line{{phase, name, expected.is_null() ? "" : std::to_string(expected.get<int64_t>()),
-               std::to_string(measured), "", rest ? "single, W = 1, same rows" : "replay"},
-              {}};
-    if (!expected.is_null()) {
-      const int64_t difference = measured - expected.get<int64_t>();
-      line.cells[4] = std::to_string(difference);
-      if (!rest) line.ok = difference == 0;
-    }
-    table.lines.push_back(line);
+    const Json& of_alone = alone.at("live_bytes").at(phase).at(name).at("measured");
+    const int64_t predicted = rest ? of_alone.get<int64_t>() + other_rows(run, alone)
+                                   : bytes.at("predicted").get<int64_t>();
+    if (measured == 0 && predicted == 0) continue;
+    table.lines.push_back({{phase, name, std::to_string(predicted), std::to_string(measured),
+                            std::to_string(measured - predicted), rest ? "single" : "replay"},
+                           measured == predicted});
   }
 }
 
@@ -38,7 +42,7 @@ Table live_bytes_table(const Train& train, int world) {
     const auto& run = train(published_small("fsdp", world)).last;
     const auto& alone = train(published_small("single", 1, kBatch / world)).last;
     for (const std::string phase : {"forward", "backward", "optimizer"}) {
-      add_phase(table, phase, run.at("live_bytes").at(phase), alone.at("live_bytes").at(phase));
+      add_phase(table, phase, run, alone);
     }
     const int64_t mismatches = run.at("live_bytes_mismatches");
     table.lines.push_back({{"all", "of all ranks", "0", std::to_string(mismatches),
@@ -105,7 +109,10 @@ std::vector<Table> memory_tables(const Train& train) {
   tables.back().notes.push_back(
       "The largest number of bytes alive at any time of the phase, from the second step on; "
       "classes "
-      "that are never alive are left out. Rest: activations and temporaries.");
+      "that are never alive are left out. replay: predicted from the sizes of the units. rest, "
+      "that is "
+      "activations, temporaries and tokens, is predicted by what --mode single --world 1 needs for "
+      "batch / W rows, and the tokens of the other rows.");
 
   Table table;
   table.title = "Peak live bytes of a rank over the whole run: DDP and FSDP";

@@ -120,9 +120,21 @@ TEST(LiveBytes, EachClassHasAPeakOfItsOwnInEachPhase) {
               require_equal(live_bytes::peak().total, 160, "in the second forward");
               require_equal(live_bytes::peak(Phase::forward).total, 440, "over both");
               require_equal(live_bytes::peak(Phase::backward).total, 120, "backward");
-              live_bytes::reset();
+              live_bytes::reset(Phase::backward);
               require_equal(live_bytes::peak(Phase::backward).total, 0, "forgotten");
+              require_equal(live_bytes::peak(Phase::forward).total, 440, "not forgotten");
               require_equal(live_bytes::peak_total(), 440, "of the whole run");
+            }),
+            "");
+}
+
+TEST(LiveBytes, OfATensorCanMoveToAnotherClass) {
+  EXPECT_EQ(failure([] {
+              const at::Tensor tensor = make(MemoryClass::rest, 100);
+              live_bytes::reclassify(tensor.storage().data_ptr(), MemoryClass::gradients);
+              require_equal(live_bytes::now()[MemoryClass::rest], 0, "left the old class");
+              require_equal(live_bytes::now()[MemoryClass::gradients], 100, "came to the new one");
+              require_equal(live_bytes::now().total, 100, "in all");
             }),
             "");
 }

@@ -41,9 +41,11 @@ class FakeTrain {
       const double loss = step == 0 ? 7.1115727425 : 7.0903296471;
       result.steps.push_back({{"step", step}, {"loss", loss}, {"grad_norm", nullptr}});
     }
+    const std::string given = value_of(options, "--batch");
+    const int batch = given.empty() ? 32 : std::stoi(given);
     const Json live{{"gathered", {{"predicted", 100}, {"measured", 100}}},
                     {"gradients", {{"predicted", 0}, {"measured", 0}}},
-                    {"rest", {{"predicted", nullptr}, {"measured", 77}}}};
+                    {"rest", {{"predicted", nullptr}, {"measured", 2000 + 8 * 10 * batch}}}};
     const bool fsdp = value_of(options, "--mode") == "fsdp";
     result.last = {{"final", true},
                    {"param_sum", 2286.522560},
@@ -52,6 +54,8 @@ class FakeTrain {
                    {"peak_bytes", {fsdp ? 900 : 1000}},
                    {"live_bytes", {{"forward", live}, {"backward", live}, {"optimizer", live}}},
                    {"live_bytes_mismatches", 0},
+                   {"batch", batch},
+                   {"seq", 9},
                    {"comm_bytes", {{"all_gather", 24}}},
                    {"comm_bytes_predicted", {{"all_gather", 24}}},
                    {"units",
@@ -136,6 +140,10 @@ TEST(ReproduceTables, MarkALossASumAndAChangeOutsideTheTolerance) {
 TEST(ReproduceTables, MarkAByteThatWasNotPredicted) {
   EXPECT_EQ(failures_when([](TrainResult& r) {
               r.last["live_bytes"]["backward"]["gradients"]["measured"] = 1;
+            }),
+            3U);
+  EXPECT_EQ(failures_when([](TrainResult& r) {
+              r.last["live_bytes"]["forward"]["rest"]["measured"] = 2000 + 8 * 10 * 32 + 8;
             }),
             3U);
   EXPECT_EQ(failures_when([](TrainResult& r) { r.last["live_bytes_mismatches"] = 1; }), 3U);
