@@ -3,7 +3,7 @@
 
 add_custom_target(everything)
 
-foreach(program reproduce bench)
+foreach(program reproduce)
   if(EXISTS ${PROJECT_SOURCE_DIR}/programs/${program}.cpp)
     add_executable(${program} EXCLUDE_FROM_ALL programs/${program}.cpp)
     target_link_libraries(${program} PRIVATE fsdp_common)
@@ -23,8 +23,13 @@ target_link_libraries(reproduce PRIVATE fsdp_reproduce)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
 test_executable(reproduce_tests fsdp_reproduce ${reproduce_tests})
 
+# The README's example; it builds with the tests.
+add_executable(own_model EXCLUDE_FROM_ALL examples/own_model.cpp)
+target_link_libraries(own_model PRIVATE reference_task7)
+target_precompile_headers(own_model REUSE_FROM fsdp_pch)
+
 get_property(tests GLOBAL PROPERTY fsdp_tests)
-add_custom_target(all_tests DEPENDS ${tests})
+add_custom_target(all_tests DEPENDS ${tests} own_model)
 add_dependencies(everything all_tests)
 foreach(stack reference mine)
   if(TARGET ${stack}_train)

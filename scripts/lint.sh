@@ -36,6 +36,17 @@ broken_scripts() {
   for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
 }
 
+# The suites of the tasks' tests, and those that course.toml lists: what is in one alone.
+unlisted_suites() {
+  diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
+    <(grep -rohE '(TEST|MULTI_RANK_SUITE)\(T[1-7]_[0-9]_[a-z_]+' tests/task* | sed 's/.*(//' | sort -u) |
+    sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
+}
+# The example in the README is the program that is compiled.
+stale_example() {
+  diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
+}
+
 rule() {
   local places
   places=$("$2")
@@ -60,5 +71,7 @@ rule "files of at most 400 lines" long_files
 rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts
+rule "course.toml lists every suite" unlisted_suites
+rule "README shows the compiled example" stale_example
 
 [[ ! $broken ]]

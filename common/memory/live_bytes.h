@@ -60,8 +60,8 @@ int64_t peak_total();         // [bytes] the total's maximum since install()
 void enter(Phase phase);      // the peaks of `phase` go on from what is alive now
 void reset(Phase phase);      // forgets its peaks
 
-// From now on this block belongs to `cls`, whatever it was allocated for. Nothing happens to blocks of
-// other allocators than the one that install() puts in place.
+// From now on this block belongs to `cls`, whatever it was allocated for. Nothing happens to blocks
+// of other allocators than the one that install() puts in place.
 void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
 // For allocators that count themselves in: the class of a block to come, its birth and its death.

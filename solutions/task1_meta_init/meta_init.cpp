@@ -36,7 +36,7 @@ at::Tensor moved(const at::Tensor& tensor, const StorageMap& places) {
 
 struct Tape {
   std::vector<Operation> operations;
-  StorageSet made;  // meta storages of recorded tensors, kept alive by `operations`
+  StorageSet made;   // meta storages of recorded tensors, kept alive by `operations`
   bool draws{true};  // random operations move their generators
 
   bool recorded(const at::Tensor& tensor) const { return made.count(storage_of(tensor)) != 0; }

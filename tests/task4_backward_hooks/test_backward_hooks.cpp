@@ -317,7 +317,8 @@ TEST_P(T4_4_finish, at_most_two_units_gradients_and_the_roots_are_alive) {
     const int64_t at_the_end = (11 * 7 + 7) * 4 + sharded.units[0]->layout().padded_numel * 4;
     rank.observe("expected", std::max(head + block + flat, at_the_end));
   });
-  for (int r = 0; r < world_size(); ++r) expect_on_rank(run, r, "peak", run.at(r, "expected"));
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "peak", run.at(r, "expected"));
 }
 
 TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {

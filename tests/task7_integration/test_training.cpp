@@ -103,7 +103,8 @@ TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones_to_the_byte) {
     const auto strategy = make_fsdp_strategy(config, rank.communicator());
     strategy->forward_backward(tiny_batch(0));
     strategy->step();
-    for (size_t phase = 0; phase < kPhases; ++phase) live_bytes::reset(static_cast<Phase>(phase));
+    for (size_t phase = 0; phase < kPhases; ++phase)
+      live_bytes::reset(static_cast<Phase>(phase));
     strategy->forward_backward(tiny_batch(1));
     strategy->step();
     const auto predicted =
