@@ -233,19 +233,19 @@ def context(args, torch_version):
 def show(model, world, args, summary):
     print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, "
           f"{args.rounds} rounds of {args.steps} steps")
-    print(f"{'':6}{'tokens/s':>9}{'min .. max':>18}{'ours/it':>9}{'min .. max':>14}"
-          f"{'peak bytes/rank':>17}{'loss diff.':>12}")
+    print(f"{'':6}{'tokens/s':>10}{'min .. max':>20}{'ours/it':>9}{'min .. max':>17}"
+          f"{'peak bytes/rank':>17}{'loss diff.':>11}")
     for program, row in summary.items():
         speed, ratio, peak = row["tokens_per_s"], row["ratio"], row["peak_bytes"]
-        cells = [f"{LABELS[program]:6}", f"{speed['median']:9.1f}", f"{span(speed, 1):>18}"]
+        cells = [f"{LABELS[program]:6}", f"{speed['median']:10.1f}", f"{span(speed, 1):>20}"]
         if program == OURS:
-            cells.append(f"{'':23}")
+            cells.append(f"{'':26}")
         else:
-            cells += [f"{ratio['median']:9.2f}", f"{span(ratio, 2):>14}"]
+            cells += [f"{ratio['median']:9.2f}", f"{span(ratio, 2):>17}"]
         # Between rounds it may vary: a gloo thread lets go of a buffer sooner or later. The peer
         # has the benefit of the doubt.
         bytes_alive = peak and peak["max" if program == OURS else "min"]
-        cells += [f"{bytes_alive:17,}" if peak else f"{'':17}", f"{row['loss_difference']:12.1e}"]
+        cells += [f"{bytes_alive:17,}" if peak else f"{'':17}", f"{row['loss_difference']:11.1e}"]
         print("".join(cells))
     for program, row in summary.items():
         moved = ", ".join(f"{key} {size:,}" for key, size in (row["comm_bytes"] or {}).items())

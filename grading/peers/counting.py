@@ -1,8 +1,9 @@
 """Bytes of a rank: tensor storage alive, and what its collectives move.
 
-Storage is counted by the train program's own counter (libpeers_counter.so, from common/memory), put
-in place of torch's CPU allocator before the process has a tensor. torch.profiler would not do: a block
-that a gloo thread frees after its operation goes unseen, and the sum drifts by whole units."""
+Storage is counted by the train program's own counter (libpeers_counter.so, from common/memory),
+put in place of torch's CPU allocator before the process has a tensor. torch.profiler would not
+do: a block that a gloo thread frees after its operation goes unseen, and the sum drifts by
+whole units."""
 
 import collections
 import contextlib
