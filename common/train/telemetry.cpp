@@ -28,14 +28,20 @@ std::string with_commas(int64_t value) {
 Telemetry::Telemetry(const TrainConfig& config)
     : config_(config), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
-void Telemetry::begin(int64_t parameters, const std::string& backend) {
-  std::printf("%s of %s (%s parameters), %d rank%s%s, %s, batch %lld x %lld tokens, %lld step%s\n",
-              config_.mode.c_str(), config_.model.c_str(), with_commas(parameters).c_str(),
-              config_.world, config_.world == 1 ? "" : "s",
+void Telemetry::begin(const std::string& backend) {
+  std::printf("%s of %s, %d rank%s%s, %s, batch %lld x %lld tokens, %lld step%s\n",
+              config_.mode.c_str(), config_.model.c_str(), config_.world,
+              config_.world == 1 ? "" : "s",
               config_.mode == "single" ? " played in turn" : (" over " + backend).c_str(),
               config_.published ? "published recipe" : "text",
               static_cast<long long>(config_.batch), static_cast<long long>(config_.seq),
               static_cast<long long>(config_.steps), config_.steps == 1 ? "" : "s");
+  std::fflush(stdout);
+}
+
+void Telemetry::built(int64_t parameters, int64_t live_bytes) {
+  std::printf("%s parameters, %.1f MB live on each rank\n", with_commas(parameters).c_str(),
+              static_cast<double>(live_bytes) / 1e6);
   std::fflush(stdout);
 }
 

@@ -95,13 +95,15 @@ class Run {
         commit_(commit),
         comm_(Communicator::create(context, config.comm)),
         dataset_(make_dataset(config)),
-        strategy_(make_strategy(config, stack, comm_)),
-        telemetry_(config) {}
+        telemetry_(config) {
+    if (leads()) telemetry_.begin(comm_->backend());
+    strategy_ = make_strategy(config, stack, comm_);
+    if (leads()) telemetry_.built(strategy_->layout().numel(), live_bytes::now().total);
+  }
 
   void operator()() {
     ParameterSummary before;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
-    if (leads()) telemetry_.begin(strategy_->layout().numel(), comm_->backend());
     if (config_.steps == 0) evaluate();
     for (int64_t step = 0; step < config_.steps; ++step)
       train(step);
@@ -207,8 +209,8 @@ class Run {
   const std::string& commit_;
   std::shared_ptr<Communicator> comm_;
   std::shared_ptr<Dataset> dataset_;
-  std::unique_ptr<Strategy> strategy_;
   Telemetry telemetry_;
+  std::unique_ptr<Strategy> strategy_;
   std::vector<double> losses_;
   std::vector<LoggedCall> last_log_;
 };
