@@ -16,7 +16,7 @@ class Telemetry {
  public:
   explicit Telemetry(const TrainConfig& config);
 
-  void begin(const std::string& backend);               // before the model is built
+  void begin(const std::string& backend);              // before the model is built
   void built(int64_t parameters, int64_t live_bytes);  // and after
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);

@@ -13,14 +13,14 @@ using Chain = std::vector<torch::nn::Module*>;
 
 struct Walk {
   const std::vector<torch::nn::Module*>& wrapped;
-  std::vector<std::pair<std::string, torch::nn::Module*>> units;  // in the order met, each once
+  // In the order met; a module with two names comes twice, and the second gets no parameter.
+  std::vector<std::pair<std::string, torch::nn::Module*>> units;
   std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
 
   void visit(torch::nn::Module& module, const std::string& path, Chain chain) {
     if (std::find(wrapped.begin(), wrapped.end(), &module) != wrapped.end()) {
       chain.push_back(&module);
-      const auto known = [&](const auto& unit) { return unit.second == &module; };
-      if (std::none_of(units.begin(), units.end(), known)) units.emplace_back(path, &module);
+      units.emplace_back(path, &module);
     }
     for (const auto& parameter : module.parameters(/*recurse=*/false)) {
       const auto [place, first] = owners.try_emplace(parameter.unsafeGetTensorImpl(), chain);

@@ -171,22 +171,22 @@ TEST_P(ModuleOutputs, OpenTheModuleBeforeItsGradientsOncePerCall) {
   });
 }
 
-const Probe::Function same = [](torch::Tensor y) { return y; };
-const Probe::Function squeezed = [](torch::Tensor y) { return y.unsqueeze(0).squeeze(); };
-const Probe::Function part = [](torch::Tensor y) { return y[0].narrow(0, 1, 2); };
-const Probe::Function changed = [](torch::Tensor y) {
+const Probe::Function kSame = [](torch::Tensor y) { return y; };
+const Probe::Function kSqueezed = [](torch::Tensor y) { return y.unsqueeze(0).squeeze(); };
+const Probe::Function kPart = [](torch::Tensor y) { return y[0].narrow(0, 1, 2); };
+const Probe::Function kChanged = [](torch::Tensor y) {
   y[0].mul_(3);
   return y.view({6});
 };
 INSTANTIATE_TEST_SUITE_P(AsTheyCome, ModuleOutputs,
-                         testing::Values(OutputCase{"Whole", same, false},
-                                         OutputCase{"WholeChangedInPlace", same, true},
-                                         OutputCase{"View", squeezed, false},
-                                         OutputCase{"ViewChangedInPlace", squeezed, true},
-                                         OutputCase{"Part", part, false},
-                                         OutputCase{"PartChangedInPlace", part, true},
-                                         OutputCase{"ChangedInside", changed, false},
-                                         OutputCase{"ChangedInsideAndAfter", changed, true}),
+                         testing::Values(OutputCase{"Whole", kSame, false},
+                                         OutputCase{"WholeChangedInPlace", kSame, true},
+                                         OutputCase{"View", kSqueezed, false},
+                                         OutputCase{"ViewChangedInPlace", kSqueezed, true},
+                                         OutputCase{"Part", kPart, false},
+                                         OutputCase{"PartChangedInPlace", kPart, true},
+                                         OutputCase{"ChangedInside", kChanged, false},
+                                         OutputCase{"ChangedInsideAndAfter", kChanged, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class Reshape : public Module {

@@ -84,11 +84,19 @@ TEST(PredictedLiveBytes, KeepAllUnitsGatheredWhenTheyAreNotFreedAfterForward) {
   EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512 + 128);
 }
 
-TEST(PredictedLiveBytes, HoldTheRootsGradientOneBeingFilledAndOneBeingReduced) {
+TEST(PredictedLiveBytes, HoldAUnitsGradientsAndAFlatOne) {
   const auto live = later_step(fsdp_config(), four_units());
   EXPECT_EQ(live(kForward, MemoryClass::gradients), 0);
-  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 256 + 512 + 384);
+  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * 120 + 512);  // b, as it is flattened
   EXPECT_EQ(live(kOptimizer, MemoryClass::gradients), 0);
+}
+
+TEST(PredictedLiveBytes, HoldTheGradientsOfTheRootsLastLayersFromTheStart) {
+  ShardLayout layout = four_units();
+  layout.parameters[0].numel = 30;
+  layout.parameters.push_back({"head", 0, 32, 20, true});
+  const auto live = later_step(fsdp_config(), layout);
+  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * 20 + 4 * 120 + 512);
 }
 
 TEST(PredictedLiveBytes, HoldShardedGradientsFromBackwardToTheOptimizer) {
@@ -103,7 +111,7 @@ TEST(PredictedLiveBytes, LeaveOutTheGradientsOfAFrozenUnit) {
   layout.units[2].trainable = false;
   layout.parameters[3].trainable = false;
   const auto live = later_step(fsdp_config(), layout);
-  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 256 + 128 + 384);
+  EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * (40 + 30) + 384);
   EXPECT_EQ(live(kBackward, MemoryClass::sharded_gradients), (256 + 384 + 128) / 2);
   EXPECT_EQ(live(kForward, MemoryClass::optimizer_state), 8 * (32 + 48 + 16) + 4 * 3);
 }
