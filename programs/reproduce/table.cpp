@@ -76,7 +76,7 @@ std::string Table::markdown() const {
   std::string text = "## " + title + "\n\n" + row(names, widths) + "|";
   for (const size_t width : widths)
     text += std::string(width + 2, '-') + "|";
-  text += "\n";
+  text += '\n';
   for (const Line& line : lines) {
     std::vector<std::string> cells = line.cells;
     cells.resize(header.size());
