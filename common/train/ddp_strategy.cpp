@@ -2,7 +2,6 @@
 #include <nn/gradient_hook.h>
 #include <nn/models.h>
 #include <torch/csrc/autograd/engine.h>
-#include <train/build_model.h>
 #include <train/replica.h>
 #include <train/strategy.h>
 
@@ -14,12 +13,11 @@ namespace {
 // A small first bucket starts the communication early; PyTorch's DDP uses the same two sizes.
 const std::vector<int64_t> kBucketBytes{1 << 20, 25 << 20};
 
-class DdpStrategy : public Strategy {
+class DdpStrategy : public ReplicaStrategy {
  public:
   DdpStrategy(const TrainConfig& config, ShardLayout layout, std::shared_ptr<Communicator> comm)
-      : comm_(std::move(comm)),
-        model_(build_model(config)),
-        replica_(*model_, config, std::move(layout), kBucketBytes),
+      : ReplicaStrategy(config, std::move(layout), kBucketBytes),
+        comm_(std::move(comm)),
         collected_(replica_.slots().size()),
         waiting_(replica_.bucket_numels().size()) {
     for (size_t i = 0; i < replica_.slots().size(); ++i) {
@@ -47,21 +45,9 @@ class DdpStrategy : public Strategy {
     return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
   }
 
-  double clip_grad_norm(double max_norm) override {
-    live_bytes::enter(Phase::optimizer);
-    return replica_.clip_grad_norm(max_norm);
-  }
-
-  void step() override {
-    live_bytes::enter(Phase::optimizer);
-    replica_.step();
-    replica_.drop_gradients();
-  }
-
   void full_parameters(const Visitor& visit) override {
     if (comm_->rank() == 0) replica_.full_parameters(visit);
   }
-  const ShardLayout& layout() const override { return replica_.layout(); }
 
  private:
   void begin_backward() {
@@ -108,8 +94,6 @@ class DdpStrategy : public Strategy {
   }
 
   std::shared_ptr<Communicator> comm_;
-  std::shared_ptr<Module> model_;
-  Replica replica_;
   std::vector<bool> collected_;     // per parameter, in this backward
   std::vector<int64_t> waiting_;    // per bucket: parameters without a gradient yet
   std::vector<Handle> reductions_;  // of the first buckets, under way

@@ -1,4 +1,5 @@
 #include <memory/live_bytes.h>
+#include <train/build_model.h>
 #include <train/replica.h>
 
 #include <algorithm>
@@ -122,11 +123,26 @@ void Replica::step() {
     for (Piece& piece : pieces_[group])
       piece.gradient.reset();
   }
+  buckets_.clear();
 }
 
 void Replica::full_parameters(const Strategy::Visitor& visit) const {
   for (const Slot& slot : slots_)
     visit(slot.parameter.name, slot.parameter.tensor.detach());
+}
+
+ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, ShardLayout layout,
+                                 const std::vector<int64_t>& bucket_bytes)
+    : model_(build_model(config)), replica_(*model_, config, std::move(layout), bucket_bytes) {}
+
+double ReplicaStrategy::clip_grad_norm(double max_norm) {
+  live_bytes::enter(Phase::optimizer);
+  return replica_.clip_grad_norm(max_norm);
+}
+
+void ReplicaStrategy::step() {
+  live_bytes::enter(Phase::optimizer);
+  replica_.step();
 }
 
 }  // namespace fsdp

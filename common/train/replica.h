@@ -37,13 +37,12 @@ class Replica {
   // which happens through `comm` where there is one (so that others can read them), and padding is
   // zero.
   void allocate_gradients(const Communicator* comm);
-  void drop_gradients() { buckets_.clear(); }
   const std::vector<at::Tensor>& buckets() const { return buckets_; }
 
   at::Tensor gradient(const Slot& slot) const;  // a view, shaped as the parameter
 
   double clip_grad_norm(double max_norm);  // as Strategy's
-  void step();                             // as Strategy's
+  void step();                             // as Strategy's; drops the gradients
   void full_parameters(const Strategy::Visitor& visit) const;
   const ShardLayout& layout() const { return layout_; }
 
@@ -57,6 +56,21 @@ class Replica {
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps
   std::vector<std::vector<Piece>> pieces_;             // per group: the optimizer's state
   std::vector<std::vector<const Slot*>> piece_slots_;  // per group, whose piece it is
+};
+
+// What single and ddp have in common: everything but how gradients come about.
+class ReplicaStrategy : public Strategy {
+ public:
+  double clip_grad_norm(double max_norm) override;
+  void step() override;
+  const ShardLayout& layout() const override { return replica_.layout(); }
+
+ protected:
+  ReplicaStrategy(const TrainConfig& config, ShardLayout layout,
+                  const std::vector<int64_t>& bucket_bytes);
+
+  std::shared_ptr<Module> model_;
+  Replica replica_;  // of model_
 };
 
 }  // namespace fsdp

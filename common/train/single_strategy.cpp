@@ -1,19 +1,16 @@
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <nn/models.h>
-#include <train/build_model.h>
 #include <train/replica.h>
 #include <train/strategy.h>
 
 namespace fsdp {
 namespace {
 
-class SingleStrategy : public Strategy {
+class SingleStrategy : public ReplicaStrategy {
  public:
   SingleStrategy(const TrainConfig& config, ShardLayout layout)
-      : world_size_(config.world),
-        model_(build_model(config)),
-        replica_(*model_, config, std::move(layout), {0}) {
+      : ReplicaStrategy(config, std::move(layout), {0}), world_size_(config.world) {
     for (const auto& slot : replica_.slots()) {
       if (!slot.trainable) continue;
       register_post_accumulate_grad_hook(slot.parameter.tensor, [this, &slot] { collect(slot); });
@@ -51,19 +48,7 @@ class SingleStrategy : public Strategy {
     return loss / world_size_;
   }
 
-  double clip_grad_norm(double max_norm) override {
-    live_bytes::enter(Phase::optimizer);
-    return replica_.clip_grad_norm(max_norm);
-  }
-
-  void step() override {
-    live_bytes::enter(Phase::optimizer);
-    replica_.step();
-    replica_.drop_gradients();
-  }
-
   void full_parameters(const Visitor& visit) override { replica_.full_parameters(visit); }
-  const ShardLayout& layout() const override { return replica_.layout(); }
 
  private:
   // A bucket holds one parameter here. The first rank's gradient is copied and the others' are
@@ -89,8 +74,6 @@ class SingleStrategy : public Strategy {
   }
 
   int world_size_;
-  std::shared_ptr<Module> model_;
-  Replica replica_;
   int rank_{};                   // the rank that is being played
   std::vector<bool> collected_;  // per bucket, in this rank's backward
 };
