@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nn/module.h>
+#include <train/shard_layout.h>
 
 #include <memory>
 #include <string>
@@ -67,6 +68,24 @@ class ToyModel : public Module {
   std::vector<std::shared_ptr<ToyBlock>> blocks;
   std::vector<int> order;  // in which blocks are called
 };
+
+// What becomes a unit: the root and each block, with the parameters that are its own.
+struct ToyUnit {
+  Module* module;
+  std::string name;  // root, blocks0, blocks1, ...
+  std::vector<NamedParameter> parameters;
+};
+
+inline std::vector<ToyUnit> toy_units(ToyModel& model) {
+  std::vector<ToyUnit> units{
+      {&model, "root", {{"embedding", model.embedding}, {"head", model.head}}}};
+  for (const auto& block : model.blocks) {
+    units.push_back({block.get(),
+                     "blocks" + std::to_string(units.size() - 1),
+                     {{"weight", block->weight}, {"bias", block->bias}, {"spare", block->spare}}});
+  }
+  return units;
+}
 
 // Rank r's tokens, different on each rank. [5] int64
 inline at::Tensor toy_tokens(int rank) {

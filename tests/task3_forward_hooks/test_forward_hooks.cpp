@@ -11,20 +11,11 @@ namespace {
 struct Sharded {
   explicit Sharded(TestRank& rank, int layers = 2, bool reshard_after_forward = true)
       : model(std::make_shared<ToyModel>(layers)) {
-    add(rank, *model, "root", {{"embedding", model->embedding}, {"head", model->head}}, false);
-    for (int i = 0; i < layers; ++i) {
-      ToyBlock& block = *model->blocks[static_cast<size_t>(i)];
-      add(rank, block, "blocks" + std::to_string(i),
-          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}},
-          reshard_after_forward);
+    for (auto& [module, name, parameters] : toy_units(*model)) {
+      units.push_back(
+          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+      register_forward_hooks(*module, units.back(), reshard_after_forward && name != "root");
     }
-  }
-
-  void add(TestRank& rank, Module& module, const std::string& name,
-           std::vector<NamedParameter> parameters, bool reshard_after_forward) {
-    units.push_back(
-        std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-    register_forward_hooks(module, units.back(), reshard_after_forward);
   }
 
   // Which units have storage: "root " and so on.

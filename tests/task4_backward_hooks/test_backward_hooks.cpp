@@ -17,20 +17,12 @@ struct Sharded {
         p.set_requires_grad(false);
       }
     }
-    add(rank, *model, "root", {{"embedding", model->embedding}, {"head", model->head}}, false);
-    for (int i = 0; i < layers; ++i) {
-      ToyBlock& block = *model->blocks[static_cast<size_t>(i)];
-      add(rank, block, "blocks" + std::to_string(i),
-          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}}, true);
+    for (auto& [module, name, parameters] : toy_units(*model)) {
+      units.push_back(
+          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+      register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "root");
+      hooks->add(*module, units.back());
     }
-  }
-
-  void add(TestRank& rank, Module& module, const std::string& name,
-           std::vector<NamedParameter> parameters, bool reshard_after_forward) {
-    units.push_back(
-        std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-    register_forward_hooks(module, units.back(), reshard_after_forward);
-    hooks->add(module, units.back());
   }
 
   std::string gathered() const {

@@ -16,23 +16,15 @@ struct Sharded {
         hooks(std::make_shared<BackwardHooks>()),
         prefetcher(std::make_shared<Prefetcher>(limit)) {
     hooks->on_end([p = prefetcher] { p->end_backward(); });
-    add(rank, *model, "root", {{"embedding", model->embedding}, {"head", model->head}});
-    for (int i = 0; i < layers; ++i) {
-      ToyBlock& block = *model->blocks[static_cast<size_t>(i)];
-      add(rank, block, "blocks" + std::to_string(i),
-          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}});
+    for (auto& [module, name, parameters] : toy_units(*model)) {
+      const bool is_root = name == "root";
+      units.push_back(
+          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+      register_forward_hooks(*module, units.back(), !is_root);
+      hooks->add(*module, units.back());
+      if (!is_root) prefetcher->add(*module, units.back());
     }
     prefetcher->add_root(*model);
-  }
-
-  void add(TestRank& rank, Module& module, const std::string& name,
-           std::vector<NamedParameter> parameters) {
-    const bool is_root = name == "root";
-    units.push_back(
-        std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-    register_forward_hooks(module, units.back(), !is_root);
-    hooks->add(module, units.back());
-    if (!is_root) prefetcher->add(module, units.back());
   }
 
   // The calls of one forward and one backward, in the order of issue.
