@@ -3,7 +3,7 @@
 
 add_custom_target(everything)
 
-foreach(program reproduce)
+foreach(program reproduce transport_bench)
   if(EXISTS ${PROJECT_SOURCE_DIR}/programs/${program}.cpp)
     add_executable(${program} EXCLUDE_FROM_ALL programs/${program}.cpp)
     target_link_libraries(${program} PRIVATE fsdp_common)

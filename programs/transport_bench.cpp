@@ -1,0 +1,131 @@
+#include <comm/communicator.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+// What a transport moves in a second beside what plain copying moves: every rank copies, at the
+// same time as the others, as many bytes as the collective's larger tensor has. Both take turns in
+// one run, so a busy machine slows both.
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Settings {
+  std::vector<int> worlds{2, 4};
+  std::vector<std::string> backends{"shm", "gloo"};
+  double megabytes{32};
+  int rounds{51};
+};
+
+struct Timings {
+  std::vector<double> copy, all_gather, reduce_scatter;  // seconds
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// From when the first rank may begin until the last one is done.
+template <typename Work>
+double seconds(fsdp::Communicator& comm, const Work& work) {
+  comm.barrier("<bench>").wait();
+  const auto start = Clock::now();
+  work();
+  comm.barrier("<bench>").wait();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Timings measure(fsdp::Communicator& comm, int64_t part, int rounds) {
+  const at::Tensor whole = comm.empty(part * comm.world_size());
+  const at::Tensor shard = comm.empty(part);
+  const at::Tensor other = at::ones(whole.sizes());
+  whole.fill_(1);
+  shard.fill_(1);
+  Timings timings;
+  for (int round = -2; round < rounds; ++round) {  // two to touch all memory
+    const double copy =
+        seconds(comm, [&] { std::memcpy(whole.data_ptr(), other.data_ptr(), whole.nbytes()); });
+    const double gather =
+        seconds(comm, [&] { comm.all_gather_into(whole, shard, "<bench>").wait(); });
+    const double reduce =
+        seconds(comm, [&] { comm.reduce_scatter_into(shard, whole, "<bench>").wait(); });
+    shard.fill_(1);
+    if (round < 0) continue;
+    timings.copy.push_back(copy);
+    timings.all_gather.push_back(gather);
+    timings.reduce_scatter.push_back(reduce);
+  }
+  return timings;
+}
+
+void print(const std::string& backend, int world, int64_t bytes, const Timings& timings) {
+  const double copy = median(timings.copy);
+  const auto line = [&](const char* what, const std::vector<double>& times) {
+    const double time = median(times);
+    std::printf("%-7s  %5d  %-14s  %8.3f  %6.2f  %10.2f\n", backend.c_str(), world, what,
+                time * 1e3, static_cast<double>(bytes) / time / 1e9, copy / time);
+  };
+  line("copy", timings.copy);
+  line("all_gather", timings.all_gather);
+  line("reduce_scatter", timings.reduce_scatter);
+  std::fflush(stdout);
+}
+
+int bench(const Settings& settings) {
+  std::printf("%-7s  %5s  %-14s  %8s  %6s  %10s\n", "backend", "world", "", "ms", "GB/s",
+              "of copying");
+  std::fflush(stdout);
+  for (const auto& backend : settings.backends) {
+    for (const int world : settings.worlds) {
+      const auto part = static_cast<int64_t>(settings.megabytes * 1e6 / 4 / world);
+      const auto result = fsdp::launch(world, [&](const fsdp::RankContext& context) {
+        at::set_num_threads(1);
+        fsdp::CommunicatorOptions options;
+        options.backend = backend;
+        auto comm = fsdp::Communicator::create(context, options);
+        const auto timings = measure(*comm, part, settings.rounds);
+        if (context.rank == 0) print(backend, world, part * world * 4, timings);
+        return 0;
+      });
+      if (!result.ok()) {
+        const auto& failed = result.ranks[static_cast<size_t>(result.first_failure)];
+        std::fprintf(stderr, "fsdp bench: %s\n", failed.text().c_str());
+        return 1;
+      }
+    }
+  }
+  std::printf("medians of %d rounds; %.1f MB in the larger tensor; GB/s counts all of it\n",
+              settings.rounds, settings.megabytes);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Times the transports beside plain copies.", "fsdp bench --transport");
+  app.add_option("--world", settings.worlds, "numbers of ranks (default 2,4)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  app.add_option("--backend", settings.backends, "shm and gloo (default both)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "gloo"}));
+  app.add_option("--megabytes", settings.megabytes, "of the larger tensor (default 32)")
+      ->check(CLI::Range(0.001, 4000.0));
+  app.add_option("--rounds", settings.rounds, "timed rounds (default 51)")
+      ->check(CLI::Range(1, 100000));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "fsdp bench: %s\n", error.what());
+    return 2;
+  }
+  return bench(settings);
+}
