@@ -112,6 +112,7 @@ std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
   self->world_size_ = context.world_size;
   self->backend_ = options.backend == "auto" ? "shm" : options.backend;
   self->fault_ = options.fault;
+  self->clock_ = options.clock;
   self->shared_ = context.shared;
   self->ledger_ = std::make_shared<Ledger>(context.shared->ledger(), context.rank,
                                            context.world_size, options.timeout);
@@ -176,6 +177,7 @@ Handle Communicator::issue(Operation operation, const at::Tensor& output, const 
   CallRecord record;
   record.sequence = sequence_;
   record.operation = operation;
+  record.issued_at = clock_->now();
   record.root = root;
   record.set_unit(unit);
   if (output.defined()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <comm/clock.h>
 #include <comm/launcher.h>
 #include <comm/ledger.h>
 #include <torch/torch.h>
@@ -27,6 +28,7 @@ struct CommunicatorOptions {
   std::string backend{"auto"};  // auto, shm, gloo, nccl; auto is shm between forked ranks
   std::chrono::milliseconds timeout{300'000};  // of every wait
   std::optional<Fault> fault;
+  std::shared_ptr<Clock> clock{monotonic_clock()};
 };
 
 // Labels of collectives that serve no unit. Their bytes are counted under keys of their own.
@@ -109,6 +111,7 @@ class Communicator {
   int world_size_{};
   std::string backend_;
   std::optional<Fault> fault_;
+  std::shared_ptr<Clock> clock_;
   uint64_t calls_{};     // made by this rank, skipped ones included
   uint64_t sequence_{};  // of the next call
   std::vector<LoggedCall> log_;

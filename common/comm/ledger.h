@@ -18,10 +18,11 @@ struct CallRecord {
   uint64_t sequence{};  // 0, 1, 2, ... on each rank
   Operation operation{};
   at::ScalarType dtype{};
-  int32_t root{};      // broadcast's
-  int64_t numel{};     // elements of the larger of input and output
-  uint64_t address{};  // where the transport reads this rank's data; 0 if it needs none
-  char unit[72]{};     // the end of the name, if it is longer
+  int32_t root{};       // broadcast's
+  int64_t numel{};      // elements of the larger of input and output
+  int64_t issued_at{};  // [ns], by the clock of communicator options
+  uint64_t address{};   // where the transport reads this rank's data; 0 if it needs none
+  char unit[72]{};      // the end of the name, if it is longer
 
   void set_unit(const std::string& name);
   std::string text() const;  // "all_gather layers.3 (262144 x float)"

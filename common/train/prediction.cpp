@@ -10,10 +10,6 @@ namespace {
 constexpr int64_t kElement = 4;  // bytes of an fp32
 constexpr int64_t kScalar = 8;   // bytes of the norm and of the loss, fp64
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 // The bytes alive as a step goes on, and their largest values in each phase.
 class Replay {
  public:
@@ -234,7 +230,7 @@ class ShardedStep {
         const size_t group = group_of(parameter.name, groups);
         const int64_t begin = std::max(parameter.offset, rank_ * shard);
         const int64_t end =
-            std::min(parameter.offset + round_up(parameter.numel, 16), (rank_ + 1) * shard);
+            std::min(parameter.offset + round_up(parameter.numel, kAlignment), (rank_ + 1) * shard);
         if (begin >= end) continue;
         auto& piece = last[group];
         if (piece && piece->unit == unit && piece->end == begin) {
@@ -285,7 +281,7 @@ std::vector<int64_t> bucket_numels(const TrainConfig& config, const ShardLayout&
   for (auto parameter = layout.parameters.rbegin(); parameter != layout.parameters.rend();
        ++parameter) {
     if (!parameter->trainable) continue;
-    const int64_t numel = round_up(parameter->numel, 16);
+    const int64_t numel = round_up(parameter->numel, kAlignment);
     if (numels.empty() || numel > room) {
       room = (numels.empty() ? first : others) / kElement;
       numels.push_back(0);
@@ -304,7 +300,7 @@ Replay replay_replica(const TrainConfig& config, const ShardLayout& layout,
   Replay replay;
   std::vector<int64_t> pieces;
   for (const auto& parameter : layout.parameters) {
-    const int64_t numel = round_up(parameter.numel, 16);
+    const int64_t numel = round_up(parameter.numel, kAlignment);
     replay.add(MemoryClass::gathered, numel * kElement);
     if (parameter.trainable) pieces.push_back(numel);
   }

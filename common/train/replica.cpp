@@ -8,15 +8,12 @@
 namespace fsdp {
 namespace {
 
-int64_t padded(int64_t numel) {
-  return (numel + 15) / 16 * 16;
-}
-
-// The same values in storage of a multiple of 16 elements.
+// The same values in storage of a multiple of kAlignment elements.
 at::Tensor move_to_padded_storage(at::Tensor& parameter) {
   at::NoGradGuard no_grad;
   MemoryScope scope(MemoryClass::gathered);
-  auto storage = at::zeros({padded(parameter.numel())}, parameter.options().requires_grad(false));
+  auto storage = at::zeros({round_up(parameter.numel(), kAlignment)},
+                           parameter.options().requires_grad(false));
   const auto view = storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
   view.copy_(parameter);
   parameter.set_data(view);

@@ -6,8 +6,6 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // elements
-
 [[noreturn]] void fail(const std::string& kind, const std::string& name, const std::string& what) {
   throw std::logic_error("shard layout: " + kind + " '" + name + "' " + what);
 }

@@ -8,6 +8,14 @@
 
 namespace fsdp {
 
+// Parameters lie at multiples of 64 bytes, so that a kernel sees the alignment that it would see in
+// a tensor of its own, and are updated in whole multiples (update_rule.h says why).
+inline constexpr int64_t kAlignment = 16;  // elements of fp32
+
+constexpr int64_t round_up(int64_t numel, int64_t multiple) {
+  return (numel + multiple - 1) / multiple * multiple;
+}
+
 // A parameter under its first name (a tied one has several).
 struct NamedParameter {
   std::string name;

@@ -10,10 +10,6 @@
 namespace fsdp {
 namespace {
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 c10::Storage storage_of_no_bytes() {
   c10::Allocator* allocator = c10::GetCPUAllocator();
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,

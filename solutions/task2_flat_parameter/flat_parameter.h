@@ -10,10 +10,6 @@
 
 namespace fsdp {
 
-// Parameters start at multiples of 64 bytes, so that a kernel sees the alignment that it would see
-// in a tensor of its own and takes the same path through the same numbers.
-inline constexpr int64_t kAlignment = 16;  // elements of fp32
-
 // Where the parameters of a unit lie in its flat parameter.
 struct FlatLayout {
   std::vector<int64_t> offsets;  // [elements] one per parameter, in order, multiples of kAlignment

@@ -30,9 +30,9 @@ void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
     auto& runs = runs_[group_of(parameters[i].name, groups_)];
     // In the shard's coordinates, up to the next multiple of kAlignment, which is padding.
     const int64_t offset = unit->layout().offsets[i] - unit->shard_offset();
-    const int64_t slots = (parameters[i].tensor.numel() + kAlignment - 1) / kAlignment;
+    const int64_t numel = round_up(parameters[i].tensor.numel(), kAlignment);
     const int64_t begin = std::max<int64_t>(offset, 0);
-    const int64_t end = std::min(offset + slots * kAlignment, unit->shard_numel());
+    const int64_t end = std::min(offset + numel, unit->shard_numel());
     if (begin >= end) continue;
     const bool adjoins =
         !runs.empty() && runs.back().unit == unit && runs.back().begin + runs.back().numel == begin;

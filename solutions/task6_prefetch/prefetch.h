@@ -11,11 +11,9 @@ namespace fsdp {
 // Issues all-gathers before they are needed, so that they run while another unit computes. The
 // order of units is the one seen last time. At most `limit` units are gathered at any time, the
 // running one counted and the root and the running unit's ancestors not; 1 means no prefetch.
-// - Forward: when a unit has been gathered, the units that came next in the last forward are
-// issued.
-// - Backward: likewise the units that ended before it in forward, latest first: before the
-// gradients
-//   of the unit are computed, so before its reduce-scatter, which would delay them.
+// - Forward: when a unit has been gathered, those that came next in the last forward are issued.
+// - Backward: likewise those that ended before it in forward, latest first. That is before the
+//   unit's gradients are computed, and so before its reduce-scatter, which would delay them.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
   explicit Prefetcher(int limit) : window_(static_cast<size_t>(limit - 1)) {}
