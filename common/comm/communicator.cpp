@@ -22,22 +22,23 @@ bool Handle::pending() const {
 void Handle::wait() {
   if (!pending()) return;
   call_->ledger->check(call_->sequence);
-  call_->transfer->complete(call_->sequence);
+  call_->transfer->complete();
   call_->transfer.reset();
 }
 
 namespace {
 
-// The bytes a rank receives, as the header of LoggedCall counts them. `numel` of the larger tensor.
-int64_t textbook_bytes(Operation operation, int64_t numel, int64_t element, int64_t world_size) {
-  int64_t others = world_size - 1;
-  switch (operation) {
+// The bytes a rank receives, as the header of LoggedCall counts them.
+int64_t textbook_bytes(const CallRecord& record, int64_t world_size) {
+  const int64_t others = world_size - 1;
+  const auto element = static_cast<int64_t>(c10::elementSize(record.dtype));
+  switch (record.operation) {
     case Operation::all_gather:
     case Operation::reduce_scatter:
     case Operation::broadcast:
-      return others * numel * element / world_size;
+      return others * record.numel * element / world_size;
     case Operation::all_reduce: {
-      int64_t part = (numel + world_size - 1) / world_size;
+      const int64_t part = (record.numel + world_size - 1) / world_size;
       return 2 * others * part * element;
     }
     case Operation::barrier:
@@ -121,6 +122,10 @@ std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
                            ": a second Communicator over the same ledger");
   }
   self->transport_ = make_transport(self->backend_, context, self->ledger_, options.timeout);
+  if (options.link) {
+    self->transport_ = make_link_transport(std::move(self->transport_), *options.link,
+                                           context.world_size, self->ledger_, options.clock);
+  }
   return self;
 }
 
@@ -184,13 +189,12 @@ Handle Communicator::issue(Operation operation, const at::Tensor& output, const 
     record.dtype = output.scalar_type();
     record.numel = std::max(output.numel(), input.numel());
   }
-  auto transfer = transport_->begin({operation, output, input, root});
+  const int64_t bytes = textbook_bytes(record, world_size_);
+  auto transfer = transport_->begin({operation, output, input, root, record.sequence, bytes});
   record.address = transfer->address();
   ledger_->publish(record);
   ++sequence_;
 
-  auto element = static_cast<int64_t>(c10::elementSize(record.dtype));
-  int64_t bytes = textbook_bytes(operation, record.numel, element, world_size_);
   log_.push_back({record.sequence, operation, unit, bytes});
   return Handle(
       std::make_shared<Handle::Call>(Handle::Call{ledger_, std::move(transfer), record.sequence}));

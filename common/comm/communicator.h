@@ -3,6 +3,7 @@
 #include <comm/clock.h>
 #include <comm/launcher.h>
 #include <comm/ledger.h>
+#include <comm/link.h>
 #include <torch/torch.h>
 
 #include <chrono>
@@ -27,7 +28,8 @@ struct Fault {
 struct CommunicatorOptions {
   std::string backend{"auto"};  // auto, shm, gloo, nccl; auto is shm between forked ranks
   std::chrono::milliseconds timeout{300'000};  // of every wait
-  std::optional<Fault> fault;
+  std::optional<Fault> fault{};
+  std::optional<Link> link{};  // simulated, on top of the backend
   std::shared_ptr<Clock> clock{monotonic_clock()};
 };
 

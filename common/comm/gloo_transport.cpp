@@ -76,25 +76,25 @@ class GlooTransfer : public Transfer {
     ++group_->open;
   }
 
-  void complete(uint64_t sequence) override {
+  void complete() override {
     if (call_.output.defined() && call_.output.numel() > 0) {
       try {
         finish();
       } catch (const c10::Error& error) {
         throw CollectiveError("rank " + std::to_string(group_->rank) + ": " +
                               to_string(call_.operation) + " (collective #" +
-                              std::to_string(sequence) +
+                              std::to_string(call_.sequence) +
                               ") failed in gloo: " + error.what_without_backtrace());
       } catch (const CollectiveError&) {
         throw;
       } catch (const std::exception& error) {
         throw CollectiveError("rank " + std::to_string(group_->rank) + ": " +
                               to_string(call_.operation) + " (collective #" +
-                              std::to_string(sequence) + ") failed in gloo: " + error.what());
+                              std::to_string(call_.sequence) + ") failed in gloo: " + error.what());
       }
     }
     --group_->open;
-    group_->ledger->advance(sequence);
+    group_->ledger->advance(call_.sequence);
   }
 
  protected:

@@ -67,15 +67,15 @@ class AllGather final : public Transfer {
 
   uint64_t address() const override { return input_.address(); }
 
-  void complete(uint64_t sequence) override {
+  void complete() override {
     char* output = static_cast<char*>(call_.output.mutable_data_ptr());
     size_t bytes = call_.input.nbytes();
     for (int i = 0; i < peers_.world_size; ++i) {
       int peer = peers_.after(i);
-      copy(output + peer * bytes, peers_.data(peer, sequence), bytes);
+      copy(output + peer * bytes, peers_.data(peer, call_.sequence), bytes);
     }
-    peers_.ledger->advance(sequence);
-    if (input_.staged()) peers_.ledger->wait_for_all(sequence, 2);
+    peers_.ledger->advance(call_.sequence);
+    if (input_.staged()) peers_.ledger->wait_for_all(call_.sequence, 2);
   }
 
  private:
@@ -91,15 +91,15 @@ class ReduceScatter final : public Transfer {
 
   uint64_t address() const override { return input_.address(); }
 
-  void complete(uint64_t sequence) override {
+  void complete() override {
     size_t offset = peers_.rank * call_.output.nbytes();
     std::vector<const void*> parts;
     for (int peer = 0; peer < peers_.world_size; ++peer) {
-      parts.push_back(peers_.data(peer, sequence) + offset);
+      parts.push_back(peers_.data(peer, call_.sequence) + offset);
     }
     sum_in_rank_order(call_.output.mutable_data_ptr(), parts, call_.output.numel(),
                       call_.output.scalar_type());
-    peers_.meet(sequence, 2);  // the input may be changed or freed after wait()
+    peers_.meet(call_.sequence, 2);  // the input may be changed or freed after wait()
   }
 
  private:
@@ -117,25 +117,25 @@ class AllReduce final : public Transfer {
 
   uint64_t address() const override { return tensor_.address(); }
 
-  void complete(uint64_t sequence) override {
+  void complete() override {
     auto element = static_cast<int64_t>(call_.output.element_size());
     auto [begin, end] = part(peers_.rank);
     std::vector<const void*> parts;
     for (int peer = 0; peer < peers_.world_size; ++peer) {
-      parts.push_back(peers_.data(peer, sequence) + begin * element);
+      parts.push_back(peers_.data(peer, call_.sequence) + begin * element);
     }
     auto* readable = reinterpret_cast<char*>(tensor_.address());
     sum_in_rank_order(readable + begin * element, parts, end - begin, call_.output.scalar_type());
-    peers_.meet(sequence, 2);
+    peers_.meet(call_.sequence, 2);
 
     char* output = static_cast<char*>(call_.output.mutable_data_ptr());
     for (int i = 0; i < peers_.world_size; ++i) {
       int peer = peers_.after(i);
       auto [from, to] = part(peer);
-      copy(output + from * element, peers_.data(peer, sequence) + from * element,
+      copy(output + from * element, peers_.data(peer, call_.sequence) + from * element,
            (to - from) * element);
     }
-    peers_.meet(sequence, 3);
+    peers_.meet(call_.sequence, 3);
   }
 
  private:
@@ -160,13 +160,13 @@ class Broadcast final : public Transfer {
 
   uint64_t address() const override { return source_ ? source_->address() : 0; }
 
-  void complete(uint64_t sequence) override {
+  void complete() override {
     if (!source_) {
-      copy(call_.output.mutable_data_ptr(), peers_.data(call_.root, sequence),
+      copy(call_.output.mutable_data_ptr(), peers_.data(call_.root, call_.sequence),
            call_.output.nbytes());
     }
-    peers_.ledger->advance(sequence);
-    if (source_) peers_.ledger->wait_for_all(sequence, 2);
+    peers_.ledger->advance(call_.sequence);
+    if (source_) peers_.ledger->wait_for_all(call_.sequence, 2);
   }
 
  private:
@@ -178,11 +178,12 @@ class Broadcast final : public Transfer {
 // That every rank has called it was seen before complete().
 class Barrier final : public Transfer {
  public:
-  explicit Barrier(const Peers& peers) : peers_(peers) {}
-  void complete(uint64_t sequence) override { peers_.ledger->advance(sequence); }
+  Barrier(const Peers& peers, const Collective& call) : peers_(peers), call_(call) {}
+  void complete() override { peers_.ledger->advance(call_.sequence); }
 
  private:
   Peers peers_;
+  Collective call_;
 };
 
 // Moves the bytes with the caller's own hands, in wait(): no thread of its own, so what happens is
@@ -202,7 +203,7 @@ class ShmTransport final : public Transport {
       case Operation::broadcast:
         return std::make_unique<Broadcast>(peers_, call);
       case Operation::barrier:
-        return std::make_unique<Barrier>(peers_);
+        return std::make_unique<Barrier>(peers_, call);
     }
     throw std::logic_error("unknown operation");
   }

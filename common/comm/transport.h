@@ -10,6 +10,8 @@ struct Collective {
   at::Tensor output;  // all-reduce and broadcast: the tensor itself
   at::Tensor input;   // likewise
   int root{};
+  uint64_t sequence{};
+  int64_t bytes{};  // that this rank receives, by the textbook count
 };
 
 // A call under way.
@@ -17,7 +19,7 @@ class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual uint64_t address() const { return 0; }  // published with the call
-  virtual void complete(uint64_t sequence) = 0;   // after every rank's call was compared
+  virtual void complete() = 0;                    // after every rank's call was compared
 };
 
 // What moves the bytes.
@@ -33,5 +35,11 @@ std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
 std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout);
+
+// The same calls over `inner`, none done before the link would have it done: one at a time, in the
+// order of issue, each from when the last rank has issued it. All ranks compute the same times.
+std::shared_ptr<Transport> make_link_transport(std::shared_ptr<Transport> inner, const Link& link,
+                                               int world_size, std::shared_ptr<Ledger> ledger,
+                                               std::shared_ptr<Clock> clock);
 
 }  // namespace fsdp

@@ -86,7 +86,8 @@ TestRank::TestRank(const RankContext& context, const RunOptions& options, Channe
 
 const std::shared_ptr<Communicator>& TestRank::communicator() {
   if (!communicator_) {
-    const CommunicatorOptions options{options_.backend, options_.timeout, options_.fault};
+    const CommunicatorOptions options{options_.backend, options_.timeout, options_.fault,
+                                      options_.link, options_.clock};
     communicator_ = Communicator::create(context_, options);
   }
   return communicator_;

@@ -28,9 +28,11 @@ class Channel;
 struct RankReport;
 
 struct RunOptions {
-  std::string backend{"auto"};  // of the communicator, as the next two
+  std::string backend{"auto"};  // of the communicator, as the next four
   std::chrono::milliseconds timeout{2'000};
   std::optional<Fault> fault{};
+  std::optional<Link> link{};
+  std::shared_ptr<Clock> clock{monotonic_clock()};
   std::chrono::milliseconds time_limit{60'000};  // of the whole run
 };
 

@@ -1,0 +1,126 @@
+#include <comm/link.h>
+#include <comm/transport.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+// When each call is done. Every rank keeps a table of its own, from what all have published: the
+// tables are equal.
+class Timetable {
+ public:
+  Timetable(const Link& link, int world_size, std::shared_ptr<Ledger> ledger)
+      : link_(link), world_size_(world_size), ledger_(std::move(ledger)) {}
+
+  void add(const Collective& call) {
+    times_[call.sequence].took = link_.time(call.operation, call.bytes, world_size_);
+  }
+
+  // [ns] Takes the call, and those before it, as published by all ranks; to be asked once.
+  int64_t done(uint64_t sequence) {
+    for (auto next = times_.begin(); next != times_.end() && next->first <= sequence; ++next) {
+      if (next->second.done == 0)
+        free_ = next->second.done = start(next->first) + next->second.took;
+    }
+    return times_.extract(sequence).mapped().done;
+  }
+
+ private:
+  struct Time {
+    int64_t took{};
+    int64_t done{};  // 0 until it is known
+  };
+
+  int64_t start(uint64_t sequence) {
+    ledger_->check(sequence);
+    int64_t start = free_;
+    for (int rank = 0; rank < world_size_; ++rank)
+      start = std::max(start, ledger_->record(rank, sequence).issued_at);
+    return start;
+  }
+
+  Link link_;
+  int world_size_;
+  std::shared_ptr<Ledger> ledger_;
+  std::map<uint64_t, Time> times_;  // of the calls that have not been waited for
+  int64_t free_{};                  // when the last call that was looked at is done
+};
+
+class LinkTransfer final : public Transfer {
+ public:
+  LinkTransfer(std::unique_ptr<Transfer> inner, uint64_t sequence,
+               std::shared_ptr<Timetable> timetable, std::shared_ptr<Clock> clock)
+      : inner_(std::move(inner)),
+        sequence_(sequence),
+        timetable_(std::move(timetable)),
+        clock_(std::move(clock)) {}
+
+  uint64_t address() const override { return inner_->address(); }
+
+  void complete() override {
+    clock_->sleep_until(timetable_->done(sequence_));
+    inner_->complete();
+  }
+
+ private:
+  std::unique_ptr<Transfer> inner_;
+  uint64_t sequence_;
+  std::shared_ptr<Timetable> timetable_;
+  std::shared_ptr<Clock> clock_;
+};
+
+class LinkTransport final : public Transport {
+ public:
+  LinkTransport(std::shared_ptr<Transport> inner, std::shared_ptr<Timetable> timetable,
+                std::shared_ptr<Clock> clock)
+      : inner_(std::move(inner)), timetable_(std::move(timetable)), clock_(std::move(clock)) {}
+
+  std::unique_ptr<Transfer> begin(const Collective& call) override {
+    timetable_->add(call);
+    return std::make_unique<LinkTransfer>(inner_->begin(call), call.sequence, timetable_, clock_);
+  }
+
+  c10::Allocator* allocator() override { return inner_->allocator(); }
+
+ private:
+  std::shared_ptr<Transport> inner_;
+  std::shared_ptr<Timetable> timetable_;
+  std::shared_ptr<Clock> clock_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_link_transport(std::shared_ptr<Transport> inner, const Link& link,
+                                               int world_size, std::shared_ptr<Ledger> ledger,
+                                               std::shared_ptr<Clock> clock) {
+  auto timetable = std::make_shared<Timetable>(link, world_size, std::move(ledger));
+  return std::make_shared<LinkTransport>(std::move(inner), std::move(timetable), std::move(clock));
+}
+
+int64_t Link::time(Operation operation, int64_t bytes, int world_size) const {
+  const int64_t hops = (world_size - 1) * (operation == Operation::all_reduce ? 2 : 1);
+  const double transfer = static_cast<double>(bytes) / bytes_per_second * 1e9;
+  return hops * latency.count() + static_cast<int64_t>(transfer);
+}
+
+Link parse_link(const std::string& text) {
+  static const std::regex kPattern(
+      R"(([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s),([0-9]{1,9}(?:\.[0-9]{1,9})?)([kMG])B/s)");
+  static const std::map<std::string, double> kUnits{
+      {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}};
+  std::smatch match;
+  if (!std::regex_match(text, match, kPattern)) {
+    throw std::invalid_argument("'" + text + "' is no latency and bandwidth such as 200us,1GB/s");
+  }
+  const double latency = std::stod(match[1]) * kUnits.at(match[2]);
+  const double bandwidth = std::stod(match[3]) * kUnits.at(match[4]);
+  if (bandwidth <= 0) throw std::invalid_argument("'" + text + "' has a bandwidth of 0");
+  return {std::chrono::nanoseconds(static_cast<int64_t>(latency)), bandwidth};
+}
+
+}  // namespace fsdp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <comm/ledger.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace fsdp {
+
+// A network between the ranks, which stand in a ring (the alpha-beta model: Thakur, Rabenseifner,
+// Gropp, "Optimization of Collective Communication Operations in MPICH", 2005).
+struct Link {
+  std::chrono::nanoseconds latency{};  // of one hop to the next rank
+  double bytes_per_second{};           // that a rank receives
+
+  // [ns] of a call in which each of `world_size` ranks receives `bytes`: W - 1 hops, twice as many
+  // for an all-reduce. Nothing for one rank.
+  int64_t time(Operation operation, int64_t bytes, int world_size) const;
+};
+
+// "200us,1GB/s": a latency in ns, us, ms or s, and a bandwidth in kB/s, MB/s or GB/s, which are
+// powers of ten. Throws std::invalid_argument saying what is wrong.
+Link parse_link(const std::string& text);
+
+}  // namespace fsdp

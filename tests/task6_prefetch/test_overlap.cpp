@@ -1,0 +1,102 @@
+#include <backward_hooks.h>
+#include <forward_hooks.h>
+#include <prefetch.h>
+#include <testing/counted_clock.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+
+namespace fsdp {
+namespace {
+
+// Time is counted, not measured: a block computes for kForward and kBackward, a collective takes
+// the link one hop to each other rank, and nothing else takes any time.
+constexpr int64_t kHop = 1'000;
+constexpr int64_t kForward = 20'000;
+constexpr int64_t kBackward = 40'000;
+constexpr int kLayers = 4;
+
+// [ns] of a collective
+int64_t collective(int world_size) {
+  return (world_size - 1) * kHop;
+}
+
+// [ns] of the second step's forward and backward, on each rank.
+RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t backward_time) {
+  const auto clock = std::make_shared<CountedClock>();
+  RunOptions options;
+  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
+  options.clock = clock;
+  return run_ranks(
+      world_size,
+      [&](TestRank& rank) {
+        auto model = std::make_shared<ToyModel>(kLayers);
+        auto hooks = std::make_shared<BackwardHooks>();
+        auto prefetcher = std::make_shared<Prefetcher>(limit);
+        hooks->on_end([&] { prefetcher->end_backward(); });
+        for (auto& [module, name, parameters] : toy_units(*model)) {
+          auto unit = std::make_shared<FlatParameter>(name, parameters, rank.communicator());
+          register_forward_hooks(*module, unit, name != "root");
+          hooks->add(*module, unit);
+          if (name == "root") continue;
+          prefetcher->add(*module, unit);
+          module->register_forward_pre_hook([&](Module&, const at::Tensor&) {
+            clock->pass(forward_time);
+            return at::Tensor();
+          });
+          module->register_full_backward_pre_hook([&](Module&) { clock->pass(backward_time); });
+        }
+        prefetcher->add_root(*model);
+
+        const auto step = [&] {
+          const int64_t start = clock->now();
+          const auto loss = (*model)(toy_tokens(rank.rank())).square().sum();
+          const int64_t middle = clock->now();
+          loss.backward();
+          return std::pair(middle - start, clock->now() - middle);
+        };
+        step();  // the first knows no order
+        const auto [forward, backward] = step();
+        rank.observe("forward", forward);
+        rank.observe("backward", backward);
+      },
+      options);
+}
+
+MULTI_RANK_SUITE(T6_5_overlap);
+
+TEST_P(T6_5_overlap, all_gathers_hide_behind_the_forward_of_the_unit_before) {
+  const RankRun run = timed_step(world_size(), 2, kForward, kBackward);
+  const int64_t computing = kLayers * kForward;
+  // The root's and the first unit's have nothing to hide behind.
+  expect_on_all_ranks(run, "forward", computing + 2 * collective(world_size()));
+}
+
+TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_hide_behind_backward) {
+  const RankRun run = timed_step(world_size(), 2, kForward, kBackward);
+  const int64_t computing = kLayers * kBackward;
+  // The last unit's all-gather comes before all computing; the first's and the root's
+  // reduce-scatters after it.
+  expect_on_all_ranks(run, "backward", computing + 3 * collective(world_size()));
+}
+
+TEST_P(T6_5_overlap, without_prefetch_every_all_gather_is_waited_for) {
+  const RankRun run = timed_step(world_size(), 1, kForward, kBackward);
+  const int64_t each = collective(world_size());
+  expect_on_all_ranks(run, "forward", kLayers * kForward + (1 + kLayers) * each);
+  // From the second block of backward on, the all-gather queues behind a reduce-scatter.
+  expect_on_all_ranks(run, "backward",
+                      kLayers * kBackward + (1 + 2 * (kLayers - 1)) * each + 2 * each);
+}
+
+TEST_P(T6_5_overlap, on_a_slow_link_a_step_takes_as_long_as_its_collectives) {
+  const RankRun run = timed_step(world_size(), 2, 10, 10);
+  const int64_t each = collective(world_size());
+  if (world_size() == 1) {
+    expect_on_all_ranks(run, "forward", kLayers * 10);
+  } else {  // the last block computes when all have come
+    expect_on_all_ranks(run, "forward", (1 + kLayers) * each + 10);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
