@@ -1,7 +1,9 @@
 #include <comm/bell.h>
+#include <comm/diagnosis.h>
 #include <comm/ledger.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <iomanip>
@@ -21,17 +23,30 @@ uint64_t progress(uint64_t sequence, uint32_t stage) {
 constexpr uint32_t kPublished = 1;
 constexpr uint32_t kWaitedFor = 2;
 
+constexpr std::chrono::milliseconds kPatience{1000};
+
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), ::tolower);
   return text;
 }
 
+// "12 B", "1.0 MB"
+std::string size_text(double bytes) {
+  constexpr std::array<const char*, 5> units{"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < units.size(); ++unit)
+    bytes /= 1000;
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << bytes << ' ' << units.at(unit);
+  return out.str();
+}
+
+}  // namespace
+
 bool agree(const CallRecord& a, const CallRecord& b) {
   return a.sequence == b.sequence && a.operation == b.operation && a.dtype == b.dtype &&
          a.root == b.root && a.numel == b.numel && std::strcmp(a.unit, b.unit) == 0;
 }
-
-}  // namespace
 
 const char* to_string(Operation operation) {
   switch (operation) {
@@ -60,7 +75,8 @@ std::string CallRecord::text() const {
   out << to_string(operation) << ' ' << unit;
   if (operation == Operation::broadcast) out << " from rank " << root;
   if (operation != Operation::barrier) {
-    out << " (" << numel << " x " << lower(c10::toString(dtype)) << ')';
+    const auto bytes = static_cast<double>(numel) * static_cast<double>(c10::elementSize(dtype));
+    out << " (" << numel << " x " << lower(c10::toString(dtype)) << ", " << size_text(bytes) << ')';
   }
   return out.str();
 }
@@ -115,14 +131,11 @@ void Ledger::check(uint64_t sequence) {
   const CallRecord& mine = record(rank_, sequence);
   for (int rank = 0; rank < world_size_; ++rank) {
     wait(rank, sequence, kPublished);
-    const CallRecord& other = record(rank, sequence);
-    if (agree(mine, other)) continue;
-    const auto& [low, high] = std::minmax(rank_, rank);
-    std::ostringstream out;
-    out << "collective #" << sequence << " differs: rank " << low << " called "
-        << record(low, sequence).text() << ", rank " << high << " called "
-        << record(high, sequence).text();
-    throw CollectiveError(out.str());
+    if (agree(mine, record(rank, sequence))) continue;
+    // The others, if they are on their way, belong into the story.
+    for (int other = 0; other < world_size_; ++other)
+      comes(other, sequence, kPublished, std::min(timeout_, kPatience));
+    throw CollectiveError(tell_difference(sequence, histories()));
   }
 }
 
@@ -152,17 +165,22 @@ std::string Ledger::last_call(int rank) const {
 }
 
 void Ledger::wait(int rank, uint64_t sequence, uint32_t stage) const {
+  if (!comes(rank, sequence, stage, timeout_)) throw CollectiveError(timeout_text(rank, sequence));
+}
+
+bool Ledger::comes(int rank, uint64_t sequence, uint32_t stage,
+                   std::chrono::milliseconds limit) const {
   const Entry& theirs = entry(rank, sequence);
   auto reached = [&] {
     return theirs.progress.load(std::memory_order_acquire) >= progress(sequence, stage);
   };
   for (int i = 0; i < spins_; ++i) {
-    if (reached()) return;
+    if (reached()) return true;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   }
-  auto deadline = std::chrono::steady_clock::now() + timeout_;
+  auto deadline = std::chrono::steady_clock::now() + limit;
   Bell& bell = pages_[rank].bell;
   bell.listen();
   for (;;) {
@@ -172,7 +190,7 @@ void Ledger::wait(int rank, uint64_t sequence, uint32_t stage) const {
     bell.sleep(count, left);
   }
   bell.leave();
-  if (!reached()) throw CollectiveError(timeout_text(rank, sequence));
+  return reached();
 }
 
 std::string Ledger::timeout_text(int rank, uint64_t sequence) const {
@@ -191,7 +209,18 @@ std::string Ledger::timeout_text(int rank, uint64_t sequence) const {
     out << " has not called it; "
         << (last.empty() ? "it has called none yet" : "its last call was " + last);
   }
+  out << '\n' << tell_missing(sequence, rank, histories());
   return out.str();
+}
+
+std::vector<CallHistory> Ledger::histories() const {
+  std::vector<CallHistory> histories(static_cast<size_t>(world_size_));
+  for (int rank = 0; rank < world_size_; ++rank) {
+    const uint64_t count = published(rank);
+    for (uint64_t sequence = count - std::min(count, kRing); sequence < count; ++sequence)
+      histories[static_cast<size_t>(rank)].calls.push_back(record(rank, sequence));
+  }
+  return histories;
 }
 
 }  // namespace fsdp

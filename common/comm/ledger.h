@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace fsdp {
+
+struct CallHistory;
 
 enum class Operation : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, barrier };
 const char* to_string(Operation operation);
@@ -25,8 +28,11 @@ struct CallRecord {
   char unit[72]{};      // the end of the name, if it is longer
 
   void set_unit(const std::string& name);
-  std::string text() const;  // "all_gather layers.3 (262144 x float)"
+  std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB)"
 };
+
+// Whether two ranks' records are of one call.
+bool agree(const CallRecord& a, const CallRecord& b);
 
 // The ranks' calls, written where all ranks can read them: a ring of records per rank and, for each
 // record, the stage its rank has reached. Every collective is compared here before its result is
@@ -46,7 +52,7 @@ class Ledger {
   void publish(const CallRecord& record);
 
   // Waits until every rank has published call `sequence` and they agree in operation, unit, size,
-  // dtype and root. Throws CollectiveError, naming both sides or the rank that is missing.
+  // dtype and root. Throws CollectiveError, which tells both sides or the rank that is missing.
   void check(uint64_t sequence);
 
   // Raises this rank's stage of call `sequence` by one. The first advance says that this rank has
@@ -72,7 +78,9 @@ class Ledger {
   struct RankPage;
   Entry& entry(int rank, uint64_t sequence) const;
   void wait(int rank, uint64_t sequence, uint32_t stage) const;
+  bool comes(int rank, uint64_t sequence, uint32_t stage, std::chrono::milliseconds limit) const;
   std::string timeout_text(int rank, uint64_t sequence) const;
+  std::vector<CallHistory> histories() const;
 
   RankPage* pages_;  // [world_size], shared by all ranks
   int rank_;

@@ -49,8 +49,9 @@ TEST_P(CollectiveErrors, AnotherOperationIsNamedOnBothSides) {
       },
       options());
   EXPECT_IN(
-      "collective #1 differs: rank 0 called all_gather layers.3 (16 x float), "
-      "rank 1 called reduce_scatter layers.3 (16 x float)",
+      "collective #1 differs between ranks:\n"
+      "  rank 0  all_gather layers.3 (16 x float, 64 B)\n"
+      "  rank 1  reduce_scatter layers.3 (16 x float, 64 B)\n",
       text);
 }
 
@@ -59,8 +60,8 @@ TEST_P(CollectiveErrors, AnotherUnitIsNamedOnBothSides) {
       2, [](Communicator& comm) { all_gather(comm, "layers." + std::to_string(comm.rank())); },
       options());
   EXPECT_IN(
-      "rank 0 called all_gather layers.0 (16 x float), "
-      "rank 1 called all_gather layers.1 (16 x float)",
+      "  rank 0  all_gather layers.0 (16 x float, 64 B)\n"
+      "  rank 1  all_gather layers.1 (16 x float, 64 B)\n",
       text);
 }
 
@@ -68,8 +69,8 @@ TEST_P(CollectiveErrors, AnotherSizeIsNamedOnBothSides) {
   auto text = failure(
       2, [](Communicator& comm) { all_gather(comm, "head", 8 + comm.rank()); }, options());
   EXPECT_IN(
-      "rank 0 called all_gather head (16 x float), "
-      "rank 1 called all_gather head (18 x float)",
+      "  rank 0  all_gather head (16 x float, 64 B)\n"
+      "  rank 1  all_gather head (18 x float, 72 B)\n",
       text);
 }
 
@@ -80,8 +81,10 @@ TEST_P(CollectiveErrors, AnotherDtypeIsNamedOnBothSides) {
         comm.all_reduce(at::zeros({4}, comm.rank() == 0 ? at::kFloat : at::kDouble), "norm").wait();
       },
       options());
-  EXPECT_IN("rank 0 called all_reduce norm (4 x float), rank 1 called all_reduce norm (4 x double)",
-            text);
+  EXPECT_IN(
+      "  rank 0  all_reduce norm (4 x float, 16 B)\n"
+      "  rank 1  all_reduce norm (4 x double, 32 B)\n",
+      text);
 }
 
 TEST_P(CollectiveErrors, AnotherRootIsNamedOnBothSides) {
@@ -89,8 +92,8 @@ TEST_P(CollectiveErrors, AnotherRootIsNamedOnBothSides) {
       2, [](Communicator& comm) { comm.broadcast(at::zeros({4}), comm.rank(), "embed").wait(); },
       options());
   EXPECT_IN(
-      "rank 0 called broadcast embed from rank 0 (4 x float), "
-      "rank 1 called broadcast embed from rank 1 (4 x float)",
+      "  rank 0  broadcast embed from rank 0 (4 x float, 16 B)\n"
+      "  rank 1  broadcast embed from rank 1 (4 x float, 16 B)\n",
       text);
 }
 
@@ -102,9 +105,8 @@ TEST_P(CollectiveErrors, ASkippedCallIsFoundAtTheNext) {
           all_gather(comm, "layers." + std::to_string(i));
       },
       options(Fault{Fault::Kind::skip, 1, 3}));
-  EXPECT_IN("collective #3 differs: ", text);
-  EXPECT_IN("rank 1 called all_gather layers.4 (24 x float)", text);
-  EXPECT_IN("called all_gather layers.3 (24 x float)", text);
+  EXPECT_IN("collective #3 differs between ranks:\n", text);
+  EXPECT_IN("  rank 1         all_gather layers.4 (24 x float, 96 B)\n", text);
 }
 
 TEST_P(CollectiveErrors, AMissingRankIsNamedWithItsLastCall) {

@@ -45,7 +45,7 @@ TEST_F(LedgerOfTwo, ShowsEachRankTheOthersCalls) {
   ranks_[1].check(0);
   EXPECT_EQ(ranks_[1].published(0), 1u);
   EXPECT_EQ(ranks_[1].last_call(0), "#0 all_gather layers.0");
-  EXPECT_EQ(ranks_[1].record(0, 0).text(), "all_gather layers.0 (64 x float)");
+  EXPECT_EQ(ranks_[1].record(0, 0).text(), "all_gather layers.0 (64 x float, 256 B)");
 }
 
 TEST_F(LedgerOfTwo, KeepsTheEndOfALongName) {

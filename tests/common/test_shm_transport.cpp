@@ -145,7 +145,10 @@ TEST(ShmTransport, NamesARankThatCalledButDoesNotWait) {
       300ms);
   EXPECT_EQ(text,
             "rank 0: reduce_scatter layers.0 (collective #0) timed out after 0.3 s: "
-            "rank 1 called it but has not waited for it");
+            "rank 1 called it but has not waited for it\n"
+            "likely cause: a handle that rank 1 never waits for, or waits for in another order\n"
+            "last calls  ranks 0 and 1\n"
+            "> #0        reduce_scatter layers.0");
 }
 
 }  // namespace

@@ -1,0 +1,251 @@
+#include <comm/diagnosis.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+constexpr size_t kLabel = 12;     // characters
+constexpr size_t kTold = 5;       // calls of each rank
+constexpr size_t kColumns = 3;    // of the table, before it goes on below
+constexpr size_t kCell = 29;      // characters
+constexpr uint64_t kLookout = 4;  // calls ahead in which a missing one is looked for
+
+bool same(const CallRecord& a, const CallRecord& b) {
+  return a.operation == b.operation && std::strcmp(a.unit, b.unit) == 0;
+}
+
+std::string name(const CallRecord& call) {
+  return std::string(to_string(call.operation)) + ' ' + call.unit;
+}
+
+std::string number(uint64_t sequence) {
+  return "#" + std::to_string(sequence);
+}
+
+// "rank 2", "ranks 0, 2 and 3"
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+// The ranks that agree on a call. Those that have not made it are a side without one.
+struct Side {
+  std::vector<int> ranks;
+  const CallRecord* call;
+};
+
+// The largest side first; of two as large, the one with the lower rank.
+std::vector<Side> sides_of(uint64_t sequence, const std::vector<CallHistory>& ranks) {
+  std::vector<Side> sides;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const CallRecord* call = ranks[rank].find(sequence);
+    const auto side = std::find_if(sides.begin(), sides.end(), [&](const Side& other) {
+      return call && other.call ? agree(*call, *other.call) : call == other.call;
+    });
+    if (side == sides.end()) {
+      sides.push_back({{static_cast<int>(rank)}, call});
+    } else {
+      side->ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  std::stable_sort(sides.begin(), sides.end(), [](const Side& a, const Side& b) {
+    if ((a.call == nullptr) != (b.call == nullptr)) return a.call != nullptr;
+    return a.ranks.size() > b.ranks.size();
+  });
+  return sides;
+}
+
+// How many calls after `sequence` the rank made `call`, if it did soon.
+std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const CallRecord& call) {
+  for (uint64_t ahead = 1; ahead <= kLookout; ++ahead) {
+    const CallRecord* found = rank.find(sequence + ahead);
+    if (found && same(*found, call)) return ahead;
+  }
+  return std::nullopt;
+}
+
+std::string calls_text(uint64_t count, const CallRecord& first) {
+  if (count == 1) return name(first);
+  return std::to_string(count) + " calls, beginning with " + name(first);
+}
+
+std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side& odd,
+                                const std::vector<CallHistory>& ranks) {
+  const std::string they = ranks_text(odd.ranks);
+  const std::string others = ranks_text(usual.ranks);
+  const std::string unit = odd.call->unit;
+  if (same(*usual.call, *odd.call)) {
+    if (usual.call->numel != odd.call->numel) {
+      return unit + " has another size on " + they +
+             ": was another model, wrap policy or world size sharded there?";
+    }
+    if (usual.call->dtype != odd.call->dtype) return unit + " has another dtype on " + they;
+    return they + " took the data from another rank";
+  }
+  const CallHistory& usual_rank = ranks[static_cast<size_t>(usual.ranks[0])];
+  const CallHistory& odd_rank = ranks[static_cast<size_t>(odd.ranks[0])];
+  if (const auto ahead = later(usual_rank, sequence, *odd.call)) {
+    return they + " left out " + calls_text(*ahead, *usual.call);
+  }
+  if (const auto ahead = later(odd_rank, sequence, *usual.call)) {
+    return they + " made " + calls_text(*ahead, *odd.call) + ", which " + others + " did not make";
+  }
+  const CallRecord* before = sequence > 0 ? odd_rank.find(sequence - 1) : nullptr;
+  if (before && same(*before, *odd.call)) return they + " called " + name(*odd.call) + " twice";
+  const std::string someone = usual.ranks.size() > odd.ranks.size() ? they : "one side";
+  if (usual.call->operation == odd.call->operation) {
+    return someone + " left out a call, or runs its units in another order than the rest";
+  }
+  if (std::strcmp(usual.call->unit, odd.call->unit) == 0) {
+    return someone + " left out a call for " + unit + ", which is gathered there and not elsewhere";
+  }
+  return someone + " took another path through the program than the rest";
+}
+
+// One line for each of the last calls, one column for the ranks that made the same ones.
+class Table {
+ public:
+  Table(const std::vector<CallHistory>& ranks, uint64_t marked) : marked_(marked) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const auto& calls = ranks[rank].calls;
+      const size_t first = calls.size() - std::min(kTold, calls.size());
+      const std::vector<CallRecord> told(calls.begin() + static_cast<std::ptrdiff_t>(first),
+                                         calls.end());
+      for (const CallRecord& call : told)
+        sequences_.insert(call.sequence);
+      add(static_cast<int>(rank), told);
+    }
+  }
+
+  // Each line begins with a line feed.
+  std::string text() const {
+    std::string text;
+    for (size_t first = 0; first < columns_.size(); first += kColumns) {
+      add_line(text, first == 0 ? "last calls" : "", first,
+               [](const Column& column) { return ranks_text(column.ranks); });
+      for (const uint64_t sequence : sequences_) {
+        const std::string mark = sequence == marked_ ? "> " : "  ";
+        add_line(text, mark + number(sequence), first,
+                 [&](const Column& column) { return cell(column, sequence); });
+      }
+    }
+    return text;
+  }
+
+ private:
+  struct Column {
+    std::vector<int> ranks;
+    std::vector<CallRecord> calls;
+  };
+
+  void add(int rank, const std::vector<CallRecord>& calls) {
+    for (Column& column : columns_) {
+      if (std::equal(calls.begin(), calls.end(), column.calls.begin(), column.calls.end(), agree)) {
+        column.ranks.push_back(rank);
+        return;
+      }
+    }
+    columns_.push_back({{rank}, calls});
+  }
+
+  static std::string cell(const Column& column, uint64_t sequence) {
+    for (const CallRecord& call : column.calls) {
+      if (call.sequence == sequence) return name(call);
+    }
+    return column.calls.empty() || sequence > column.calls.back().sequence ? "-" : "";
+  }
+
+  template <class Cell>
+  void add_line(std::string& text, const std::string& label, size_t first, const Cell& cell) const {
+    std::string line = padded(label, kLabel);
+    for (size_t i = first; i < std::min(first + kColumns, columns_.size()); ++i) {
+      std::string content = cell(columns_[i]);
+      if (content.size() >= kCell) content.replace(kCell - 3, std::string::npos, "..");
+      line += padded(content, kCell);
+    }
+    text += '\n';
+    text.append(line, 0, line.find_last_not_of(' ') + 1);
+  }
+
+  uint64_t marked_;
+  std::set<uint64_t> sequences_;
+  std::vector<Column> columns_;
+};
+
+// Broken at spaces into lines of at most 100 columns.
+std::string folded(const std::string& text) {
+  constexpr size_t kWidth = 100;
+  std::istringstream words(text);
+  std::string result, word;
+  size_t column = 0;
+  while (words >> word) {
+    if (column > 0 && column + 1 + word.size() > kWidth) {
+      result += "\n  ";
+      column = 2;
+    } else if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+    column += word.size();
+  }
+  return result;
+}
+
+}  // namespace
+
+const CallRecord* CallHistory::find(uint64_t sequence) const {
+  const auto found = std::find_if(calls.begin(), calls.end(), [&](const CallRecord& call) {
+    return call.sequence == sequence;
+  });
+  return found == calls.end() ? nullptr : &*found;
+}
+
+std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& ranks) {
+  const auto sides = sides_of(sequence, ranks);
+  size_t width = 0;
+  for (const Side& side : sides)
+    width = std::max(width, ranks_text(side.ranks).size());
+  std::string text = "collective " + number(sequence) + " differs between ranks:\n";
+  for (const Side& side : sides) {
+    text += "  " + padded(ranks_text(side.ranks), width) + "  " +
+            (side.call ? side.call->text() : "not called yet") + '\n';
+  }
+  if (sides.size() > 1 && sides[1].call) {
+    const std::string cause = cause_of_difference(sequence, sides[0], sides[1], ranks);
+    text += folded("likely cause: " + cause);
+  }
+  return text + Table(ranks, sequence).text();
+}
+
+std::string tell_missing(uint64_t sequence, int missing, const std::vector<CallHistory>& ranks) {
+  const std::string who = "rank " + std::to_string(missing);
+  const CallHistory& history = ranks[static_cast<size_t>(missing)];
+  std::string cause;
+  if (history.find(sequence)) {
+    cause = "a handle that " + who + " never waits for, or waits for in another order";
+  } else if (history.calls.empty()) {
+    cause = who + " is still starting or stuck before its first call";
+  } else {
+    cause = who +
+            " computes for longer than the time limit (--timeout), is stuck, or has ended its "
+            "loop a step early";
+  }
+  return folded("likely cause: " + cause) + Table(ranks, sequence).text();
+}
+
+}  // namespace fsdp

@@ -1,0 +1,130 @@
+#include <comm/diagnosis.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+CallRecord call(Operation operation, const std::string& unit, int64_t numel = 262'144) {
+  CallRecord record;
+  record.operation = operation;
+  record.dtype = at::kFloat;
+  record.numel = numel;
+  record.set_unit(unit);
+  return record;
+}
+
+CallRecord gather(const std::string& unit) {
+  return call(Operation::all_gather, unit);
+}
+CallRecord reduce(const std::string& unit) {
+  return call(Operation::reduce_scatter, unit);
+}
+
+// Numbered from 0.
+CallHistory history(std::vector<CallRecord> calls) {
+  for (size_t i = 0; i < calls.size(); ++i)
+    calls[i].sequence = i;
+  return {std::move(calls)};
+}
+
+std::string line_with(const std::string& text, const std::string& part) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(part) != std::string::npos) return line;
+  }
+  return "no line has " + part + ":\n" + text;
+}
+
+std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory>& ranks) {
+  return line_with(tell_difference(sequence, ranks), "likely cause: ").substr(14);
+}
+
+TEST(Diagnosis, ShowsBothSidesTheCauseAndTheLastFiveCallsOfEveryRank) {
+  const std::vector<CallRecord> common{gather("root"), gather("layers.0"), gather("layers.1"),
+                                       gather("layers.2"), reduce("layers.2")};
+  auto usual = common, odd = common;
+  usual.insert(usual.end(), {gather("layers.1"), reduce("layers.1")});
+  odd.push_back(reduce("layers.1"));
+  EXPECT_EQ(tell_difference(5, {history(usual), history(odd), history(usual), history(usual)}),
+            "collective #5 differs between ranks:\n"
+            "  ranks 0, 2 and 3  all_gather layers.1 (262144 x float, 1.0 MB)\n"
+            "  rank 1            reduce_scatter layers.1 (262144 x float, 1.0 MB)\n"
+            "likely cause: rank 1 left out all_gather layers.1\n"
+            "last calls  ranks 0, 2 and 3             rank 1\n"
+            "  #1                                     all_gather layers.0\n"
+            "  #2        all_gather layers.1          all_gather layers.1\n"
+            "  #3        all_gather layers.2          all_gather layers.2\n"
+            "  #4        reduce_scatter layers.2      reduce_scatter layers.2\n"
+            "> #5        all_gather layers.1          reduce_scatter layers.1\n"
+            "  #6        reduce_scatter layers.1      -");
+}
+
+TEST(Diagnosis, FindsTheRankThatMadeACallTooMany) {
+  const auto usual = history({gather("a"), reduce("b")});
+  const auto odd = history({gather("a"), gather("c"), reduce("b")});
+  EXPECT_EQ(cause_of_difference(1, {usual, usual, odd}),
+            "rank 2 made all_gather c, which ranks 0 and 1 did not make");
+}
+
+TEST(Diagnosis, FindsTheRankThatMadeACallTwice) {
+  const auto usual = history({gather("a"), gather("b")});
+  const auto odd = history({gather("a"), gather("a")});
+  EXPECT_EQ(cause_of_difference(1, {odd, usual, usual}), "rank 0 called all_gather a twice");
+}
+
+TEST(Diagnosis, FindsAUnitOfAnotherSize) {
+  EXPECT_EQ(
+      cause_of_difference(
+          0, {history({gather("head")}), history({call(Operation::all_gather, "head", 7)})}),
+      "head has another size on rank 1: was another model, wrap policy or world size sharded");
+}
+
+TEST(Diagnosis, BlamesNobodyWhereTwoRanksDisagreeWithoutASign) {
+  EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({gather("b")})}),
+            "one side left out a call, or runs its units in another order than the rest");
+  EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({reduce("a")})}),
+            "one side left out a call for a, which is gathered there and not elsewhere");
+  EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({reduce("b")})}),
+            "one side took another path through the program than the rest");
+}
+
+TEST(Diagnosis, ShowsRanksThatHaveNotComeSoFar) {
+  const auto text = tell_difference(0, {history({gather("a")}), history({gather("b")}), {}});
+  EXPECT_EQ(line_with(text, "  rank 2"), "  rank 2  not called yet");
+}
+
+TEST(Diagnosis, OfAMissingRankSaysWhereItWasLast) {
+  const auto ahead = history({gather("a"), gather("b")});
+  EXPECT_EQ(
+      tell_missing(1, 1, {ahead, history({gather("a")})}),
+      "likely cause: rank 1 computes for longer than the time limit (--timeout), is stuck, or "
+      "has ended its\n"
+      "  loop a step early\n"
+      "last calls  rank 0                       rank 1\n"
+      "  #0        all_gather a                 all_gather a\n"
+      "> #1        all_gather b                 -");
+  EXPECT_EQ(line_with(tell_missing(0, 1, {ahead, {}}), "likely"),
+            "likely cause: rank 1 is still starting or stuck before its first call");
+  EXPECT_EQ(line_with(tell_missing(1, 1, {ahead, ahead}), "likely"),
+            "likely cause: a handle that rank 1 never waits for, or waits for in another order");
+}
+
+TEST(Diagnosis, KeepsToAHundredColumnsWhateverTheNamesAndTheRanks) {
+  std::vector<CallHistory> ranks;
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::string unit = "encoder.layers." + std::to_string(rank) + ".attention.projection.out";
+    ranks.push_back(history({gather(unit), reduce(unit), gather(unit)}));
+  }
+  std::istringstream lines(tell_difference(1, ranks));
+  size_t longest = 0;
+  for (std::string line; std::getline(lines, line);)
+    longest = std::max(longest, line.size());
+  EXPECT_LE(longest, 100U);
+  EXPECT_GE(longest, 80U);
+}
+
+}  // namespace
+}  // namespace fsdp
