@@ -15,7 +15,7 @@ constexpr int kMaxWorld = 64;
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
-  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault;
+  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link;
   double timeout{300};
   std::optional<int64_t> steps, batch, seq;
   std::optional<double> lr;
@@ -67,6 +67,8 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given) {
   app.add_option("--seed", config.seed, "of the parameters and the batches (default 42)");
   app.add_option("--stack", given.stack, "whose tasks: reference or mine")
       ->check(CLI::IsMember({"reference", "mine"}));
+  app.add_option("--link", given.link, "simulate a network: latency and bandwidth, 200us,1GB/s");
+  on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
   app.add_option("--json", config.json, "write one line per step and a last one to this file");
 }
@@ -102,6 +104,7 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
     if (!given.lr) config.optimizer.lr = 0.1;
   }
   config.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(given.timeout * 1000));
+  if (!given.link.empty()) config.comm.link = parse_link(given.link);
   if (!given.fault.empty()) config.comm.fault = parse_fault(given.fault, config.world);
   if (!config.published && config.text.empty()) {
     const char* root = std::getenv("FSDP_ROOT");

@@ -1,14 +1,19 @@
 #include <comm/arena.h>
+#include <memory/poison.h>
 
 #include <stdexcept>
 #include <string>
 
 namespace fsdp {
 
-constexpr size_t kAlignment = 64;
+namespace {
+
+constexpr size_t kBlockAlignment = 64;
+
+}  // namespace
 
 // Lies before the data of each block.
-struct alignas(kAlignment) Arena::Header {
+struct alignas(kBlockAlignment) Arena::Header {
   Arena* owner;
   size_t stretch;  // [bytes] with this header and the rounding
   size_t bytes;    // asked for
@@ -21,7 +26,8 @@ Arena::Arena(char* begin, size_t bytes) : total_(bytes) {
 
 c10::DataPtr Arena::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &Arena::free, c10::kCPU};
-  size_t needed = sizeof(Header) + (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  size_t needed =
+      sizeof(Header) + (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   char* begin;
   {
     std::lock_guard lock(mutex_);
@@ -38,6 +44,7 @@ c10::DataPtr Arena::allocate(size_t bytes) {
   auto* header = new (begin) Header{this, needed, bytes, live_bytes::current_class()};
   live_bytes::add(header->cls, static_cast<int64_t>(bytes));
   void* data = header + 1;
+  poison::spoil(data, bytes);
   return {data, data, &Arena::free, c10::kCPU};
 }
 
@@ -53,6 +60,7 @@ void Arena::free(void* data) {
   if (!data) return;
   Header header = *(static_cast<Header*>(data) - 1);
   live_bytes::add(header.cls, -static_cast<int64_t>(header.bytes));
+  poison::spoil(data, header.bytes);
   Arena& arena = *header.owner;
   std::lock_guard lock(arena.mutex_);
   arena.insert(static_cast<char*>(data) - sizeof(Header), header.stretch);

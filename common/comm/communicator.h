@@ -80,8 +80,9 @@ class Communicator {
   const std::string& backend() const { return backend_; }  // never "auto"
 
   // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output.
-  // An input made by empty() is read in place by the other ranks: change it only after a later
-  // collective has shown that they have waited for this one (the unit's reduce-scatter does).
+  // An input made by empty() is read in place by the other ranks. It may be freed, but changed only
+  // after a later collective has shown that they have waited for this one (the unit's
+  // reduce-scatter does).
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
 

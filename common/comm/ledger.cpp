@@ -149,6 +149,14 @@ void Ledger::wait_for_all(uint64_t sequence, uint32_t stage) {
     wait(rank, sequence, stage);
 }
 
+bool Ledger::all_reached(uint64_t sequence, uint32_t stage) const {
+  for (int rank = 0; rank < world_size_; ++rank) {
+    const uint64_t theirs = entry(rank, sequence).progress.load(std::memory_order_acquire);
+    if (theirs < progress(sequence, stage)) return false;
+  }
+  return true;
+}
+
 const CallRecord& Ledger::record(int rank, uint64_t sequence) const {
   return entry(rank, sequence).record;
 }

@@ -63,6 +63,9 @@ class Ledger {
   // the rank that has not come so far.
   void wait_for_all(uint64_t sequence, uint32_t stage);
 
+  // Whether every rank has reached it already.
+  bool all_reached(uint64_t sequence, uint32_t stage) const;
+
   // What `rank` published as call `sequence`. Valid once check(sequence) has returned and until
   // this rank has advanced to the call's last stage.
   const CallRecord& record(int rank, uint64_t sequence) const;

@@ -115,11 +115,12 @@ Link parse_link(const std::string& text) {
       {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}};
   std::smatch match;
   if (!std::regex_match(text, match, kPattern)) {
-    throw std::invalid_argument("'" + text + "' is no latency and bandwidth such as 200us,1GB/s");
+    throw std::invalid_argument("link '" + text +
+                                "': takes a latency and a bandwidth, such as 200us,1GB/s");
   }
   const double latency = std::stod(match[1]) * kUnits.at(match[2]);
   const double bandwidth = std::stod(match[3]) * kUnits.at(match[4]);
-  if (bandwidth <= 0) throw std::invalid_argument("'" + text + "' has a bandwidth of 0");
+  if (bandwidth <= 0) throw std::invalid_argument("link '" + text + "': its bandwidth is 0");
   return {std::chrono::nanoseconds(static_cast<int64_t>(latency)), bandwidth};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -66,6 +67,7 @@ class AllGather final : public Transfer {
       : peers_(peers), call_(call), input_(peers, call.input) {}
 
   uint64_t address() const override { return input_.address(); }
+  bool lends() const { return call_.input.numel() > 0 && !input_.staged(); }
 
   void complete() override {
     char* output = static_cast<char*>(call_.output.mutable_data_ptr());
@@ -186,16 +188,49 @@ class Barrier final : public Transfer {
   Collective call_;
 };
 
+// Tensors that the other ranks read in place: kept alive until they have, whatever the caller does.
+class Lent {
+ public:
+  explicit Lent(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  // A rank that leaves does not wait for the others: what they still read stays as it is, to the
+  // end of the process.
+  ~Lent() {
+    give_back();
+    for (auto& [sequence, tensor] : tensors_)
+      tensor.unsafeReleaseTensorImpl();
+  }
+
+  void add(uint64_t sequence, const at::Tensor& tensor) {
+    give_back();
+    tensors_.emplace_back(sequence, tensor);
+  }
+
+ private:
+  void give_back() {
+    while (!tensors_.empty() && ledger_->all_reached(tensors_.front().first, 2))
+      tensors_.pop_front();
+  }
+
+  std::shared_ptr<Ledger> ledger_;
+  std::deque<std::pair<uint64_t, at::Tensor>> tensors_;
+};
+
 // Moves the bytes with the caller's own hands, in wait(): no thread of its own, so what happens is
 // the same in every run.
 class ShmTransport final : public Transport {
  public:
-  explicit ShmTransport(Peers peers) : peers_(std::move(peers)) {}
+  explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}
 
   std::unique_ptr<Transfer> begin(const Collective& call) override {
     switch (call.operation) {
-      case Operation::all_gather:
-        return std::make_unique<AllGather>(peers_, call);
+      case Operation::all_gather: {
+        auto transfer = std::make_unique<AllGather>(peers_, call);
+        if (transfer->lends()) lent_.add(call.sequence, call.input);
+        return transfer;
+      }
       case Operation::reduce_scatter:
         return std::make_unique<ReduceScatter>(peers_, call);
       case Operation::all_reduce:
@@ -212,6 +247,7 @@ class ShmTransport final : public Transport {
 
  private:
   Peers peers_;
+  Lent lent_;
 };
 
 }  // namespace

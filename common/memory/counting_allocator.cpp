@@ -2,6 +2,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
+#include <memory/poison.h>
 
 #include <algorithm>
 
@@ -36,6 +37,7 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   live_bytes::add(cls, static_cast<int64_t>(bytes));
   auto* header = new (take(bytes)) Header{bytes, cls};
   void* data = header + 1;
+  poison::spoil(data, bytes);
   return {data, data, &CountingAllocator::free, c10::kCPU};
 }
 
@@ -60,6 +62,7 @@ void CountingAllocator::free(void* data) {
   auto* header = static_cast<Header*>(data) - 1;
   size_t bytes = header->bytes;
   live_bytes::add(header->cls, -static_cast<int64_t>(bytes));
+  poison::spoil(data, bytes);
   if (bytes < kWorthKeeping) {
     c10::free_cpu(header);
   } else {

@@ -1,4 +1,5 @@
 #include <memory/live_bytes.h>
+#include <memory/poison.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <testing/channel.h>
@@ -52,6 +53,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
   setrlimit(RLIMIT_CORE, &no_core_files);
   AssertionSender& assertions = send_assertions(channel);
   live_bytes::install();
+  poison::enable();
   at::set_num_threads(1);
   {
     TestRank rank(context, options, channel);

@@ -37,7 +37,8 @@ struct RunOptions {
 };
 
 // One rank of a run, as its body sees it. EXPECT_ and ASSERT_ work in a body too: what fails there
-// is reported in the test with the ranks' numbers. Torch has one thread, live bytes are counted.
+// is reported in the test with the ranks' numbers. Torch has one thread, live bytes are counted,
+// and memory that nobody may use holds NaN.
 class TestRank {
  public:
   TestRank(const RankContext& context, const RunOptions& options, Channel& channel);

@@ -30,6 +30,7 @@ struct TrainConfig {
   int limit{2};
   bool meta_init{true};
   int threads{1};
+  bool poison{};  // NaN in memory that nobody may use
   CommunicatorOptions comm;
   std::string json;  // file; empty: none
 

@@ -1,5 +1,6 @@
 #include <data/dataset.h>
 #include <memory/live_bytes.h>
+#include <memory/poison.h>
 #include <nn/models.h>
 #include <train/parameter_summary.h>
 #include <train/prediction.h>
@@ -232,6 +233,7 @@ int run_training(const TrainConfig& config, const Stack& stack) {
   const LaunchResult result = launch(processes, [&](const RankContext& context) {
     live_bytes::install();
     live_bytes::enter(Phase::init);
+    poison::enable(config.poison);
     at::set_num_threads(config.threads);
     Run(config, stack, context, commit)();
     return 0;

@@ -2,6 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
+#include <memory/poison.h>
 #include <meta_init.h>
 
 #include <algorithm>
@@ -62,7 +63,7 @@ void FlatParameter::take_over(const Materialize& materialize) {
   at::NoGradGuard no_grad;
   {
     MemoryScope scope(MemoryClass::shards);
-    shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).zero_();
+    shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
   }
   const c10::Storage storage = storage_of_no_bytes();
   full_ = view_of(storage, 0, {layout_.padded_numel});
