@@ -194,6 +194,8 @@ Handle Communicator::issue(Operation operation, const at::Tensor& output, const 
   record.address = transfer->address();
   ledger_->publish(record);
   ++sequence_;
+  ledger_->compare(record.sequence);
+  transfer->start();
 
   log_.push_back({record.sequence, operation, unit, bytes});
   return Handle(

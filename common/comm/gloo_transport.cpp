@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -16,18 +17,22 @@ namespace {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-// The group and how many of its calls are under way.
+// The group and what its threads read and write, by the sequence of the calls under way.
 struct Group {
+  using Tensors = std::map<uint64_t, std::vector<at::Tensor>>;
+
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::shared_ptr<Ledger> ledger;
   int rank;
   int world_size;
-  int open{};
+  Tensors in_use{};
 
   // To destroy a group is to wait for its calls. When some will never end because a rank has
-  // failed, it is left to the end of the process.
+  // failed, all is left to the end of the process.
   ~Group() {
-    if (open > 0) gloo.release();
+    if (in_use.empty()) return;
+    gloo.release();
+    new Tensors(std::move(in_use));  // NOLINT: never freed
   }
 };
 
@@ -41,6 +46,10 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
 at::Tensor scratch(int64_t numel, at::ScalarType dtype) {
   MemoryScope scope(MemoryClass::communication);
   return at::empty({numel}, dtype);
+}
+
+at::Tensor scratch_like(const at::Tensor& tensor) {
+  return scratch(tensor.numel(), tensor.scalar_type());
 }
 
 Work all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input) {
@@ -71,13 +80,19 @@ void sum_parts(const Group& group, const at::Tensor& output, const at::Tensor& r
 
 class GlooTransfer : public Transfer {
  public:
-  GlooTransfer(std::shared_ptr<Group> group, Collective call)
-      : group_(std::move(group)), call_(std::move(call)) {
-    ++group_->open;
+  GlooTransfer(std::shared_ptr<Group> group, Collective call, std::vector<at::Tensor> buffers = {})
+      : group_(std::move(group)), call_(std::move(call)), buffers_(std::move(buffers)) {}
+
+  void start() final {
+    if (empty()) return;
+    auto& in_use = group_->in_use[call_.sequence];
+    in_use = buffers_;
+    in_use.insert(in_use.end(), {call_.output, call_.input});
+    issue();
   }
 
-  void complete() override {
-    if (call_.output.defined() && call_.output.numel() > 0) {
+  void complete() final {
+    if (!empty()) {
       try {
         finish();
       } catch (const c10::Error& error) {
@@ -93,92 +108,97 @@ class GlooTransfer : public Transfer {
                               std::to_string(call_.sequence) + ") failed in gloo: " + error.what());
       }
     }
-    --group_->open;
+    group_->in_use.erase(call_.sequence);
     group_->ledger->advance(call_.sequence);
   }
 
  protected:
-  // Waits for what the constructor issued. Not called for empty tensors, which nothing is issued
-  // for.
+  // Neither is called for empty tensors.
+  virtual void issue() {}
   virtual void finish() { work_->wait(); }
-  bool empty() const { return call_.output.numel() == 0; }
 
   std::shared_ptr<Group> group_;
   Collective call_;
+  std::vector<at::Tensor> buffers_;  // owned
   Work work_;
+
+ private:
+  bool empty() const { return !call_.output.defined() || call_.output.numel() == 0; }
 };
 
 class AllGather final : public GlooTransfer {
  public:
   AllGather(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call),
-        copies_(scratch(call.output.numel(), call.output.scalar_type())) {
-    if (empty()) return;
-    repeat(*group_, copies_, call.input);
-    work_ = all_to_all(*group_, call.output, copies_);
-  }
+      : GlooTransfer(std::move(group), call, {scratch_like(call.output)}) {}
 
  private:
-  at::Tensor copies_;  // [W n], the input for every rank, owned
+  void issue() override {
+    const at::Tensor& copies = buffers_[0];  // [W n], the input for every rank
+    repeat(*group_, copies, call_.input);
+    work_ = all_to_all(*group_, call_.output, copies);
+  }
 };
 
 // An exchange of parts and a sum here: gloo's own reduce-scatter sums in an order of its own.
 class ReduceScatter final : public GlooTransfer {
  public:
   ReduceScatter(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call),
-        received_(scratch(call.input.numel(), call.input.scalar_type())) {
-    if (!empty()) work_ = all_to_all(*group_, received_, call.input);
-  }
+      : GlooTransfer(std::move(group), call, {scratch_like(call.input)}) {}
 
  private:
+  void issue() override { work_ = all_to_all(*group_, buffers_[0], call_.input); }
+
   void finish() override {
     work_->wait();
-    sum_parts(*group_, call_.output, received_);
+    sum_parts(*group_, call_.output, buffers_[0]);  // [W n], this rank's part of every rank's input
   }
-
-  at::Tensor received_;  // [W n], this rank's part of every rank's input, owned
 };
 
 class AllReduce final : public GlooTransfer {
  public:
   AllReduce(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call) {
-    if (empty()) return;
-    int64_t world_size = group_->world_size;
-    int64_t part = (call.input.numel() + world_size - 1) / world_size;
-    padded_ = scratch(part * world_size, call.input.scalar_type());
-    received_ = scratch(part * world_size, call.input.scalar_type());
-    std::memcpy(padded_.data_ptr(), call.input.const_data_ptr(), call.input.nbytes());
-    size_t rest = padded_.nbytes() - call.input.nbytes();
-    std::memset(static_cast<char*>(padded_.data_ptr()) + call.input.nbytes(), 0, rest);
+      : GlooTransfer(group, call,
+                     {scratch(padded_numel(*group, call), call.input.scalar_type()),
+                      scratch(padded_numel(*group, call), call.input.scalar_type())}),
+        padded_(buffers_[0]),
+        received_(buffers_[1]) {}
+
+ private:
+  static int64_t padded_numel(const Group& group, const Collective& call) {
+    const int64_t part = (call.input.numel() + group.world_size - 1) / group.world_size;
+    return part * group.world_size;
+  }
+
+  void issue() override {
+    std::memcpy(padded_.data_ptr(), call_.input.const_data_ptr(), call_.input.nbytes());
+    const size_t rest = padded_.nbytes() - call_.input.nbytes();
+    std::memset(static_cast<char*>(padded_.data_ptr()) + call_.input.nbytes(), 0, rest);
     work_ = all_to_all(*group_, received_, padded_);
   }
 
- private:
   void finish() override {
     work_->wait();
-    int64_t part = padded_.numel() / group_->world_size;
-    at::Tensor sum = scratch(part, padded_.scalar_type());
+    const at::Tensor sum = scratch(padded_.numel() / group_->world_size, padded_.scalar_type());
     sum_parts(*group_, sum, received_);
     repeat(*group_, received_, sum);
     all_to_all(*group_, padded_, received_)->wait();
     std::memcpy(call_.output.mutable_data_ptr(), padded_.const_data_ptr(), call_.output.nbytes());
   }
 
-  at::Tensor padded_;    // [W part], owned: the input and zeros, then the sums
+  at::Tensor padded_;    // [W part]: the input and zeros, then the sums
   at::Tensor received_;  // [W part], this rank's part of every rank's input, then its sum for every
-                         // rank, owned
+                         // rank
 };
 
 class Broadcast final : public GlooTransfer {
  public:
-  Broadcast(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call) {
-    if (empty()) return;
-    std::vector<at::Tensor> tensors{bytes_of(call.output)};
+  using GlooTransfer::GlooTransfer;
+
+ private:
+  void issue() override {
+    std::vector<at::Tensor> tensors{bytes_of(call_.output)};
     c10d::BroadcastOptions options;
-    options.rootRank = call.root;
+    options.rootRank = call_.root;
     work_ = group_->gloo->broadcast(tensors, options);
   }
 };

@@ -123,20 +123,30 @@ void Ledger::publish(const CallRecord& record) {
   }
   mine.record = record;
   mine.progress.store(progress(record.sequence, kPublished), std::memory_order_release);
-  pages_[rank_].published.store(record.sequence + 1, std::memory_order_release);
+  // In one order for all ranks: of two that publish and then compare, one sees the other.
+  pages_[rank_].published.store(record.sequence + 1, std::memory_order_seq_cst);
   pages_[rank_].bell.ring();
 }
 
+void Ledger::compare(uint64_t sequence) {
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (published(rank) > sequence) require_agreement(rank, sequence);
+  }
+}
+
 void Ledger::check(uint64_t sequence) {
-  const CallRecord& mine = record(rank_, sequence);
   for (int rank = 0; rank < world_size_; ++rank) {
     wait(rank, sequence, kPublished);
-    if (agree(mine, record(rank, sequence))) continue;
-    // The others, if they are on their way, belong into the story.
-    for (int other = 0; other < world_size_; ++other)
-      comes(other, sequence, kPublished, std::min(timeout_, kPatience));
-    throw CollectiveError(tell_difference(sequence, histories()));
+    require_agreement(rank, sequence);
   }
+}
+
+void Ledger::require_agreement(int rank, uint64_t sequence) const {
+  if (agree(record(rank_, sequence), record(rank, sequence))) return;
+  // The others, if they are on their way, belong into the story.
+  for (int other = 0; other < world_size_; ++other)
+    comes(other, sequence, kPublished, std::min(timeout_, kPatience));
+  throw CollectiveError(tell_difference(sequence, histories()));
 }
 
 void Ledger::advance(uint64_t sequence) {
@@ -162,7 +172,7 @@ const CallRecord& Ledger::record(int rank, uint64_t sequence) const {
 }
 
 uint64_t Ledger::published(int rank) const {
-  return pages_[rank].published.load(std::memory_order_acquire);
+  return pages_[rank].published.load(std::memory_order_seq_cst);
 }
 
 std::string Ledger::last_call(int rank) const {

@@ -51,6 +51,9 @@ class Ledger {
   // std::logic_error if this rank never waited for that one, and waits until the others have.
   void publish(const CallRecord& record);
 
+  // Compares call `sequence` with those of the ranks that have published theirs. Throws as check().
+  void compare(uint64_t sequence);
+
   // Waits until every rank has published call `sequence` and they agree in operation, unit, size,
   // dtype and root. Throws CollectiveError, which tells both sides or the rank that is missing.
   void check(uint64_t sequence);
@@ -82,6 +85,7 @@ class Ledger {
   Entry& entry(int rank, uint64_t sequence) const;
   void wait(int rank, uint64_t sequence, uint32_t stage) const;
   bool comes(int rank, uint64_t sequence, uint32_t stage, std::chrono::milliseconds limit) const;
+  void require_agreement(int rank, uint64_t sequence) const;
   std::string timeout_text(int rank, uint64_t sequence) const;
   std::vector<CallHistory> histories() const;
 

@@ -61,6 +61,7 @@ class LinkTransfer final : public Transfer {
         clock_(std::move(clock)) {}
 
   uint64_t address() const override { return inner_->address(); }
+  void start() override { inner_->start(); }
 
   void complete() override {
     clock_->sleep_until(timetable_->done(sequence_));

@@ -19,7 +19,12 @@ class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual uint64_t address() const { return 0; }  // published with the call
-  virtual void complete() = 0;                    // after every rank's call was compared
+
+  // Comes when the call was published and agrees with those of the ranks that were earlier: of two
+  // ranks that call differently, at most one comes so far, and no byte of it is taken for another.
+  virtual void start() {}
+
+  virtual void complete() = 0;  // after every rank's call was compared
 };
 
 // What moves the bytes.
