@@ -23,12 +23,20 @@ target_link_libraries(reproduce PRIVATE fsdp_reproduce)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
 test_executable(reproduce_tests fsdp_reproduce ${reproduce_tests})
 
+# Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
+# are the only tests.
+file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
+test_executable(threads_tests reference_task7 ${threads_tests})
+
 # The README's example; it builds with the tests.
 add_executable(own_model EXCLUDE_FROM_ALL examples/own_model.cpp)
 target_link_libraries(own_model PRIVATE reference_task7)
 target_precompile_headers(own_model REUSE_FROM fsdp_pch)
 
 get_property(tests GLOBAL PROPERTY fsdp_tests)
+if(FSDP_SANITIZE STREQUAL "thread")
+  set(tests threads_tests)
+endif()
 add_custom_target(all_tests DEPENDS ${tests} own_model)
 add_dependencies(everything all_tests)
 foreach(stack reference mine)

@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
-# Builds and runs every test, then checks format, the repository's rules and clang-tidy. Prints a line
-# per suite and ends with "N passed, N failed, N skipped"; exits with 1 if anything failed.
+# Builds and runs every test, then checks format, the repository's rules and clang-tidy; with
+# --preset other than default, the tests alone. Prints a line per suite and ends with
+# "N passed, N failed, N skipped"; exits with 1 if anything failed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 
-all=''
-for argument in "$@"; do
-  [[ $argument == --all ]] || refuse "option '$argument' is unknown to test; allowed: --all"
-  all=--all
+all='' preset=default
+while (($#)); do
+  case $1 in
+    --all) all=--all ;;
+    --preset)
+      preset=${2-}
+      case $preset in
+        default | debug | asan | tsan) shift ;;
+        *) refuse "preset '$preset' is unknown to test; allowed: default, debug, asan, tsan" ;;
+      esac
+      ;;
+    *) refuse "option '$1' is unknown to test; allowed: --all, --preset NAME" ;;
+  esac
+  shift
 done
+
+# Tests that crash on purpose want the signal, not the sanitizer's report of it.
+export ASAN_OPTIONS=handle_segv=0:handle_abort=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 
 seconds_per_program=${FSDP_TEST_SECONDS:-900}
 work=$(mktemp -d)
@@ -54,7 +68,7 @@ run_tests() {
       "$seconds_per_program" "$program" "$work/output" 2>/dev/null </dev/null || status=$?
     awk -v name="$name" -v status="$status" -v totals="$totals" -f "$root/scripts/gtest.awk" \
       "$work/list" "$work/output"
-  done <"$root/build/default/tests.txt"
+  done <"$root/build/$preset/tests.txt"
 }
 
 # Where a toolkit is found, the cuda preset is built whole; it needs no GPU.
@@ -67,15 +81,17 @@ build_cuda() {
   fi
 }
 
-if ! { "$root/scripts/setup.sh" && build default all_tests; }; then
+if ! { "$root/scripts/setup.sh" && build "$preset" all_tests; }; then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1
 fi
 run_tests
-echo "== checks"
-check "format" "$root/scripts/format.sh" --check
-counted "$root/scripts/lint.sh" "$totals"
-counted "$root/scripts/tidy.sh" "$totals" $all
+if [[ $preset == default ]]; then
+  echo "== checks"
+  check "format" "$root/scripts/format.sh" --check
+  counted "$root/scripts/lint.sh" "$totals"
+  counted "$root/scripts/tidy.sh" "$totals" $all
+fi
 if [[ $all ]]; then build_cuda; fi
 
 read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p, f, s }' "$totals")

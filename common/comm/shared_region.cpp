@@ -30,6 +30,7 @@ size_t physical_memory() {
 std::shared_ptr<SharedRegion> SharedRegion::create(int world_size, size_t arena_bytes) {
   std::shared_ptr<SharedRegion> region(new SharedRegion);
   region->world_size_ = world_size;
+  region->allocators_.resize(static_cast<size_t>(world_size));
   region->arena_bytes_ = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
   size_t messages = world_size * kMessageBytes;
   size_t before = messages + Ledger::bytes(world_size) + kHugePage;
@@ -65,16 +66,9 @@ std::string SharedRegion::rendezvous_path() const {
 }
 
 c10::Allocator* SharedRegion::allocator(int rank) {
-  char* begin = arenas_ + rank * arena_bytes_;
-  if (!allocator_) {
-    allocator_ = std::make_unique<Arena>(begin, arena_bytes_);
-    allocator_rank_ = rank;
-  }
-  if (allocator_rank_ != rank) {
-    throw std::logic_error("rank " + std::to_string(allocator_rank_) +
-                           " asked for the arena of rank " + std::to_string(rank));
-  }
-  return allocator_.get();
+  auto& allocator = allocators_[static_cast<size_t>(rank)];
+  if (!allocator) allocator = std::make_unique<Arena>(arenas_ + rank * arena_bytes_, arena_bytes_);
+  return allocator.get();
 }
 
 uint64_t SharedRegion::address_of(const void* data) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -29,8 +30,8 @@ class SharedRegion {
   // A path that every rank can open and no other process can name: where a c10d::FileStore meets.
   std::string rendezvous_path() const;
 
-  // The allocator over `rank`'s arena; one per process, which must be that rank's. Freed blocks are
-  // kept for reuse, as CUDA's caching allocator does.
+  // The allocator over `rank`'s arena, for that rank alone: what it knows of the arena lies in the
+  // rank's own memory.
   c10::Allocator* allocator(int rank);
 
   // The address that all ranks can use for `data`, or 0 if it does not lie in an arena. The mapping
@@ -45,9 +46,8 @@ class SharedRegion {
   char* base_{};
   void* ledger_{};
   char* arenas_{};
-  int rendezvous_{-1};                         // a memory file
-  std::unique_ptr<c10::Allocator> allocator_;  // over the arena of allocator_rank_
-  int allocator_rank_{-1};
+  int rendezvous_{-1};                                       // a memory file
+  std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; made when asked for
 };
 
 }  // namespace fsdp

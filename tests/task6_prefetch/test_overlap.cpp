@@ -4,6 +4,7 @@
 #include <testing/counted_clock.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
+#include <train/step_time.h>
 
 namespace fsdp {
 namespace {
@@ -21,7 +22,8 @@ int64_t collective(int world_size) {
 }
 
 // [ns] of the second step's forward and backward, on each rank.
-RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t backward_time) {
+RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t backward_time,
+                   bool reshard_after_forward = true) {
   const auto clock = std::make_shared<CountedClock>();
   RunOptions options;
   options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
@@ -35,7 +37,7 @@ RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t back
         hooks->on_end([&] { prefetcher->end_backward(); });
         for (auto& [module, name, parameters] : toy_units(*model)) {
           auto unit = std::make_shared<FlatParameter>(name, parameters, rank.communicator());
-          register_forward_hooks(*module, unit, name != "root");
+          register_forward_hooks(*module, unit, reshard_after_forward && name != "root");
           hooks->add(*module, unit);
           if (name == "root") continue;
           prefetcher->add(*module, unit);
@@ -95,6 +97,26 @@ TEST_P(T6_5_overlap, on_a_slow_link_a_step_takes_as_long_as_its_collectives) {
     expect_on_all_ranks(run, "forward", kLayers * 10);
   } else {  // the last block computes when all have come
     expect_on_all_ranks(run, "forward", (1 + kLayers) * each + 10);
+  }
+}
+
+TEST_P(T6_5_overlap, a_step_takes_as_long_as_predicted) {
+  const int64_t each = collective(world_size());
+  for (const int limit : {1, 2, 3}) {
+    for (const bool reshard : {true, false}) {
+      for (const int64_t computing : {kHop / 2, kHop, 5 * kHop}) {
+        SCOPED_TRACE("limit " + std::to_string(limit) + ", reshard " + std::to_string(reshard) +
+                     ", computing " + std::to_string(computing));
+        const RankRun run = timed_step(world_size(), limit, computing, 2 * computing, reshard);
+        std::vector<UnitTime> units{{0, 0, each, each}};
+        units.resize(1 + kLayers, {computing, 2 * computing, each, each});
+        for (int r = 0; r < world_size(); ++r) {
+          const auto step =
+              run.at(r, "forward").get<int64_t>() + run.at(r, "backward").get<int64_t>();
+          EXPECT_EQ(step, predict_step_time(units, limit, reshard)) << "rank " << r;
+        }
+      }
+    }
   }
 }
 
