@@ -21,19 +21,21 @@ target_link_libraries(fsdp_reproduce PUBLIC reference_task7)
 target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
 target_link_libraries(reproduce PRIVATE fsdp_reproduce)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
-test_executable(reproduce_tests fsdp_reproduce ${reproduce_tests})
+test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
 
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
-test_executable(threads_tests reference_task7 ${threads_tests})
+test_executable(fsdp_common_tests threads_tests reference_task7 ${threads_tests})
 
 # The README's example; it builds with the tests.
 add_executable(own_model EXCLUDE_FROM_ALL examples/own_model.cpp)
 target_link_libraries(own_model PRIVATE reference_task7)
 target_precompile_headers(own_model REUSE_FROM fsdp_pch)
 
-get_property(tests GLOBAL PROPERTY fsdp_tests)
+get_property(common_tests GLOBAL PROPERTY fsdp_common_tests)
+get_property(reference_tests GLOBAL PROPERTY fsdp_reference_tests)
+set(tests ${common_tests} ${reference_tests})
 if(FSDP_SANITIZE STREQUAL "thread")
   set(tests threads_tests)
 endif()

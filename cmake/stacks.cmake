@@ -4,12 +4,13 @@
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
-# A test program of `sources` over `library`.
-function(test_executable target library)
+# A test program of the sources that follow over `library`. `list` names the global property of the
+# programs that are run together.
+function(test_executable list target library)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
-  set_property(GLOBAL APPEND PROPERTY fsdp_tests ${target})
+  set_property(GLOBAL APPEND PROPERTY ${list} ${target})
 endfunction()
 
 # The library of one task: the sources in `folder`, over the library of the task before it.
@@ -25,19 +26,25 @@ function(task_library target folder base)
   endif()
 endfunction()
 
-# The stack `name`, every task from `origin`: libraries NAME_taskN, tests NAME_taskN_tests, and the
-# training program NAME_train.
+# One task of the stack `name`, from `folder`, over `base`: the library NAME_taskN and its tests
+# NAME_taskN_tests, which are listed as fsdp_NAME_tests.
+function(add_task name task folder base)
+  string(REGEX MATCH "^task[0-9]" number ${task})
+  task_library(${name}_${number} ${folder} ${base})
+  file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
+  if(tests)
+    test_executable(fsdp_${name}_tests ${name}_${number}_tests ${name}_${number} ${tests})
+  endif()
+endfunction()
+
+# The stack `name`, every task from `origin`, and the training program NAME_train.
 function(add_stack name origin)
   set(base fsdp_common)
   foreach(task ${tasks})
     string(REGEX MATCH "^task[0-9]" number ${task})
     if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/${task})
-      task_library(${name}_${number} ${origin}/${task} ${base})
+      add_task(${name} ${task} ${origin}/${task} ${base})
       set(base ${name}_${number})
-      file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
-      if(tests)
-        test_executable(${name}_${number}_tests ${base} ${tests})
-      endif()
     endif()
   endforeach()
   if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/task7_integration)
@@ -47,4 +54,17 @@ function(add_stack name origin)
     target_link_libraries(${name}_train PRIVATE ${base})
     target_precompile_headers(${name}_train REUSE_FROM fsdp_pch)
   endif()
+endfunction()
+
+# The stacks `name`, in which one task comes from `origin` and those before it from the stack `base`:
+# so an earlier task that does not work stands in no later one's way.
+function(add_single_tasks name origin base)
+  set(below fsdp_common)
+  foreach(task ${tasks})
+    string(REGEX MATCH "^task[0-9]" number ${task})
+    if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/${task} AND TARGET ${below})
+      add_task(${name} ${task} ${origin}/${task} ${below})
+    endif()
+    set(below ${base}_${number})
+  endforeach()
 endfunction()

@@ -118,7 +118,6 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
 
 void check(const TrainConfig& config, const Given& given) {
   if (given.device == "cuda") throw UsageError("--device cuda: not built; use --device cpu");
-  if (given.stack == "mine") throw UsageError("--stack mine: there is no tasks/ folder yet");
   if (config.batch % config.world != 0) {
     throw UsageError("--batch " + std::to_string(config.batch) + ": can't be cut into " +
                      std::to_string(config.world) + " equal parts (--world)");

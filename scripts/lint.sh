@@ -36,6 +36,11 @@ broken_scripts() {
   for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
 }
 
+# What grading/skeletons.py would make otherwise.
+stale_skeletons() {
+  .venv/bin/python3 grading/skeletons.py --check 2>&1 || true
+}
+
 # The suites of the tasks' tests, and those that course.toml lists: what is in one alone.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
@@ -72,6 +77,7 @@ rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
+rule "tasks/ is what solutions/ gives" stale_skeletons
 rule "README shows the compiled example" stale_example
 
 [[ ! $broken ]]

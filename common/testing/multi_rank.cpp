@@ -141,6 +141,7 @@ RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& option
     return run_rank(context, body, options, channels[context.rank]);
   });
   if (const std::string unwritten = take_todo(); !unwritten.empty()) {
+    testing::Test::RecordProperty("not_started", unwritten);
     end_test(testing::TestPartResult::kSkip, file, line, "not started: " + unwritten);
   }
   std::vector<RankReport> reports;

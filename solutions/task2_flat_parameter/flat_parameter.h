@@ -68,23 +68,24 @@ class FlatParameter {
   void drop_gradient() { sharded_gradient_.reset(); }
 
  private:
+  std::string unit_;
+  std::vector<NamedParameter> parameters_;  // views of the flat tensor
+  std::shared_ptr<Communicator> comm_;
+  FlatLayout layout_;
+  bool unsharded_{};
+  at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
+  at::Tensor sharded_gradient_;  // [padded_numel / W], owned
+
+  // How this solution goes about it.
   void take_over(const Materialize& materialize);
   void flatten_gradients();
 
-  std::string unit_;
-  std::vector<NamedParameter> parameters_;  // views of full_, valid between unshard and reshard
-  std::shared_ptr<Communicator> comm_;
-  FlatLayout layout_;
-
-  at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor full_;              // [padded_numel], owned; storage of 0 bytes while sharded
   at::Tensor gradient_;          // [padded_numel], owned, readable by the others; being reduced
   at::Tensor reduced_;           // [padded_numel / W], owned; what the reduce-scatter writes
-  at::Tensor sharded_gradient_;  // [padded_numel / W], owned
   std::vector<bool> collected_;  // per parameter: its .grad waits for a reduction
   Handle gather_;
   Handle reduction_;
-  bool unsharded_{};
 };
 
 }  // namespace fsdp

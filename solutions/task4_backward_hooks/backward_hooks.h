@@ -29,21 +29,24 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
 
  private:
+  std::function<void()> on_end_;
+
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
     int64_t calls{};  // in forward, which will end in a full backward hook
     bool reduced{};   // in this backward pass
   };
 
-  void begin();             // at every sign of a backward pass: asks for end() once
-  void finish(Unit& unit);  // issues its reduction and frees its parameters
-  void wait_for_reduction();
-  void end();
+  void begin();               // at every sign of a backward pass: asks for end() once
+  void finish(Unit& unit);    // issues its reduction and frees its parameters
+  void wait_for_reduction();  // for the one under way
+  void end();                 // when the engine has run everything
 
   std::vector<std::shared_ptr<Unit>> units_;
+
+  // How this solution goes about it.
   std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
   int graph_task_{-1};                       // the backward pass that end() was asked for
-  std::function<void()> on_end_;
 };
 
 }  // namespace fsdp

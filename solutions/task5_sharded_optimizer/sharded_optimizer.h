@@ -31,6 +31,11 @@ class ShardedOptimizer {
   double clip_grad_norm(double max_norm);
 
  private:
+  std::vector<std::shared_ptr<FlatParameter>> units_;  // with a trainable parameter
+  std::vector<ParameterGroup> groups_;
+  std::shared_ptr<Communicator> comm_;
+
+  // How this solution goes about it.
   struct Run {
     std::shared_ptr<FlatParameter> unit;
     int64_t begin;  // [elements] in the unit's shard
@@ -38,9 +43,6 @@ class ShardedOptimizer {
   };
   void add_runs(const std::shared_ptr<FlatParameter>& unit);
 
-  std::vector<std::shared_ptr<FlatParameter>> units_;  // with a trainable parameter
-  std::vector<ParameterGroup> groups_;
-  std::shared_ptr<Communicator> comm_;
   std::vector<std::vector<Run>> runs_;      // per group
   std::vector<std::vector<Piece>> pieces_;  // per group, one per run: the state
 };

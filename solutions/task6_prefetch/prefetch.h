@@ -32,14 +32,17 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   }
 
  private:
+  size_t window_;  // units issued ahead of the running one
+  std::vector<std::shared_ptr<FlatParameter>> forward_order_;  // of the forward under way
+
+  // The root's forward begins and ends, and a unit has been gathered in forward and in backward.
   void begin_forward();
   void end_forward();
   void in_forward(const std::shared_ptr<FlatParameter>& unit);
   void in_backward(const std::shared_ptr<FlatParameter>& unit);
 
-  size_t window_;                                           // units issued ahead of the running one
+  // How this solution goes about it.
   std::vector<std::shared_ptr<FlatParameter>> last_order_;  // of the forward before this one
-  std::vector<std::shared_ptr<FlatParameter>> forward_order_;  // of the forward under way
   std::vector<std::shared_ptr<FlatParameter>>
       backward_order_;  // ended in forward, still to come back
 };

@@ -1,5 +1,5 @@
 #include <ATen/CPUGeneratorImpl.h>
-#include <operator_call.h>
+#include <dispatch/operator_call.h>
 
 namespace fsdp {
 

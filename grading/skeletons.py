@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Makes tasks/, what a student starts from, out of solutions/ and course.toml.
+
+A header loses what follows the line "// How this solution goes about it." in a class. Of a .cpp file
+remain the functions that course.toml names: those of a problem with a body that says todo(), the
+given ones as they are. --check compares instead of writing; else tasks/ is written anew.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DIVIDER = "// How this solution goes about it."
+
+
+class Refused(Exception):
+    """The solution is not written in the form that a skeleton can be made from."""
+
+
+def items(text):
+    """The definitions of a .cpp file, each with the comment above it, and the lines between.
+
+    Relies on the format: a definition begins in the first column and ends with a closing brace, or
+    a semicolon, that is in no deeper one.
+    """
+    result, item, open_body = [], [], False
+    for line in text.splitlines():
+        if re.match(r"(#|namespace\b|\} +// namespace)", line) or (not line and not open_body):
+            if item:  # a comment that belongs to nothing
+                result.append(item)
+            result.append([line])
+            item = []
+            continue
+        item.append(line)
+        first = not line.startswith((" ", "//", "}"))
+        if first:
+            open_body = True
+        ends = line in ("}", "};") or (first and line.endswith((";", "{}", "}")))
+        continued = open_body and not first and line.startswith("    ") and line.endswith(";")
+        if ends or (continued and not any(l.endswith("{") for l in item)):
+            result.append(item)
+            item, open_body = [], False
+    return result + ([item] if item else [])
+
+
+def name_of(item):
+    """The name of the function that an item defines, "Class::function" for a member; else None."""
+    code = " ".join(line.strip() for line in item if not line.startswith("//"))
+    match = re.match(r"[^(={]*?([\w:~]+)\(", code)
+    return match.group(1) if match and not code.startswith(("struct", "class", "using")) else None
+
+
+def signature(item):
+    """All of a function's definition before its body and its member initializers."""
+    code = [line for line in item if not line.startswith("//")]
+    text, depth, seen = "\n".join(code), 0, False
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        seen = seen or char == "("
+        if seen and depth == 0:
+            qualifier = " const" if text[at + 1 :].startswith(" const") else ""
+            return text[: at + 1] + qualifier
+    raise Refused(f"no parameter list in: {code[0]}")
+
+
+def stub(item, name, problem):
+    return f'{signature(item)} {{\n  todo("{name}", "{problem}");\n}}'
+
+
+def skeleton_of_source(text, problems, given, opaque):
+    """`problems`: symbol -> problem's number; `opaque`: structs that the header only declares."""
+    found, lines, anonymous = set(), [], False
+    for item in items(text):
+        name = name_of(item)
+        first = item[0]
+        if first.startswith("#include"):
+            lines.append(first)
+        elif not first and lines and lines[-1].startswith("#include"):
+            lines.append("")
+        elif first == "namespace {":
+            anonymous = True
+        elif first == "}  // namespace":
+            anonymous = False
+        elif first.startswith(("namespace", "} ")):
+            lines += ["", first, ""]
+        elif name in problems and not anonymous:
+            found.add(name)
+            lines += [stub(item, name, problems[name]), ""]
+        elif name in given or (name and item[-1].endswith("= default;")):
+            body = "\n".join(item)
+            lines += [f"namespace {{\n\n{body}\n\n}}  // namespace" if anonymous else body, ""]
+    missing = set(problems) - found
+    own = lines.index("") if "" in lines else len(lines)  # the includes before the standard library's
+    lines[:own] = sorted(lines[:own] + ["#include <todo.h>"])
+    text = "\n".join(lines)
+    for struct in opaque:
+        text = text.replace("namespace fsdp {\n", f"namespace fsdp {{\n\nstruct {struct} {{}};\n", 1)
+    text = text.replace("}  // namespace\n\nnamespace {\n\n", "")
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n", missing
+
+
+def skeleton_of_header(text):
+    """Without what belongs to the solution alone."""
+    lines, cutting = [], False
+    for line in text.splitlines():
+        if line.strip() == DIVIDER:
+            cutting = True
+            lines.append("  // Add what you need.")
+        if line == "};":
+            cutting = False
+        if not cutting:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def skeleton_of_task(folder, task):
+    """File name -> text."""
+    problems = {
+        symbol: problem["number"]
+        for problem in task["problem"]
+        for symbol in problem.get("symbols", [])
+    }
+    given = set(task.get("given", []))
+    files, missing = {}, set(problems)
+    headers = {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
+    opaque = {
+        name
+        for text in headers.values()
+        for name in re.findall(r"^struct (\w+);", text, re.MULTILINE)
+    }
+    for name, text in headers.items():
+        files[name] = skeleton_of_header(text)
+    for path in sorted(folder.glob("*.cpp")):
+        text = path.read_text()
+        if path.name in given:
+            files[path.name] = text
+            continue
+        local = {s for s in opaque if re.search(rf"^struct {s} {{", text, re.MULTILINE)}
+        skeleton, left = skeleton_of_source(text, problems, given, local)
+        files[path.name] = skeleton
+        missing &= left
+    if missing:
+        raise Refused(f"{folder}: course.toml names {', '.join(sorted(missing))}, defined nowhere")
+    return files
+
+
+def skeletons(root=ROOT):
+    """Path under tasks/ -> text, of all tasks."""
+    course = tomllib.loads((root / "course.toml").read_text())
+    files = {}
+    for task in course["task"]:
+        folder = f"task{task['number']}_{task['name']}"
+        for name, text in skeleton_of_task(root / "solutions" / folder, task).items():
+            files[f"{folder}/{name}"] = text
+    return files
+
+
+def differences(files, tasks):
+    """One line for each file of tasks/ that is not what it should be."""
+    present = {str(path.relative_to(tasks)) for path in tasks.glob("*/*.h")}
+    present |= {str(path.relative_to(tasks)) for path in tasks.glob("*/*.cpp")}
+    for name in sorted(set(files) | present):
+        path = tasks / name
+        if name not in files:
+            yield f"tasks/{name}: nothing in solutions/ makes it"
+        elif not path.exists():
+            yield f"tasks/{name}: is missing"
+        elif path.read_text() != files[name]:
+            yield f"tasks/{name}: is not what solutions/ gives"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare with tasks/, write nothing")
+    parser.add_argument("--tasks", type=pathlib.Path, default=ROOT / "tasks", help="the folder")
+    arguments = parser.parse_args()
+    try:
+        files = skeletons()
+    except Refused as refused:
+        sys.exit(f"skeletons: {refused}")
+    if arguments.check:
+        lines = list(differences(files, arguments.tasks))
+        print("\n".join(lines), end="\n" if lines else "")
+        sys.exit(1 if lines else 0)
+    for name, text in files.items():
+        path = arguments.tasks / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+#include <ATen/native/Resize.h>
+#include <c10/core/CPUAllocator.h>
+#include <flat_parameter.h>
+#include <memory/live_bytes.h>
+#include <memory/poison.h>
+#include <meta_init.h>
+#include <todo.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace fsdp {
+
+FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
+  todo("flat_layout", "2.1");
+}
+
+FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
+                             std::shared_ptr<Communicator> comm, const Materialize& materialize) {
+  todo("FlatParameter::FlatParameter", "2.2");
+}
+
+bool FlatParameter::trainable() const {
+  todo("FlatParameter::trainable", "2.2");
+}
+
+bool FlatParameter::holds_storage() const {
+  todo("FlatParameter::holds_storage", "2.3");
+}
+
+void FlatParameter::unshard_async() {
+  todo("FlatParameter::unshard_async", "2.3");
+}
+
+void FlatParameter::unshard() {
+  todo("FlatParameter::unshard", "2.3");
+}
+
+void FlatParameter::reshard() {
+  todo("FlatParameter::reshard", "2.4");
+}
+
+void FlatParameter::collect_gradient(size_t index) {
+  todo("FlatParameter::collect_gradient", "2.5");
+}
+
+bool FlatParameter::has_gradient() const {
+  todo("FlatParameter::has_gradient", "2.5");
+}
+
+void FlatParameter::reduce_gradient() {
+  todo("FlatParameter::reduce_gradient", "2.5");
+}
+
+void FlatParameter::wait_for_reduction() {
+  todo("FlatParameter::wait_for_reduction", "2.5");
+}
+
+}  // namespace fsdp

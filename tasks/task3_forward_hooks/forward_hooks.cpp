@@ -1,0 +1,11 @@
+#include <forward_hooks.h>
+#include <todo.h>
+
+namespace fsdp {
+
+void register_forward_hooks(Module& module, std::shared_ptr<FlatParameter> unit,
+                            bool reshard_after_forward) {
+  todo("register_forward_hooks", "3.1");
+}
+
+}  // namespace fsdp

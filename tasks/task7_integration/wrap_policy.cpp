@@ -1,0 +1,76 @@
+#include <todo.h>
+#include <wrap_policy.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace fsdp {
+
+namespace {
+
+std::string class_name(const Module& module) {
+  const std::string& full = module.name();  // "fsdp::TransformerBlock"
+  const size_t colon = full.rfind(':');
+  return colon == std::string::npos ? full : full.substr(colon + 1);
+}
+
+// Every fsdp::Module below `root`, each once, parents before children.
+std::vector<Module*> hookable_modules(Module& root) {
+  std::vector<Module*> result;
+  for (const auto& module : root.modules(/*include_self=*/false)) {
+    auto* hookable = dynamic_cast<Module*>(module.get());
+    const bool seen = std::find(result.begin(), result.end(), hookable) != result.end();
+    if (hookable != nullptr && !seen) result.push_back(hookable);
+  }
+  return result;
+}
+
+WrapPolicy wrap_if(std::function<bool(const Module&)> chosen) {
+  return [chosen](Module& root) {
+    std::vector<Module*> result = hookable_modules(root);
+    std::erase_if(result, [&](Module* module) { return !chosen(*module); });
+    return result;
+  };
+}
+
+int64_t parse_bytes(const std::string& text, const std::string& digits) {
+  const bool number = !digits.empty() && digits.size() < 19 &&
+                      digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!number || std::stoll(digits) == 0) {
+    throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
+  }
+  return std::stoll(digits);
+}
+
+}  // namespace
+
+WrapPolicy wrap_none() {
+  return [](Module&) { return std::vector<Module*>(); };
+}
+
+WrapPolicy wrap_blocks() {
+  todo("wrap_blocks", "7.3");
+}
+
+WrapPolicy wrap_by_type(std::string name) {
+  todo("wrap_by_type", "7.3");
+}
+
+WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
+  return [modules](Module&) { return modules; };
+}
+
+WrapPolicy wrap_by_size(int64_t bytes) {
+  todo("wrap_by_size", "7.3");
+}
+
+WrapPolicy parse_wrap_policy(const std::string& text) {
+  if (text == "block") return wrap_blocks();
+  if (text == "none") return wrap_none();
+  if (text.starts_with("type:") && text.size() > 5) return wrap_by_type(text.substr(5));
+  if (text.starts_with("size:")) return wrap_by_size(parse_bytes(text, text.substr(5)));
+  throw std::invalid_argument("--wrap " + text + ": takes block, none, type:NAME or size:BYTES");
+}
+
+}  // namespace fsdp
