@@ -2,6 +2,9 @@
 
 #include <comm/communicator.h>
 
+#include <optional>
+#include <utility>
+
 namespace fsdp {
 
 // One call, with its tensors. Contiguous, checked by the Communicator.
@@ -18,6 +21,8 @@ class Transfer {
   virtual ~Transfer() = default;
   virtual uint64_t address() const { return 0; }  // published with the call
   virtual void complete(uint64_t sequence) = 0;   // after every rank's call was compared
+  // [ns] from when to when the bytes moved, once complete() has returned; nothing if it can't tell.
+  virtual std::optional<std::pair<int64_t, int64_t>> moved() const { return std::nullopt; }
 };
 
 // What moves the bytes.

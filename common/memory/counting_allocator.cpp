@@ -59,7 +59,7 @@ void CountingAllocator::free(void* data) {
   if (!data) return;
   auto* header = static_cast<Header*>(data) - 1;
   size_t bytes = header->bytes;
-  live_bytes::add(header->cls, -static_cast<int64_t>(bytes));
+  live_bytes::remove(header->cls, static_cast<int64_t>(bytes), data);
   if (bytes < kWorthKeeping) {
     c10::free_cpu(header);
   } else {

@@ -31,7 +31,8 @@ struct TrainConfig {
   bool meta_init{true};
   int threads{1};
   CommunicatorOptions comm;
-  std::string json;  // file; empty: none
+  std::string json;   // file; empty: none
+  std::string trace;  // file of the timeline; empty: none
 
   std::vector<ParameterGroup> parameter_groups() const;
 };
