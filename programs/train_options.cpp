@@ -1,7 +1,8 @@
 #include <data/dataset.h>
 #include <nn/models.h>
+#include <trace/timeline.h>
 #include <train_options.h>
-#include <unistd.h>
+#include <whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -70,6 +71,9 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given) {
   app.add_option("--link", given.link, "simulate a network: latency and bandwidth, 200us,1GB/s");
   on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
+  app.add_option("--trace", config.trace,
+                 "write what every rank did, and when, to FILE.html (a page), .json (for Perfetto) "
+                 "or .txt");
   app.add_option("--json", config.json, "write one line per step and a last one to this file");
 }
 
@@ -116,6 +120,10 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   }
 }
 
+void check_file(const std::string& option, const std::string& path) {
+  if (!can_be_written(path)) throw UsageError(option + " " + path + ": can't be written");
+}
+
 void check(const TrainConfig& config, const Given& given) {
   if (given.device == "cuda") throw UsageError("--device cuda: not built; use --device cpu");
   if (config.batch % config.world != 0) {
@@ -130,11 +138,14 @@ void check(const TrainConfig& config, const Given& given) {
   } catch (const std::regex_error&) {
     throw UsageError("--no-decay " + config.no_decay + ": not a regular expression");
   }
-  if (config.json.empty()) return;
-  const auto folder = std::filesystem::absolute(config.json).parent_path();
-  if (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(config.json)) {
-    throw UsageError("--json " + config.json + ": can't be written");
+  if (!config.json.empty()) check_file("--json", config.json);
+  if (config.trace.empty()) return;
+  try {
+    timeline_writer(config.trace);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("--trace ") + error.what());
   }
+  check_file("--trace", config.trace);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ void Arena::copy_data(void* to, const void* from, size_t bytes) const {
 void Arena::free(void* data) {
   if (!data) return;
   Header header = *(static_cast<Header*>(data) - 1);
-  live_bytes::add(header.cls, -static_cast<int64_t>(header.bytes));
+  live_bytes::remove(header.cls, static_cast<int64_t>(header.bytes), data);
   poison::spoil(data, header.bytes);
   Arena& arena = *header.owner;
   std::lock_guard lock(arena.mutex_);

@@ -1,6 +1,7 @@
 #include <ATen/EmptyTensor.h>
 #include <comm/communicator.h>
 #include <comm/transport.h>
+#include <trace/recorder.h>
 
 #include <csignal>
 #include <sstream>
@@ -12,8 +13,32 @@ namespace fsdp {
 struct Handle::Call {
   std::shared_ptr<Ledger> ledger;
   std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
-  uint64_t sequence;
+  LoggedCall logged;
+  uint64_t flight;  // its number among the recorder's events, if there is one
 };
+
+namespace {
+
+Event event_of(EventKind kind, const LoggedCall& call) {
+  Event event;
+  event.kind = kind;
+  event.operation = call.operation;
+  event.set_name(call.unit);
+  event.sequence = call.sequence;
+  event.bytes = call.bytes;
+  return event;
+}
+
+// Records the issue and that the call is in flight: the flight's number.
+uint64_t record_issue(Recorder& recorder, const LoggedCall& call, const at::Tensor& output) {
+  recorder.instant(event_of(EventKind::issue, call));
+  if (call.operation == Operation::all_gather && !call.unit.starts_with('<')) {
+    recorder.watch(output.storage().data(), call.unit);
+  }
+  return recorder.begin(event_of(EventKind::flight, call));
+}
+
+}  // namespace
 
 bool Handle::pending() const {
   return call_ && call_->transfer;
@@ -21,8 +46,14 @@ bool Handle::pending() const {
 
 void Handle::wait() {
   if (!pending()) return;
-  call_->ledger->check(call_->sequence);
+  Recorder* recorder = Recorder::current();
+  const uint64_t wait = recorder ? recorder->begin(event_of(EventKind::wait, call_->logged)) : 0;
+  call_->ledger->check(call_->logged.sequence);
   call_->transfer->complete();
+  if (recorder) {
+    recorder->end_flight(call_->flight, call_->transfer->moved());
+    recorder->end(wait);
+  }
   call_->transfer.reset();
 }
 
@@ -198,8 +229,10 @@ Handle Communicator::issue(Operation operation, const at::Tensor& output, const 
   transfer->start();
 
   log_.push_back({record.sequence, operation, unit, bytes});
-  return Handle(
-      std::make_shared<Handle::Call>(Handle::Call{ledger_, std::move(transfer), record.sequence}));
+  const uint64_t flight =
+      Recorder::current() ? record_issue(*Recorder::current(), log_.back(), output) : 0;
+  return Handle(std::make_shared<Handle::Call>(
+      Handle::Call{ledger_, std::move(transfer), log_.back(), flight}));
 }
 
 }  // namespace fsdp

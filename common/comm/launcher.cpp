@@ -176,7 +176,8 @@ std::string RankExit::text() const {
   return message.rfind(who, 0) == 0 ? message : who + " failed: " + message;
 }
 
-LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body) {
+LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
+                    const std::function<void()>& on_interrupt) {
   auto shared = SharedRegion::create(world_size);
   LaunchResult result;
   result.ranks.resize(world_size);
@@ -214,6 +215,7 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
     int signal = held.next();
     if (signal != SIGCHLD) {
       ranks.end_all();
+      if (on_interrupt) on_interrupt();
       end_by(signal, held);
     }
   }

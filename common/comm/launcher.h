@@ -39,7 +39,9 @@ struct LaunchResult {
 // return value, an exception or a signal; the first failure ends the rest at once. Interrupting or
 // killing the caller ends every rank. To be called before torch has started a thread, and by a
 // process that runs no torch operator: a child would inherit locks that nobody holds any more. Each
-// rank leads a process group: what it forks ends with it.
-LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body);
+// rank leads a process group: what it forks ends with it. `on_interrupt` runs when a signal is
+// about to end the caller, after the ranks have ended.
+LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
+                    const std::function<void()>& on_interrupt = nullptr);
 
 }  // namespace fsdp

@@ -2,6 +2,9 @@
 
 #include <comm/communicator.h>
 
+#include <optional>
+#include <utility>
+
 namespace fsdp {
 
 // One call, with its tensors. Contiguous, checked by the Communicator.
@@ -25,6 +28,9 @@ class Transfer {
   virtual void start() {}
 
   virtual void complete() = 0;  // after every rank's call was compared
+
+  // [ns] from when to when the bytes moved, once complete() has returned; nothing if it can't tell.
+  virtual std::optional<std::pair<int64_t, int64_t>> moved() const { return std::nullopt; }
 };
 
 // What moves the bytes.

@@ -61,7 +61,7 @@ void CountingAllocator::free(void* data) {
   if (!data) return;
   auto* header = static_cast<Header*>(data) - 1;
   size_t bytes = header->bytes;
-  live_bytes::add(header->cls, -static_cast<int64_t>(bytes));
+  live_bytes::remove(header->cls, static_cast<int64_t>(bytes), data);
   poison::spoil(data, bytes);
   if (bytes < kWorthKeeping) {
     c10::free_cpu(header);

@@ -2,7 +2,9 @@
 #include <memory/live_bytes.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -17,7 +19,10 @@ struct Counters {
   std::array<LiveBytes, kPhases> phases;  // peaks since reset()
   Phase phase{Phase::init};
   int64_t peak_total{};
+  int64_t peak_to_take{};  // since take_peak()
 };
+
+std::atomic<live_bytes::FreeCallback> free_callback;
 
 Counters& counters() {
   static auto* counters = new Counters;
@@ -78,6 +83,11 @@ int64_t peak_total() {
   return counters().peak_total;
 }
 
+int64_t take_peak() {
+  std::lock_guard lock(counters().mutex);
+  return std::exchange(counters().peak_to_take, counters().now.total);
+}
+
 void enter(Phase phase) {
   Counters& all = counters();
   std::lock_guard lock(all.mutex);
@@ -112,6 +122,18 @@ void add(MemoryClass cls, int64_t bytes) {
     peak->total = std::max(peak->total, all.now.total);
   }
   all.peak_total = std::max(all.peak_total, all.now.total);
+  all.peak_to_take = std::max(all.peak_to_take, all.now.total);
+}
+
+void remove(MemoryClass cls, int64_t bytes, const void* data) {
+  add(cls, -bytes);
+  if (const FreeCallback callback = free_callback.load(std::memory_order_relaxed)) {
+    callback(data, bytes);
+  }
+}
+
+void on_free(FreeCallback callback) {
+  free_callback = callback;
 }
 
 }  // namespace live_bytes

@@ -57,6 +57,7 @@ LiveBytes now();              // [bytes] alive
 LiveBytes peak();             // [bytes] each class's own maximum, and the total's, since enter()
 LiveBytes peak(Phase phase);  // the same over every time the phase was entered since its reset()
 int64_t peak_total();         // [bytes] the total's maximum since install()
+int64_t take_peak();          // [bytes] the total's maximum since the last take_peak()
 void enter(Phase phase);      // the peaks of `phase` go on from what is alive now
 void reset(Phase phase);      // forgets its peaks
 
@@ -66,7 +67,12 @@ void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
 // For allocators that count themselves in: the class of a block to come, its birth and its death.
 MemoryClass current_class();
-void add(MemoryClass cls, int64_t bytes);  // bytes < 0: freed
+void add(MemoryClass cls, int64_t bytes);
+void remove(MemoryClass cls, int64_t bytes, const void* data);
+
+// From now on `callback` is told of every block that was removed. There is one; null: none.
+using FreeCallback = void (*)(const void* data, int64_t bytes);
+void on_free(FreeCallback callback);
 
 }  // namespace live_bytes
 }  // namespace fsdp

@@ -1,4 +1,5 @@
 #include <nn/models.h>
+#include <trace/module_spans.h>
 #include <train/build_model.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@ std::shared_ptr<Module> build_model(const TrainConfig& config) {
   torch::manual_seed(config.seed);
   // Text is bytes: a model with fewer ids than that gets 256.
   const int64_t vocabulary = model_info(config.model).vocabulary;
-  return make_model(config.model,
-                    config.published ? vocabulary : std::max<int64_t>(vocabulary, 256));
+  auto model =
+      make_model(config.model, config.published ? vocabulary : std::max<int64_t>(vocabulary, 256));
+  record_module_spans(*model);
+  return model;
 }
 
 }  // namespace fsdp

@@ -32,7 +32,8 @@ struct TrainConfig {
   int threads{1};
   bool poison{};  // NaN in memory that nobody may use
   CommunicatorOptions comm;
-  std::string json;  // file; empty: none
+  std::string json;   // file; empty: none
+  std::string trace;  // file of the timeline; empty: none
 
   std::vector<ParameterGroup> parameter_groups() const;
 };

@@ -1,9 +1,8 @@
 #include <train/telemetry.h>
 #include <unistd.h>
+#include <whole_file.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 namespace fsdp {
@@ -83,16 +82,13 @@ void Telemetry::finish(nlohmann::ordered_json final_line) {
   std::fflush(stdout);
   if (config_.json.empty()) return;
   lines_.push_back(final_line.dump());
-  const std::string partial = config_.json + ".partial";
-  std::ofstream file(partial);
+  std::string content;
   for (const std::string& line : lines_)
-    file << line << '\n';
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(partial, config_.json, error);
-  if (!file || error) {
-    std::filesystem::remove(partial, error);
-    throw std::runtime_error("--json " + config_.json + ": can't be written");
+    content += line + '\n';
+  try {
+    write_whole_file(config_.json, content);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(std::string("--json ") + error.what());
   }
 }
 

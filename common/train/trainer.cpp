@@ -2,10 +2,13 @@
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <nn/models.h>
+#include <trace/recorder.h>
+#include <trace/timeline.h>
 #include <train/parameter_summary.h>
 #include <train/prediction.h>
 #include <train/telemetry.h>
 #include <train/trainer.h>
+#include <whole_file.h>
 
 #include <chrono>
 #include <cstdio>
@@ -130,18 +133,28 @@ class Run {
       }
     }
     comm_->take_log();
+    const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const double loss = mean_over_ranks(strategy_->forward_backward(tokens));
-    std::optional<double> norm;
-    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip);
-    strategy_->step();
+    const std::optional<double> norm = update();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    end_span(span);
     last_log_ = comm_->take_log();
     losses_.push_back(loss);
     const auto count = static_cast<double>(tokens.inputs.numel());
     if (leads()) {
       telemetry_.step(step, loss, count / seconds.count(), norm, live_bytes::now().total);
     }
+  }
+
+  // The norm of the gradients, if they are clipped.
+  std::optional<double> update() {
+    const uint64_t span = begin_span(EventKind::optimizer, "");
+    std::optional<double> norm;
+    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip);
+    strategy_->step();
+    end_span(span);
+    return norm;
   }
 
   double mean_over_ranks(double loss) { return sum_over_ranks(*comm_, loss) / comm_->world_size(); }
@@ -225,23 +238,72 @@ std::string current_commit() {
   return read == commit.size() ? commit : "";
 }
 
+// The timeline of a run, which this process writes when the ranks have ended, however they did.
+class Trace {
+ public:
+  Trace(const TrainConfig& config, int processes) : config_(config) {
+    if (!config.trace.empty()) log_ = EventLog::create(processes);
+  }
+
+  std::optional<Recorder> record(int rank) const {
+    if (log_ == nullptr) return std::nullopt;
+    return std::optional<Recorder>(std::in_place, log_, rank, config_.comm.clock);
+  }
+
+  // Returns whether the file was written, if one was asked for.
+  bool write(const std::string& failure) const {
+    if (log_ == nullptr) return true;
+    Timeline timeline{title(), failure, {}};
+    uint64_t dropped = 0;
+    for (int rank = 0; rank < log_->world_size(); ++rank) {
+      timeline.ranks.push_back(log_->events(rank));
+      dropped = std::max(dropped, log_->dropped(rank));
+    }
+    try {
+      write_whole_file(config_.trace, timeline_writer(config_.trace)(timeline));
+    } catch (const std::runtime_error& error) {
+      std::fprintf(stderr, "fsdp train: --trace %s\n", error.what());
+      return false;
+    }
+    const std::string lost =
+        " (without the first " + with_commas(static_cast<int64_t>(dropped)) + " events of a rank)";
+    std::printf("timeline: %s%s\n", config_.trace.c_str(), dropped > 0 ? lost.c_str() : "");
+    std::fflush(stdout);
+    return true;
+  }
+
+ private:
+  std::string title() const {
+    return config_.mode + " of " + config_.model + ", " + std::to_string(config_.world) +
+           (config_.world == 1 ? " rank" : " ranks") +
+           (config_.mode == "single" ? " played in turn" : "");
+  }
+
+  const TrainConfig& config_;
+  std::shared_ptr<EventLog> log_;  // null: no timeline is wanted
+};
+
 }  // namespace
 
 int run_training(const TrainConfig& config, const Stack& stack) {
   const std::string commit = config.json.empty() ? "" : current_commit();
   const int processes = config.mode == "single" ? 1 : config.world;
-  const LaunchResult result = launch(processes, [&](const RankContext& context) {
+  const Trace trace(config, processes);
+  const auto body = [&](const RankContext& context) {
     live_bytes::install();
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
     at::set_num_threads(config.threads);
+    const auto recorder = trace.record(context.rank);
     Run(config, stack, context, commit)();
     return 0;
-  });
-  if (result.ok()) return 0;
-  std::fprintf(stderr, "fsdp train: %s\n",
-               result.ranks[static_cast<size_t>(result.first_failure)].text().c_str());
-  return 1;
+  };
+  const LaunchResult result =
+      launch(processes, body, [&] { trace.write("the run was interrupted"); });
+  const std::string failure =
+      result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+  if (!result.ok()) std::fprintf(stderr, "fsdp train: %s\n", failure.c_str());
+  return trace.write(failure) && result.ok() ? 0 : 1;
 }
 
 }  // namespace fsdp

@@ -124,16 +124,18 @@ TEST(Launcher, GivesTheRanksOneMemory) {
 }
 
 // Runs launch() in a child whose ranks wait for ever, and does `end` to that child once all have
-// started. How the child ended; the ranks' processes are in `pids`.
+// started. How the child ended; the ranks' processes are in `pids`, and after them whether the
+// function for interrupts ran when they had ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
   std::fflush(nullptr);
   pid_t child = fork();
   if (child == 0) {
     signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
-    launch(world_size, [&](const RankContext& context) -> int {
+    const auto body = [&](const RankContext& context) -> int {
       pids[context.rank] = getpid();
       wait_for_the_end();
-    });
+    };
+    launch(world_size, body, [&] { pids[world_size] = !exists(pids[world_size - 1]); });
     _exit(0);
   }
   for (int rank = 0; rank < world_size; ++rank) {
@@ -152,6 +154,7 @@ TEST(Launcher, AnInterruptEndsEveryRankAndThenTheCaller) {
     int status = end_a_launch(pids, 3, [&](pid_t child) { kill(child, signal); });
     EXPECT_TRUE(WIFSIGNALED(status));
     EXPECT_EQ(WTERMSIG(status), signal);
+    EXPECT_EQ(pids[3], 1);
     for (int rank = 0; rank < 3; ++rank)
       EXPECT_FALSE(exists(pids[rank]));
   }

@@ -1,0 +1,80 @@
+#include <sys/mman.h>
+#include <trace/event_log.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+namespace fsdp {
+
+struct EventLog::Page {
+  std::atomic<uint64_t> added;
+
+  Event* slots() { return reinterpret_cast<Event*>(this + 1); }
+  static size_t bytes(size_t slots) { return sizeof(Page) + slots * sizeof(Event); }
+};
+
+std::shared_ptr<EventLog> EventLog::create(int world_size, size_t kept) {
+  std::shared_ptr<EventLog> log(new EventLog);
+  log->world_size_ = world_size;
+  log->slots_ = kept + 1;  // a rank may be killed while it writes over the oldest
+  const size_t bytes = world_size * Page::bytes(log->slots_);
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    throw std::runtime_error("the event log of --trace: cannot map " + std::to_string(bytes) +
+                             " bytes: " + std::strerror(errno));
+  }
+  log->base_ = static_cast<char*>(base);
+  return log;
+}
+
+EventLog::~EventLog() {
+  if (base_ != nullptr) munmap(base_, world_size_ * Page::bytes(slots_));
+}
+
+EventLog::Page& EventLog::page(int rank) const {
+  return *reinterpret_cast<Page*>(base_ + rank * Page::bytes(slots_));
+}
+
+Event& EventLog::slot(int rank, uint64_t number) const {
+  return page(rank).slots()[number % slots_];
+}
+
+uint64_t EventLog::add(int rank, const Event& event) {
+  std::atomic<uint64_t>& added = page(rank).added;
+  const uint64_t number = added.load(std::memory_order_relaxed);
+  slot(rank, number) = event;
+  added.store(number + 1, std::memory_order_release);
+  return number;
+}
+
+void EventLog::finish(int rank, uint64_t number, const Event& event) {
+  if (number < dropped(rank)) return;
+  Event& place = slot(rank, number);
+  Event unfinished = event;
+  unfinished.end = 0;
+  place = unfinished;
+  std::atomic_ref<int64_t>(place.end).store(event.end, std::memory_order_release);
+}
+
+Event EventLog::at(int rank, uint64_t number) const {
+  return slot(rank, number);
+}
+
+std::vector<Event> EventLog::events(int rank) const {
+  const uint64_t added = page(rank).added.load(std::memory_order_acquire);
+  std::vector<Event> events;
+  for (uint64_t number = dropped(rank); number < added; ++number)
+    events.push_back(slot(rank, number));
+  return events;
+}
+
+uint64_t EventLog::dropped(int rank) const {
+  const uint64_t added = page(rank).added.load(std::memory_order_acquire);
+  const uint64_t kept = slots_ - 1;
+  return added > kept ? added - kept : 0;
+}
+
+}  // namespace fsdp

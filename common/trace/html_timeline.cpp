@@ -1,0 +1,98 @@
+#include <trace/timeline.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace fsdp {
+
+extern const char* const kTimelinePage;  // timeline.html, compiled in
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Names are told once, and then by their place in this list.
+class Names {
+ public:
+  size_t index(const std::string& name) {
+    const auto [place, added] = places_.try_emplace(name, places_.size());
+    if (added) names_.push_back(name);
+    return place->second;
+  }
+  const Json& json() const { return names_; }
+
+ private:
+  std::map<std::string, size_t> places_;
+  Json names_ = Json::array();
+};
+
+// [kind, operation, name, begin, length, sequence, bytes, lane]; a length of -1: it did not end.
+Json events_json(const std::vector<Event>& events, int64_t origin, Names& names) {
+  const auto lanes = timeline_detail::flight_lanes(events);
+  Json lines = Json::array();
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    lines.push_back({event.kind, event.operation, names.index(event.name()), event.begin - origin,
+                     event.ended() ? event.end - event.begin : -1, event.sequence, event.bytes,
+                     lanes[i]});
+  }
+  return lines;
+}
+
+// [time, highest total since the last, the classes...].
+Json live_json(const std::vector<Event>& events, int64_t origin) {
+  Json lines = Json::array();
+  for (const Event& event : timeline_detail::samples(events)) {
+    Json line{event.end - origin, event.peak};
+    for (const int64_t bytes : event.live.by_class)
+      line.push_back(bytes);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+template <class Enum>
+Json names_of(size_t count) {
+  Json names = Json::array();
+  for (size_t i = 0; i < count; ++i)
+    names.push_back(to_string(static_cast<Enum>(i)));
+  return names;
+}
+
+// As a part of a page's script: a name can't end it.
+std::string in_script(const Json& json) {
+  std::string text;
+  for (const char c : json.dump()) {
+    if (c == '<') {
+      text += "\\u003c";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string html_timeline(const Timeline& timeline) {
+  const int64_t origin = timeline_detail::origin(timeline);
+  Names names;
+  Json ranks = Json::array();
+  for (const auto& events : timeline.ranks) {
+    ranks.push_back(
+        {{"events", events_json(events, origin, names)}, {"live", live_json(events, origin)}});
+  }
+  const Json data{{"title", timeline.title},
+                  {"failure", timeline.failure},
+                  {"kinds", names_of<EventKind>(8)},
+                  {"operations", names_of<Operation>(5)},
+                  {"classes", names_of<MemoryClass>(kMemoryClasses)},
+                  {"names", names.json()},
+                  {"ranks", ranks}};
+  std::string page = kTimelinePage;
+  constexpr std::string_view kPlace = "{\"the data\": 0}";
+  page.replace(page.find(kPlace), kPlace.size(), in_script(data));
+  return page;
+}
+
+}  // namespace fsdp

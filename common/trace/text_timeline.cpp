@@ -1,0 +1,84 @@
+#include <trace/timeline.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace fsdp {
+namespace {
+
+struct Line {
+  size_t rank;
+  const Event* event;
+};
+
+double ms(int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-6;
+}
+
+std::string number(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string megabytes(bool known, int64_t bytes) {
+  return known ? number("%.3f", static_cast<double>(bytes) * 1e-6) : "";
+}
+
+// "#3" of a collective, "3" of a step.
+std::string sequence(const Event& event) {
+  const std::string number = std::to_string(event.sequence);
+  if (event.kind == EventKind::step) return number;
+  return event.text() == to_string(event.kind) ? "" : "#" + number;
+}
+
+std::string length(const Event& event) {
+  if (!event.ended()) return "no end";
+  const bool instant = event.kind == EventKind::issue || event.kind == EventKind::free;
+  return instant ? "" : number("%.3f", ms(event.end - event.begin));
+}
+
+std::string text(const Line& line, int64_t origin) {
+  const Event& event = *line.event;
+  const bool sampled = event.ended() && event.kind != EventKind::flight;
+  const bool moves = event.bytes > 0 || event.text() != to_string(event.kind);
+  std::string name = event.name();
+  if (name.size() > 14) name = ".." + name.substr(name.size() - 12);
+  char text[160];
+  std::snprintf(text, sizeof text, "%2zu %10.3f %9s %-21s %6s %-14s %9s %9s %9s", line.rank,
+                ms(event.begin - origin), length(event).c_str(), event.text().c_str(),
+                sequence(event).c_str(), name.c_str(), megabytes(moves, event.bytes).c_str(),
+                megabytes(sampled, event.live.total).c_str(),
+                megabytes(sampled, event.live[MemoryClass::gathered]).c_str());
+  std::string result = text;
+  result.erase(result.find_last_not_of(' ') + 1);
+  return result + '\n';
+}
+
+}  // namespace
+
+std::string text_timeline(const Timeline& timeline) {
+  std::vector<Line> lines;
+  for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+    for (const Event& event : timeline.ranks[rank])
+      lines.push_back({rank, &event});
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.event->begin < b.event->begin; });
+
+  std::string result = timeline.title + '\n';
+  if (!timeline.failure.empty()) result += timeline.failure + '\n';
+  char heading[160];
+  std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %9s %9s %9s\n", "", "begin",
+                "length", "", "", "", "bytes", "live", "gathered");
+  result += heading;
+  std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %9s %9s %9s\n", "r", "ms",
+                "ms", "event", "", "unit", "MB", "MB", "MB");
+  result += heading;
+  const int64_t origin = timeline_detail::origin(timeline);
+  for (const Line& line : lines)
+    result += text(line, origin);
+  return result;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,57 @@
+#include <trace/timeline.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+namespace fsdp {
+
+TimelineWriter timeline_writer(const std::string& path) {
+  if (path.ends_with(".txt")) return text_timeline;
+  if (path.ends_with(".json")) return chrome_timeline;
+  if (path.ends_with(".html")) return html_timeline;
+  throw std::invalid_argument(path + ": the name of a timeline ends in .txt, .json or .html");
+}
+
+namespace timeline_detail {
+
+int64_t origin(const Timeline& timeline) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const auto& events : timeline.ranks) {
+    for (const Event& event : events)
+      first = std::min(first, event.begin);
+  }
+  return first == std::numeric_limits<int64_t>::max() ? 0 : first;
+}
+
+std::vector<Event> samples(const std::vector<Event>& events) {
+  std::vector<Event> taken;
+  std::copy_if(events.begin(), events.end(), std::back_inserter(taken),
+               [](const Event& event) { return event.ended() && event.kind != EventKind::flight; });
+  std::stable_sort(taken.begin(), taken.end(),
+                   [](const Event& a, const Event& b) { return a.end < b.end; });
+  return taken;
+}
+
+std::vector<size_t> flight_lanes(const std::vector<Event>& events) {
+  std::vector<size_t> order(events.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return events[a].begin < events[b].begin; });
+  std::vector<size_t> lanes(events.size());
+  std::vector<int64_t> busy_until;  // per lane
+  for (const size_t i : order) {
+    const Event& event = events[i];
+    if (event.kind != EventKind::flight) continue;
+    const auto idle = std::find_if(busy_until.begin(), busy_until.end(),
+                                   [&](int64_t until) { return until <= event.begin; });
+    lanes[i] = static_cast<size_t>(idle - busy_until.begin());
+    if (idle == busy_until.end()) busy_until.push_back(0);
+    busy_until[lanes[i]] = event.ended() ? event.end : std::numeric_limits<int64_t>::max();
+  }
+  return lanes;
+}
+
+}  // namespace timeline_detail
+}  // namespace fsdp

@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+#include <trace/timeline.h>
+#include <unistd.h>
+#include <whole_file.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kStart = 5'000'000'000;  // [ns]
+
+Event event(EventKind kind, const std::string& name, int64_t begin, int64_t end) {
+  Event event;
+  event.kind = kind;
+  event.set_name(name);
+  event.begin = kStart + begin;
+  event.end = end == 0 ? 0 : kStart + end;
+  if (kind == EventKind::issue || kind == EventKind::flight || kind == EventKind::wait) {
+    event.operation = Operation::all_gather;
+    event.sequence = 12;
+    event.bytes = 1'500'000;
+  }
+  if (end != 0 && kind != EventKind::flight) {
+    event.live.total = 3'000'000;
+    event.live.by_class[static_cast<size_t>(MemoryClass::gathered)] = 2'000'000;
+    event.peak = 4'000'000;
+  }
+  return event;
+}
+
+// Rank 1 never came back from its wait.
+Timeline two_ranks() {
+  return {"fsdp of small, 2 ranks",
+          "rank 0 was killed",
+          {{event(EventKind::forward, "layers.3", 0, 2'000'000),
+            event(EventKind::issue, "layers.3", 1000, 1000),
+            event(EventKind::flight, "layers.3", 1000, 900'000)},
+           {event(EventKind::wait, "</script>", 500'000, 0)}}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+TEST(TextTimeline, HasALineForEachEventInTheOrderOfTime) {
+  const auto lines = lines_of(text_timeline(two_ranks()));
+  const std::vector<std::string> expected{
+      "fsdp of small, 2 ranks",
+      "rank 0 was killed",
+      "        begin    length                                                 bytes      live  "
+      "gathered",
+      " r         ms        ms event                        unit                  MB        MB  "
+      "      MB",
+      " 0      0.000     2.000 forward                      layers.3                     3.000  "
+      "   2.000",
+      " 0      0.001           all_gather issue         #12 layers.3           1.500     3.000  "
+      "   2.000",
+      " 0      0.001     0.899 all_gather flight        #12 layers.3           1.500",
+      " 1      0.500    no end all_gather wait          #12 </script>          1.500"};
+  EXPECT_EQ(lines, expected);
+}
+
+TEST(TextTimeline, KeepsTo100ColumnsWithLongNamesAndLargeNumbers) {
+  Timeline timeline = two_ranks();
+  Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
+  wide.operation = Operation::reduce_scatter;
+  wide.sequence = 12345;
+  wide.bytes = 6'000'000'000;
+  timeline.ranks.resize(64);
+  timeline.ranks[63] = {wide};
+  const auto lines = lines_of(text_timeline(timeline));
+  for (const auto& line : lines)
+    EXPECT_LE(line.size(), 100) << line;
+  EXPECT_NE(lines.back().find(".."
+                              "er.layers.31"),
+            std::string::npos)
+      << lines.back();
+}
+
+TEST(ChromeTimeline, HasAProcessPerRankWithThreadsAndCounters) {
+  const auto whole = nlohmann::json::parse(chrome_timeline(two_ranks()));
+  EXPECT_EQ(whole["otherData"]["failure"], "rank 0 was killed");
+  std::map<std::string, std::vector<nlohmann::json>> phases;
+  for (const auto& line : whole["traceEvents"])
+    phases[line["ph"]].push_back(line);
+
+  EXPECT_EQ(phases["M"].size(), 2 * 3);  // a process, compute and communication
+  ASSERT_EQ(phases["X"].size(), 2);
+  EXPECT_EQ(phases["X"][0]["name"], "forward layers.3");
+  EXPECT_EQ(phases["X"][0]["tid"], 0);
+  EXPECT_EQ(phases["X"][0]["dur"], 2000.0);
+  EXPECT_EQ(phases["X"][1]["tid"], 1);
+  EXPECT_EQ(phases["X"][1]["args"]["bytes"], 1'500'000);
+  ASSERT_EQ(phases["i"].size(), 1);
+  EXPECT_EQ(phases["i"][0]["ts"], 1.0);
+  ASSERT_EQ(phases["B"].size(), 1) << "the wait that did not end";
+  EXPECT_EQ(phases["B"][0]["pid"], 1);
+
+  ASSERT_EQ(phases["C"].size(), 4);  // two events whose live bytes were taken
+  EXPECT_EQ(phases["C"][0]["ts"], 1.0);
+  EXPECT_EQ(phases["C"][0]["args"]["gathered"], 2'000'000);
+  EXPECT_EQ(phases["C"][1]["args"]["bytes"], 4'000'000);
+}
+
+TEST(ChromeTimeline, PutsFlightsThatOverlapIntoThreadsOfTheirOwn) {
+  const std::vector<Event> events{
+      event(EventKind::flight, "a", 0, 100), event(EventKind::wait, "a", 0, 100),
+      event(EventKind::flight, "b", 50, 150), event(EventKind::flight, "c", 100, 0),
+      event(EventKind::flight, "d", 160, 170)};
+  EXPECT_EQ(timeline_detail::flight_lanes(events), (std::vector<size_t>{0, 0, 1, 0, 1}));
+}
+
+TEST(HtmlTimeline, IsOnePageThatHoldsItsData) {
+  const std::string page = html_timeline(two_ranks());
+  EXPECT_EQ(page.find("{\"the data\": 0}"), std::string::npos);
+  EXPECT_EQ(page.find("http"), std::string::npos) << "needs the network";
+  const size_t begin = page.find("id=\"data\">") + 10;
+  const auto data = nlohmann::json::parse(page.substr(begin, page.find("</script>") - begin));
+  EXPECT_EQ(data["title"], "fsdp of small, 2 ranks");
+  EXPECT_EQ(data["names"], nlohmann::json::array({"layers.3", "</script>"}));
+  ASSERT_EQ(data["ranks"].size(), 2);
+  const auto& first = data["ranks"][0];
+  EXPECT_EQ(first["events"][0], nlohmann::json::array({1, 0, 0, 0, 2'000'000, 0, 0, 0}));
+  EXPECT_EQ(first["events"][2], nlohmann::json::array({5, 0, 0, 1000, 899'000, 12, 1'500'000, 0}));
+  EXPECT_EQ(first["live"], nlohmann::json::parse("[[1000,4000000,0,2000000,0,0,0,0,0],"
+                                                 "[2000000,4000000,0,2000000,0,0,0,0,0]]"));
+  EXPECT_EQ(data["ranks"][1]["events"][0][4], -1) << "it did not end";
+}
+
+TEST(Timelines, OfNoEventsAreWrittenToo) {
+  const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
+  EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 4);
+  EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
+  EXPECT_NE(html_timeline(nothing).find("rank 0 was killed"), std::string::npos);
+}
+
+TEST(Timelines, AreChosenByTheNameOfTheFile) {
+  EXPECT_EQ(timeline_writer("a/b.txt"), text_timeline);
+  EXPECT_EQ(timeline_writer("a/b.json"), chrome_timeline);
+  EXPECT_EQ(timeline_writer("a/b.html"), html_timeline);
+  try {
+    timeline_writer("a/b.png");
+    ADD_FAILURE() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "a/b.png: the name of a timeline ends in .txt, .json or .html");
+  }
+}
+
+TEST(WholeFiles, AppearWithTheirContentOrNotAtAll) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("whole_file." + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string path = folder / "file";
+  EXPECT_TRUE(can_be_written(path));
+  write_whole_file(path, "one\n");
+  write_whole_file(path, "two\n");
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "two\n");
+
+  EXPECT_FALSE(can_be_written(folder));
+  EXPECT_FALSE(can_be_written(folder / "none" / "file"));
+  EXPECT_THROW(write_whole_file(folder / "none" / "file", ""), std::runtime_error);
+  std::filesystem::create_directory(folder / "taken");
+  EXPECT_THROW(write_whole_file(folder / "taken", "text"), std::runtime_error);
+  const auto left = std::filesystem::directory_iterator(folder);
+  EXPECT_EQ(std::distance(begin(left), end(left)), 2) << "no half-written file is left";
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace fsdp

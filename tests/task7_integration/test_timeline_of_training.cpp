@@ -1,0 +1,260 @@
+#include <fsdp_strategy.h>
+#include <memory/live_bytes.h>
+#include <testing/multi_rank.h>
+#include <trace/recorder.h>
+#include <train/parameter_summary.h>
+#include <train/trainer.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace fsdp {
+namespace {
+
+TrainConfig tiny_config(int world_size) {
+  TrainConfig config;
+  config.mode = "fsdp";
+  config.world = world_size;
+  config.model = "gpt2-tiny";
+  config.published = true;
+  config.optimizer.lr = 0.01;
+  return config;
+}
+
+Batch tiny_batch(int64_t step) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
+  const at::Tensor tokens = at::randint(0, 61, {24, 12}, generator, at::kLong);
+  return {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()};
+}
+
+// Two steps. Observes the calls that the communicator logged, the bytes of the gathered root, the
+// hash of the parameters, and the peaks of live bytes.
+void train(TestRank& rank, const TrainConfig& config) {
+  const auto strategy = make_fsdp_strategy(config, rank.communicator());
+  for (int64_t step = 0; step < 2; ++step) {
+    const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
+    strategy->forward_backward(tiny_batch(step));
+    strategy->step();
+    end_span(span);
+  }
+  nlohmann::json calls;
+  for (const LoggedCall& call : rank.communicator()->take_log())
+    calls.push_back({call.sequence, to_string(call.operation), call.unit, call.bytes});
+  rank.observe("calls", calls);
+  rank.observe("root", strategy->layout().units.front().padded_numel * 4);
+  nlohmann::json peaks;
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    const LiveBytes peak = live_bytes::peak(static_cast<Phase>(phase));
+    peaks.push_back({peak.by_class, peak.total});
+  }
+  rank.observe("peaks", peaks);
+  ParameterSummary summary;
+  strategy->full_parameters([&](const auto&, const at::Tensor& p) { summary.add(p); });
+  if (rank.rank() == 0) rank.observe("hash", summary.sha256());
+}
+
+struct Recorded {
+  RankRun run;
+  std::vector<std::vector<Event>> events;  // by rank
+};
+
+Recorded record(const TrainConfig& config) {
+  const auto log = EventLog::create(config.world);
+  Recorded recorded{run_ranks(config.world,
+                              [&](TestRank& rank) {
+                                Recorder recorder(log, rank.rank(), monotonic_clock());
+                                train(rank, config);
+                              }),
+                    {}};
+  for (int rank = 0; rank < config.world; ++rank)
+    recorded.events.push_back(log->events(rank));
+  return recorded;
+}
+
+// The events up to the end of the last step.
+std::vector<Event> of_steps(const std::vector<Event>& events) {
+  int64_t end = 0;
+  for (const Event& event : events) {
+    if (event.kind == EventKind::step) end = event.end;
+  }
+  std::vector<Event> result;
+  for (const Event& event : events) {
+    if (event.begin < end) result.push_back(event);
+  }
+  return result;
+}
+
+MULTI_RANK_SUITE(TimelineOfTraining);
+
+TEST_P(TimelineOfTraining, has_the_collectives_that_the_communicator_logged) {
+  const Recorded recorded = record(tiny_config(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    std::map<EventKind, nlohmann::json> calls;
+    for (const Event& event : of_steps(recorded.events[rank])) {
+      EXPECT_TRUE(event.ended()) << event.text() << ' ' << event.name();
+      calls[event.kind].push_back(
+          {event.sequence, to_string(event.operation), event.name(), event.bytes});
+    }
+    const nlohmann::json& expected = recorded.run.at(rank, "calls");
+    EXPECT_EQ(calls[EventKind::issue], expected) << "rank " << rank;
+    EXPECT_EQ(calls[EventKind::flight], expected) << "rank " << rank;
+    std::sort(calls[EventKind::wait].begin(), calls[EventKind::wait].end());
+    EXPECT_EQ(calls[EventKind::wait], expected) << "rank " << rank;
+  }
+}
+
+TEST_P(TimelineOfTraining, has_a_free_for_every_unit_that_was_gathered) {
+  const Recorded recorded = record(tiny_config(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    std::map<std::string, int> gathered;
+    for (const Event& event : recorded.events[rank]) {
+      const bool gather =
+          event.kind == EventKind::issue && event.operation == Operation::all_gather;
+      const int before = gathered[event.name()];
+      gathered[event.name()] += gather - (event.kind == EventKind::free);
+      EXPECT_GE(gathered[event.name()], 0) << event.name() << " freed, was not gathered";
+      EXPECT_LE(gathered[event.name()], 1) << event.name() << " gathered twice";
+      if (event.kind == EventKind::free) EXPECT_EQ(before, 1);
+    }
+    for (const auto& [unit, count] : gathered)
+      EXPECT_EQ(count, 0) << unit << " was not freed";
+  }
+}
+
+TEST_P(TimelineOfTraining, shows_the_root_alone_gathered_after_forward_and_nothing_after_a_step) {
+  const Recorded recorded = record(tiny_config(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    const auto root = recorded.run.at(rank, "root").get<int64_t>();
+    int forwards = 0;
+    for (const Event& event : recorded.events[rank]) {
+      const int64_t gathered = event.live[MemoryClass::gathered];
+      const bool whole = event.name() == "root";
+      if (event.kind == EventKind::forward && whole) {
+        ++forwards;
+        EXPECT_EQ(gathered, root);
+      }
+      if (event.kind == EventKind::backward && whole) EXPECT_EQ(gathered, 0);
+      if (event.kind == EventKind::step) EXPECT_EQ(gathered, 0);
+    }
+    EXPECT_EQ(forwards, 2);
+  }
+}
+
+TEST_P(TimelineOfTraining, shows_the_peaks_that_live_bytes_counted) {
+  const Recorded recorded = record(tiny_config(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    int64_t highest = 0;
+    for (const Event& event : of_steps(recorded.events[rank]))
+      highest = std::max(highest, event.peak);
+    int64_t expected = 0;
+    for (const auto& phase : recorded.run.at(rank, "peaks"))
+      expected = std::max(expected, phase[1].get<int64_t>());
+    EXPECT_EQ(highest, expected) << "rank " << rank;
+  }
+}
+
+TEST_P(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collectives) {
+  const TrainConfig config = tiny_config(world_size());
+  const RankRun plain = run_ranks(config.world, [&](TestRank& rank) { train(rank, config); });
+  const Recorded recorded = record(config);
+  expect_on_rank(recorded.run, 0, "hash", plain.at(0, "hash"));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    expect_on_rank(recorded.run, rank, "peaks", plain.at(rank, "peaks"));
+    expect_on_rank(recorded.run, rank, "calls", plain.at(rank, "calls"));
+  }
+}
+
+TEST_P(TimelineOfTraining, is_the_same_in_every_run_but_for_its_times) {
+  const auto texts = [&] {
+    const Recorded recorded = record(tiny_config(world_size()));
+    std::vector<std::string> result;
+    for (const auto& events : recorded.events) {
+      for (const Event& event : events) {
+        result.push_back(event.text() + ' ' + event.name() + ' ' + std::to_string(event.bytes) +
+                         ' ' + std::to_string(event.live.total) + ' ' + std::to_string(event.peak));
+      }
+    }
+    return result;
+  };
+  EXPECT_EQ(texts(), texts());
+}
+
+TEST_P(TimelineOfTraining, has_the_events_of_a_step_in_this_order) {
+  const std::vector<std::string> expected{
+      "step",
+      "forward root",
+      "all_gather issue root",
+      "all_gather wait root",
+      "all_gather issue h.0",  // the order is known from the step before: one ahead
+      "forward h.0",
+      "all_gather wait h.0",
+      "all_gather issue h.1",
+      "free h.0",
+      "forward h.1",
+      "all_gather wait h.1",
+      "all_gather issue h.2",
+      "free h.1",
+      "forward h.2",
+      "all_gather wait h.2",
+      "free h.2",
+      "backward root",
+      "backward h.2",
+      "all_gather issue h.2",
+      "all_gather wait h.2",
+      "all_gather issue h.1",
+      "reduce_scatter issue h.2",
+      "free h.2",
+      "backward h.1",
+      "all_gather wait h.1",
+      "all_gather issue h.0",
+      "reduce_scatter wait h.2",
+      "reduce_scatter issue h.1",
+      "free h.1",
+      "backward h.0",
+      "all_gather wait h.0",
+      "reduce_scatter wait h.1",
+      "reduce_scatter issue h.0",
+      "free h.0",
+      "reduce_scatter wait h.0",
+      "reduce_scatter issue root",
+      "free root",
+      "reduce_scatter wait root",
+  };
+  const Recorded recorded = record(tiny_config(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    std::vector<std::string> order;
+    for (const Event& event : of_steps(recorded.events[rank])) {
+      if (event.kind == EventKind::step) order.clear();
+      if (event.kind == EventKind::flight) continue;
+      order.push_back(event.text() + (event.name().empty() ? "" : ' ' + event.name()));
+    }
+    EXPECT_EQ(order, expected) << "rank " << rank;
+  }
+}
+
+TEST(TimelineOfARunThatFails, isWrittenAndShowsWhereEachRankWas) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("timeline." + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  TrainConfig config = tiny_config(2);
+  config.steps = 2;
+  config.batch = 4;
+  config.seq = 8;
+  config.trace = folder / "steps.txt";
+  config.comm.fault = Fault{Fault::Kind::kill, 1, 9};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run_training(config, {make_fsdp_strategy, shard_layout});
+  testing::internal::GetCapturedStderr();
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("timeline: " + config.trace),
+            std::string::npos);
+  EXPECT_EQ(status, 1);
+  std::ifstream file(config.trace);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(text.find("rank 1 was killed by signal 9"), std::string::npos) << text;
+  EXPECT_NE(text.find("no end all_gather wait"), std::string::npos) << text;
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace fsdp
