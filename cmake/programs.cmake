@@ -3,7 +3,7 @@
 
 add_custom_target(everything)
 
-foreach(program reproduce transport_bench)
+foreach(program check reproduce transport_bench)
   if(EXISTS ${PROJECT_SOURCE_DIR}/programs/${program}.cpp)
     add_executable(${program} EXCLUDE_FROM_ALL programs/${program}.cpp)
     target_link_libraries(${program} PRIVATE fsdp_common)
@@ -27,6 +27,14 @@ test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tes
 # are the only tests.
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
 test_executable(fsdp_common_tests threads_tests reference_task7 ${threads_tests})
+
+# Knows the course, not the tasks: it runs their test programs.
+file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
+add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
+target_include_directories(fsdp_check PUBLIC programs)
+target_link_libraries(fsdp_check PUBLIC fsdp_common)
+target_precompile_headers(fsdp_check REUSE_FROM fsdp_pch)
+target_link_libraries(check PRIVATE fsdp_check)
 
 # The README's example; it builds with the tests.
 add_executable(own_model EXCLUDE_FROM_ALL examples/own_model.cpp)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tasks/, what a student starts from, out of solutions/ and course.toml.
+"""Makes tasks/, what a student starts from, out of solutions/ and course.toml; and course.cpp.
 
 A header loses what follows the line "// How this solution goes about it." in a class. Of a .cpp file
 remain the functions that course.toml names: those of a problem with a body that says todo(), the
@@ -151,46 +151,71 @@ def skeleton_of_task(folder, task):
     return files
 
 
-def skeletons(root=ROOT):
-    """Path under tasks/ -> text, of all tasks."""
+def course_source(course):
+    """course.toml as the C++ that `fsdp check` is compiled with."""
+    lines = [
+        "// Made from course.toml by grading/skeletons.py.",
+        "#include <check/course.h>",
+        "",
+        "namespace fsdp {",
+        "",
+        "// clang-format off",
+        "const std::vector<Task>& course() {",
+        "  static const std::vector<Task> tasks{",
+    ]
+    for task in course["task"]:
+        lines.append(f'    {{{task["number"]}, "{task["name"]}", {{')
+        for problem in task["problem"]:
+            suites = ", ".join(f'"{suite}"' for suite in problem["suites"])
+            lines.append(
+                f'      {{"{problem["number"]}", "{problem["name"]}", {problem["points"]}, {{{suites}}}}},'
+            )
+        lines.append("    }},")
+    return "\n".join(lines + ["  };", "  return tasks;", "}", "", "}  // namespace fsdp"]) + "\n"
+
+
+def generated(root=ROOT):
+    """Path -> text, of every file that is made."""
     course = tomllib.loads((root / "course.toml").read_text())
-    files = {}
+    files = {"programs/check/course.cpp": course_source(course)}
     for task in course["task"]:
         folder = f"task{task['number']}_{task['name']}"
         for name, text in skeleton_of_task(root / "solutions" / folder, task).items():
-            files[f"{folder}/{name}"] = text
+            files[f"tasks/{folder}/{name}"] = text
     return files
 
 
-def differences(files, tasks):
-    """One line for each file of tasks/ that is not what it should be."""
-    present = {str(path.relative_to(tasks)) for path in tasks.glob("*/*.h")}
-    present |= {str(path.relative_to(tasks)) for path in tasks.glob("*/*.cpp")}
+def differences(files, root=ROOT):
+    """One line for each file that is not what it should be."""
+    present = {
+        str(path.relative_to(root))
+        for path in (root / "tasks").glob("*/*")
+        if path.suffix in (".h", ".cpp")
+    }
     for name in sorted(set(files) | present):
-        path = tasks / name
+        path = root / name
         if name not in files:
-            yield f"tasks/{name}: nothing in solutions/ makes it"
+            yield f"{name}: nothing makes it"
         elif not path.exists():
-            yield f"tasks/{name}: is missing"
+            yield f"{name}: is missing"
         elif path.read_text() != files[name]:
-            yield f"tasks/{name}: is not what solutions/ gives"
+            yield f"{name}: is not what grading/skeletons.py makes"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with tasks/, write nothing")
-    parser.add_argument("--tasks", type=pathlib.Path, default=ROOT / "tasks", help="the folder")
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
     arguments = parser.parse_args()
     try:
-        files = skeletons()
+        files = generated()
     except Refused as refused:
         sys.exit(f"skeletons: {refused}")
     if arguments.check:
-        lines = list(differences(files, arguments.tasks))
+        lines = list(differences(files))
         print("\n".join(lines), end="\n" if lines else "")
         sys.exit(1 if lines else 0)
     for name, text in files.items():
-        path = arguments.tasks / name
+        path = ROOT / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 

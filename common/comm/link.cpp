@@ -21,13 +21,15 @@ class Timetable {
     times_[call.sequence].took = link_.time(call.operation, call.bytes, world_size_);
   }
 
-  // [ns] Takes the call, and those before it, as published by all ranks; to be asked once.
-  int64_t done(uint64_t sequence) {
+  // [ns] From when to when its bytes move; those of the calls before it, which all ranks have
+  // published, come first. To be asked once.
+  std::pair<int64_t, int64_t> take(uint64_t sequence) {
     for (auto next = times_.begin(); next != times_.end() && next->first <= sequence; ++next) {
-      if (next->second.done == 0)
-        free_ = next->second.done = start(next->first) + next->second.took;
+      Time& time = next->second;
+      if (time.done == 0) free_ = time.done = start(next->first) + time.took;
     }
-    return times_.extract(sequence).mapped().done;
+    const Time time = times_.extract(sequence).mapped();
+    return {time.done - time.took, time.done};
   }
 
  private:
@@ -64,15 +66,19 @@ class LinkTransfer final : public Transfer {
   void start() override { inner_->start(); }
 
   void complete() override {
-    clock_->sleep_until(timetable_->done(sequence_));
+    moved_ = timetable_->take(sequence_);
+    clock_->sleep_until(moved_->second);
     inner_->complete();
   }
+
+  std::optional<std::pair<int64_t, int64_t>> moved() const override { return moved_; }
 
  private:
   std::unique_ptr<Transfer> inner_;
   uint64_t sequence_;
   std::shared_ptr<Timetable> timetable_;
   std::shared_ptr<Clock> clock_;
+  std::optional<std::pair<int64_t, int64_t>> moved_;
 };
 
 class LinkTransport final : public Transport {

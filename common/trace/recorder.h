@@ -33,6 +33,8 @@ class Recorder {
 
   void instant(Event event);
 
+  std::vector<Event> events() const { return log_->events(rank_); }  // recorded so far
+
   // When the block of memory at `storage` is freed, that is a free event of `unit`.
   void watch(const void* storage, const std::string& unit);
 

@@ -4,6 +4,7 @@
 #include <nn/models.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
+#include <train/link_report.h>
 #include <train/parameter_summary.h>
 #include <train/prediction.h>
 #include <train/telemetry.h>
@@ -191,8 +192,25 @@ class Run {
               {"mode", config_.mode},
               {"model", config_.model},
               {"commit", commit_.empty() ? Json(nullptr) : Json(commit_)}};
+    report_link(line);
     summarize(after, line);
     telemetry_.finish(std::move(line));
+  }
+
+  // What a step took over a simulated link, measured and predicted.
+  void report_link(Json& line) {
+    if (Recorder::current() == nullptr) return;
+    const auto times = step_times(config_, strategy_->layout(), Recorder::current()->events());
+    if (!times) return;
+    line["step_seconds"] = {{"measured", times->measured},
+                            {"predicted", times->predicted},
+                            {"predicted_without_prefetch", times->without_prefetch}};
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "a step over the link: %.1f ms, predicted %.1f ms; predicted without prefetch "
+                  "%.1f ms",
+                  times->measured * 1e3, times->predicted * 1e3, times->without_prefetch * 1e3);
+    telemetry_.note(text);
   }
 
   void summarize(const ParameterSummary& parameters, const Json& line) {
@@ -242,7 +260,7 @@ std::string current_commit() {
 class Trace {
  public:
   Trace(const TrainConfig& config, int processes) : config_(config) {
-    if (!config.trace.empty()) log_ = EventLog::create(processes);
+    if (!config.trace.empty() || config.comm.link) log_ = EventLog::create(processes);
   }
 
   std::optional<Recorder> record(int rank) const {
@@ -252,7 +270,7 @@ class Trace {
 
   // Returns whether the file was written, if one was asked for.
   bool write(const std::string& failure) const {
-    if (log_ == nullptr) return true;
+    if (config_.trace.empty()) return true;
     Timeline timeline{title(), failure, {}};
     uint64_t dropped = 0;
     for (int rank = 0; rank < log_->world_size(); ++rank) {
@@ -280,7 +298,7 @@ class Trace {
   }
 
   const TrainConfig& config_;
-  std::shared_ptr<EventLog> log_;  // null: no timeline is wanted
+  std::shared_ptr<EventLog> log_;  // null: nobody will read it
 };
 
 }  // namespace

@@ -32,8 +32,10 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   }
 
  private:
-  size_t window_;  // units issued ahead of the running one
-  std::vector<std::shared_ptr<FlatParameter>> forward_order_;  // of the forward under way
+  using Order = std::vector<std::shared_ptr<FlatParameter>>;
+  size_t window_;         // units issued ahead of the running one
+  Order forward_order_;   // of the forward under way
+  Order backward_order_;  // ended in forward, still to come back
 
   // The root's forward begins and ends, and a unit has been gathered in forward and in backward.
   void begin_forward();
@@ -42,9 +44,7 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   void in_backward(const std::shared_ptr<FlatParameter>& unit);
 
   // How this solution goes about it.
-  std::vector<std::shared_ptr<FlatParameter>> last_order_;  // of the forward before this one
-  std::vector<std::shared_ptr<FlatParameter>>
-      backward_order_;  // ended in forward, still to come back
+  Order last_order_;  // of the forward before this one
 };
 
 }  // namespace fsdp

@@ -32,8 +32,10 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   }
 
  private:
-  size_t window_;  // units issued ahead of the running one
-  std::vector<std::shared_ptr<FlatParameter>> forward_order_;  // of the forward under way
+  using Order = std::vector<std::shared_ptr<FlatParameter>>;
+  size_t window_;         // units issued ahead of the running one
+  Order forward_order_;   // of the forward under way
+  Order backward_order_;  // ended in forward, still to come back
 
   // The root's forward begins and ends, and a unit has been gathered in forward and in backward.
   void begin_forward();

@@ -9,31 +9,6 @@ namespace fsdp {
 
 namespace {
 
-std::string class_name(const Module& module) {
-  const std::string& full = module.name();  // "fsdp::TransformerBlock"
-  const size_t colon = full.rfind(':');
-  return colon == std::string::npos ? full : full.substr(colon + 1);
-}
-
-// Every fsdp::Module below `root`, each once, parents before children.
-std::vector<Module*> hookable_modules(Module& root) {
-  std::vector<Module*> result;
-  for (const auto& module : root.modules(/*include_self=*/false)) {
-    auto* hookable = dynamic_cast<Module*>(module.get());
-    const bool seen = std::find(result.begin(), result.end(), hookable) != result.end();
-    if (hookable != nullptr && !seen) result.push_back(hookable);
-  }
-  return result;
-}
-
-WrapPolicy wrap_if(std::function<bool(const Module&)> chosen) {
-  return [chosen](Module& root) {
-    std::vector<Module*> result = hookable_modules(root);
-    std::erase_if(result, [&](Module* module) { return !chosen(*module); });
-    return result;
-  };
-}
-
 int64_t parse_bytes(const std::string& text, const std::string& digits) {
   const bool number = !digits.empty() && digits.size() < 19 &&
                       digits.find_first_not_of("0123456789") == std::string::npos;

@@ -114,7 +114,9 @@ TEST_P(TimelineOfTraining, has_a_free_for_every_unit_that_was_gathered) {
       gathered[event.name()] += gather - (event.kind == EventKind::free);
       EXPECT_GE(gathered[event.name()], 0) << event.name() << " freed, was not gathered";
       EXPECT_LE(gathered[event.name()], 1) << event.name() << " gathered twice";
-      if (event.kind == EventKind::free) EXPECT_EQ(before, 1);
+      if (event.kind == EventKind::free) {
+        EXPECT_EQ(before, 1);
+      }
     }
     for (const auto& [unit, count] : gathered)
       EXPECT_EQ(count, 0) << unit << " was not freed";
@@ -133,8 +135,12 @@ TEST_P(TimelineOfTraining, shows_the_root_alone_gathered_after_forward_and_nothi
         ++forwards;
         EXPECT_EQ(gathered, root);
       }
-      if (event.kind == EventKind::backward && whole) EXPECT_EQ(gathered, 0);
-      if (event.kind == EventKind::step) EXPECT_EQ(gathered, 0);
+      if (event.kind == EventKind::backward && whole) {
+        EXPECT_EQ(gathered, 0);
+      }
+      if (event.kind == EventKind::step) {
+        EXPECT_EQ(gathered, 0);
+      }
     }
     EXPECT_EQ(forwards, 2);
   }

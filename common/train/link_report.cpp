@@ -1,0 +1,95 @@
+#include <trace/compute_times.h>
+#include <train/link_report.h>
+#include <train/step_time.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+bool within(const Event& inner, const Event& outer) {
+  return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
+int64_t duration(const Event& event) {
+  return event.end - event.begin;
+}
+
+// The units' costs in one step; nothing if a unit's computing was not recorded.
+std::optional<std::vector<UnitTime>> unit_times(const TrainConfig& config,
+                                                const ShardLayout& layout,
+                                                const std::vector<ComputeTime>& computing) {
+  std::vector<UnitTime> units;
+  for (const auto& unit : layout.units) {
+    const int64_t bytes = unit.padded_numel * 4 / layout.world_size * (layout.world_size - 1);
+    const auto on_link = [&](Operation operation) {
+      return config.comm.link->time(operation, bytes, layout.world_size);
+    };
+    UnitTime time;
+    time.all_gather = on_link(Operation::all_gather);
+    if (unit.trainable) time.reduce_scatter = on_link(Operation::reduce_scatter);
+    bool recorded = false;
+    for (const ComputeTime& part : computing) {
+      if (part.unit != unit.name) continue;
+      recorded = true;
+      auto& sum = part.kind == EventKind::forward ? time.forward : time.backward;
+      sum += static_cast<int64_t>(part.seconds * 1e9);
+    }
+    if (!recorded) return std::nullopt;
+    units.push_back(time);
+  }
+  return units;
+}
+
+// What a step takes outside the model's forward and backward, as if the link were all that is
+// waited for. [ns]
+int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>& events,
+                     const Event& step) {
+  std::vector<Event> model;
+  int64_t rest = duration(step);
+  for (const Event& event : events) {
+    const bool computes = event.kind == EventKind::forward || event.kind == EventKind::backward;
+    if (!computes || event.name() != "root" || !within(event, step)) continue;
+    model.push_back(event);
+    rest -= duration(event);
+  }
+  for (const Event& event : events) {
+    if (event.kind != EventKind::wait || !within(event, step)) continue;
+    const bool inside = std::any_of(model.begin(), model.end(),
+                                    [&](const Event& span) { return within(event, span); });
+    if (!inside) rest += link.time(event.operation, event.bytes, world_size) - duration(event);
+  }
+  return rest;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout& layout,
+                                    const std::vector<Event>& events) {
+  if (!config.comm.link || config.mode != "fsdp") return std::nullopt;
+  const int limit = config.prefetch ? config.limit : 1;
+  std::vector<double> measured, predicted, without_prefetch;
+  for (const Event& step : events) {
+    if (step.kind != EventKind::step || step.sequence == 0 || !step.ended()) continue;
+    const auto units = unit_times(config, layout, compute_times(events, step.sequence));
+    if (!units) return std::nullopt;
+    const int64_t rest = rest_of_step(*config.comm.link, layout.world_size, events, step);
+    const auto predict = [&](int units_ahead) {
+      const int64_t model = predict_step_time(*units, units_ahead, config.reshard_after_forward);
+      return static_cast<double>(model + rest) * 1e-9;
+    };
+    measured.push_back(static_cast<double>(duration(step)) * 1e-9);
+    predicted.push_back(predict(limit));
+    without_prefetch.push_back(predict(1));
+  }
+  if (measured.empty()) return std::nullopt;
+  return StepTimes{median(measured), median(predicted), median(without_prefetch)};
+}
+
+}  // namespace fsdp

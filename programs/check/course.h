@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+struct Problem {
+  std::string number;  // "2.3"
+  std::string name;    // "unshard"
+  int points;
+  std::vector<std::string> suites;  // of its tests
+};
+
+struct Task {
+  int number;
+  std::string name;  // "flat_parameter"
+  std::vector<Problem> problems;
+
+  int points() const;
+};
+
+// course.toml as C++: grading/skeletons.py writes course.cpp.
+const std::vector<Task>& course();
+
+}  // namespace fsdp

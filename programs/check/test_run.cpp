@@ -1,0 +1,234 @@
+#include <check/test_run.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A program whose output is read line by line. It leads a process group, which ends with it.
+class Program {
+ public:
+  Program(const std::string& path, const std::vector<std::string>& arguments) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      throw std::system_error(errno, std::generic_category(), "pipe");
+    pid_ = fork();
+    if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+    if (pid_ == 0) run(path, arguments, ends[1]);
+    setpgid(pid_, pid_);
+    close(ends[1]);
+    output_ = ends[0];
+  }
+  ~Program() {
+    if (pid_ > 0) end();
+    close(output_);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  enum class Read { line, end, timeout };
+
+  // The next line, without its end, or why there is none by `deadline`.
+  Read line(std::string& line, Clock::time_point deadline) {
+    for (;;) {
+      const size_t found = buffer_.find('\n');
+      if (found != std::string::npos) {
+        line = buffer_.substr(0, found);
+        buffer_.erase(0, found + 1);
+        return Read::line;
+      }
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      if (left <= 0) return Read::timeout;
+      pollfd waiting{output_, POLLIN, 0};
+      if (poll(&waiting, 1, static_cast<int>(left)) <= 0) continue;
+      char bytes[4096];
+      const ssize_t count = read(output_, bytes, sizeof bytes);
+      if (count <= 0) return Read::end;
+      buffer_.append(bytes, static_cast<size_t>(count));
+    }
+  }
+
+  // Ends it, if it has not ended; in words, how it did.
+  std::string end() {
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | (closed_ ? 0 : WNOHANG));
+    kill(-pid_, SIGKILL);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    if (WIFSIGNALED(status)) return std::string("was killed: ") + strsignal(WTERMSIG(status));
+    return "left by exit(" + std::to_string(WEXITSTATUS(status)) + ')';
+  }
+
+  void has_closed() { closed_ = true; }
+
+ private:
+  [[noreturn]] static void run(const std::string& path, const std::vector<std::string>& arguments,
+                               int output) {
+    setpgid(0, 0);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    const int nothing = open("/dev/null", O_RDONLY);
+    dup2(nothing, STDIN_FILENO);
+    std::vector<char*> raw{const_cast<char*>(path.c_str())};
+    for (const std::string& argument : arguments)
+      raw.push_back(const_cast<char*>(argument.c_str()));
+    raw.push_back(nullptr);
+    execv(path.c_str(), raw.data());
+    _exit(127);
+  }
+
+  pid_t pid_{};
+  int output_{};
+  bool closed_{};
+  std::string buffer_;
+};
+
+constexpr auto kForListing = std::chrono::seconds(60);
+
+std::vector<TestResult> list_tests(const std::string& path, const std::string& filter) {
+  Program program(path, {"--gtest_list_tests", "--gtest_filter=" + filter});
+  std::vector<TestResult> tests;
+  std::string line, suite;
+  while (program.line(line, Clock::now() + kForListing) == Program::Read::line) {
+    line = line.substr(0, line.find("  #"));
+    while (!line.empty() && line.back() == ' ')
+      line.pop_back();
+    if (line.starts_with("  ")) {
+      tests.push_back({suite, line.substr(2), Outcome::failed, ""});
+    } else if (line.ends_with('.')) {
+      suite = line.substr(0, line.size() - 1);
+    }
+  }
+  program.has_closed();
+  return tests;
+}
+
+// What a line of GoogleTest says of a test: "[  FAILED  ] suite.name, where ... (12 ms)".
+struct Mark {
+  std::string tag;
+  std::string test;
+};
+
+std::optional<Mark> mark_of(const std::string& line) {
+  const size_t begin = line.find("[ "), end = line.find(" ] ");
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  const size_t first = line.find_first_not_of(' ', begin + 1);
+  const std::string tag = line.substr(first, line.find(' ', first) - first);
+  const std::string rest = line.substr(end + 3);
+  return Mark{tag, rest.substr(0, rest.find_first_of(", "))};
+}
+
+// One run of the tests that are left; ends with the last of them or with one that ends the program.
+class Attempt {
+ public:
+  Attempt(const std::string& path, std::vector<TestResult>& tests, const TestRunOptions& options)
+      : tests_(tests),
+        options_(options),
+        program_(path, {"--gtest_filter=" + names(), "--gtest_color=no"}) {}
+
+  void run() {
+    std::string line;
+    for (;;) {
+      const auto read = program_.line(line, deadline_);
+      if (read == Program::Read::line) {
+        take(line);
+        continue;
+      }
+      if (read == Program::Read::end) program_.has_closed();
+      const std::string how = program_.end();
+      if (next_ < tests_.size() && running_) {
+        tests_[next_].text +=
+            read == Program::Read::timeout
+                ? "did not end within " + std::to_string(options_.time_limit.count()) + " s\n"
+                : "the test's own process " + how + "\n";
+        finish(Outcome::failed);
+      } else if (next_ == 0) {
+        tests_[next_].text = "the test program " + how + " before its first test\n";
+        finish(Outcome::failed);
+      }
+      return;
+    }
+  }
+
+  size_t done() const { return next_; }
+
+ private:
+  std::string names() const {
+    std::string names;
+    for (const TestResult& test : tests_)
+      names += (names.empty() ? "" : ":") + test.suite + '.' + test.name;
+    return names;
+  }
+
+  void take(const std::string& line) {
+    const auto mark = mark_of(line);
+    if (next_ >= tests_.size()) return;
+    const std::string expected = tests_[next_].suite + '.' + tests_[next_].name;
+    const bool ours = mark && mark->test == expected;
+    if (ours && mark->tag == "RUN") {
+      running_ = true;
+      deadline_ = Clock::now() + options_.time_limit;
+    } else if (ours && running_ && mark->tag == "OK") {
+      finish(Outcome::passed);
+    } else if (ours && running_ && (mark->tag == "FAILED" || mark->tag == "SKIPPED")) {
+      finish(Outcome::failed);
+    } else if (running_) {
+      tests_[next_].text += line + '\n';
+    }
+  }
+
+  void finish(Outcome outcome) {
+    TestResult& test = tests_[next_++];
+    running_ = false;
+    test.outcome = outcome;
+    static const std::string kNotStarted = "not started: ";
+    const size_t found = test.text.find(kNotStarted);
+    if (found != std::string::npos) {
+      test.outcome = Outcome::not_started;
+      const size_t begin = found + kNotStarted.size();
+      test.text = test.text.substr(begin, test.text.find('\n', begin) - begin);
+    }
+    if (options_.on_result) options_.on_result(test);
+  }
+
+  std::vector<TestResult>& tests_;
+  const TestRunOptions& options_;
+  size_t next_{};
+  bool running_{};
+  Program program_;
+  Clock::time_point deadline_{Clock::now() + kForListing};
+};
+
+}  // namespace
+
+std::vector<TestResult> run_tests(const std::string& program, const TestRunOptions& options) {
+  if (access(program.c_str(), X_OK) != 0) throw std::runtime_error(program + " can't be run");
+  auto tests = list_tests(program, options.filter);
+  if (tests.empty()) throw std::runtime_error(program + " has no test " + options.filter);
+  std::vector<TestResult> left = tests, done;
+  while (!left.empty()) {
+    Attempt attempt(program, left, options);
+    attempt.run();
+    const auto end = left.begin() + static_cast<std::ptrdiff_t>(attempt.done());
+    if (end == left.begin()) throw std::runtime_error(program + " ends without a result");
+    done.insert(done.end(), std::make_move_iterator(left.begin()), std::make_move_iterator(end));
+    left.erase(left.begin(), end);
+  }
+  return done;
+}
+
+}  // namespace fsdp
