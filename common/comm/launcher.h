@@ -42,4 +42,12 @@ struct LaunchResult {
 // rank leads a process group: what it forks ends with it.
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body);
 
+// What a program does with its ranks: launch(); or, in a process that torchrun has started as one
+// of `world_size` ranks, joins the others and does for this rank alone what launch() does for all.
+// Returns the exit status for main(): 0; 1 when a rank failed, which one of the processes tells on
+// stderr, after the name of the program (by default the one it was called by); 2 when the
+// environment makes no sense.
+int start(int world_size, const std::function<int(const RankContext&)>& body,
+          const std::string& program = "");
+
 }  // namespace fsdp

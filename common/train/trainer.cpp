@@ -230,18 +230,15 @@ std::string current_commit() {
 int run_training(const TrainConfig& config, const Stack& stack) {
   const std::string commit = config.json.empty() ? "" : current_commit();
   const int processes = config.mode == "single" ? 1 : config.world;
-  const LaunchResult result = launch(processes, [&](const RankContext& context) {
+  const auto train = [&](const RankContext& context) {
     live_bytes::install();
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
     at::set_num_threads(config.threads);
     Run(config, stack, context, commit)();
     return 0;
-  });
-  if (result.ok()) return 0;
-  std::fprintf(stderr, "fsdp train: %s\n",
-               result.ranks[static_cast<size_t>(result.first_failure)].text().c_str());
-  return 1;
+  };
+  return start(processes, train, "fsdp train");
 }
 
 }  // namespace fsdp
