@@ -106,11 +106,12 @@ class Talk {
 
   std::string ask() {
     std::string name;
-    explain("rank 0 has not come", [&] {
-      name = store_->get_to_str(kName);
-      store_->set(joined(self_.rank), std::string("1"));
-    });
+    explain("rank 0 has not come", [&] { name = store_->get_to_str(kName); });
     return name;
+  }
+
+  void confirm() {
+    explain("can't write to the store", [&] { store_->set(joined(self_.rank), std::string("1")); });
   }
 
  private:
@@ -157,8 +158,13 @@ std::optional<StartedRank> started_rank() {
 
 std::shared_ptr<SharedRegion> join(const StartedRank& self) {
   if (self.rank > 0) {
-    return SharedRegion::open(self.world_size,
-                              in_another_process([&] { return Talk(self).ask(); }));
+    auto region =
+        SharedRegion::open(self.world_size, in_another_process([&] { return Talk(self).ask(); }));
+    in_another_process([&] {
+      Talk(self).confirm();  // rank 0 waits for this: what it has named is gone when it ends
+      return std::string();
+    });
+    return region;
   }
   auto region = SharedRegion::create_without_arenas(self.world_size);
   const std::string name = region->name();  // it says which process this is

@@ -15,7 +15,7 @@ struct StartedRank {
   int rank{};
   int world_size{1};
   std::string host;   // of the store through which the ranks find one another
-  uint16_t port{};    //
+  uint16_t port{};    // likewise
   bool hosted{};      // the store is there; else rank 0 hosts it
   std::string group;  // of no other ranks that use the same store, and of no earlier start
   std::chrono::milliseconds timeout{300'000};  // of each wait for another rank

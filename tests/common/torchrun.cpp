@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -130,7 +131,7 @@ ReservedPort::~ReservedPort() {
 Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
                const Variables& changes) {
   const int said = memfd_create("said", MFD_CLOEXEC);
-  require(said >= 0, "memfd_create");
+  require(said >= 0 && fcntl(said, F_SETFL, O_APPEND) == 0, "memfd_create");
   std::fflush(nullptr);
   std::vector<pid_t> processes;
   for (int rank = 0; rank < world_size; ++rank) {
