@@ -26,20 +26,20 @@ struct Net : Module {
 };
 
 int main() {
-  return !launch(4, [](const RankContext& context) {
-            torch::manual_seed(1);  // the same values on every rank
-            const auto comm = Communicator::create(context);
-            Net net;
-            const auto sharded = fully_shard(net, comm);
-            ShardedOptimizer optimizer(sharded->units(), {{"", {.lr = 1e-3}}}, comm);
-            for (int step = 0; step < 10; ++step) {
-              const auto x = torch::randn({64, 256}).chunk(4)[context.rank];
-              const auto loss = (net(x) - x.flip(1)).square().mean();
-              loss.backward();
-              optimizer.step();
-              optimizer.zero_grad();
-              if (context.rank == 0) std::printf("step %d: %f\n", step, loss.item<double>());
-            }
-            return 0;
-          }).ok();
+  return start(4, [](const RankContext& context) {
+    torch::manual_seed(1);  // the same values on every rank
+    const auto comm = Communicator::create(context);
+    Net net;
+    const auto sharded = fully_shard(net, comm);
+    ShardedOptimizer optimizer(sharded->units(), {{"", {.lr = 1e-3}}}, comm);
+    for (int step = 0; step < 10; ++step) {
+      const auto x = torch::randn({64, 256}).chunk(4)[context.rank];
+      const auto loss = (net(x) - x.flip(1)).square().mean();
+      loss.backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      if (context.rank == 0) std::printf("step %d: %f\n", step, loss.item<double>());
+    }
+    return 0;
+  });
 }

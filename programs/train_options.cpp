@@ -1,3 +1,4 @@
+#include <comm/join.h>
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <trace/timeline.h>
@@ -32,7 +33,8 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given) {
   app.get_formatter()->column_width(34);
   app.add_option("--mode", config.mode, "one process that plays the ranks, replicas, or shards")
       ->check(CLI::IsMember({"single", "ddp", "fsdp"}));
-  app.add_option("--world", config.world, "ranks (default 1)")->check(CLI::Range(1, kMaxWorld));
+  app.add_option("--world", config.world, "ranks (default 1, or torchrun's)")
+      ->check(CLI::Range(1, kMaxWorld));
   app.add_option("--model", config.model, "the model (default small)")
       ->check(CLI::IsMember(model_names()));
   app.add_option("--recipe", given.recipe, "published: its random tokens instead of text")
@@ -89,6 +91,31 @@ Fault parse_fault(const std::string& text, int world) {
   }
   return {match[2] == "skip" ? Fault::Kind::skip : Fault::Kind::kill, rank,
           static_cast<uint64_t>(std::stoull(match[3]))};
+}
+
+// In a process that torchrun has started, the number of ranks is torchrun's.
+void take_world_from_environment(TrainConfig& config, bool world_given) {
+  const auto self = started_rank();
+  if (!self) return;
+  const std::string started =
+      "torchrun has started " + std::to_string(self->world_size) + " (WORLD_SIZE)";
+  if (config.mode == "single") {
+    if (self->world_size > 1) throw UsageError("--mode single: is one process; " + started);
+    return;
+  }
+  if (self->world_size > kMaxWorld) {
+    throw UsageError("at most " + std::to_string(kMaxWorld) + " ranks can train; " + started);
+  }
+  if (world_given && config.world != self->world_size) {
+    throw UsageError("--world " + std::to_string(config.world) + ": leave it out; " + started);
+  }
+  if (config.comm.backend == "shm") {
+    throw UsageError("--backend shm: needs ranks that one process forks; " + started);
+  }
+  if (!config.trace.empty()) {
+    throw UsageError("--trace: needs ranks that one process forks; " + started);
+  }
+  config.world = self->world_size;
 }
 
 void fill_in_defaults(TrainConfig& config, const Given& given) {
@@ -159,6 +186,7 @@ TrainConfig parse_train_options(int argc, char** argv,
   try {
     app.parse(argc, argv);
     check_wrap(config.wrap);
+    take_world_from_environment(config, app.count("--world") > 0);
     fill_in_defaults(config, given);
     check(config, given);
   } catch (const CLI::CallForHelp& help) {

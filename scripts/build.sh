@@ -48,8 +48,9 @@ build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
   mkdir -p "$dir"
   (
-    # Two commands at a time would build over one another.
-    flock --nonblock 9 || { say "waiting for another build to end" && flock 9; }
+    # Two commands at a time would build over one another. That ranks which torchrun has started take
+    # turns here is no news.
+    flock --nonblock 9 || { [[ -n ${RANK-} ]] || say "waiting for another build to end"; flock 9; }
     configure "$preset"
     steps=$(steps_to_build "$dir" "${targets[@]}")
     if [[ -n $steps ]]; then

@@ -138,11 +138,12 @@ std::shared_ptr<Transport> make_transport(const std::string& backend, const Rank
 
 std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
                                                    const CommunicatorOptions& options) {
-  if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by launch()");
+  if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
   std::shared_ptr<Communicator> self(new Communicator);
   self->rank_ = context.rank;
   self->world_size_ = context.world_size;
-  self->backend_ = options.backend == "auto" ? "shm" : options.backend;
+  const std::string fastest = context.shared->has_arenas() ? "shm" : "gloo";
+  self->backend_ = options.backend == "auto" ? fastest : options.backend;
   self->fault_ = options.fault;
   self->clock_ = options.clock;
   self->shared_ = context.shared;

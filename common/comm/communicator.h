@@ -26,7 +26,7 @@ struct Fault {
 };
 
 struct CommunicatorOptions {
-  std::string backend{"auto"};  // auto, shm, gloo, nccl; auto is shm between forked ranks
+  std::string backend{"auto"};  // auto (shm between forked ranks, else gloo), shm, gloo, nccl
   std::chrono::milliseconds timeout{300'000};  // of every wait
   std::optional<Fault> fault{};
   std::optional<Link> link{};  // simulated, on top of the backend

@@ -1,4 +1,5 @@
 #include <c10/util/Exception.h>
+#include <comm/join.h>
 #include <comm/launcher.h>
 #include <comm/ledger.h>
 #include <signal.h>
@@ -15,8 +16,8 @@
 namespace fsdp {
 namespace {
 
-// While it lives, the signals that launch() waits for are kept back until it asks for them, so that
-// none can come between looking and sleeping.
+// While it lives, the signals that run_here() waits for are kept back until it asks for them, so
+// that none can come between looking and sleeping.
 class HeldSignals {
  public:
   HeldSignals() {
@@ -95,14 +96,15 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
 // with it. None outlives this object.
 class Ranks {
  public:
-  explicit Ranks(std::shared_ptr<SharedRegion> shared) : shared_(std::move(shared)) {}
+  explicit Ranks(std::shared_ptr<SharedRegion> shared)
+      : shared_(std::move(shared)), pids_(shared_->world_size()) {}
   ~Ranks() { end_all(); }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  void add(pid_t pid) {
+  void add(int rank, pid_t pid) {
     setpgid(pid, pid);  // so does the rank: the group is there whoever comes first
-    pids_.push_back(pid);
+    pids_[rank] = pid;
   }
 
   bool any() const {
@@ -151,8 +153,13 @@ class Ranks {
   }
 
   std::shared_ptr<SharedRegion> shared_;
-  std::vector<pid_t> pids_;  // by rank; 0 once reaped
+  std::vector<pid_t> pids_;  // by rank; 0 if none was forked here, or reaped
 };
+
+void say(const std::string& program, const std::string& text) {
+  const char* name = program.empty() ? program_invocation_short_name : program.c_str();
+  std::fprintf(stderr, "%s: %s\n", name, text.c_str());
+}
 
 [[noreturn]] void end_by(int signal, HeldSignals& held) {
   ::signal(signal, SIG_DFL);
@@ -161,33 +168,19 @@ class Ranks {
   _exit(128 + signal);
 }
 
-}  // namespace
-
-std::string RankExit::text() const {
-  std::string who = "rank " + std::to_string(rank);
-  std::string where = last_call.empty() ? "" : " after collective " + last_call;
-  if (stopped) return who + " was stopped" + where;
-  if (signal != 0) {
-    return who + " was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
-           ')' + where;
-  }
-  if (code == 0) return who + " succeeded";
-  if (message.empty()) return who + " ended with exit status " + std::to_string(code) + where;
-  return message.rfind(who, 0) == 0 ? message : who + " failed: " + message;
-}
-
-LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
-                    const std::function<void()>& on_interrupt) {
-  auto shared = SharedRegion::create(world_size);
+// Forks the ranks from `first` to before `end`, which share `shared`, and waits for them.
+LaunchResult run_here(int first, int end, const std::shared_ptr<SharedRegion>& shared,
+                      HeldSignals& held, const std::function<int(const RankContext&)>& body,
+                      const std::function<void()>& on_interrupt = nullptr) {
+  const int world_size = shared->world_size();
   LaunchResult result;
   result.ranks.resize(world_size);
   std::fflush(nullptr);  // a child would write what is still in the buffers a second time
   std::cout.flush();
 
   pid_t parent = getpid();
-  HeldSignals held;
   Ranks ranks(shared);
-  for (int rank = 0; rank < world_size; ++rank) {
+  for (int rank = first; rank < end; ++rank) {
     pid_t pid = fork();
     if (pid < 0) {
       throw std::system_error(errno, std::generic_category(),
@@ -197,7 +190,7 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
       held.restore();
       run_rank({rank, world_size, shared}, parent, body);
     }
-    ranks.add(pid);
+    ranks.add(rank, pid);
   }
 
   while (ranks.any()) {
@@ -220,6 +213,60 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
     }
   }
   return result;
+}
+
+}  // namespace
+
+std::string RankExit::text() const {
+  std::string who = "rank " + std::to_string(rank);
+  std::string where = last_call.empty() ? "" : " after collective " + last_call;
+  if (stopped) return who + " was stopped" + where;
+  if (signal != 0) {
+    return who + " was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
+           ')' + where;
+  }
+  if (code == 0) return who + " succeeded";
+  if (message.empty()) return who + " ended with exit status " + std::to_string(code) + where;
+  return message.rfind(who, 0) == 0 ? message : who + " failed: " + message;
+}
+
+LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
+                    const std::function<void()>& on_interrupt) {
+  auto shared = SharedRegion::create(world_size);
+  HeldSignals held;
+  return run_here(0, world_size, shared, held, body, on_interrupt);
+}
+
+int start(int world_size, const std::function<int(const RankContext&)>& body,
+          const std::string& program, const AtEnd& at_end) {
+  try {
+    const auto self = started_rank();
+    if (self && self->world_size != world_size) {
+      throw std::invalid_argument("WORLD_SIZE=" + std::to_string(self->world_size) +
+                                  ", but this program is to run on " + std::to_string(world_size) +
+                                  (world_size == 1 ? " rank" : " ranks"));
+    }
+    const auto shared = self ? join(*self) : SharedRegion::create(world_size);
+    HeldSignals held;
+    const int first = self ? self->rank : 0;
+    const int end = self ? first + 1 : world_size;
+    const LaunchResult result = run_here(first, end, shared, held, body, [&] {
+      if (at_end) at_end("the run was interrupted");
+    });
+    if (result.ok()) return !at_end || at_end("") ? 0 : 1;
+    // The failure of one rank makes others fail: it is told once, and before a signal can end this
+    // process. That a rank was killed is news in any case: others may have noticed first.
+    const RankExit& failed = result.ranks[result.first_failure];
+    if (shared->first_to_fail() || failed.signal != 0) say(program, failed.text());
+    if (at_end) at_end(failed.text());
+    return 1;
+  } catch (const std::invalid_argument& error) {
+    say(program, error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    say(program, error.what());
+    return 1;
+  }
 }
 
 }  // namespace fsdp

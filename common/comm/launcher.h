@@ -44,4 +44,15 @@ struct LaunchResult {
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
                     const std::function<void()>& on_interrupt = nullptr);
 
+// What a program does with its ranks: launch(); or, in a process that torchrun has started as one
+// of `world_size` ranks, joins the others and does for this rank alone what launch() does for all.
+// Returns the exit status for main(): 0; 1 when a rank failed, which one of the processes tells on
+// stderr, after the name of the program (by default the one it was called by); 2 when the
+// environment makes no sense. `at_end` is called when the ranks of this process have ended, also
+// when a signal is about to end the process too: with what went wrong, or nothing. When it returns
+// false, the exit status is not 0.
+using AtEnd = std::function<bool(const std::string& failure)>;
+int start(int world_size, const std::function<int(const RankContext&)>& body,
+          const std::string& program = "", const AtEnd& at_end = nullptr);
+
 }  // namespace fsdp

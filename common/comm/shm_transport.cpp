@@ -254,6 +254,11 @@ class ShmTransport final : public Transport {
 
 std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
                                               std::shared_ptr<Ledger> ledger) {
+  if (!context.shared->has_arenas()) {
+    throw std::invalid_argument(
+        "backend shm needs ranks that start() has forked: those started as " +
+        std::string("processes of their own have gloo"));
+  }
   return std::make_shared<ShmTransport>(
       Peers{context.rank, context.world_size, context.shared, std::move(ledger)});
 }

@@ -307,7 +307,7 @@ int run_training(const TrainConfig& config, const Stack& stack) {
   const std::string commit = config.json.empty() ? "" : current_commit();
   const int processes = config.mode == "single" ? 1 : config.world;
   const Trace trace(config, processes);
-  const auto body = [&](const RankContext& context) {
+  const auto train = [&](const RankContext& context) {
     live_bytes::install();
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
@@ -316,12 +316,8 @@ int run_training(const TrainConfig& config, const Stack& stack) {
     Run(config, stack, context, commit)();
     return 0;
   };
-  const LaunchResult result =
-      launch(processes, body, [&] { trace.write("the run was interrupted"); });
-  const std::string failure =
-      result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
-  if (!result.ok()) std::fprintf(stderr, "fsdp train: %s\n", failure.c_str());
-  return trace.write(failure) && result.ok() ? 0 : 1;
+  return start(processes, train, "fsdp train",
+               [&](const std::string& failure) { return trace.write(failure); });
 }
 
 }  // namespace fsdp

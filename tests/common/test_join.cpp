@@ -1,0 +1,285 @@
+#include <comm/communicator.h>
+#include <comm/join.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <testing/channel.h>
+#include <testing/multi_rank.h>
+#include <unistd.h>
+
+#include "torchrun.h"
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using Body = std::function<int(const RankContext&)>;
+
+#define EXPECT_IN(part, text) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+// What started_rank() says of torchrun's environment for rank 1 of 2 with these changes.
+std::string complaint(const Variables& changes) {
+  Variables variables = torchrun_variables(1, 2, 29500);
+  for (const auto& [name, value] : changes)
+    variables[name] = value;
+  const SetVariables set(variables);
+  try {
+    return started_rank() ? "" : "no rank";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+TEST(StartedRank, IsWhatTheEnvironmentSays) {
+  const SetVariables set(torchrun_variables(1, 2, 29500));
+  const auto self = started_rank();
+  ASSERT_TRUE(self);
+  EXPECT_EQ(self->rank, 1);
+  EXPECT_EQ(self->world_size, 2);
+  EXPECT_EQ(self->host, "127.0.0.1");
+  EXPECT_EQ(self->port, 29500);
+  EXPECT_TRUE(self->hosted);
+}
+
+TEST(StartedRank, IsNoneInAnOrdinaryEnvironment) {
+  const SetVariables set({});
+  EXPECT_FALSE(started_rank());
+}
+
+TEST(StartedRank, NamesTheVariableThatIsMissing) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    EXPECT_IN(std::string(name) + " is not set: ", complaint({{name, ""}}));
+}
+
+TEST(StartedRank, NamesTheVariableThatMakesNoSense) {
+  EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
+  EXPECT_IN("RANK=-1 is no number", complaint({{"RANK", "-1"}}));
+  EXPECT_IN("RANK=1x is no number", complaint({{"RANK", "1x"}}));
+  EXPECT_IN("WORLD_SIZE=0 is no number from 1", complaint({{"WORLD_SIZE", "0"}}));
+  EXPECT_IN("WORLD_SIZE=99999999999 is no", complaint({{"WORLD_SIZE", "99999999999"}}));
+  EXPECT_IN("MASTER_PORT=65536 is no number", complaint({{"MASTER_PORT", "65536"}}));
+}
+
+TEST(StartedRank, RefusesRanksOnSeveralMachines) {
+  EXPECT_IN("LOCAL_WORLD_SIZE=1 is not WORLD_SIZE=2: ranks on several machines can't be joined",
+            complaint({{"LOCAL_WORLD_SIZE", "1"}}));
+}
+
+TEST(StartedRank, IsOfAnotherGroupAfterARestart) {
+  auto group = [](const Variables& changes) {
+    Variables variables = torchrun_variables(0, 1, 29500);
+    for (const auto& [name, value] : changes)
+      variables[name] = value;
+    const SetVariables set(variables);
+    return started_rank()->group;
+  };
+  EXPECT_NE(group({}), group({{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  EXPECT_NE(group({}), group({{"TORCHELASTIC_RUN_ID", "another"}}));
+}
+
+// The results of every collective, a frame each, to this rank's channel.
+Body collectives(std::vector<Channel>& channels, const std::string& backend) {
+  return [&channels, backend](const RankContext& context) {
+    at::set_num_threads(1);
+    auto comm = Communicator::create(context, {.timeout = 10s});
+    if (comm->backend() != backend) throw std::logic_error("auto is " + comm->backend());
+    const int64_t world = comm->world_size();
+    const at::Tensor mine =
+        at::sin(at::arange(world * 5, at::kFloat) + 0.1 * static_cast<double>(comm->rank()));
+
+    at::Tensor all = at::empty({world * world * 5});
+    comm->all_gather_into(all, mine, "a").wait();
+    at::Tensor part = at::empty({5});
+    comm->reduce_scatter_into(part, mine, "b").wait();
+    at::Tensor sum = mine.clone();
+    comm->all_reduce(sum, "c").wait();
+    at::Tensor last = mine.clone();
+    comm->broadcast(last, static_cast<int>(world) - 1, "d").wait();
+    comm->barrier("e").wait();
+    for (const at::Tensor& result : {all, part, sum, last})
+      channels[context.rank].send(to_observation(result));
+    return 0;
+  };
+}
+
+void expect_equal_frames(const std::vector<Channel>& actual, const std::vector<Channel>& expected) {
+  for (size_t rank = 0; rank < actual.size(); ++rank) {
+    ASSERT_EQ(expected[rank].frames().size(), 4u);
+    EXPECT_EQ(actual[rank].frames(), expected[rank].frames()) << "rank " << rank;
+  }
+}
+
+MULTI_RANK_SUITE(Join);
+
+TEST_P(Join, ComputesTheBitsThatForkedRanksCompute) {
+  std::vector<Channel> forked(world_size()), joined(world_size());
+  ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
+  HostedStore store;
+  const Ended ended = torchrun(world_size(), store.port(), collectives(joined, "gloo"));
+  EXPECT_EQ(ended.said, "");
+  EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
+  expect_equal_frames(joined, forked);
+}
+
+TEST_P(Join, MeetsInAStoreThatRankZeroHosts) {
+  std::vector<Channel> forked(world_size()), joined(world_size());
+  ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
+  const ReservedPort port;
+  const Ended ended = torchrun(world_size(), port.number(), collectives(joined, "gloo"),
+                               {{"TORCHELASTIC_USE_AGENT_STORE", "False"}});
+  EXPECT_EQ(ended.said, "");
+  EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
+  expect_equal_frames(joined, forked);
+}
+
+TEST_P(Join, LeavesNothingInTheStore) {
+  HostedStore store;
+  const int64_t before = store.keys();
+  const Ended ended = torchrun(world_size(), store.port(), [](const RankContext&) { return 0; });
+  EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0)) << ended.said;
+  EXPECT_EQ(store.keys(), before);
+}
+
+// For ranks that something else has to end; if nothing does, the limit of torchrun() does.
+void wait_for_the_end() {
+  for (;;)
+    pause();
+}
+
+void all_gather(Communicator& comm, const std::string& unit) {
+  comm.all_gather_into(at::zeros({comm.world_size() * 8}), at::zeros({8}), unit).wait();
+}
+
+Body gather_six_units(std::optional<Fault> fault) {
+  return [fault](const RankContext& context) {
+    auto comm = Communicator::create(context, {.timeout = 10s, .fault = fault});
+    for (int i = 0; i < 6; ++i)
+      all_gather(*comm, "layers." + std::to_string(i));
+    return 0;
+  };
+}
+
+int count(const std::string& part, const std::string& text) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at)
+    ++found;
+  return found;
+}
+
+TEST(JoinFailures, ACallThatDiffersIsToldByOneProcess) {
+  HostedStore store;
+  const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::skip, 1, 3}));
+  EXPECT_EQ(count("program: rank ", ended.said), 1) << ended.said;
+  EXPECT_IN("collective #3 differs", ended.said);
+  EXPECT_IN("all_gather layers.3", ended.said);
+  EXPECT_IN("all_gather layers.4", ended.said);
+  for (const int status : ended.statuses)
+    EXPECT_NE(status, 0);
+}
+
+TEST(JoinFailures, AKilledRankIsToldWithItsLastCall) {
+  HostedStore store;
+  const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}));
+  EXPECT_IN(
+      "program: rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3\n",
+      ended.said);
+  EXPECT_TRUE(WIFEXITED(ended.statuses[1]));
+  EXPECT_EQ(WEXITSTATUS(ended.statuses[1]), 1);
+}
+
+TEST(JoinFailures, AnExceptionIsOneLineWithoutABacktrace) {
+  HostedStore store;
+  const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
+    if (context.rank == 1) TORCH_CHECK(false, "no such unit: layers.9");
+    wait_for_the_end();
+    return 0;
+  });
+  EXPECT_EQ(ended.said, "program: rank 1 failed: no such unit: layers.9\n");
+}
+
+TEST(JoinFailures, NoRankOutlivesItsProcess) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    HostedStore store;
+    std::vector<Channel> pids(3);
+    const Ended ended = torchrun(3, store.port(), [&](const RankContext& context) {
+      auto comm = Communicator::create(context);
+      pids[context.rank].send(getpid());
+      comm->barrier("all have sent").wait();
+      if (context.rank == 0) kill(getppid(), signal);
+      wait_for_the_end();
+      return 0;
+    });
+    EXPECT_EQ(ended.said, "");
+    EXPECT_TRUE(WIFSIGNALED(ended.statuses[0]));
+    EXPECT_EQ(WTERMSIG(ended.statuses[0]), signal);
+    for (const Channel& pid : pids) {
+      ASSERT_EQ(pid.frames().size(), 1u);
+      EXPECT_NE(kill(pid.frames()[0].get<pid_t>(), 0), 0);
+    }
+  }
+}
+
+TEST(JoinFailures, AnotherNumberOfRanksThanTheProgramWantsIsRefused) {
+  HostedStore store;
+  const Ended ended = torchrun(1, store.port(), [](const RankContext&) { return 0; },
+                               {{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
+  EXPECT_EQ(ended.said, "program: WORLD_SIZE=2, but this program is to run on 1 rank\n");
+  EXPECT_EQ(WEXITSTATUS(ended.statuses[0]), 2);
+}
+
+TEST(JoinFailures, SharedArenasAreRefused) {
+  HostedStore store;
+  const Ended ended = torchrun(1, store.port(), [](const RankContext& context) {
+    Communicator::create(context, {.backend = "shm"});
+    return 0;
+  });
+  EXPECT_IN("rank 0 failed: backend shm needs ranks that start() has forked", ended.said);
+}
+
+// Why `self` can't join.
+std::string refusal(const StartedRank& self) {
+  try {
+    join(self);
+    return "";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST(JoinFailures, ARankThatDoesNotComeIsNamed) {
+  HostedStore store;
+  StartedRank self{0, 3, "127.0.0.1", store.port(), true, "a", 200ms};
+  EXPECT_IN("rank 0: can't join the others: rank 1 has not come (store at 127.0.0.1:",
+            refusal(self));
+  self.rank = 2;
+  self.group = "b";
+  EXPECT_IN("rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:",
+            refusal(self));
+}
+
+TEST(JoinFailures, AStoreThatIsNotThereIsNamed) {
+  const ReservedPort port;
+  const std::string text = refusal({1, 2, "127.0.0.1", port.number(), true, "a", 200ms});
+  EXPECT_IN("rank 1: can't join the others: can't reach the store (store at 127.0.0.1:" +
+                std::to_string(port.number()),
+            text);
+  EXPECT_EQ(count("\n", text), 0) << text;
+}
+
+TEST(SharedRegion, IsOneMemoryWhereverItIsOpened) {
+  const auto made = SharedRegion::create_without_arenas(2);
+  const auto opened = SharedRegion::open(2, made->name());
+  *made->message(1) = 'x';
+  EXPECT_EQ(*opened->message(1), 'x');
+  EXPECT_TRUE(opened->first_to_fail());
+  EXPECT_FALSE(made->first_to_fail());
+  EXPECT_FALSE(opened->has_arenas());
+}
+
+TEST(SharedRegion, IsNotOpenedByRanksOfAnotherProgram) {
+  const auto made = SharedRegion::create_without_arenas(2);
+  EXPECT_THROW(SharedRegion::open(3, made->name()), std::runtime_error);
+  EXPECT_THROW(SharedRegion::open(2, "/proc/self/fd/999 /proc/self/fd/999"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,173 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <system_error>
+
+#include "torchrun.h"
+
+namespace fsdp {
+namespace {
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::system_error(errno, std::generic_category(), what);
+}
+
+void set(const std::string& name, const std::string& value) {
+  value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
+}
+
+c10::intrusive_ptr<c10d::TCPStore> store(uint16_t port, bool server) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = server;
+  options.waitWorkers = false;
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
+// Forks a process that writes `answer()`, then does `then()`, and reads the answer. The caller's
+// process must not run torch, which starts threads.
+template <class Answer>
+std::pair<pid_t, Answer> ask_a_process(const std::function<Answer()>& answer,
+                                       const std::function<void()>& then) {
+  int ends[2];
+  require(pipe(ends) == 0, "pipe");
+  const pid_t process = fork();
+  require(process >= 0, "fork");
+  if (process == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Answer value = answer();
+    if (write(ends[1], &value, sizeof value) != sizeof value) _exit(1);
+    then();
+    _exit(0);
+  }
+  close(ends[1]);
+  Answer value{};
+  const bool complete = read(ends[0], &value, sizeof value) == sizeof value;
+  close(ends[0]);
+  require(complete, "a process with a store has died");
+  return {process, value};
+}
+
+}  // namespace
+
+Variables torchrun_variables(int rank, int world_size, uint16_t port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(world_size)},
+          {"LOCAL_WORLD_SIZE", std::to_string(world_size)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"TORCHELASTIC_RUN_ID", "none"},
+          {"TORCHELASTIC_RESTART_COUNT", "0"}};
+}
+
+SetVariables::SetVariables(const Variables& variables) {
+  for (const auto& [name, unused] : torchrun_variables(0, 1, 0)) {
+    const char* value = std::getenv(name.c_str());
+    former_[name] = value != nullptr ? value : "";
+    const auto wanted = variables.find(name);
+    set(name, wanted == variables.end() ? "" : wanted->second);
+  }
+}
+
+SetVariables::~SetVariables() {
+  for (const auto& [name, value] : former_)
+    set(name, value);
+}
+
+HostedStore::HostedStore() {
+  c10::intrusive_ptr<c10d::TCPStore> server;
+  std::tie(process_, port_) = ask_a_process<uint16_t>(
+      [&] {
+        server = store(0, true);
+        return server->getPort();
+      },
+      [] {
+        for (;;)
+          pause();
+      });
+}
+
+HostedStore::~HostedStore() {
+  kill(process_, SIGKILL);
+  waitpid(process_, nullptr, 0);
+}
+
+int64_t HostedStore::keys() const {
+  const auto [process, count] =
+      ask_a_process<int64_t>([&] { return store(port_, false)->getNumKeys(); }, [] {});
+  waitpid(process, nullptr, 0);
+  return count;
+}
+
+ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  require(socket_ >= 0, "socket");
+  const int yes = 1;  // two may have it, as long as one of them does not listen
+  setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  auto* general = reinterpret_cast<sockaddr*>(&address);
+  require(bind(socket_, general, length) == 0, "bind");
+  require(getsockname(socket_, general, &length) == 0, "getsockname");
+  number_ = ntohs(address.sin_port);
+}
+
+ReservedPort::~ReservedPort() {
+  close(socket_);
+}
+
+Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
+               const Variables& changes) {
+  const int said = memfd_create("said", MFD_CLOEXEC);
+  require(said >= 0 && fcntl(said, F_SETFL, O_APPEND) == 0, "memfd_create");
+  std::fflush(nullptr);
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const pid_t process = fork();
+    require(process >= 0, "fork");
+    if (process == 0) {
+      setpgid(0, processes.empty() ? 0 : processes[0]);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
+      alarm(30);
+      dup2(said, STDERR_FILENO);
+      Variables variables = torchrun_variables(rank, world_size, port);
+      for (const auto& [name, value] : changes)
+        variables[name] = value;
+      const SetVariables environment(variables);
+      const int code = start(world_size, body, "program");
+      std::fflush(nullptr);
+      _exit(code);
+    }
+    processes.push_back(process);
+    setpgid(process, processes[0]);
+  }
+
+  Ended ended{std::vector<int>(world_size), ""};
+  for (int left = world_size; left > 0; --left) {
+    int status = 0;
+    const pid_t process = waitpid(-processes[0], &status, 0);
+    require(process > 0, "waitpid");
+    const auto rank = std::find(processes.begin(), processes.end(), process) - processes.begin();
+    ended.statuses[static_cast<size_t>(rank)] = status;
+    if (status != 0) kill(-processes[0], SIGTERM);
+  }
+  ended.said.resize(static_cast<size_t>(lseek(said, 0, SEEK_END)));
+  require(pread(said, ended.said.data(), ended.said.size(), 0) >= 0, "pread");
+  close(said);
+  return ended;
+}
+
+}  // namespace fsdp

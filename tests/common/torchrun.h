@@ -1,0 +1,75 @@
+#pragma once
+
+#include <comm/launcher.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+// What torchrun does, for tests, which need no Python and no port of their own.
+namespace fsdp {
+
+using Variables = std::map<std::string, std::string>;
+
+// The environment that torchrun gives a rank on one machine.
+Variables torchrun_variables(int rank, int world_size, uint16_t port);
+
+// While it lives, the environment has these of torchrun's variables and no others; an empty one is
+// not set.
+class SetVariables {
+ public:
+  explicit SetVariables(const Variables& variables);
+  ~SetVariables();
+  SetVariables(const SetVariables&) = delete;
+  SetVariables& operator=(const SetVariables&) = delete;
+
+ private:
+  Variables former_;
+};
+
+// A c10d::TCPStore in a process of its own, which ends with this object.
+class HostedStore {
+ public:
+  HostedStore();
+  ~HostedStore();
+  HostedStore(const HostedStore&) = delete;
+  HostedStore& operator=(const HostedStore&) = delete;
+
+  uint16_t port() const { return port_; }
+  int64_t keys() const;  // how many it holds
+
+ private:
+  int process_{};
+  uint16_t port_{};
+};
+
+// A port of this machine on which nobody listens and which nobody else is given; a store can be
+// hosted there.
+class ReservedPort {
+ public:
+  ReservedPort();
+  ~ReservedPort();
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+
+  uint16_t number() const { return number_; }
+
+ private:
+  int socket_;
+  uint16_t number_;
+};
+
+struct Ended {
+  std::vector<int> statuses;  // by rank, as waitpid() gives them
+  std::string said;           // on stderr, by all processes together
+};
+
+// Starts `world_size` processes that call start(world_size, body, "program") with torchrun's
+// environment, in which `changes` come last. When one ends with a failure, sends SIGTERM to the
+// others. A process that is still there after 30 s is ended by SIGALRM.
+Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
+               const Variables& changes = {});
+
+}  // namespace fsdp
