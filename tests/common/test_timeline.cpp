@@ -74,6 +74,7 @@ TEST(TextTimeline, KeepsTo100ColumnsWithLongNamesAndLargeNumbers) {
   wide.operation = Operation::reduce_scatter;
   wide.sequence = 12345;
   wide.bytes = 6'000'000'000;
+  timeline.failure = std::string(250, 'a') + " rank 1 called all_gather " + std::string(60, 'b');
   timeline.ranks.resize(64);
   timeline.ranks[63] = {wide};
   const auto lines = lines_of(text_timeline(timeline));

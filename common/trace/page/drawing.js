@@ -175,8 +175,9 @@ function drawLanes(rank, g, x, width) {
     g.fillRect(x(rank.lastSeen), 0, width, rank.height - 8);
     g.globalAlpha = 1;
   }
+  const waits = visible.filter(event => event.kind === 'wait');
   for (const event of visible)
-    if (LABELLED.includes(event.kind)) labelEvent(rank, event, place(rank, event, x), g, x);
+    if (LABELLED.includes(event.kind)) labelEvent(waits, event, place(rank, event, x), g, x);
   for (const event of visible) {
     const at = place(rank, event, x);
     const marked = rank.marked.includes(event);
@@ -213,12 +214,12 @@ function drawEvent(rank, event, at, g) {
 
 // The name of a span, where it has room between the waits.
 const LABELLED = ['forward', 'backward', 'optimizer', 'flight'];
-function labelEvent(rank, event, at, g, x) {
+function labelEvent(waits, event, at, g, x) {
   if (at.right - at.left < 16 || (event.name === 'root' && event.kind !== 'flight')) return;
   const text = event.kind === 'optimizer' ? 'optimizer' : event.name, y = at.y + at.height / 2 + .5;
   if (event.kind === 'flight') return label(g, text, at.left, at.right, y, css['on-light']);
   let left = at.left;
-  for (const wait of rank.waits) {
+  for (const wait of waits) {
     if (wait.begin < event.begin || wait.begin > event.end) continue;
     if (label(g, text, left, x(wait.begin), y, css['on-color'])) return;
     left = Math.max(left, x(wait.end));
@@ -306,7 +307,7 @@ function drawRank(rank) {
   g.globalAlpha = 1;
   g.fillStyle = css.soft;
   for (const event of rank.events)
-    if (event.kind === 'step' && chosen === 0) g.fillRect(x(event.begin), 0, 1, rank.height);
+    if (event.kind === 'step' && chosen === 0 && numbers.length <= 60) g.fillRect(x(event.begin), 0, 1, rank.height);
   drawMemory(rank, g, x, width);
   drawLanes(rank, g, x, width);
 
