@@ -74,8 +74,7 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given) {
   on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
   app.add_option("--trace", config.trace,
-                 "write what every rank did, and when, to FILE.html (a page), .json (for Perfetto) "
-                 "or .txt");
+                 "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
   app.add_option("--json", config.json, "write one line per step and a last one to this file");
 }
 

@@ -6,15 +6,15 @@ namespace fsdp {
 
 Recorder::Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Clock> clock)
     : log_(std::move(log)), rank_(rank), clock_(std::move(clock)) {
-  if (current_ != nullptr) throw std::logic_error("a process has one Recorder at a time");
-  current_ = this;
+  if (the_current != nullptr) throw std::logic_error("a process has one Recorder at a time");
+  the_current = this;
   live_bytes::on_free(&Recorder::freed);
   live_bytes::take_peak();
 }
 
 Recorder::~Recorder() {
   live_bytes::on_free(nullptr);
-  current_ = nullptr;
+  the_current = nullptr;
 }
 
 void Recorder::sample(Event& event) const {
@@ -60,15 +60,15 @@ void Recorder::watch(const void* storage, const std::string& unit) {
 void Recorder::freed(const void* data, int64_t bytes) {
   Event event;
   {
-    std::lock_guard lock(current_->mutex_);
-    const auto found = current_->gathered_.find(data);
-    if (found == current_->gathered_.end()) return;
+    std::lock_guard lock(the_current->mutex_);
+    const auto found = the_current->gathered_.find(data);
+    if (found == the_current->gathered_.end()) return;
     event.set_name(found->second);
-    current_->gathered_.erase(found);
+    the_current->gathered_.erase(found);
   }
   event.kind = EventKind::free;
   event.bytes = bytes;
-  current_->instant(event);
+  the_current->instant(event);
 }
 
 uint64_t begin_span(EventKind kind, std::string_view name, uint64_t sequence) {

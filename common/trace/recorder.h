@@ -22,7 +22,7 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  static Recorder* current() { return current_; }  // null: nothing is recorded
+  static Recorder* current() { return the_current; }  // null: nothing is recorded
 
   // A span from now to its end(), which takes the number that begin() returned. One that is never
   // ended shows where the rank was when it failed.
@@ -42,7 +42,7 @@ class Recorder {
   static void freed(const void* data, int64_t bytes);
   void sample(Event& event) const;
 
-  inline static Recorder* current_ = nullptr;
+  inline static Recorder* the_current = nullptr;
   std::shared_ptr<EventLog> log_;
   int rank_;
   std::shared_ptr<Clock> clock_;

@@ -6,6 +6,8 @@
 namespace fsdp {
 namespace {
 
+constexpr size_t kColumns = 100;
+
 struct Line {
   size_t rank;
   const Event* event;
@@ -38,6 +40,19 @@ std::string length(const Event& event) {
   return instant ? "" : number("%.3f", ms(event.end - event.begin));
 }
 
+// In lines of at most kColumns; none of an empty text.
+std::string wrapped(const std::string& text) {
+  std::string result;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(begin + kColumns, text.size());
+    const size_t space = text.rfind(' ', end);
+    if (end < text.size() && space != std::string::npos && space > begin) end = space;
+    result += text.substr(begin, end - begin) + '\n';
+    begin = end + (end < text.size() && text[end] == ' ');
+  }
+  return result;
+}
+
 std::string text(const Line& line, int64_t origin) {
   const Event& event = *line.event;
   const bool sampled = event.ended() && event.kind != EventKind::flight;
@@ -66,8 +81,7 @@ std::string text_timeline(const Timeline& timeline) {
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line& a, const Line& b) { return a.event->begin < b.event->begin; });
 
-  std::string result = timeline.title + '\n';
-  if (!timeline.failure.empty()) result += timeline.failure + '\n';
+  std::string result = wrapped(timeline.title) + wrapped(timeline.failure);
   char heading[160];
   std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %9s %9s %9s\n", "", "begin",
                 "length", "", "", "", "bytes", "live", "gathered");

@@ -93,15 +93,10 @@ function drawAxis() {
 // Whether there was room for it.
 function label(g, text, left, right, y, color) {
   left = Math.max(left, 0);
-  if (right - left < 16) return false;
-  for (const shown of [text, text.slice(text.lastIndexOf('.') + 1)]) {
-    const width = g.measureText(shown).width;
-    if (width + 8 > right - left) continue;
-    g.fillStyle = color;
-    g.fillText(shown, left + 5, y);
-    return true;
-  }
-  return false;
+  if (right - left < 16 || g.measureText(text).width + 8 > right - left) return false;
+  g.fillStyle = color;
+  g.fillText(text, left + 5, y);
+  return true;
 }
 
 function bar(g, left, right, y, height, color) {
@@ -175,8 +170,9 @@ function drawLanes(rank, g, x, width) {
     g.fillRect(x(rank.lastSeen), 0, width, rank.height - 8);
     g.globalAlpha = 1;
   }
+  const waits = visible.filter(event => event.kind === 'wait');
   for (const event of visible)
-    if (LABELLED.includes(event.kind)) labelEvent(rank, event, place(rank, event, x), g, x);
+    if (LABELLED.includes(event.kind)) labelEvent(waits, event, place(rank, event, x), g, x);
   for (const event of visible) {
     const at = place(rank, event, x);
     const marked = rank.marked.includes(event);
@@ -211,19 +207,23 @@ function drawEvent(rank, event, at, g) {
   }
 }
 
-// The name of a span, where it has room between the waits.
+// The name of a span, or the end of it, where it has room between the waits.
 const LABELLED = ['forward', 'backward', 'optimizer', 'flight'];
-function labelEvent(rank, event, at, g, x) {
-  if (at.right - at.left < 16 || (event.name === 'root' && event.kind !== 'flight')) return;
-  const text = event.kind === 'optimizer' ? 'optimizer' : event.name, y = at.y + at.height / 2 + .5;
-  if (event.kind === 'flight') return label(g, text, at.left, at.right, y, css['on-light']);
+function labelEvent(waits, event, at, g, x) {
+  const flight = event.kind === 'flight', y = at.y + at.height / 2 + .5;
+  if (at.right - at.left < 16 || (event.name === 'root' && !flight)) return;
+  const gaps = [];
   let left = at.left;
-  for (const wait of rank.waits) {
-    if (wait.begin < event.begin || wait.begin > event.end) continue;
-    if (label(g, text, left, x(wait.begin), y, css['on-color'])) return;
+  for (const wait of waits) {
+    if (flight || wait.begin < event.begin || wait.begin > event.end) continue;
+    gaps.push([left, x(wait.begin)]);
     left = Math.max(left, x(wait.end));
   }
-  label(g, text, left, at.right, y, css['on-color']);
+  gaps.push([left, at.right]);
+  const name = event.kind === 'optimizer' ? 'optimizer' : event.name;
+  for (const text of [name, name.slice(name.lastIndexOf('.') + 1)])
+    for (const [from, to] of gaps)
+      if (label(g, text, from, to, y, flight ? css['on-light'] : css['on-color'])) return;
 }
 
 // The first of `live` that was taken after `t`.
@@ -306,7 +306,7 @@ function drawRank(rank) {
   g.globalAlpha = 1;
   g.fillStyle = css.soft;
   for (const event of rank.events)
-    if (event.kind === 'step' && chosen === 0) g.fillRect(x(event.begin), 0, 1, rank.height);
+    if (event.kind === 'step' && chosen === 0 && numbers.length <= 60) g.fillRect(x(event.begin), 0, 1, rank.height);
   drawMemory(rank, g, x, width);
   drawLanes(rank, g, x, width);
 
