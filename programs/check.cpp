@@ -178,7 +178,7 @@ class Check {
   void print_next_step() const {
     if (total_.complete()) return;
     if (total_.not_started == total_.tests() && total_.tests() > 0) {
-      std::printf("\nNothing of this is written yet, so this is how it should look. ");
+      std::printf("\nNothing of this is written yet, so this is how it should look.\n");
     } else {
       std::printf("\n");
     }
