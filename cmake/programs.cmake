@@ -35,6 +35,8 @@ target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_common)
 target_precompile_headers(fsdp_check REUSE_FROM fsdp_pch)
 target_link_libraries(check PRIVATE fsdp_check)
+file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
+test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 
 # The README's example; it builds with the tests.
 add_executable(own_model EXCLUDE_FROM_ALL examples/own_model.cpp)

@@ -1,6 +1,7 @@
 #include <check/test_run.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 namespace fsdp {
 namespace {
 
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // A program whose output is read line by line. It leads a process group, which ends with it.
@@ -32,7 +34,7 @@ class Program {
     output_ = ends[0];
   }
   ~Program() {
-    if (pid_ > 0) end();
+    if (pid_ > 0) end(0ms);
     close(output_);
   }
   Program(const Program&) = delete;
@@ -61,10 +63,13 @@ class Program {
     }
   }
 
-  // Ends it, if it has not ended; in words, how it did.
-  std::string end() {
-    siginfo_t info{};
-    waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | (closed_ ? 0 : WNOHANG));
+  // Ends it and what it has forked; in words, how it ended. It is given a moment to do so by
+  // itself.
+  std::string end(std::chrono::milliseconds moment) {
+    const int self = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    pollfd ended{self, POLLIN, 0};
+    poll(&ended, 1, static_cast<int>(moment.count()));
+    close(self);
     kill(-pid_, SIGKILL);
     int status = 0;
     waitpid(pid_, &status, 0);
@@ -72,8 +77,6 @@ class Program {
     if (WIFSIGNALED(status)) return std::string("was killed: ") + strsignal(WTERMSIG(status));
     return "left by exit(" + std::to_string(WEXITSTATUS(status)) + ')';
   }
-
-  void has_closed() { closed_ = true; }
 
  private:
   [[noreturn]] static void run(const std::string& path, const std::vector<std::string>& arguments,
@@ -93,11 +96,10 @@ class Program {
 
   pid_t pid_{};
   int output_{};
-  bool closed_{};
   std::string buffer_;
 };
 
-constexpr auto kForListing = std::chrono::seconds(60);
+constexpr auto kForListing = 60s;
 
 std::vector<TestResult> list_tests(const std::string& path, const std::string& filter) {
   Program program(path, {"--gtest_list_tests", "--gtest_filter=" + filter});
@@ -113,7 +115,6 @@ std::vector<TestResult> list_tests(const std::string& path, const std::string& f
       suite = line.substr(0, line.size() - 1);
     }
   }
-  program.has_closed();
   return tests;
 }
 
@@ -148,8 +149,7 @@ class Attempt {
         take(line);
         continue;
       }
-      if (read == Program::Read::end) program_.has_closed();
-      const std::string how = program_.end();
+      const std::string how = program_.end(read == Program::Read::end ? 5000ms : 0ms);
       if (next_ < tests_.size() && running_) {
         tests_[next_].text +=
             read == Program::Read::timeout
