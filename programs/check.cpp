@@ -117,19 +117,22 @@ void print(const std::string& label, const Tally& tally, bool compiles) {
   std::fflush(stdout);
 }
 
-// The first failure in full; of the others the names.
+// The first failure in full, then the names of all, with the numbers of ranks that failed.
 void print_failures(const std::vector<TestResult>& results) {
-  bool first = true;
+  std::vector<std::pair<std::string, std::string>> failed;  // test, "/W1 /W2"
   for (const TestResult& result : results) {
     if (result.outcome != Outcome::failed) continue;
-    const std::string name = result.suite + '.' + result.name;
-    if (first) {
-      std::printf("\nfailed: %s\n%s", name.c_str(), result.text.c_str());
-    } else {
-      std::printf("failed: %s\n", name.c_str());
+    const size_t slash = std::min(result.name.rfind('/'), result.name.size());
+    const std::string test = result.suite + '.' + result.name.substr(0, slash);
+    if (failed.empty()) {
+      std::printf("\n%s%s\n%s\n", test.c_str(), result.name.substr(slash).c_str(),
+                  result.text.c_str());
     }
-    first = false;
+    if (failed.empty() || failed.back().first != test) failed.emplace_back(test, "");
+    failed.back().second += (failed.back().second.empty() ? "" : " ") + result.name.substr(slash);
   }
+  for (const auto& [test, ranks] : failed)
+    std::printf("failed: %s %s\n", test.c_str(), ranks.c_str());
 }
 
 class Check {
