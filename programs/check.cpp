@@ -102,7 +102,7 @@ class Progress {
 };
 
 void print(const std::string& label, const Tally& tally, bool compiles) {
-  std::printf("%-22s %s %5.1f of %3.0f   ", label.c_str(), bar(tally).c_str(), tally.points,
+  std::printf("%-24s %s %5.1f of %3.0f   ", label.c_str(), bar(tally).c_str(), tally.points,
               tally.possible);
   if (!compiles) {
     std::printf("does not compile\n");
