@@ -56,6 +56,32 @@ function(add_stack name origin)
   endif()
 endfunction()
 
+# The programs faulty_taskN_tests: the reference's compiled tests of one task, over its solution with
+# a fault in it. The sources are copies in the build folder, which grading/faults.py writes.
+function(add_faulty_tasks)
+  set(below fsdp_common)
+  foreach(task ${tasks})
+    string(REGEX MATCH "^task[0-9]" number ${task})
+    set(folder ${PROJECT_SOURCE_DIR}/solutions/${task})
+    file(GLOB sources RELATIVE ${folder} CONFIGURE_DEPENDS ${folder}/*.cpp)
+    set(copies ${sources})
+    list(TRANSFORM copies PREPEND ${PROJECT_BINARY_DIR}/faulty/${task}/)
+    foreach(source ${sources})
+      if(NOT EXISTS ${PROJECT_BINARY_DIR}/faulty/${task}/${source})
+        file(COPY ${folder}/${source} DESTINATION ${PROJECT_BINARY_DIR}/faulty/${task})
+      endif()
+    endforeach()
+    add_library(faulty_${number} STATIC EXCLUDE_FROM_ALL ${copies})
+    target_include_directories(faulty_${number} PUBLIC ${folder})
+    target_link_libraries(faulty_${number} PUBLIC ${below})
+    target_precompile_headers(faulty_${number} REUSE_FROM fsdp_pch)
+    add_executable(faulty_${number}_tests EXCLUDE_FROM_ALL
+                   $<TARGET_OBJECTS:reference_${number}_tests>)
+    target_link_libraries(faulty_${number}_tests PRIVATE faulty_${number} fsdp_testing)
+    set(below reference_${number})
+  endforeach()
+endfunction()
+
 # The stacks `name`, in which one task comes from `origin` and those before it from the stack `base`:
 # so an earlier task that does not work stands in no later one's way.
 function(add_single_tasks name origin base)

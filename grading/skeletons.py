@@ -164,7 +164,8 @@ def course_source(course):
         "  static const std::vector<Task> tasks{",
     ]
     for task in course["task"]:
-        lines.append(f'    {{{task["number"]}, "{task["name"]}", {{')
+        sentinel = task.get("sentinel", "")
+        lines.append(f'    {{{task["number"]}, "{task["name"]}", "{sentinel}", {{')
         for problem in task["problem"]:
             suites = ", ".join(f'"{suite}"' for suite in problem["suites"])
             lines.append(
@@ -205,6 +206,7 @@ def differences(files, root=ROOT):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--into", type=pathlib.Path, default=ROOT, help="another folder to write to")
     arguments = parser.parse_args()
     try:
         files = generated()
@@ -215,7 +217,7 @@ def main():
         print("\n".join(lines), end="\n" if lines else "")
         sys.exit(1 if lines else 0)
     for name, text in files.items():
-        path = ROOT / name
+        path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 

@@ -1,30 +1,35 @@
 #include <check/score.h>
+#include <trace/timeline.h>
 #include <unistd.h>
+#include <whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace fsdp {
 namespace {
 
 struct Settings {
   std::string what;  // "", "3" or "3.2"
-  std::string base{"reference"};
-  bool solutions{};
   int repeat{1};
-  std::vector<int> worlds;  // empty: all
-  std::vector<int> broken;  // tasks that do not compile
+  std::vector<int> worlds;          // empty: all
+  std::string trace;                // a file for the timeline; empty: none
+  std::string json;                 // a file for the results; empty: none
+  std::vector<std::string> stacks;  // whose code each task's tests run
+  std::vector<int> broken;          // tasks that do not compile
   std::string bin;
 
+  const std::string& stack(const Task& task) const {
+    return stacks.at(static_cast<size_t>(task.number) - 1);
+  }
   // The program of a task's tests.
   std::string program(const Task& task) const {
-    const std::string stack = solutions        ? "reference"
-                              : base == "mine" ? "mine"
-                                               : "mine_on_reference";
-    return bin + "/" + stack + "_task" + std::to_string(task.number) + "_tests";
+    return bin + "/" + stack(task) + "_task" + std::to_string(task.number) + "_tests";
   }
 
   bool wants(const Task& task) const {
@@ -55,22 +60,42 @@ Settings parse(int argc, char** argv) {
   settings.bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
   CLI::App app("Runs the tests of the tasks and says how far they are.", "fsdp check");
   app.add_option("what", settings.what, "a task (3) or a problem (3.2); all if left out");
-  app.add_option("--base", settings.base, "what a task stands on: reference, or mine, your own")
+  // What the script makes of --base and --solutions is --stacks; here they are only explained.
+  std::string base;
+  bool solutions{};
+  app.add_option("--base", base,
+                 "what a task stands on: reference, the solutions of the tasks before it "
+                 "(default, as far as they are here), or mine, your own")
       ->check(CLI::IsMember({"reference", "mine"}));
-  app.add_flag("--solutions", settings.solutions, "the reference solutions instead of tasks/");
+  app.add_flag("--solutions", solutions, "the reference solutions instead of tasks/");
   app.add_option("--repeat", settings.repeat, "run every test that often (default 1)")
       ->check(CLI::Range(1, 1000));
   app.add_option("--world", settings.worlds, "numbers of ranks, 1,2,3,4 or some of them")
       ->delimiter(',')
       ->check(CLI::Range(1, 8));
+  app.add_option("--trace", settings.trace,
+                 "write the timeline of the first test that fails, else of the last one, to "
+                 "FILE.txt, .json or .html");
+  app.add_option("--json", settings.json, "write every test's result to FILE");
+  app.add_option("--stacks", settings.stacks, "one for each task")
+      ->delimiter(',')
+      ->required()
+      ->group("");
   app.add_option("--broken", settings.broken, "tasks that do not compile")
       ->delimiter(',')
       ->group("");
   try {
     app.parse(argc, argv);
+    settings.stacks.resize(course().size(), settings.stacks.back());
+    if (!settings.trace.empty()) {
+      timeline_writer(settings.trace);
+      settings.trace = std::filesystem::absolute(settings.trace);
+      std::filesystem::remove(settings.trace);
+      setenv("FSDP_TRACE", settings.trace.c_str(), 1);
+    }
   } catch (const CLI::CallForHelp& help) {
     std::exit(app.exit(help));
-  } catch (const CLI::ParseError& error) {
+  } catch (const std::exception& error) {
     std::fprintf(stderr, "fsdp check: %s\n", error.what());
     std::exit(2);
   }
@@ -117,6 +142,33 @@ void print(const std::string& label, const Tally& tally, bool compiles) {
   std::fflush(stdout);
 }
 
+const Problem& problem_of(const TestResult& result) {
+  for (const Task& task : course()) {
+    for (const Problem& problem : task.problems) {
+      const auto& suites = problem.suites;
+      if (std::find(suites.begin(), suites.end(), result.suite) != suites.end()) return problem;
+    }
+  }
+  throw std::logic_error("suite " + result.suite + " belongs to no problem");
+}
+
+// As a story: which invariant does not hold, what the ranks did, where it shows, what helps.
+void print_failure(const TestResult& result) {
+  const Problem& problem = problem_of(result);
+  std::printf("\nProblem %s %s, %s\n\n", problem.number.c_str(), problem.name.c_str(),
+              sentence(result).c_str());
+  const char* root = std::getenv("FSDP_ROOT");
+  const std::string prefix = root == nullptr ? "" : std::string(root) + '/';
+  std::istringstream lines(result.text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "Failed" || line.empty()) continue;  // GoogleTest's
+    const size_t path = prefix.empty() ? std::string::npos : line.find(prefix);
+    if (path != std::string::npos) line.erase(path, prefix.size());
+    std::printf("%s\n", line.c_str());
+  }
+  std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
+}
+
 // The first failure in full, then the names of all, with the numbers of ranks that failed.
 void print_failures(const std::vector<TestResult>& results) {
   std::vector<std::pair<std::string, std::string>> failed;  // test, "/W1 /W2"
@@ -124,10 +176,7 @@ void print_failures(const std::vector<TestResult>& results) {
     if (result.outcome != Outcome::failed) continue;
     const size_t slash = std::min(result.name.rfind('/'), result.name.size());
     const std::string test = result.suite + '.' + result.name.substr(0, slash);
-    if (failed.empty()) {
-      std::printf("\n%s%s\n%s\n", test.c_str(), result.name.substr(slash).c_str(),
-                  result.text.c_str());
-    }
+    if (failed.empty()) print_failure(result);
     if (failed.empty() || failed.back().first != test) failed.emplace_back(test, "");
     failed.back().second += (failed.back().second.empty() ? "" : " ") + result.name.substr(slash);
   }
@@ -144,8 +193,13 @@ class Check {
       if (settings_.wants(task)) run(task);
     }
     if (settings_.what.empty()) print("all", total_, true);
+    print_bases();
     print_failures(results_);
+    if (!settings_.json.empty()) write_whole_file(settings_.json, json());
     print_next_step();
+    if (std::filesystem::exists(settings_.trace)) {
+      std::printf("timeline: %s\n", settings_.trace.c_str());
+    }
     return total_.complete() ? 0 : 1;
   }
 
@@ -171,11 +225,49 @@ class Check {
       if (!of_problem.complete() && next_.empty()) next_ = problem.number + " " + problem.name;
       if (!settings_.what.empty()) print(problem.number + " " + problem.name, of_problem, compiles);
     }
+    const bool held = settings_.what.size() <= 1 && sentinel_fails(task, results) && sum.points > 0;
+    if (held) sum.points = 0;
     if (settings_.what.size() <= 1) {
       print("task " + std::to_string(task.number) + " " + task.name, sum, compiles);
     }
+    if (held) {
+      std::printf("    its points count once %s passes:\n    what shards nothing earns nothing\n",
+                  task.sentinel.c_str());
+    }
     total_ += sum;
     std::move(results.begin(), results.end(), std::back_inserter(results_));
+  }
+
+  std::string json() const {
+    constexpr std::array<const char*, 3> outcomes{"passed", "failed", "not started"};
+    nlohmann::ordered_json tests = nlohmann::json::array();
+    for (const TestResult& result : results_) {
+      tests.push_back({{"problem", problem_of(result).number},
+                       {"suite", result.suite},
+                       {"name", result.name},
+                       {"outcome", outcomes.at(static_cast<size_t>(result.outcome))},
+                       {"text", result.text}});
+    }
+    const nlohmann::ordered_json all{
+        {"points", total_.points}, {"possible", total_.possible}, {"tests", tests}};
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
+    return all.dump(1, ' ', false, kReplace) + '\n';
+  }
+
+  // "Each task stood on the reference solutions of those before it."
+  void print_bases() const {
+    std::string own;
+    for (const Task& task : course()) {
+      if (!settings_.wants(task) || settings_.stack(task) != "mine") continue;
+      own += (own.empty() ? "" : ", ") + std::to_string(task.number);
+    }
+    if (settings_.stacks.front() != "mine" && settings_.stacks.front() != "mine_on_reference") {
+      std::printf("What was tested: the stack %s, not tasks/.\n", settings_.stacks.front().c_str());
+    } else if (own.empty()) {
+      std::printf("Each task stood on the reference solutions of those before it.\n");
+    } else {
+      std::printf("Tested over your own code of the tasks before: %s.\n", own.c_str());
+    }
   }
 
   void print_next_step() const {

@@ -1,7 +1,13 @@
 #include <testing/multi_rank.h>
+#include <testing/provenance.h>
 
 namespace fsdp {
 namespace {
+
+void tell(const RankRun& run, const std::string& name, const std::string& table, const char* file,
+          int line) {
+  ADD_FAILURE_AT(file, line) << '\n' << run.story(name) << '"' << name << '"' << table;
+}
 
 // Compares the observations of the ranks with what is expected of them; expected[r] is null where
 // rank r is only to be shown.
@@ -17,7 +23,22 @@ void compare(const RankRun& run, const std::string& name,
     equal &= wrong.empty();
     table += "\n  rank " + std::to_string(rank) + ": " + (wrong.empty() ? summary(actual) : wrong);
   }
-  if (!equal) ADD_FAILURE_AT(file, line) << '"' << name << '"' << table;
+  if (!equal) tell(run, name, table, file, line);
+}
+
+// The mean over ranks in each element of a parameter, zero in padding, in place of what `actual`
+// has.
+std::string wrong_mean(const ObservedTensor& actual, int world_size) {
+  for (int64_t i = 0; i < actual.numel(); ++i) {
+    const bool padding = !actual.places->in_parameter(i);
+    const double value = actual.value(i);
+    const auto expected = padding ? 0 : static_cast<double>(provenance::mean(world_size));
+    if (value == expected) continue;
+    const std::string why = padding ? "padding is not zero" : provenance::decode(value, world_size);
+    return actual.places->text(i) + ": is " + actual.text(i) + ", expected " +
+           std::to_string(static_cast<int64_t>(expected)) + ": " + why;
+  }
+  return "";
 }
 
 }  // namespace
@@ -32,6 +53,17 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file, int line) {
   compare(run, name, std::vector(run.world_size(), &expected), file, line);
+}
+
+void expect_mean_over_ranks(const RankRun& run, const std::string& name, const char* file,
+                            int line) {
+  std::string table;
+  for (int rank = 0; rank < run.world_size(); ++rank) {
+    const ObservedTensor actual = run.tensor(rank, name, file, line);
+    const std::string wrong = wrong_mean(actual, run.world_size());
+    if (!wrong.empty()) table += "\n  rank " + std::to_string(rank) + ": " + wrong;
+  }
+  if (!table.empty()) tell(run, name, table, file, line);
 }
 
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name, const char* file,

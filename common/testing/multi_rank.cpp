@@ -1,13 +1,20 @@
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <testing/channel.h>
+#include <testing/kept_timeline.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
+#include <testing/story.h>
 #include <todo.h>
+#include <trace/recorder.h>
 
+#include <csignal>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -46,16 +53,62 @@ void set_time_limit(std::chrono::milliseconds limit) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
+// Keeps the address for the report and lets the signal end the rank.
+Crash* crash_of_this_rank = nullptr;
+void on_crash(int signal, siginfo_t* info, void*) {
+  crash_of_this_rank->address = reinterpret_cast<uintptr_t>(info->si_addr);
+  crash_of_this_rank->seen = true;
+  std::signal(signal, SIG_DFL);
+}
+
+void report_crash(Crash& crash) {
+  crash_of_this_rank = &crash;
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+// What the ranks of a run share with the test's process, which reads it when they have ended.
+struct Shared {
+  explicit Shared(int world_size, bool record)
+      : channels(world_size),
+        crashes(
+            static_cast<Crash*>(mmap(nullptr, world_size * sizeof(Crash), PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    if (crashes == MAP_FAILED) throw std::runtime_error("run_ranks: cannot map a shared page");
+    if (record) events = EventLog::create(world_size);
+  }
+  ~Shared() { munmap(crashes, channels.size() * sizeof(Crash)); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  RankReport report(const RankExit& exit, const LaunchResult& result) const {
+    const int rank = exit.rank;
+    const bool complete = events != nullptr && events->dropped(rank) == 0;
+    return read_report(exit, rank == result.first_failure, channels[rank],
+                       complete ? events->events(rank) : std::vector<Event>(), &crashes[rank]);
+  }
+
+  std::vector<Channel> channels;     // [world_size]
+  Crash* crashes;                    // [world_size], shared by all ranks
+  std::shared_ptr<EventLog> events;  // null: nothing is recorded
+};
+
 int run_rank(const RankContext& context, const RankBody& body, const RunOptions& options,
-             Channel& channel) {
+             Shared& shared) {
+  Channel& channel = shared.channels[context.rank];
   set_time_limit(options.time_limit);
   const rlimit no_core_files{};
   setrlimit(RLIMIT_CORE, &no_core_files);
+  report_crash(shared.crashes[context.rank]);
   AssertionSender& assertions = send_assertions(channel);
   live_bytes::install();
   poison::enable();
   at::set_num_threads(1);
   {
+    std::optional<Recorder> recorder;
+    if (shared.events) recorder.emplace(shared.events, context.rank, options.clock);
     TestRank rank(context, options, channel);
     body(rank);
   }
@@ -99,16 +152,35 @@ void TestRank::observe(const std::string& name, const nlohmann::json& value) {
   if (!names_.insert(name).second) {
     throw std::logic_error("observe: \"" + name + "\" was observed before on this rank");
   }
-  channel_.send(observation_frame(name, value));
+  const uint64_t events = Recorder::current() == nullptr ? 0 : Recorder::current()->count();
+  channel_.send(observation_frame(name, value, events));
 }
 
 void TestRank::observe(const std::string& name, const at::Tensor& tensor) {
   observe(name, to_observation(tensor));
 }
 
-RankRun::RankRun(std::vector<RankReport> ranks) : failure_(describe_failure(ranks)) {
-  for (RankReport& report : ranks)
-    observations_.push_back(std::move(report.observations));
+void TestRank::observe(const std::string& name, const at::Tensor& tensor, const Places& places) {
+  observe(name, with_places(to_observation(tensor), places));
+}
+
+RankRun::RankRun(const std::vector<RankReport>& ranks) : failure_(describe_failure(ranks)) {
+  for (const RankReport& report : ranks) {
+    observations_.push_back(report.observations);
+    observed_after_.push_back(report.observed_after);
+    steps_.push_back(report.steps);
+  }
+  if (!failure_.empty()) failure_ = "\n" + fsdp::story(steps_) + failure_;
+}
+
+std::string RankRun::story(const std::string& name) const {
+  if (std::exchange(told_, true)) return "";
+  std::vector<std::vector<std::string>> steps = steps_;
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
+    const auto found = observed_after_[rank].find(name);
+    if (found != observed_after_[rank].end()) steps[rank].resize(found->second);
+  }
+  return fsdp::story(steps);
 }
 
 bool RankRun::observed(int rank, const std::string& name) const {
@@ -136,19 +208,19 @@ RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& option
                   int line) {
   require_one_thread();
   take_todo();
-  std::vector<Channel> channels(world_size);
+  Shared shared(world_size, options.record);
   const LaunchResult result = launch(world_size, [&](const RankContext& context) {
-    return run_rank(context, body, options, channels[context.rank]);
+    return run_rank(context, body, options, shared);
   });
   if (const std::string unwritten = take_todo(); !unwritten.empty()) {
     testing::Test::RecordProperty("not_started", unwritten);
     end_test(testing::TestPartResult::kSkip, file, line, "not started: " + unwritten);
   }
+  kept_timeline::keep(shared.events);
   std::vector<RankReport> reports;
-  for (const RankExit& exit : result.ranks) {
-    reports.push_back(read_report(exit, exit.rank == result.first_failure, channels[exit.rank]));
-  }
-  return RankRun(std::move(reports));
+  for (const RankExit& exit : result.ranks)
+    reports.push_back(shared.report(exit, result));
+  return RankRun(reports);
 }
 
 RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& options, const char* file,

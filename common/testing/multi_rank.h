@@ -3,6 +3,7 @@
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
 #include <testing/observed_tensor.h>
+#include <testing/places.h>
 
 #include <map>
 #include <set>
@@ -25,6 +26,7 @@
 namespace fsdp {
 
 class Channel;
+class EventLog;
 struct RankReport;
 
 struct RunOptions {
@@ -34,6 +36,7 @@ struct RunOptions {
   std::optional<Link> link{};
   std::shared_ptr<Clock> clock{monotonic_clock()};
   std::chrono::milliseconds time_limit{60'000};  // of the whole run
+  bool record{true};                             // what the ranks do; tells it when a test fails
 };
 
 // One rank of a run, as its body sees it. EXPECT_ and ASSERT_ work in a body too: what fails there
@@ -48,9 +51,10 @@ class TestRank {
   const std::shared_ptr<Communicator>& communicator();  // made by the first call, on every rank
 
   // Sends a value under a name that this rank has not used yet. Of a tensor: dtype, sizes and
-  // bytes.
+  // bytes; with `places`, a wrong element will be told as that of a parameter.
   void observe(const std::string& name, const nlohmann::json& value);
   void observe(const std::string& name, const at::Tensor& tensor);
+  void observe(const std::string& name, const at::Tensor& tensor, const Places& places);
 
  private:
   const RankContext& context_;
@@ -63,7 +67,7 @@ class TestRank {
 // What the ranks of a run observed.
 class RankRun {
  public:
-  explicit RankRun(std::vector<RankReport> ranks);
+  explicit RankRun(const std::vector<RankReport>& ranks);
 
   int world_size() const { return static_cast<int>(observations_.size()); }
   bool observed(int rank, const std::string& name) const;
@@ -76,9 +80,15 @@ class RankRun {
   // What went wrong, the cause first, then where the other ranks were; empty if nothing did.
   const std::string& failure() const { return failure_; }
 
+  // What the ranks did up to their observation `name`, as numbered steps; to be told once.
+  std::string story(const std::string& name) const;
+
  private:
   std::vector<std::map<std::string, nlohmann::json>> observations_;  // by rank
+  std::vector<std::map<std::string, size_t>> observed_after_;        // how many steps
+  std::vector<std::vector<std::string>> steps_;                      // by rank
   std::string failure_;
+  mutable bool told_{};
 };
 
 using RankBody = std::function<void(TestRank&)>;
@@ -102,6 +112,12 @@ void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          int line = __builtin_LINE());
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+// Of gradients that rank r made of provenance::gradient(r, W), observed with their places: fails
+// unless every element of a parameter is the mean over ranks and padding is zero; says which ranks
+// are missing or counted twice.
+void expect_mean_over_ranks(const RankRun& run, const std::string& name,
+                            const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // A suite whose tests (TEST_P) run for each world size: T2_3_unshard.gathers_with_one_collective/W3
 class MultiRankTest : public testing::TestWithParam<int> {

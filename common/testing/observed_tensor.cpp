@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kDtype = "<dtype>";
 constexpr const char* kSizes = "<sizes>";
 constexpr const char* kBytes = "<bytes>";
+constexpr const char* kPlaces = "<places>";
 
 template <typename T>
 T load(const ObservedTensor& tensor, int64_t index) {
@@ -109,8 +110,9 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
     should_be += " (" + bits(expected, first) + ")";
   }
   const std::string factor = common_factor(actual, expected);
+  const std::string place = actual.places ? " (" + actual.places->text(first) + ")" : "";
   return std::to_string(differing) + " of " + std::to_string(actual.numel()) +
-         " elements differ, the first at " + position(actual, first) + ": is " + is +
+         " elements differ, the first at " + position(actual, first) + place + ": is " + is +
          ", expected " + should_be + (factor.empty() ? "" : "; " + factor);
 }
 
@@ -163,13 +165,22 @@ nlohmann::json to_observation(const at::Tensor& tensor) {
           {kBytes, nlohmann::json::binary({begin, begin + data.nbytes()})}};
 }
 
+nlohmann::json with_places(nlohmann::json observation, const Places& places) {
+  if (observation.is_object()) observation[kPlaces] = places;
+  return observation;
+}
+
 bool is_tensor(const nlohmann::json& observation) {
   return observation.is_object() && observation.contains(kDtype);
 }
 
 ObservedTensor to_tensor(const nlohmann::json& observation) {
-  return {static_cast<at::ScalarType>(observation.at(kDtype).get<int>()),
-          observation.at(kSizes).get<std::vector<int64_t>>(), observation.at(kBytes).get_binary()};
+  ObservedTensor tensor{static_cast<at::ScalarType>(observation.at(kDtype).get<int>()),
+                        observation.at(kSizes).get<std::vector<int64_t>>(),
+                        observation.at(kBytes).get_binary(),
+                        {}};
+  if (observation.contains(kPlaces)) tensor.places = observation.at(kPlaces).get<Places>();
+  return tensor;
 }
 
 std::string summary(const nlohmann::json& observation) {

@@ -2,8 +2,10 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <testing/places.h>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,8 @@ namespace fsdp {
 struct ObservedTensor {
   at::ScalarType dtype{};
   std::vector<int64_t> sizes;
-  std::vector<uint8_t> bytes;  // row-major
+  std::vector<uint8_t> bytes;    // row-major
+  std::optional<Places> places;  // of its elements, if they were observed
 
   int64_t numel() const;
   double value(int64_t index) const;  // element `index` in row-major order
@@ -26,6 +29,7 @@ struct ObservedTensor {
 
 // As a value that can be sent, and back. is_tensor: whether a value was made so.
 nlohmann::json to_observation(const at::Tensor& tensor);
+nlohmann::json with_places(nlohmann::json observation, const Places& places);
 bool is_tensor(const nlohmann::json& observation);
 ObservedTensor to_tensor(const nlohmann::json& observation);
 

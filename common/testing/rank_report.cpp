@@ -1,4 +1,5 @@
 #include <testing/rank_report.h>
+#include <testing/story.h>
 
 #include <algorithm>
 #include <csignal>
@@ -7,18 +8,40 @@
 namespace fsdp {
 namespace {
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A tensor without storage begins at address 0: what uses its elements shows which one it was.
+std::string crash_text(const RankReport& report) {
+  constexpr uintptr_t kNearNull = uintptr_t{1} << 32;
+  if (!report.crash_address || *report.crash_address >= kNearNull) return "";
+  const size_t element = *report.crash_address / sizeof(float);
+  return ": it used element " + std::to_string(element) +
+         " of a storage of 0 bytes, as a parameter has after reshard()";
+}
+
+// What torch's words mean here.
+std::string reason(const std::string& message) {
+  if (contains(message, "data is not allocated") || contains(message, "storage of size 0")) {
+    return "\n  (a parameter was used after reshard(), or before unshard())";
+  }
+  if (contains(message, "can't allocate memory") || contains(message, "bad_alloc")) {
+    return "\n  (it exceeded the limit of memory of a test)";
+  }
+  return "";
+}
+
 std::string ending(const RankReport& report) {
   const RankExit& exit = report.exit;
   if (report.finished) return "reached the end of the test";
   if (exit.signal == SIGALRM) return "was still running at the time limit";
   if (exit.stopped) return "was stopped";
   if (exit.signal != 0) {
-    std::string text =
-        "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) + ")";
-    if (exit.signal == SIGSEGV) text += ": reading freed storage does this";
-    return text;
+    return "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) +
+           ")" + crash_text(report);
   }
-  if (!exit.message.empty()) return "threw an exception: " + exit.message;
+  if (!exit.message.empty()) return "threw an exception: " + exit.message + reason(exit.message);
   if (!report.assertions.empty()) return "left at a failed assertion";
   return "left by exit(" + std::to_string(exit.code) + ") before the end of the test";
 }
@@ -68,8 +91,9 @@ std::string assertions_text(const std::vector<RankReport>& ranks) {
 
 }  // namespace
 
-nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value) {
-  return {{"kind", "observation"}, {"name", name}, {"value", value}};
+nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
+                                 uint64_t events) {
+  return {{"kind", "observation"}, {"name", name}, {"value", value}, {"events", events}};
 }
 
 nlohmann::json assertion_frame(const RankAssertion& assertion) {
@@ -83,14 +107,25 @@ nlohmann::json finished_frame() {
   return {{"kind", "finished"}};
 }
 
-RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel) {
+RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel,
+                       const std::vector<Event>& events, const Crash* crash) {
   RankReport report;
   report.exit = exit;
   report.first_to_fail = first_to_fail;
+  if (crash != nullptr && crash->seen) report.crash_address = crash->address.load();
+  auto event = events.begin();
+  const auto take_events = [&](uint64_t until) {
+    for (; event != events.end() && event < events.begin() + static_cast<int64_t>(until); ++event) {
+      if (const std::string step = step_of(*event); !step.empty()) report.steps.push_back(step);
+    }
+  };
   for (nlohmann::json& frame : channel.frames()) {
     const std::string& kind = frame["kind"].get_ref<const std::string&>();
     if (kind == "observation") {
       report.latest = frame["name"];
+      take_events(frame["events"]);
+      report.steps.push_back("observes \"" + report.latest + '"');
+      report.observed_after[report.latest] = report.steps.size();
       report.observations[report.latest] = std::move(frame["value"]);
     } else if (kind == "assertion") {
       report.assertions.push_back({frame["file"], frame["line"], frame["text"]});
@@ -98,6 +133,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
       report.finished = true;
     }
   }
+  take_events(events.size());
   return report;
 }
 

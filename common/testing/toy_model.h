@@ -87,6 +87,13 @@ inline std::vector<ToyUnit> toy_units(ToyModel& model) {
   return units;
 }
 
+// [bytes] what one of W ranks owns of a ToyModel of the default sizes: each unit's parameters,
+// rounded up to 16 elements, are 96 elements, and these are rounded up to 16 W.
+inline int64_t toy_shard_bytes(int layers, int world_size) {
+  const int64_t unit = round_up(80 + 16, 16 * world_size);
+  return (1 + layers) * unit * 4 / world_size;
+}
+
 // Rank r's tokens, different on each rank. [5] int64
 inline at::Tensor toy_tokens(int rank) {
   return (at::arange(5) * 3 + 7 * rank + 1).remainder(11);

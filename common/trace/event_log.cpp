@@ -64,17 +64,19 @@ Event EventLog::at(int rank, uint64_t number) const {
 }
 
 std::vector<Event> EventLog::events(int rank) const {
-  const uint64_t added = page(rank).added.load(std::memory_order_acquire);
   std::vector<Event> events;
-  for (uint64_t number = dropped(rank); number < added; ++number)
+  for (uint64_t number = dropped(rank); number < added(rank); ++number)
     events.push_back(slot(rank, number));
   return events;
 }
 
+uint64_t EventLog::added(int rank) const {
+  return page(rank).added.load(std::memory_order_acquire);
+}
+
 uint64_t EventLog::dropped(int rank) const {
-  const uint64_t added = page(rank).added.load(std::memory_order_acquire);
   const uint64_t kept = slots_ - 1;
-  return added > kept ? added - kept : 0;
+  return added(rank) > kept ? added(rank) - kept : 0;
 }
 
 }  // namespace fsdp

@@ -32,6 +32,7 @@ class EventLog {
   Event at(int rank, uint64_t number) const;
 
   std::vector<Event> events(int rank) const;  // those kept, in the order in which they were added
+  uint64_t added(int rank) const;             // the number of all that were added
   uint64_t dropped(int rank) const;           // the number of older ones
 
  private:

@@ -34,6 +34,7 @@ class Recorder {
   void instant(Event event);
 
   std::vector<Event> events() const { return log_->events(rank_); }  // recorded so far
+  uint64_t count() const { return log_->added(rank_); }              // of them
 
   // When the block of memory at `storage` is freed, that is a free event of `unit`.
   void watch(const void* storage, const std::string& unit);

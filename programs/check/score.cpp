@@ -34,6 +34,24 @@ Tally tally(const Problem& problem, const std::vector<TestResult>& results) {
   return tally;
 }
 
+bool sentinel_fails(const Task& task, const std::vector<TestResult>& results) {
+  return !task.sentinel.empty() &&
+         std::any_of(results.begin(), results.end(), [&](const TestResult& result) {
+           const std::string test = result.suite + '.' + result.name;
+           return test.substr(0, test.rfind('/')) == task.sentinel &&
+                  result.outcome != Outcome::passed;
+         });
+}
+
+std::string sentence(const TestResult& result) {
+  const size_t slash = result.name.rfind("/W");
+  std::string text = result.name.substr(0, slash);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  if (slash == std::string::npos) return text;
+  const std::string ranks = result.name.substr(slash + 2);
+  return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
+}
+
 std::string bar(const Tally& tally) {
   constexpr int kWidth = 16;
   const int full = tally.tests() == 0 ? 0 : kWidth * tally.passed / tally.tests();

@@ -22,6 +22,12 @@ struct Tally {
 // Each test of a problem brings the same part of its points.
 Tally tally(const Problem& problem, const std::vector<TestResult>& results);
 
+// Whether the task's sentinel is among the results and has not passed on every number of ranks.
+bool sentinel_fails(const Task& task, const std::vector<TestResult>& results);
+
+// "on 2 ranks: only the root stays gathered for backward", which the name of a test says.
+std::string sentence(const TestResult& result);
+
 // "#####...........": how much of 16 has passed.
 std::string bar(const Tally& tally);
 

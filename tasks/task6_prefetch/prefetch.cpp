@@ -14,15 +14,15 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
 }
 
 void Prefetcher::begin_forward() {
-  todo("Prefetcher::begin_forward", "6.2");
+  todo("Prefetcher::begin_forward", "6.1");
 }
 
 void Prefetcher::in_forward(const std::shared_ptr<FlatParameter>& unit) {
-  todo("Prefetcher::in_forward", "6.2");
+  todo("Prefetcher::in_forward", "6.1");
 }
 
 void Prefetcher::end_forward() {
-  todo("Prefetcher::end_forward", "6.2");
+  todo("Prefetcher::end_forward", "6.1");
 }
 
 void Prefetcher::in_backward(const std::shared_ptr<FlatParameter>& unit) {

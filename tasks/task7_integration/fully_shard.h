@@ -62,7 +62,8 @@ class FullySharded {
 };
 
 // Shards `root` over the ranks of `comm`, in place. To be called once per model, by all ranks, with
-// the same values on each. Buffers stay whole on every rank. No collective.
+// the same values on each. Buffers stay whole on every rank. No collective. Throws
+// std::invalid_argument for a limit below 1.
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options = {});
 

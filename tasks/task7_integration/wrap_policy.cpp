@@ -25,7 +25,7 @@ WrapPolicy wrap_none() {
 }
 
 WrapPolicy wrap_blocks() {
-  todo("wrap_blocks", "7.3");
+  todo("wrap_blocks", "7.1");
 }
 
 WrapPolicy wrap_by_type(std::string name) {

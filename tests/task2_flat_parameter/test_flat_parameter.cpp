@@ -1,6 +1,7 @@
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
 #include <testing/multi_rank.h>
+#include <testing/provenance.h>
 
 #include <numeric>
 
@@ -68,7 +69,9 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_are_the_flat_tensor) {
     }
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.observe("shard", make_unit(rank).shard().nan_to_num(0));  // padding holds NaN, or zero
+    const FlatParameter unit = make_unit(rank);
+    // Padding holds NaN, or zero.
+    rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
   });
   for (int r = 0; r < world_size(); ++r) {
     expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
@@ -244,10 +247,8 @@ TEST_P(T2_4_reshard, waits_for_an_all_gather_that_nobody_used) {
 
 MULTI_RANK_SUITE(T2_5_flat_gradient);
 
-// Rank r contributes W x 2^r to every element: the mean is 2^W - 1, exactly, and a wrong one tells
-// which ranks are missing, or that it is a sum.
 void set_gradient(const NamedParameter& parameter, TestRank& rank) {
-  const double value = rank.world_size() * std::pow(2.0, rank.rank());
+  const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
   parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
 }
 
@@ -260,17 +261,9 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
     }
     unit.reduce_gradient();
     unit.wait_for_reduction();
-    // Every element of a parameter, and nothing of the padding.
-    at::Tensor expected = at::zeros({unit.layout().padded_numel});
-    for (size_t i = 0; i < 3; ++i) {
-      expected.narrow(0, unit.layout().offsets[i], unit.parameters()[i].tensor.numel())
-          .fill_((1 << rank.world_size()) - 1);
-    }
-    rank.observe("gradient", unit.sharded_gradient());
-    rank.observe("expected", expected.chunk(rank.world_size())[static_cast<size_t>(rank.rank())]);
+    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
   });
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "gradient", run.at(r, "expected"));
+  expect_mean_over_ranks(run, "gradient");
 }
 
 TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
@@ -287,7 +280,7 @@ TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
   double sum = 0;
   for (int r = 0; r < world_size(); ++r)
     sum += run.at(r, "sum").get<double>();
-  EXPECT_EQ(sum, 24 * ((1 << world_size()) - 1));
+  EXPECT_EQ(sum, 24 * provenance::mean(world_size()));
 }
 
 TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
@@ -301,7 +294,7 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     }
     rank.observe("largest", unit.sharded_gradient().max().item<double>());
   });
-  expect_on_all_ranks(run, "largest", 2.0 * ((1 << world_size()) - 1));
+  expect_on_all_ranks(run, "largest", 2.0 * static_cast<double>(provenance::mean(world_size())));
 }
 
 TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_called) {

@@ -95,16 +95,20 @@ TEST_P(T3_2_post_forward, without_reshard_everything_stays) {
 
 TEST_P(T3_2_post_forward, at_most_the_root_and_one_unit_are_gathered_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
     Sharded sharded(rank, 4);
+    rank.observe("owned bytes", live_bytes::now().total - before);
     live_bytes::enter(Phase::forward);
     (*sharded.model)(toy_tokens(0));
-    rank.observe("peak", live_bytes::peak(Phase::forward)[MemoryClass::gathered]);
-    rank.observe(
-        "expected",
-        (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
+    rank.observe("peak of gathered bytes", live_bytes::peak(Phase::forward)[MemoryClass::gathered]);
+    rank.observe("owned bytes and the root's, after forward", live_bytes::now().total - before);
   });
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "peak", run.at(r, "expected"));
+  const int64_t unit = toy_shard_bytes(0, world_size()) * world_size();
+  expect_on_all_ranks(run, "owned bytes", toy_shard_bytes(4, world_size()));
+  expect_on_all_ranks(run, "peak of gathered bytes", 2 * unit);
+  expect_on_all_ranks(run, "owned bytes and the root's, after forward",
+                      toy_shard_bytes(4, world_size()) + unit);
 }
 
 MULTI_RANK_SUITE(T3_3_nesting);

@@ -3,6 +3,7 @@
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
 #include <testing/multi_rank.h>
+#include <testing/provenance.h>
 #include <testing/toy_model.h>
 
 namespace fsdp {
@@ -35,7 +36,8 @@ struct Sharded {
   void observe_gradients(TestRank& rank) const {
     for (const auto& unit : units) {
       const bool defined = unit->sharded_gradient().defined();
-      rank.observe(unit->unit(), defined ? unit->sharded_gradient() : at::empty({0}));
+      rank.observe(unit->unit(), defined ? unit->sharded_gradient() : at::empty({0}),
+                   places_of_shard(*unit));
     }
   }
 
@@ -151,39 +153,27 @@ TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_of_the_ranks_bit_by_bit) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// Rank r's loss is W x 2^r times the sum of the first block's bias: the mean is 2^W - 1, exactly.
+// A module whose weight gets the gradient that is sent into its output, in each element.
+struct Sender : Module {
+  Sender() { weight = register_parameter("weight", at::zeros({48})); }
+  torch::Tensor forward(torch::Tensor x) override { return x + weight; }
+  at::Tensor weight;  // [48]
+};
+
 TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyBlock block(48, 1);
+    Sender sender;
     auto unit = std::make_shared<FlatParameter>(
-        "unit", std::vector<NamedParameter>{{"bias", block.bias}}, rank.communicator());
+        "sender", std::vector<NamedParameter>{{"weight", sender.weight}}, rank.communicator());
     auto hooks = std::make_shared<BackwardHooks>();
-    register_forward_hooks(block, unit, true);
-    hooks->add(block, unit);
-    block.use_spare = false;
-    at::NoGradGuard no_grad;
-    block.weight.zero_();
-    at::AutoGradMode grad(true);
-    // tanh'(bias) is cancelled by hand: the gradient of atanh(tanh(b)) is 1.
-    const auto x = at::zeros({1, 48}).requires_grad_(true);
-    const auto y = block(x);
-    const double share = rank.world_size() * std::pow(2.0, rank.rank());
-    y.backward(at::full_like(y, share) / (1 - y.detach().square()));
-    rank.observe("gradient", unit->sharded_gradient().mul(16).round().div(16));
-    rank.observe("expected",
-                 at::full_like(unit->sharded_gradient(), (1 << rank.world_size()) - 1)
-                     .slice(0, 0,
-                            std::max<int64_t>(0, std::min<int64_t>(unit->shard_numel(),
-                                                                   48 - unit->shard_offset()))));
+    register_forward_hooks(sender, unit, true);
+    hooks->add(sender, unit);
+    const auto y = sender(at::zeros({48}).requires_grad_(true));
+    const auto share = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
+    y.backward(at::full_like(y, share));
+    rank.observe("gradient", unit->sharded_gradient(), places_of_shard(*unit));
   });
-  for (int r = 0; r < world_size(); ++r) {
-    const ObservedTensor gradient = run.tensor(r, "gradient");
-    const ObservedTensor expected = run.tensor(r, "expected");
-    for (int64_t i = 0; i < gradient.numel(); ++i) {
-      EXPECT_EQ(gradient.value(i), i < expected.numel() ? expected.value(i) : 0.0)
-          << "rank " << r << ", element " << i;
-    }
-  }
+  expect_mean_over_ranks(run, "gradient");
 }
 
 MULTI_RANK_SUITE(T4_3_exactly_once);
@@ -278,10 +268,13 @@ MULTI_RANK_SUITE(T4_4_finish);
 
 TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
     Sharded sharded(rank);
     int ends = 0;
     sharded.hooks->on_end([&] { ++ends; });
     plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("all bytes that are left", live_bytes::now().total - before);
     rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
     rank.observe("gradients", live_bytes::now()[MemoryClass::gradients]);
     rank.observe("ends", ends);
@@ -292,6 +285,8 @@ TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
   });
   expect_on_all_ranks(run, "gathered", 0);
   expect_on_all_ranks(run, "gradients", 0);
+  // Shards of parameters and of gradients.
+  expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
   expect_on_all_ranks(run, "ends", 1);
   expect_on_all_ranks(run, "full gradients", 0);
 }

@@ -57,16 +57,17 @@ MULTI_RANK_SUITE(T6_1_record);
 
 TEST_P(T6_1_record, the_order_of_use_is_kept_with_repeats) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    Sharded sharded(rank, 1);
+    const at::NoGradGuard no_grad;  // no backward will follow
     sharded.model->order = {0, 2, 0, 3, 1};
-    sharded.step(rank);
+    (*sharded.model)(toy_tokens(0));
     rank.observe("order", order_text(*sharded.prefetcher));
     sharded.model->order = {1, 0};
-    sharded.step(rank);
-    rank.observe("order of the second step", order_text(*sharded.prefetcher));
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("order of the second forward", order_text(*sharded.prefetcher));
   });
   expect_on_all_ranks(run, "order", "blocks0 blocks2 blocks0 blocks3 blocks1 ");
-  expect_on_all_ranks(run, "order of the second step", "blocks1 blocks0 ");
+  expect_on_all_ranks(run, "order of the second forward", "blocks1 blocks0 ");
 }
 
 MULTI_RANK_SUITE(T6_2_forward);
@@ -117,6 +118,20 @@ TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
     rank.observe("gathered", gathered);
   });
   expect_on_all_ranks(run, "gathered", "root");
+}
+
+TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 3);
+    sharded.step(rank);
+    sharded.model->blocks[0]->fails = true;
+    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    std::string gathered;
+    for (const auto& unit : sharded.units)
+      gathered += unit->holds_storage() ? unit->unit() + " " : "";
+    rank.observe("gathered", gathered);
+  });
+  expect_on_all_ranks(run, "gathered", "");
 }
 
 MULTI_RANK_SUITE(T6_3_backward);
@@ -173,19 +188,21 @@ TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
   for (const int limit : {1, 2, 3}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     const RankRun run = run_ranks(world_size(), [limit](TestRank& rank) {
+      rank.communicator();
+      const int64_t before = live_bytes::now().total;
       Sharded sharded(rank, limit);
       sharded.step(rank);
       sharded.step(rank);
-      const int64_t root = sharded.units[0]->layout().padded_numel * 4;
-      const int64_t block = sharded.units[1]->layout().padded_numel * 4;
+      rank.observe("owned bytes", live_bytes::now().total - before);
       for (const Phase phase : {Phase::forward, Phase::backward}) {
-        const int64_t peak = live_bytes::peak(phase)[MemoryClass::gathered];
-        rank.observe(std::string("units in ") + to_string(phase),
-                     static_cast<double>(peak - root) / static_cast<double>(block));
+        rank.observe(std::string("bytes in ") + to_string(phase),
+                     live_bytes::peak(phase)[MemoryClass::gathered]);
       }
     });
-    expect_on_all_ranks(run, "units in forward", static_cast<double>(limit));
-    expect_on_all_ranks(run, "units in backward", static_cast<double>(limit));
+    const int64_t unit = toy_shard_bytes(0, world_size()) * world_size();  // the root's too
+    expect_on_all_ranks(run, "owned bytes", toy_shard_bytes(4, world_size()));
+    expect_on_all_ranks(run, "bytes in forward", (1 + limit) * unit);
+    expect_on_all_ranks(run, "bytes in backward", (1 + limit) * unit);
   }
 }
 

@@ -64,7 +64,8 @@ Recorded record(const TrainConfig& config) {
                               [&](TestRank& rank) {
                                 Recorder recorder(log, rank.rank(), monotonic_clock());
                                 train(rank, config);
-                              }),
+                              },
+                              {.record = false}),
                     {}};
   for (int rank = 0; rank < config.world; ++rank)
     recorded.events.push_back(log->events(rank));
@@ -161,7 +162,8 @@ TEST_P(TimelineOfTraining, shows_the_peaks_that_live_bytes_counted) {
 
 TEST_P(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collectives) {
   const TrainConfig config = tiny_config(world_size());
-  const RankRun plain = run_ranks(config.world, [&](TestRank& rank) { train(rank, config); });
+  const RankRun plain =
+      run_ranks(config.world, [&](TestRank& rank) { train(rank, config); }, {.record = false});
   const Recorded recorded = record(config);
   expect_on_rank(recorded.run, 0, "hash", plain.at(0, "hash"));
   for (int rank = 0; rank < world_size(); ++rank) {

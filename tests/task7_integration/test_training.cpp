@@ -131,7 +131,58 @@ TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones_to_the_byte) {
   expect_on_all_ranks(run, "compared", 15);  // 3 phases, every class but those two
 }
 
+TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {
+  TrainConfig config = tiny_config(world_size());
+  config.mode = "fsdp";
+  config.steps = 1;
+  const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
+    const auto strategy = make_fsdp_strategy(config, rank.communicator());
+    rank.communicator()->take_log();
+    strategy->forward_backward(tiny_batch(0));
+    strategy->step();
+    std::map<std::string, int64_t> bytes;
+    for (const LoggedCall& call : rank.communicator()->take_log())
+      bytes[to_string(call.operation)] += call.bytes;
+    const auto predicted = predict_comm_bytes(config, strategy->layout());
+    for (const char* operation : {"all_gather", "reduce_scatter"}) {
+      rank.observe(operation, bytes[operation]);
+      rank.observe(std::string("predicted ") + operation, predicted.at(operation));
+    }
+  });
+  for (const std::string operation : {"all_gather", "reduce_scatter"})
+    expect_on_all_ranks(run, operation, run.at(0, "predicted " + operation));
+}
+
 MULTI_RANK_SUITE(T7_4_export);
+
+// Its last layer norm belongs to the root, which so comes twice in the order.
+TEST_P(T7_4_export, a_unit_may_come_again_later_in_the_order) {
+  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+    at::manual_seed(3);
+    const auto model = make_model("gpt2-tiny");
+    for (const auto& [name, tensor] : distinct_parameters(*model))
+      rank.observe(name, tensor.detach());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    at::manual_seed(3);
+    const auto model = make_model("gpt2-tiny");
+    std::vector<std::string> names;
+    for (const auto& parameter : distinct_parameters(*model))
+      names.push_back(parameter.name);
+    const auto sharded = fully_shard(*model, rank.communicator());
+    std::vector<std::string> visited;
+    sharded->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
+      visited.push_back(name);
+      rank.observe(name, parameter);
+    });
+    rank.observe("in order", rank.rank() != 0 || visited == names);
+    if (rank.rank() == 0) rank.observe("names", visited);
+  });
+  expect_on_all_ranks(run, "in order", true);
+  for (const auto& name : run.at(0, "names")) {
+    expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
+  }
+}
 
 TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
   const RankRun oracle = run_ranks(1, [](TestRank& rank) {
@@ -188,6 +239,15 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
   for (int r = 0; r < world_size(); ++r)
     expect_on_rank(run, r, "shards", run.at(r, "expected"));
   expect_on_all_ranks(run, "bytes of full parameters", 0);
+}
+
+TEST_P(T7_1_fully_shard_ranks, a_limit_below_one_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(1);
+    FullyShardOptions options;
+    options.limit = 0;
+    EXPECT_THROW(fully_shard(model, rank.communicator(), options), std::invalid_argument);
+  });
 }
 
 TEST_P(T7_1_fully_shard_ranks, deferred_initialization_takes_the_shards_and_one_parameter) {

@@ -1,0 +1,27 @@
+# What a student's copy of this repository lacks.
+
+program(transport_bench fsdp_common programs/transport_bench.cpp)
+
+# What reproduce consists of. It trains through the train program, but runs the strict test itself,
+# with the reference solutions.
+file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
+add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
+target_include_directories(fsdp_reproduce PUBLIC programs)
+target_link_libraries(fsdp_reproduce PUBLIC reference_task7)
+target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
+program(reproduce fsdp_reproduce programs/reproduce.cpp)
+file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
+test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
+
+# Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
+# are the only tests.
+file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
+test_executable(fsdp_common_tests threads_tests reference_task7 ${threads_tests})
+
+file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
+test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
+
+# The README's example; it builds with the tests.
+program(own_model reference_task7 examples/own_model.cpp)
+
+add_faulty_tasks()

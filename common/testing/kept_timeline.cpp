@@ -1,0 +1,42 @@
+#include <testing/kept_timeline.h>
+#include <trace/timeline.h>
+#include <whole_file.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace fsdp::kept_timeline {
+namespace {
+
+struct Kept {
+  std::shared_ptr<EventLog> log;
+  bool of_a_failure{};
+};
+
+Kept& kept() {
+  static Kept of_this_process;
+  return of_this_process;
+}
+
+}  // namespace
+
+void keep(const std::shared_ptr<EventLog>& log) {
+  if (std::getenv("FSDP_TRACE") == nullptr || log == nullptr) return;
+  const std::vector<Event> events = log->events(0);
+  const bool collective = std::any_of(events.begin(), events.end(), [](const Event& event) {
+    return event.kind == EventKind::issue;
+  });
+  if (collective) kept().log = log;
+}
+
+void end_test(const char* suite, const char* test, bool failed) {
+  const char* path = std::getenv("FSDP_TRACE");
+  if (path == nullptr || kept().log == nullptr || kept().of_a_failure) return;
+  Timeline timeline{std::string(suite) + '.' + test, failed ? "the test failed" : "", {}};
+  for (int rank = 0; rank < kept().log->world_size(); ++rank)
+    timeline.ranks.push_back(kept().log->events(rank));
+  write_whole_file(path, timeline_writer(path)(timeline));
+  kept() = {nullptr, failed};
+}
+
+}  // namespace fsdp::kept_timeline

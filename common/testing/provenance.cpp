@@ -1,0 +1,79 @@
+#include <testing/provenance.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace fsdp::provenance {
+namespace {
+
+constexpr int64_t kBase = 5;
+
+int64_t power(int rank) {
+  int64_t result = 1;
+  for (int i = 0; i < rank; ++i)
+    result *= kBase;
+  return result;
+}
+
+// How often each rank is counted in `value`; nothing if it is no sum of ranks.
+std::optional<std::vector<int64_t>> counts(double value, int world_size) {
+  if (!(value >= 0) || value != std::floor(value) ||
+      value >= static_cast<double>(power(world_size)))
+    return std::nullopt;
+  std::vector<int64_t> digits;
+  auto left = static_cast<int64_t>(value);
+  for (int rank = 0; rank < world_size; ++rank, left /= kBase)
+    digits.push_back(left % kBase);
+  return digits;
+}
+
+bool at_most_once(const std::vector<int64_t>& counts) {
+  return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count <= 1; });
+}
+
+// "rank 1's gradient is missing, rank 2 is counted twice"
+std::string describe(const std::vector<int64_t>& counts) {
+  std::string text;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] == 1) continue;
+    const std::string name = (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    if (counts[rank] == 0) {
+      text += name + "'s gradient is missing";
+    } else {
+      text += name + " is counted " +
+              (counts[rank] == 2 ? "twice" : std::to_string(counts[rank]) + " times");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+int64_t gradient(int rank, int world_size) {
+  return world_size * power(rank);
+}
+
+int64_t mean(int world_size) {
+  return (power(world_size) - 1) / (kBase - 1);
+}
+
+std::string decode(double value, int world_size) {
+  const auto expected = static_cast<double>(mean(world_size));
+  const std::string times = std::to_string(world_size) + " times";
+  if (value == expected) return "";
+  if (value == expected * world_size)
+    return "the sum, not the mean: exactly " + times + " too large";
+  if (value == expected / world_size) return "divided by W twice: exactly " + times + " too small";
+  if (value == 0) return "no rank's gradient is in it";
+  // A sum that was not divided first: with 4 ranks it could pass for one rank counted 4 times.
+  const auto undivided = counts(value / world_size, world_size);
+  if (undivided && at_most_once(*undivided)) {
+    return describe(*undivided) + ", and it is the sum, not the mean";
+  }
+  if (const auto found = counts(value, world_size)) return describe(*found);
+  return "no sum of the ranks' gradients gives it";
+}
+
+}  // namespace fsdp::provenance

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Makes the student's repository: OUT.tar.gz.
+
+It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
+--release K the solutions of the tasks before K are in it, so that task K can stand on them. The first
+state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`.
+"""
+
+import argparse
+import gzip
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import skeletons  # noqa: E402
+
+ROOT = skeletons.ROOT
+FOLDER = "fsdp-course"
+
+# What is given, by the beginning of the path. The rest of the repository is the maintainers'.
+GIVEN = (
+    ".clang-format",
+    ".devcontainer/",
+    ".dockerignore",
+    ".gitignore",
+    "AGENTS.md",
+    "CMakeLists.txt",
+    "CMakePresets.json",
+    "Dockerfile",
+    "LICENSE",
+    "appendix/",
+    "cmake/",
+    "common/",
+    "course.toml",
+    "docs/",
+    "fsdp",
+    "programs/check",
+    "programs/hello.cpp",
+    "programs/train",
+    "scripts/appendix.sh",
+    "scripts/build.sh",
+    "scripts/doctor.sh",
+    "scripts/hint.sh",
+    "scripts/reset.sh",
+    "scripts/setup.sh",
+    "tasks/",
+    "tests/task",
+)
+RENAMED = {"COURSE.md": "README.md"}
+
+
+def tracked():
+    listing = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "--deduplicate"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def contents(release=1):
+    """Path in the handout -> (bytes, executable)."""
+    files = {}
+    released = tuple(f"solutions/task{task}_" for task in range(1, release))
+    for name in tracked():
+        if name.startswith(GIVEN) or name in RENAMED or (released and name.startswith(released)):
+            path = ROOT / name
+            files[RENAMED.get(name, name)] = (path.read_bytes(), os.access(path, os.X_OK))
+    for name, text in skeletons.generated().items():
+        files[name] = (text.encode(), False)
+        if name.startswith("tasks/"):
+            files[".pristine/" + name.removeprefix("tasks/")] = (text.encode(), False)
+    return files
+
+
+def write(out, files):
+    """The archive, the same for the same files; complete, or not there at all."""
+    part = out.with_name(out.name + ".part")
+    with (
+        part.open("wb") as raw,
+        gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name, (data, executable) in sorted(files.items()):
+            info = tarfile.TarInfo(f"{FOLDER}/{name}")
+            info.size = len(data)
+            info.mode = 0o755 if executable else 0o644
+            archive.addfile(info, io.BytesIO(data))
+    part.replace(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="fsdp handout", description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=pathlib.Path, metavar="OUT.tar.gz")
+    parser.add_argument(
+        "--release",
+        type=int,
+        default=1,
+        choices=range(1, 9),
+        metavar="K",
+        help="with the solutions of tasks 1 to K-1",
+    )
+    arguments = parser.parse_args()
+    if not arguments.out.name.endswith(".tar.gz"):
+        parser.error(f"{arguments.out}: the name must end in .tar.gz")
+    try:
+        files = contents(arguments.release)
+        write(arguments.out, files)
+    except (OSError, skeletons.Refused) as error:
+        sys.exit(f"fsdp handout: {error}")
+    megabytes = arguments.out.stat().st_size / 1e6
+    print(f"{arguments.out}: {len(files)} files, {megabytes:.1f} MB; unpacks into {FOLDER}/")
+
+
+if __name__ == "__main__":
+    main()

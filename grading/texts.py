@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Compares the texts of tasks/ and appendix/ with what they talk about; prints what does not agree.
+
+A handout has a section for each problem of course.toml, with its name and points, that names every
+symbol and gives the one command; HINTS.md has three levels for each. A path, a test, a verb of
+./fsdp, an option of its programs and a section of another page that a text names must exist.
+"""
+
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import skeletons  # noqa: E402
+
+ROOT = skeletons.ROOT
+
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+TEST = re.compile(r"\b(T[1-7]_\d_[a-z_]+)\.([A-Za-z_0-9]+)")
+COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
+# What a student's commands make, and a copy keeps.
+MADE = ("build/", ".backup/", ".venv", "/tmp/")
+
+
+def without_blocks(text):
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text):
+    """The names under which a page's sections can be linked to."""
+    for heading in re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def tests():
+    """Suite -> names of its tests."""
+    found = {}
+    for path in (ROOT / "tests").glob("task*/*.cpp"):
+        for suite, name in re.findall(r"^TEST(?:_P)?\((\w+),\s*(\w+)\)", path.read_text(), re.MULTILINE):
+            found.setdefault(suite, set()).add(name)
+    return found
+
+
+def verbs():
+    """Every verb of ./fsdp, and the options that its usage or its program's source names."""
+    usage = (ROOT / "fsdp").read_text()
+    names = set(re.findall(r"^  ([a-z]+) ", usage.split("has() {")[0], re.MULTILINE)) | {"help"}
+    sources = {
+        "check": ["programs/check.cpp"],
+        "hello": ["programs/hello.cpp"],
+        "train": ["programs/train_options.cpp", "fsdp"],
+        "reproduce": ["programs/reproduce.cpp", "fsdp"],
+        "handout": ["grading/handout.py"],
+        "bench": ["fsdp", "grading/peers/bench.py", "programs/transport_bench.cpp"],
+    }
+    return {
+        name: "".join((ROOT / path).read_text() for path in sources.get(name, ["fsdp"]))
+        for name in names
+    }
+
+
+def problems_of_task(text, task):
+    """What is wrong with a handout's sections."""
+    headings = re.findall(r"^## Problem (.*)$", text, re.MULTILINE)
+    sections = re.split(r"^## Problem .*$", text, flags=re.MULTILINE)[1:]
+    if len(headings) != len(task["problem"]):
+        yield f"has {len(headings)} problems; course.toml has {len(task['problem'])}"
+        return
+    for heading, section, problem in zip(headings, sections, task["problem"]):
+        number, points = problem["number"], problem["points"]
+        expected = rf"{re.escape(number)} \({problem['name']}\): \S.* \({points} points?\)"
+        if not re.fullmatch(expected, heading):
+            yield f"'{heading}' is not '{number} ({problem['name']}): TITLE ({points} points)'"
+        section = section.split("\n## ")[0]
+        for symbol in problem.get("symbols", []):
+            if f"`{symbol}" not in section:
+                yield f"problem {number} does not name `{symbol}`"
+        if f"\n    ./fsdp check {number}\n" not in section:
+            yield f"problem {number} lacks the line './fsdp check {number}'"
+
+
+def problems_of_hints(text, task):
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    names = [section.splitlines()[0] for section in sections]
+    expected = [f"{problem['number']} {problem['name']}" for problem in task["problem"]]
+    if names != expected:
+        yield f"has hints for {', '.join(names)}; not for {', '.join(expected)}"
+    for name, section in zip(names, sections):
+        levels = re.findall(r"^### (.*)$", section, re.MULTILINE)
+        if levels != ["1", "2", "3"]:
+            yield f"{name} has the levels {', '.join(levels)}; not 1, 2, 3"
+
+
+def problems_of_text(path, text, known_tests, known_verbs):
+    """What a text names and is not there."""
+    for span in CODE.findall(without_blocks(text)):
+        is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
+        file = pathlib.PurePosixPath(span)
+        if is_path and "/" in span and not span.startswith(MADE) and (file.suffix or span[-1] == "/"):
+            if "N" not in span and not (ROOT / span).exists():
+                yield f"there is no {span}"
+    for target in LINK.findall(without_blocks(text)):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        page = (path.parent / file).resolve() if file else path
+        if not page.exists():
+            yield f"it links to {target}, which is not there"
+        elif anchor and anchor not in anchors(page.read_text()):
+            yield f"it links to {target}: that page has no such section"
+    for suite, name in TEST.findall(text):
+        if name not in known_tests.get(suite, ()):
+            yield f"there is no test {suite}.{name}"
+    for verb, rest in COMMAND.findall(text):
+        if verb not in known_verbs:
+            yield f"there is no verb: ./fsdp {verb}"
+            continue
+        for option in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", rest.split("#")[0]):
+            if option not in known_verbs[verb] and option != "--help":
+                yield f"./fsdp {verb} has no option {option}"
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > 100 and not line.startswith(("|", "    ")) and "](" not in line:
+            yield f"line {number} has {len(line)} characters"
+
+
+def problems():
+    course = skeletons.tomllib.loads((ROOT / "course.toml").read_text())
+    known_tests, known_verbs = tests(), verbs()
+    for task in course["task"]:
+        folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
+        for name, check in (("README.md", problems_of_task), ("HINTS.md", problems_of_hints)):
+            path = folder / name
+            if not path.exists():
+                yield path, "is missing"
+                continue
+            for problem in check(path.read_text(), task):
+                yield path, problem
+    pages = [ROOT / "COURSE.md", ROOT / "AGENTS.md", *ROOT.glob("appendix/*.md")]
+    for path in [*pages, *sorted((ROOT / "tasks").rglob("*.md"))]:
+        if not path.exists():
+            yield path, "is missing"
+            continue
+        for problem in problems_of_text(path, path.read_text(), known_tests, known_verbs):
+            yield path, problem
+
+
+def main():
+    found = [f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()]
+    print("\n".join(found), end="\n" if found else "")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

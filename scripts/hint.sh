@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# hint.sh PROBLEM [LEVEL]: prints the hint of one level, 1 to 3, from tasks/taskN_*/HINTS.md.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+problem=${1-} level=${2-1}
+[[ $problem =~ ^[1-7]\.[1-9]$ ]] || refuse "hint wants a problem, as in: hint 3.2 or hint 3.2 2"
+[[ $level =~ ^[1-3]$ ]] || refuse "hint $problem $level: levels are 1 (a question), 2 (the idea), 3 (a pointer)"
+file=$(compgen -G "$root/tasks/task${problem%.*}_*/HINTS.md") || fail "tasks/task${problem%.*}_*/HINTS.md is missing"
+
+text=$(awk -v problem="$problem" -v level="$level" '
+  /^## / { inside = $2 == problem; at = 0; next }
+  /^### / { at = $2; next }
+  inside && at == level' "$file" | sed '/./,$!d')
+[[ $text ]] || fail "there is no hint for problem $problem in ${file#"$root"/}"
+printf '%s\n' "$text"
+if ((level < 3)); then printf '\nMore: ./fsdp hint %s %d\n' "$problem" $((level + 1)); fi

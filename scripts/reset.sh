@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# reset.sh TASK: gives tasks/taskN_*/ back its first state, in which nothing is written. What was there
+# is kept in .backup/.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+[[ ${1-} =~ ^[1-7]$ && $# == 1 ]] || refuse "reset wants the number of a task, 1 to 7"
+folder=$(cd "$root" && compgen -G "tasks/task$1_*") || fail "there is no task $1 under tasks/"
+task=$(basename "$folder")
+
+# A handout carries the first state with it; in the course's own repository it is made anew.
+pristine=$root/.pristine/$task
+if [[ ! -d $pristine ]]; then
+  [[ -f $root/grading/skeletons.py ]] || fail ".pristine/$task is missing: unpack the handout again"
+  made=$(mktemp -d)
+  trap 'rm -rf "$made"' EXIT
+  "$root/.venv/bin/python3" "$root/grading/skeletons.py" --into "$made"
+  pristine=$made/tasks/$task
+fi
+
+same=yes
+for file in "$pristine"/*.{h,cpp}; do
+  cmp -s "$file" "$root/$folder/$(basename "$file")" || same=''
+done
+if [[ $same ]]; then
+  say "$folder is as it was at first; nothing to do"
+  exit 0
+fi
+for ((number = 1; ; ++number)); do
+  backup=.backup/$task-$number
+  [[ -e $root/$backup ]] || break
+done
+mkdir -p "$root/$backup"
+cp -a "$root/$folder/." "$root/$backup"
+cp "$pristine"/*.{h,cpp} "$root/$folder"
+say "$folder is as it was at first; your files are kept in $backup"

@@ -1,0 +1,178 @@
+#include <gtest/gtest-spi.h>
+#include <memory/live_bytes.h>
+#include <testing/multi_rank.h>
+#include <testing/provenance.h>
+#include <testing/story.h>
+#include <torch/torch.h>
+
+using namespace fsdp;
+
+namespace {
+
+// The text of the failures that `expect` adds to its test.
+std::string failures_of(const std::function<void()>& expect) {
+  testing::TestPartResultArray parts;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &parts);
+    expect();
+  }
+  std::string text;
+  for (int i = 0; i < parts.size(); ++i)
+    text += parts.GetTestPartResult(i).message();
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_TRUE(contains(text, part)) << "the text is: " << (text) << "\nand should say: " << (part)
+
+// Weight [3, 5] and bias [2] in a flat tensor of 48, of which each of three ranks owns 16.
+Places places_of_rank(int rank) {
+  return {{{"weight", {3, 5}, 0}, {"bias", {2}, 32}}, 16, 16L * rank};
+}
+
+TEST(Story, hasOneLineForWhatAllRanksDid) {
+  EXPECT_EQ(story({{"a", "b"}, {"a", "b"}}),
+            "   1  all     a\n"
+            "   2  all     b\n");
+}
+
+TEST(Story, tellsTheRanksApartWhereTheyDiffer) {
+  EXPECT_EQ(story({{"a", "b", "d"}, {"a", "c"}}),
+            "   1  all     a\n"
+            "   2  rank 0  b\n"
+            "   2  rank 1  c\n"
+            "   3  rank 0  d\n");
+}
+
+TEST(Story, showsTheLastStepsAndCountsTheOthers) {
+  EXPECT_EQ(story({{"a", "b", "c"}}, 2),
+            "  ...  1 steps before these\n"
+            "   2  rank 0  b\n"
+            "   3  rank 0  c\n");
+}
+
+TEST(Story, endsAtTheViolatedExpectationAndIsToldOnce) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    at::Tensor whole = at::empty({2});
+    rank.communicator()->all_gather_into(whole, at::zeros({1}), "layers.0").wait();
+    rank.observe("storage", 4096);
+    rank.observe("later", 1);
+    rank.communicator()->barrier("layers.1").wait();
+  });
+  const std::string text = failures_of([&] {
+    expect_on_all_ranks(run, "storage", 0);
+    expect_on_all_ranks(run, "later", 2);
+  });
+  EXPECT_CONTAINS(text,
+                  "   1  all     issues all_gather layers.0, 4 bytes\n"
+                  "   2  all     waits for all_gather layers.0\n"
+                  "   3  all     observes \"storage\"\n"
+                  "\"storage\"\n  rank 0: is 4096, expected 0");
+  EXPECT_CONTAINS(text, "\"later\"\n  rank 0: is 1, expected 2");
+  EXPECT_FALSE(contains(text, "layers.1")) << text;
+  EXPECT_EQ(text.find("issues"), text.rfind("issues")) << text;
+}
+
+TEST(Story, endsWithTheStepAtWhichARankCrashed) {
+  const RankRun run = try_ranks(2, [](TestRank& rank) {
+    rank.communicator()->barrier("layers.0").wait();
+    if (rank.rank() == 1) abort();
+    rank.communicator()->barrier("layers.1").wait();
+  });
+  EXPECT_CONTAINS(run.failure(), "all     waits for barrier layers.0");
+  EXPECT_CONTAINS(run.failure(), "rank 1 was killed by signal 6");
+}
+
+TEST(Places, tellAnElementAsThatOfAParameterAndItsOwner) {
+  EXPECT_EQ(places_of_rank(0).text(7), "weight[1, 2], which rank 0 owns");
+  EXPECT_EQ(places_of_rank(0).text(15), "padding after weight, which rank 0 owns");
+  EXPECT_EQ(places_of_rank(1).text(0), "padding after weight, which rank 1 owns");
+  EXPECT_EQ(places_of_rank(2).text(1), "bias[1], which rank 2 owns");
+  EXPECT_EQ(places_of_rank(2).text(2), "padding after bias, which rank 2 owns");
+}
+
+TEST(Places, areToldWithTheFirstElementThatIsWrong) {
+  const RankRun run = run_ranks(3, [](TestRank& rank) {
+    at::Tensor shard = at::zeros({16});
+    rank.observe("expected", shard);
+    if (rank.rank() == 2) shard[1] = 7;
+    rank.observe("shard", shard, places_of_rank(rank.rank()));
+  });
+  EXPECT_CONTAINS(failures_of([&] { expect_on_rank(run, 2, "shard", run.at(2, "expected")); }),
+                  "the first at [1] (bias[1], which rank 2 owns): is 7, expected 0");
+}
+
+TEST(Provenance, saysWhichRanksAMeanIsMadeOf) {
+  const auto mean_of = [](const std::vector<int>& ranks, int world_size) {
+    double sum = 0;
+    for (const int rank : ranks)
+      sum += static_cast<double>(provenance::gradient(rank, world_size));
+    return sum / world_size;
+  };
+  for (int world_size = 1; world_size <= 8; ++world_size) {
+    const auto mean = static_cast<double>(provenance::mean(world_size));
+    EXPECT_EQ(provenance::decode(mean, world_size), "");
+    if (world_size == 1) continue;
+    EXPECT_EQ(provenance::decode(mean * world_size, world_size),
+              "the sum, not the mean: exactly " + std::to_string(world_size) + " times too large");
+    EXPECT_EQ(provenance::decode(mean / world_size, world_size),
+              "divided by W twice: exactly " + std::to_string(world_size) + " times too small");
+  }
+  EXPECT_EQ(provenance::decode(mean_of({0, 1}, 3), 3), "rank 2's gradient is missing");
+  EXPECT_EQ(provenance::decode(mean_of({0, 0, 1, 2}, 3), 3), "rank 0 is counted twice");
+  EXPECT_EQ(provenance::decode(mean_of({0, 2, 2, 2}, 3), 3),
+            "rank 1's gradient is missing, rank 2 is counted 3 times");
+  EXPECT_EQ(provenance::decode(4 * mean_of({2}, 4), 4),
+            "rank 0's gradient is missing, rank 1's gradient is missing, rank 3's gradient is "
+            "missing, and it is the sum, not the mean");
+  EXPECT_EQ(provenance::decode(0, 3), "no rank's gradient is in it");
+  EXPECT_EQ(provenance::decode(0.3, 3), "no sum of the ranks' gradients gives it");
+  EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
+}
+
+TEST(Provenance, isComparedInParametersAndPaddingIsZero) {
+  const auto observe = [](TestRank& rank, const std::string& name, double weight, double padding) {
+    const Places places = places_of_rank(rank.rank());
+    at::Tensor shard = at::full({16}, padding);
+    for (int64_t i = 0; i < 16; ++i) {
+      if (places.in_parameter(i)) shard[i] = weight;
+    }
+    rank.observe(name, shard, places);
+  };
+  const RankRun run = run_ranks(3, [&](TestRank& rank) {
+    const auto mean = static_cast<double>(provenance::mean(3));
+    observe(rank, "right", mean, 0);
+    observe(rank, "sum", 3 * mean, 0);
+    observe(rank, "padded", mean, 1);
+  });
+  EXPECT_EQ(failures_of([&] { expect_mean_over_ranks(run, "right"); }), "");
+  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "sum"); }),
+                  "rank 0: weight[0, 0], which rank 0 owns: is 93, expected 31: the sum, not the "
+                  "mean: exactly 3 times too large");
+  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "padded"); }),
+                  "padding after weight, which rank 1 owns: is 1, expected 0: padding is not zero");
+}
+
+TEST(Crash, byTheUseOfFreedStorageIsToldAsThat) {
+  const RankRun run = try_ranks(1, [](TestRank&) {
+    at::Tensor parameter = at::ones({4, 4});
+    parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+    parameter.mul_(2);
+  });
+  EXPECT_CONTAINS(run.failure(), "of a storage of 0 bytes, as a parameter has after reshard()");
+}
+
+TEST(Crash, byAllocationWithoutEndIsToldAsThat) {
+  const RankRun run = try_ranks(1, [](TestRank&) {
+    std::vector<at::Tensor> all;
+    for (;;)
+      all.push_back(at::zeros({int64_t{1} << 26}));
+  });
+  EXPECT_CONTAINS(run.failure(), "it exceeded the limit of memory of a test");
+}
+
+}  // namespace
