@@ -64,7 +64,7 @@ class Handout(unittest.TestCase):
         files = handout.contents()
         for folder in (handout.ROOT / "solutions").iterdir():
             for name in ("README.md", "HINTS.md"):
-                self.assertIn(f"tasks/{folder.name}/{name}", files)
+                self.assertIn(f"tasks/{folder.name}/{name}", list(files))
             for header in folder.glob("*.h"):
                 kept = files[f".pristine/{folder.name}/{header.name}"]
                 self.assertEqual(kept, files[f"tasks/{folder.name}/{header.name}"])

@@ -31,6 +31,7 @@ def anchors(text):
     """The names under which a page's sections can be linked to."""
     for heading in re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    yield from re.findall(r'<a id="([\w-]+)">', text)
 
 
 def tests():

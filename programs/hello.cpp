@@ -30,8 +30,9 @@ std::string values(const at::Tensor& tensor) {
 
 // Rank 0 tells what it gave and got, and what the log says.
 void tell(Communicator& comm, const at::Tensor& input, const at::Tensor& output) {
-  const LoggedCall call = comm.take_log().at(0);
+  const auto log = comm.take_log();
   if (comm.rank() != 0) return;
+  const LoggedCall& call = log.at(0);
   std::printf("%s\n  rank 0 gave %s\n  rank 0 has  %s\n  each rank received %lld bytes\n",
               to_string(call.operation), values(input).c_str(), values(output).c_str(),
               static_cast<long long>(call.bytes));
@@ -65,7 +66,8 @@ Settings parse(int argc, char** argv) {
   Settings settings;
   CLI::App app("Starts ranks that call three collectives on a few numbers.", "fsdp hello");
   app.add_option("--world", settings.world, "ranks (default 4)")->check(CLI::Range(1, 8));
-  app.add_option("--skip", settings.skip, "a rank that leaves out the second collective");
+  app.add_option("--skip", settings.skip, "a rank that leaves out the second collective")
+      ->check(CLI::Range(1, 7));
   app.add_option("--trace", settings.trace, "write the timeline to FILE.txt, .json or .html");
   try {
     app.parse(argc, argv);

@@ -43,7 +43,7 @@ configure() {
 }
 
 # Builds targets of a preset; says so only if there is something to do. On failure the first errors
-# are shown and the script ends.
+# are shown, unless `quiet` is set, and the function fails.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
   mkdir -p "$dir"
@@ -57,6 +57,7 @@ build() {
       say "building ${targets[*]} in build/$preset: $steps steps"
     fi
     if ! ninja -C "$dir" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
+      [[ ! ${quiet-} ]] || exit 1
       grep -m 5 -A 4 -E 'error|FAILED|undefined reference' "$dir/build.log" >&2 ||
         tail -n 20 "$dir/build.log" >&2
       fail "the build failed; the whole log: $dir/build.log"

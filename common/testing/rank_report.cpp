@@ -62,8 +62,10 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 
 std::string progress(const RankReport& report) {
   std::string text;
-  if (!report.exit.last_call.empty()) text += "; last collective " + report.exit.last_call;
-  if (!report.latest.empty()) text += "; last observation \"" + report.latest + "\"";
+  // An error of a collective takes some lines, and names it.
+  const char* separator = contains(report.exit.message, "\n") ? "\n" : "; ";
+  if (!report.exit.last_call.empty()) text += separator + ("last collective " + report.exit.last_call);
+  if (!report.latest.empty()) text += separator + ("last observation \"" + report.latest + "\"");
   return text;
 }
 

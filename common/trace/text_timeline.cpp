@@ -40,15 +40,16 @@ std::string length(const Event& event) {
   return instant ? "" : number("%.3f", ms(event.end - event.begin));
 }
 
-// In lines of at most kColumns; none of an empty text.
+// Each of its lines in lines of at most kColumns; none of an empty text.
 std::string wrapped(const std::string& text) {
   std::string result;
   for (size_t begin = 0; begin < text.size();) {
-    size_t end = std::min(begin + kColumns, text.size());
+    const size_t line_end = std::min(text.find('\n', begin), text.size());
+    size_t end = std::min(begin + kColumns, line_end);
     const size_t space = text.rfind(' ', end);
-    if (end < text.size() && space != std::string::npos && space > begin) end = space;
+    if (end < line_end && space != std::string::npos && space > begin) end = space;
     result += text.substr(begin, end - begin) + '\n';
-    begin = end + (end < text.size() && text[end] == ' ');
+    begin = end + (end < text.size() && (text[end] == ' ' || text[end] == '\n'));
   }
   return result;
 }
