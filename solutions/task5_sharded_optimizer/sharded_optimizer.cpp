@@ -47,9 +47,11 @@ void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
 void ShardedOptimizer::step() {
   at::NoGradGuard no_grad;
   for (const auto& unit : units_) {
-    if (unit->sharded_gradient().defined()) continue;
-    throw std::logic_error("optimizer step: unit " + unit->unit() +
-                           " has no gradient; run a backward pass first");
+    if (!unit->sharded_gradient().defined()) {
+      throw std::logic_error("optimizer step: unit " + unit->unit() +
+                             " has no gradient; run a backward pass first");
+    }
+    unit->reshard();
   }
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (size_t i = 0; i < runs_[group].size(); ++i) {

@@ -319,6 +319,42 @@ TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
   expect_gradients_of_one_process(run, twice);
 }
 
+// Dropped outputs, then unused units: a pass must not take over what the one before it noted.
+TEST_P(T4_4_finish, a_pass_is_as_any_other_whatever_the_one_before_it_left_out) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto pass = [&](const Loss& loss) {
+      sharded.model->order = {0, 1, 2};
+      loss(*sharded.model, rank.rank()).backward();
+      return reductions(take_calls(*rank.communicator()));
+    };
+    pass(kOutputDropped);
+    rank.observe("reductions after a dropped output", pass(plain_loss));
+    rank.observe("reductions without blocks1", pass(kBlockUnused));
+    rank.observe("reductions after that", pass(plain_loss));
+  });
+  const std::string all = "blocks2; blocks1; blocks0; root; ";
+  expect_on_all_ranks(run, "reductions after a dropped output", all);
+  expect_on_all_ranks(run, "reductions without blocks1", "blocks2; blocks0; blocks1; root; ");
+  expect_on_all_ranks(run, "reductions after that", all);
+}
+
+TEST_P(T4_4_finish, an_exception_after_a_pass_has_begun_does_not_spoil_the_next_one) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    auto head = sharded.model->head;
+    const auto hook =
+        head.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
+    EXPECT_THROW(plain_loss(*sharded.model, rank.rank()).backward(), std::runtime_error);
+    head.remove_hook(hook);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("gathered", sharded.gathered());
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "gathered", "");
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
 TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

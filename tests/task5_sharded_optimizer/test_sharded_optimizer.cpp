@@ -215,6 +215,22 @@ TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
   }
 }
 
+TEST_P(T5_1_step_on_shards, what_was_gathered_before_a_step_is_gathered_anew_after_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    units[0]->unshard();
+    const at::Tensor before = units[0]->parameters()[0].tensor.detach().clone();
+    optimizer.step();
+    rank.observe("gathered bytes after the step", live_bytes::now()[MemoryClass::gathered]);
+    units[0]->unshard();
+    rank.observe("values are the old ones", before.equal(units[0]->parameters()[0].tensor));
+  });
+  expect_on_all_ranks(run, "gathered bytes after the step", 0);
+  expect_on_all_ranks(run, "values are the old ones", false);
+}
+
 TEST_P(T5_1_step_on_shards, takes_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# stress.sh [ROUNDS]: all multi-rank tests of the reference solutions, ROUNDS times (20), in shuffled
+# order, on one core that they share with a busy loop. Goes on where an earlier run of the same tests
+# stopped. Prints a line for each round and ends with 1 if any test failed.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+rounds=${1:-20}
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || refuse "stress wants a number of rounds, not '$rounds'"
+build default all_tests
+mapfile -t programs < <(grep -E '/(common|reference_task[1-7])_tests$' "$root/build/default/tests.txt")
+
+# What was run, and passed, is kept under the programs' contents.
+kept=$root/build/default/stress.$(cat "${programs[@]}" | sha256sum | cut -c 1-16)
+touch "$kept"
+
+taskset -c 0 sh -c 'while :; do :; done' &
+neighbour=$!
+trap 'kill $neighbour' EXIT
+
+failed=0
+for ((round = 1; round <= rounds; ++round)); do
+  start=$SECONDS tests=0
+  for program in "${programs[@]}"; do
+    name=$(basename "$program")
+    if ! grep -q "^$round $name " "$kept"; then
+      output=$(taskset -c 0 "$program" --gtest_filter='*/W*' --gtest_shuffle \
+        --gtest_random_seed="$round" --gtest_color=no 2>&1) || true
+      count=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\?\.$/\1/p' <<<"$output")
+      if grep -q '^\[  FAILED  \]' <<<"$output" || [[ ! $count ]]; then
+        echo "round $round, $name: run it with --gtest_shuffle --gtest_random_seed=$round"
+        grep '^\[  FAILED  \] .*(' <<<"$output" || tail -n 5 <<<"$output"
+        failed=$((failed + 1))
+        continue
+      fi
+      echo "$round $name $count" >>"$kept"
+    fi
+    tests=$((tests + $(sed -n "s/^$round $name //p" "$kept")))
+  done
+  echo "round $round of $rounds: $tests tests passed, $((SECONDS - start)) s"
+done
+echo "$rounds rounds, $failed programs with failures"
+((failed == 0))
