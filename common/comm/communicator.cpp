@@ -190,6 +190,10 @@ at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
                                    c10::DispatchKeySet(c10::DispatchKey::CPU), dtype, std::nullopt);
 }
 
+void Communicator::wait_for_readers() {
+  transport_->wait_for_readers();
+}
+
 std::vector<LoggedCall> Communicator::take_log() {
   return std::exchange(log_, {});
 }

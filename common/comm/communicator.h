@@ -81,10 +81,14 @@ class Communicator {
 
   // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output.
   // An input made by empty() is read in place by the other ranks. It may be freed, but changed only
-  // after a later collective has shown that they have waited for this one (the unit's
-  // reduce-scatter does).
+  // after wait_for_readers(), or after a later collective has shown that they have waited for this
+  // one (the unit's reduce-scatter does).
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
+
+  // Returns when the other ranks have waited for every all-gather of which they read this rank's
+  // input in place. No collective. Throws CollectiveError, naming a rank that does not come.
+  void wait_for_readers();
 
   // output [n] <- sum over ranks of part `rank` of their inputs [W n].
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,

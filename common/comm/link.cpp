@@ -93,6 +93,7 @@ class LinkTransport final : public Transport {
   }
 
   c10::Allocator* allocator() override { return inner_->allocator(); }
+  void wait_for_readers() override { inner_->wait_for_readers(); }
 
  private:
   std::shared_ptr<Transport> inner_;

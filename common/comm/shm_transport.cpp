@@ -208,6 +208,11 @@ class Lent {
     tensors_.emplace_back(sequence, tensor);
   }
 
+  void wait_for_readers() {
+    for (; !tensors_.empty(); tensors_.pop_front())
+      ledger_->wait_for_all(tensors_.front().first, 2);
+  }
+
  private:
   void give_back() {
     while (!tensors_.empty() && ledger_->all_reached(tensors_.front().first, 2))
@@ -244,6 +249,7 @@ class ShmTransport final : public Transport {
   }
 
   c10::Allocator* allocator() override { return peers_.allocator(); }
+  void wait_for_readers() override { lent_.wait_for_readers(); }
 
  private:
   Peers peers_;

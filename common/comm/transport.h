@@ -39,6 +39,9 @@ class Transport {
   virtual ~Transport() = default;
   virtual std::unique_ptr<Transfer> begin(const Collective& collective) = 0;
   virtual c10::Allocator* allocator() = 0;  // of memory that needs no copy on the way out
+
+  // Returns when no other rank reads what this rank gave any more; at once, where all is copied.
+  virtual void wait_for_readers() {}
 };
 
 std::shared_ptr<Transport> make_shm_transport(const RankContext& context,

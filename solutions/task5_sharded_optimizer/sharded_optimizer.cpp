@@ -53,6 +53,7 @@ void ShardedOptimizer::step() {
     }
     unit->reshard();
   }
+  comm_->wait_for_readers();
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (size_t i = 0; i < runs_[group].size(); ++i) {
       const Run& run = runs_[group][i];

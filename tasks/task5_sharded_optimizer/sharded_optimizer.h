@@ -18,8 +18,9 @@ class ShardedOptimizer {
   ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
                    std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
 
-  // Updates the shards. Units that are still gathered are freed before: what they hold would be old,
-  // as the root's parameters after a forward that no backward followed. No collective. Throws std::logic_error naming a unit without a gradient.
+  // Updates the shards, when no other rank reads them any more. Units that are still gathered are
+  // freed before: what they hold would be old, as the root's parameters after a forward that no
+  // backward followed. No collective. Throws std::logic_error naming a unit without a gradient.
   void step();
 
   // Drops the sharded gradients.

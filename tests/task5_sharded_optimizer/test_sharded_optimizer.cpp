@@ -1,7 +1,9 @@
 #include <memory/live_bytes.h>
+#include <poll.h>
 #include <sharded_optimizer.h>
 #include <testing/call_text.h>
 #include <testing/multi_rank.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -229,6 +231,31 @@ TEST_P(T5_1_step_on_shards, what_was_gathered_before_a_step_is_gathered_anew_aft
   });
   expect_on_all_ranks(run, "gathered bytes after the step", 0);
   expect_on_all_ranks(run, "values are the old ones", false);
+}
+
+// Rank 0 steps as soon as it can, the others read its shard as late as they can: when rank 0 has told
+// that its step is done, which it must not while they have not read.
+TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
+  int done[2];
+  ASSERT_EQ(pipe(done), 0);
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    units[0]->unshard_async();
+    if (rank.rank() != 0) {
+      pollfd told{done[0], POLLIN, 0};
+      poll(&told, 1, 300);
+    }
+    units[0]->unshard();
+    const bool old = make_parameters()[0].tensor.equal(units[0]->parameters()[0].tensor);
+    rank.observe("gathered before the step are the values before it", old);
+    optimizer.step();
+    if (rank.rank() == 0) EXPECT_EQ(write(done[1], "done", 4), 4);
+  });
+  close(done[0]);
+  close(done[1]);
+  expect_on_all_ranks(run, "gathered before the step are the values before it", true);
 }
 
 TEST_P(T5_1_step_on_shards, takes_no_collective) {
