@@ -18,6 +18,11 @@ test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tes
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
 test_executable(fsdp_common_tests threads_tests reference_task7 ${threads_tests})
 
+# What needs a GPU. Compiled in every build, run with the other tests in a build with CUDA alone: a
+# test says what it needs and is skipped where that is missing.
+file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)
+test_executable(fsdp_gpu_tests gpu_tests fsdp_reproduce ${gpu_tests})
+
 file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
 test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 

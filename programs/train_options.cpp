@@ -1,4 +1,5 @@
 #include <comm/join.h>
+#include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <trace/timeline.h>
@@ -17,7 +18,7 @@ constexpr int kMaxWorld = 64;
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
-  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link;
+  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare;
   double timeout{300};
   std::optional<int64_t> steps, batch, seq;
   std::optional<double> lr;
@@ -66,7 +67,12 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given) {
       ->check(CLI::PositiveNumber);
   app.add_option("--backend", config.comm.backend, "auto, shm, gloo or nccl (default auto)")
       ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}));
-  app.add_option("--device", given.device, "cpu")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--device", given.device, "cpu or cuda (default cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--compare", given.compare,
+                 "collectives compared between ranks: always, first (iteration) or never "
+                 "(default always; first over nccl)")
+      ->check(CLI::IsMember({"always", "first", "never"}));
   app.add_option("--seed", config.seed, "of the parameters and the batches (default 42)");
   app.add_option("--stack", given.stack, "whose tasks: reference or mine")
       ->check(CLI::IsMember({"reference", "mine"}));
@@ -134,6 +140,10 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
     if (!given.lr) config.optimizer.lr = 0.1;
   }
   config.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(given.timeout * 1000));
+  if (given.device == "cuda") config.comm.device = c10::kCUDA;
+  if (given.compare == "always") config.comm.compare = Compare::always;
+  if (given.compare == "first") config.comm.compare = Compare::first_iteration;
+  if (given.compare == "never") config.comm.compare = Compare::never;
   if (!given.link.empty()) config.comm.link = parse_link(given.link);
   if (!given.fault.empty()) config.comm.fault = parse_fault(given.fault, config.world);
   if (!config.published && config.text.empty()) {
@@ -150,8 +160,39 @@ void check_file(const std::string& option, const std::string& path) {
   if (!can_be_written(path)) throw UsageError(option + " " + path + ": can't be written");
 }
 
-void check(const TrainConfig& config, const Given& given) {
-  if (given.device == "cuda") throw UsageError("--device cuda: not built; use --device cpu");
+// Before a fork: the ranks will use the GPUs, this process must not.
+void check_cuda(const TrainConfig& config) {
+  if (!gpu::built()) {
+    throw UsageError(
+        "--device cuda: this build has no CUDA; build with ./fsdp build --preset cuda");
+  }
+  if (config.poison) throw UsageError("--poison: takes --device cpu");
+  if (config.comm.link) throw UsageError("--link: takes --device cpu");
+  const int gpus = gpu::count_gpus_before_fork();
+  if (gpus == 0) throw UsageError("--device cuda: needs a GPU; this machine has none");
+  const int ranks = config.mode == "single" ? 1 : config.world;
+  if (config.comm.backend == "nccl" && ranks > gpus) {
+    throw UsageError("--backend nccl: needs " + std::to_string(ranks) +
+                     " GPUs, one for each rank; this machine has " + std::to_string(gpus));
+  }
+}
+
+void check_compare(const TrainConfig& config) {
+  if (config.comm.compare.value_or(Compare::always) == Compare::always) return;
+  if (config.comm.link) throw UsageError("--compare: with --link calls are compared always");
+  const bool shm = config.comm.backend == "shm" || config.comm.backend == "auto";
+  if (shm && !config.on_cuda()) {
+    throw UsageError("--compare: over shm calls are compared always; give --backend gloo");
+  }
+}
+
+void check(const TrainConfig& config) {
+  if (config.on_cuda()) {
+    check_cuda(config);
+  } else if (config.comm.backend == "nccl") {
+    throw UsageError("--backend nccl: needs --device cuda");
+  }
+  check_compare(config);
   if (config.batch % config.world != 0) {
     throw UsageError("--batch " + std::to_string(config.batch) + ": can't be cut into " +
                      std::to_string(config.world) + " equal parts (--world)");
@@ -187,7 +228,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
     fill_in_defaults(config, given);
-    check(config, given);
+    check(config);
   } catch (const CLI::CallForHelp& help) {
     std::exit(app.exit(help));
   } catch (const CLI::ParseError& error) {

@@ -13,8 +13,8 @@ while (($#)); do
     --preset)
       preset=${2-}
       case $preset in
-        default | debug | asan | tsan) shift ;;
-        *) refuse "preset '$preset' is unknown to test; allowed: default, debug, asan, tsan" ;;
+        default | debug | cuda | asan | tsan) shift ;;
+        *) refuse "preset '$preset' is unknown to test; allowed: default, debug, cuda, asan, tsan" ;;
       esac
       ;;
     *) refuse "option '$1' is unknown to test; allowed: --all, --preset NAME" ;;

@@ -25,12 +25,20 @@ struct Fault {
   uint64_t at;
 };
 
+// Which calls are compared between ranks. A rank that waits for a compared call waits until the
+// others have made it too; the transports of the CPU wait for that in any case, NCCL does not.
+enum class Compare { always, first_iteration, never };
+
 struct CommunicatorOptions {
-  std::string backend{"auto"};  // auto (shm between forked ranks, else gloo), shm, gloo, nccl
+  // auto, shm, gloo or nccl. auto: on CUDA nccl if every rank has a GPU of its own; else shm
+  // between forked ranks and gloo between others, on CUDA through copies on the host.
+  std::string backend{"auto"};
   std::chrono::milliseconds timeout{300'000};  // of every wait
   std::optional<Fault> fault{};
   std::optional<Link> link{};  // simulated, on top of the backend
   std::shared_ptr<Clock> clock{monotonic_clock()};
+  c10::DeviceType device{c10::kCPU};  // of all tensors; of CUDA, the GPU that is the current device
+  std::optional<Compare> compare{};   // by default the first iteration over nccl, else always
 };
 
 // Labels of collectives that serve no unit. Their bytes are counted under keys of their own.
@@ -52,8 +60,9 @@ struct LoggedCall {
 class Handle {
  public:
   Handle() = default;
-  // Returns when the output is complete. Throws CollectiveError when the ranks called different
-  // collectives, or when one of them has not come within the timeout.
+  // Returns when the output is complete; over nccl, when what the current stream does next will
+  // find it so. Throws CollectiveError when the ranks called different collectives, or when one of
+  // them has not come within the timeout.
   void wait();
   bool pending() const;  // issued and not waited for yet
 
@@ -67,10 +76,11 @@ class Handle {
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
 // the name of the unit it serves; what one rank calls is compared with the others' calls. A call
 // returns at once and its tensors belong to it until wait(). Sums are taken in rank order, so that
-// a result has the same bits on every transport on the CPU.
+// a result has the same bits on every transport on the CPU; NCCL has an order of its own.
 class Communicator {
  public:
-  // Throws std::invalid_argument for an unknown or unavailable backend.
+  // Throws std::invalid_argument for an unknown or unavailable backend, and for calls that are not
+  // compared over shm or a simulated link, which read what the comparison brings.
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options = {});
   ~Communicator();
@@ -78,6 +88,7 @@ class Communicator {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   const std::string& backend() const { return backend_; }  // never "auto"
+  c10::DeviceType device() const { return device_; }       // of the tensors
 
   // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output.
   // An input made by empty() is read in place by the other ranks. It may be freed, but changed only
@@ -106,6 +117,9 @@ class Communicator {
   // A contiguous tensor of undefined values in memory that the transport reads without a copy.
   at::Tensor empty(int64_t numel, at::ScalarType dtype = at::kFloat) const;
 
+  // To be called by all ranks when they have waited for every call of the first iteration.
+  void end_first_iteration();
+
   // The calls since the last take_log(), in the order of issue.
   std::vector<LoggedCall> take_log();
 
@@ -117,6 +131,9 @@ class Communicator {
   int rank_{};
   int world_size_{};
   std::string backend_;
+  c10::DeviceType device_{};
+  Compare compare_{};
+  bool comparing_{};
   std::optional<Fault> fault_;
   std::shared_ptr<Clock> clock_;
   uint64_t calls_{};     // made by this rank, skipped ones included

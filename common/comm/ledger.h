@@ -51,6 +51,9 @@ class Ledger {
   // std::logic_error if this rank never waited for that one, and waits until the others have.
   void publish(const CallRecord& record);
 
+  // As publish(), for a call that no rank will compare: waits for nobody.
+  void note(const CallRecord& record);
+
   // Compares call `sequence` with those of the ranks that have published theirs. Throws as check().
   void compare(uint64_t sequence);
 

@@ -50,6 +50,17 @@ std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout);
 
+// NCCL on a stream of its own, for tensors of this rank's GPU; no other rank may use that GPU.
+// Throws std::invalid_argument in a build without CUDA.
+std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
+                                               std::shared_ptr<Ledger> ledger,
+                                               std::chrono::milliseconds timeout);
+
+// The calls of `inner`, which takes tensors on the CPU, for those of `device`: through copies in
+// memory of `staging`, which the CPU waits for.
+std::shared_ptr<Transport> make_staged_transport(std::shared_ptr<Transport> inner,
+                                                 c10::DeviceType device, c10::Allocator* staging);
+
 // The same calls over `inner`, none done before the link would have it done: one at a time, in the
 // order of issue, each from when the last rank has issued it. All ranks compute the same times.
 std::shared_ptr<Transport> make_link_transport(std::shared_ptr<Transport> inner, const Link& link,

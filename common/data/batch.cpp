@@ -16,4 +16,13 @@ Batch Batch::part(int rank, int world_size) const {
   return {inputs.narrow(0, rank * share, share), targets.narrow(0, rank * share, share)};
 }
 
+Batch Batch::to(c10::DeviceType device) const {
+  if (inputs.device().type() == device) return *this;
+  // From pinned memory, which its allocator does not give out again before it was read.
+  const auto copy = [&](const at::Tensor& tensor) {
+    return tensor.contiguous().pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);
+  };
+  return {copy(inputs), copy(targets)};
+}
+
 }  // namespace fsdp

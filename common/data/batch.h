@@ -11,6 +11,9 @@ struct Batch {
 
   // The r-th of W equal parts of the rows. Throws std::invalid_argument if it can't be cut so.
   Batch part(int rank, int world_size) const;
+
+  // The same on `device`; the CPU does not wait for the copy.
+  Batch to(c10::DeviceType device) const;
 };
 
 }  // namespace fsdp

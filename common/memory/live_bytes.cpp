@@ -1,4 +1,5 @@
 #include <memory/counting_allocator.h>
+#include <memory/device_blocks.h>
 #include <memory/live_bytes.h>
 
 #include <algorithm>
@@ -103,7 +104,11 @@ void reset(Phase phase) {
 }
 
 void reclassify(const c10::DataPtr& block, MemoryClass cls) {
-  CountingAllocator::reclassify(block, cls);
+  if (block.device().is_cpu()) {
+    CountingAllocator::reclassify(block, cls);
+  } else {
+    device_blocks::reclassify(block.get(), cls);
+  }
 }
 
 MemoryClass current_class() {

@@ -62,7 +62,7 @@ void enter(Phase phase);      // the peaks of `phase` go on from what is alive n
 void reset(Phase phase);      // forgets its peaks
 
 // From now on this block belongs to `cls`, whatever it was allocated for. Nothing happens to blocks
-// of other allocators than the one that install() puts in place.
+// that are not counted, and to those of the CPU that another allocator than install()'s has made.
 void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
 // For allocators that count themselves in: the class of a block to come, its birth and its death.

@@ -40,7 +40,8 @@ struct Piece {
 // optimizer_state) of a piece that has none.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Sum of squares of a contiguous fp32 tensor, in fp64, in an order that depends on numel alone.
+// Sum of squares of a contiguous fp32 tensor, in fp64, in an order that depends on numel and device
+// alone. On CUDA the CPU waits for it.
 double sum_of_squares(const at::Tensor& tensor);
 
 }  // namespace fsdp

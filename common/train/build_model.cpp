@@ -16,4 +16,10 @@ std::shared_ptr<Module> build_model(const TrainConfig& config) {
   return model;
 }
 
+void move_buffers(const torch::nn::Module& model, c10::DeviceType device) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& buffer : model.buffers())
+    if (buffer.device().type() != device) buffer.set_data(buffer.to(device));
+}
+
 }  // namespace fsdp

@@ -30,12 +30,13 @@ struct TrainConfig {
   int limit{2};
   bool meta_init{true};
   int threads{1};
-  bool poison{};  // NaN in memory that nobody may use
-  CommunicatorOptions comm;
-  std::string json;   // file; empty: none
-  std::string trace;  // file of the timeline; empty: none
+  bool poison{};             // NaN in memory that nobody may use
+  CommunicatorOptions comm;  // and the device of parameters and batches
+  std::string json;          // file; empty: none
+  std::string trace;         // file of the timeline; empty: none
 
   std::vector<ParameterGroup> parameter_groups() const;
+  bool on_cuda() const { return comm.device == c10::kCUDA; }
 };
 
 }  // namespace fsdp

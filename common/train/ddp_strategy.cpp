@@ -27,21 +27,21 @@ class DdpStrategy : public ReplicaStrategy {
     }
   }
 
-  double forward_backward(const Batch& global) override {
-    const Batch batch = global.part(comm_->rank(), comm_->world_size());
+  at::Tensor forward_backward(const Batch& global) override {
+    const Batch batch = local_part(global);
     live_bytes::enter(Phase::forward);
     at::Tensor loss = language_model_loss(*model_, batch.inputs, batch.targets);
     live_bytes::enter(Phase::backward);
     begin_backward();
     loss.backward();
     end_backward();
-    return loss.item<double>();
+    return loss.detach();
   }
 
   double evaluate(const Batch& global) override {
     at::NoGradGuard no_grad;
     live_bytes::enter(Phase::forward);
-    const Batch batch = global.part(comm_->rank(), comm_->world_size());
+    const Batch batch = local_part(global);
     return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
   }
 
@@ -50,6 +50,10 @@ class DdpStrategy : public ReplicaStrategy {
   }
 
  private:
+  Batch local_part(const Batch& global) const {
+    return global.part(comm_->rank(), comm_->world_size()).to(comm_->device());
+  }
+
   void begin_backward() {
     replica_.allocate_gradients(comm_.get());
     collected_.assign(collected_.size(), false);

@@ -36,14 +36,16 @@ class Replay {
 };
 
 // The communication buffers of one all-reduce: shm copies what lies outside its arena; gloo pads
-// the tensor, exchanges parts with a second such buffer, and sums its own part into a third.
+// the tensor, exchanges parts with a second such buffer, and sums its own part into a third. What
+// nccl needs is not a tensor's.
 class AllReduceBuffers {
  public:
   AllReduceBuffers(const std::string& backend, int world_size, int64_t numel, int64_t element,
                    bool in_arena) {
     const bool gloo = backend == "gloo";
     const int64_t part = round_up(numel, world_size) / world_size * element;
-    issued_ = gloo ? 2 * world_size * part : (in_arena ? 0 : numel * element);
+    const bool copied = backend == "shm" && !in_arena;
+    issued_ = gloo ? 2 * world_size * part : (copied ? numel * element : 0);
     waiting_ = gloo ? part : 0;
   }
   void issue(Replay& replay) const { replay.add(MemoryClass::communication, issued_); }

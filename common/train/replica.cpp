@@ -9,11 +9,11 @@ namespace fsdp {
 namespace {
 
 // The same values in storage of a multiple of kAlignment elements.
-at::Tensor move_to_padded_storage(at::Tensor& parameter) {
+at::Tensor move_to_padded_storage(at::Tensor& parameter, c10::DeviceType device) {
   at::NoGradGuard no_grad;
   MemoryScope scope(MemoryClass::gathered);
   auto storage = at::zeros({round_up(parameter.numel(), kAlignment)},
-                           parameter.options().requires_grad(false));
+                           parameter.options().device(device).requires_grad(false));
   const auto view = storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
   view.copy_(parameter);
   parameter.set_data(view);
@@ -24,11 +24,11 @@ at::Tensor move_to_padded_storage(at::Tensor& parameter) {
 
 Replica::Replica(Module& model, const TrainConfig& config, ShardLayout layout,
                  const std::vector<int64_t>& bucket_bytes)
-    : layout_(std::move(layout)), groups_(config.parameter_groups()) {
+    : layout_(std::move(layout)), groups_(config.parameter_groups()), device_(config.comm.device) {
   auto parameters = distinct_parameters(model);
   layout_.check(parameters);
   for (auto& parameter : parameters) {
-    at::Tensor storage = move_to_padded_storage(parameter.tensor);
+    at::Tensor storage = move_to_padded_storage(parameter.tensor, device_);
     const bool trainable = parameter.tensor.requires_grad();
     slots_.push_back({parameter, storage, 0, 0, trainable});
   }
@@ -60,7 +60,8 @@ void Replica::allocate_gradients(const Communicator* comm) {
   MemoryScope scope(MemoryClass::gradients);
   buckets_.clear();
   for (const int64_t numel : bucket_numels_) {
-    buckets_.push_back(comm != nullptr ? comm->empty(numel) : at::empty({numel}));
+    buckets_.push_back(comm != nullptr ? comm->empty(numel)
+                                       : at::empty({numel}, at::TensorOptions(device_)));
   }
   for (const Slot& slot : slots_) {
     if (!slot.trainable) continue;
@@ -77,7 +78,7 @@ at::Tensor Replica::gradient(const Slot& slot) const {
 at::Tensor Replica::shard_of_gradients(size_t unit, int rank) const {
   const int64_t numel = layout_.units[unit].padded_numel / layout_.world_size;
   const int64_t shard_begin = numel * rank;
-  auto shard = at::zeros({numel});
+  auto shard = at::zeros({numel}, at::TensorOptions(device_));
   for (size_t i = 0; i < slots_.size(); ++i) {
     const auto& place = layout_.parameters[i];
     const int64_t begin = std::max(place.offset, shard_begin);
@@ -125,12 +126,14 @@ void Replica::step() {
 
 void Replica::full_parameters(const Strategy::Visitor& visit) const {
   for (const Slot& slot : slots_)
-    visit(slot.parameter.name, slot.parameter.tensor.detach());
+    visit(slot.parameter.name, slot.parameter.tensor.detach().cpu());
 }
 
 ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, ShardLayout layout,
                                  const std::vector<int64_t>& bucket_bytes)
-    : model_(build_model(config)), replica_(*model_, config, std::move(layout), bucket_bytes) {}
+    : model_(build_model(config)), replica_(*model_, config, std::move(layout), bucket_bytes) {
+  move_buffers(*model_, config.comm.device);
+}
 
 double ReplicaStrategy::clip_grad_norm(double max_norm) {
   live_bytes::enter(Phase::optimizer);

@@ -24,9 +24,10 @@ class Replica {
     bool trainable{};
   };
 
-  // Moves the parameters of `model` into padded storage, one at a time. Buckets take trainable
-  // parameters from the last to the first, up to `bucket_bytes[i]` in the i-th (the last entry
-  // serves for all that follow), one parameter at least. Throws as ShardLayout::check does.
+  // Moves the parameters of `model` into padded storage on config's device, one at a time. Buckets
+  // take trainable parameters from the last to the first, up to `bucket_bytes[i]` in the i-th (the
+  // last entry serves for all that follow), one parameter at least. Throws as ShardLayout::check
+  // does.
   Replica(Module& model, const TrainConfig& config, ShardLayout layout,
           const std::vector<int64_t>& bucket_bytes);
 
@@ -51,6 +52,7 @@ class Replica {
 
   ShardLayout layout_;
   std::vector<ParameterGroup> groups_;
+  c10::DeviceType device_;
   std::vector<Slot> slots_;                            // in the order of layout_.parameters
   std::vector<int64_t> bucket_numels_;                 // [elements], multiples of 16
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps

@@ -10,31 +10,33 @@ namespace {
 class SingleStrategy : public ReplicaStrategy {
  public:
   SingleStrategy(const TrainConfig& config, ShardLayout layout)
-      : ReplicaStrategy(config, std::move(layout), {0}), world_size_(config.world) {
+      : ReplicaStrategy(config, std::move(layout), {0}),
+        world_size_(config.world),
+        device_(config.comm.device) {
     for (const auto& slot : replica_.slots()) {
       if (!slot.trainable) continue;
       register_post_accumulate_grad_hook(slot.parameter.tensor, [this, &slot] { collect(slot); });
     }
   }
 
-  double forward_backward(const Batch& global) override {
+  at::Tensor forward_backward(const Batch& global) override {
     live_bytes::enter(Phase::forward);
-    double loss = 0;
+    at::Tensor loss;  // [], the sum; in fp64 from the second rank on
     for (rank_ = 0; rank_ < world_size_; ++rank_) {
-      const Batch batch = global.part(rank_, world_size_);
+      const Batch batch = global.part(rank_, world_size_).to(device_);
       if (rank_ > 0) live_bytes::enter(Phase::forward);
       at::Tensor value = language_model_loss(*model_, batch.inputs, batch.targets);
-      loss += value.item<double>();
       live_bytes::enter(Phase::backward);
       if (rank_ == 0) replica_.allocate_gradients(nullptr);
       collected_.assign(replica_.bucket_numels().size(), false);
       value.backward();
       zero_what_was_not_used();
+      loss = rank_ == 0 ? value.detach() : loss.to(at::kDouble).add_(value.detach());
     }
     at::NoGradGuard no_grad;
     for (const auto& bucket : replica_.buckets())
       bucket.div_(world_size_);
-    return loss / world_size_;
+    return world_size_ == 1 ? loss : loss.div_(world_size_);
   }
 
   double evaluate(const Batch& global) override {
@@ -42,7 +44,7 @@ class SingleStrategy : public ReplicaStrategy {
     live_bytes::enter(Phase::forward);
     double loss = 0;
     for (int rank = 0; rank < world_size_; ++rank) {
-      const Batch batch = global.part(rank, world_size_);
+      const Batch batch = global.part(rank, world_size_).to(device_);
       loss += language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
     }
     return loss / world_size_;
@@ -74,6 +76,7 @@ class SingleStrategy : public ReplicaStrategy {
   }
 
   int world_size_;
+  c10::DeviceType device_;
   int rank_{};                   // the rank that is being played
   std::vector<bool> collected_;  // per bucket, in this rank's backward
 };

@@ -18,8 +18,9 @@ class Strategy {
 
   // One forward and backward on this rank's part of the global batch; gradients are averaged over
   // ranks when it returns. The mean loss of the global batch is the mean of the ranks' losses.
-  // Returns this rank's loss; single plays the ranks in turn and returns their mean.
-  virtual double forward_backward(const Batch& global) = 0;
+  // Returns this rank's loss, [] on its device; single plays the ranks in turn and returns their
+  // mean. On CUDA the CPU waits for nothing.
+  virtual at::Tensor forward_backward(const Batch& global) = 0;
 
   // The loss alone, as above, without gradients.
   virtual double evaluate(const Batch& global) = 0;

@@ -28,11 +28,11 @@ Telemetry::Telemetry(const TrainConfig& config)
     : config_(config), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
 void Telemetry::begin(const std::string& backend) {
-  std::printf("%s of %s, %d rank%s%s, %s, batch %lld x %lld tokens, %lld step%s\n",
+  std::printf("%s of %s, %d rank%s%s%s, %s, batch %lld x %lld tokens, %lld step%s\n",
               config_.mode.c_str(), config_.model.c_str(), config_.world,
               config_.world == 1 ? "" : "s",
               config_.mode == "single" ? " played in turn" : (" over " + backend).c_str(),
-              config_.published ? "published recipe" : "text",
+              config_.on_cuda() ? " on CUDA" : "", config_.published ? "published recipe" : "text",
               static_cast<long long>(config_.batch), static_cast<long long>(config_.seq),
               static_cast<long long>(config_.steps), config_.steps == 1 ? "" : "s");
   std::fflush(stdout);

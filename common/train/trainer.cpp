@@ -1,3 +1,4 @@
+#include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
@@ -35,16 +36,34 @@ std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const Stack& 
   return make_single_strategy(config, stack.shard_layout(config));
 }
 
-// The sum over ranks, in rank order.
-double sum_over_ranks(Communicator& comm, double value) {
-  at::Tensor tensor = at::full({1}, value, at::kDouble);
-  comm.all_reduce(tensor, kMetrics).wait();
-  return tensor.item<double>();
-}
+// A mean over ranks. On the CPU it is known at once; on CUDA it is read when it is asked for, which
+// lets the CPU wait for all that the GPU was given to do.
+class Mean {
+ public:
+  // Of the ranks' values, [], which are added in rank order.
+  Mean(Communicator& comm, at::Tensor value) : world_size_(comm.world_size()) {
+    value = value.to(at::kDouble).reshape({1});
+    comm.all_reduce(value, kMetrics).wait();
+    if (value.is_cpu()) {
+      sum_ = value.item<double>();
+    } else {
+      unread_ = value;
+    }
+  }
+
+  double value() const { return (unread_.defined() ? unread_.item<double>() : sum_) / world_size_; }
+
+ private:
+  int world_size_;
+  double sum_{};
+  at::Tensor unread_;  // [1]; undefined on the CPU
+};
 
 std::vector<int64_t> gather_from_ranks(Communicator& comm, int64_t value) {
-  at::Tensor all = at::empty({comm.world_size()}, at::kLong);
-  comm.all_gather_into(all, at::full({1}, value, at::kLong), kMetrics).wait();
+  const auto options = at::TensorOptions(at::kLong).device(comm.device());
+  at::Tensor all = at::empty({comm.world_size()}, options);
+  comm.all_gather_into(all, at::full({1}, value, options), kMetrics).wait();
+  all = all.cpu();
   return {all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel()};
 }
 
@@ -121,9 +140,11 @@ class Run {
 
   void evaluate() {
     comm_->take_log();
-    const double loss = mean_over_ranks(strategy_->evaluate(batch(0)));
+    const double own = strategy_->evaluate(batch(0));
+    const Mean loss(*comm_,
+                    at::full({}, own, at::TensorOptions(at::kDouble).device(comm_->device())));
     last_log_ = comm_->take_log();
-    if (leads()) telemetry_.evaluated(loss);
+    if (leads()) telemetry_.evaluated(loss.value());
   }
 
   void train(int64_t step) {
@@ -136,12 +157,14 @@ class Run {
     comm_->take_log();
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
-    const double loss = mean_over_ranks(strategy_->forward_backward(tokens));
+    const Mean mean(*comm_, strategy_->forward_backward(tokens));
     const std::optional<double> norm = update();
+    const double loss = mean.value();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
     last_log_ = comm_->take_log();
     losses_.push_back(loss);
+    if (step == 0) comm_->end_first_iteration();
     const auto count = static_cast<double>(tokens.inputs.numel());
     if (leads()) {
       telemetry_.step(step, loss, count / seconds.count(), norm, live_bytes::now().total);
@@ -158,15 +181,18 @@ class Run {
     return norm;
   }
 
-  double mean_over_ranks(double loss) { return sum_over_ranks(*comm_, loss) / comm_->world_size(); }
-
   void finish(const ParameterSummary& before) {
     int64_t mismatches = 0;
-    const auto predicted = predict_live_bytes(config_, strategy_->layout(), comm_->rank(),
-                                              comm_->backend(), config_.steps <= 1);
+    // On CUDA the bytes of the GPU are counted: no transport has a buffer there.
+    const std::string backend = config_.on_cuda() ? "nccl" : comm_->backend();
+    const auto predicted = predict_live_bytes(config_, strategy_->layout(), comm_->rank(), backend,
+                                              config_.steps <= 1);
     const Json live = live_bytes_json(predicted, mismatches);
     const auto peaks = gather_from_ranks(*comm_, live_bytes::peak_total());
     const auto all_mismatches = gather_from_ranks(*comm_, mismatches);
+    const auto allocator = gpu::allocator_peaks().value_or(gpu::AllocatorPeaks());
+    const auto allocated = gather_from_ranks(*comm_, allocator.allocated);
+    const auto reserved = gather_from_ranks(*comm_, allocator.reserved);
     ParameterSummary after;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { after.add(p); });
     if (!leads()) return;
@@ -193,6 +219,9 @@ class Run {
               {"model", config_.model},
               {"commit", commit_.empty() ? Json(nullptr) : Json(commit_)}};
     report_link(line);
+    if (config_.on_cuda()) {
+      line["caching_allocator"] = {{"peak_allocated", allocated}, {"peak_reserved", reserved}};
+    }
     summarize(after, line);
     telemetry_.finish(std::move(line));
   }
@@ -224,6 +253,11 @@ class Run {
       bytes += ", " + key + " " + with_commas(value);
     }
     telemetry_.note(bytes + " (last step)");
+    if (config_.on_cuda()) {
+      const Json& peaks = line["caching_allocator"];
+      telemetry_.note("caching allocator: peak " + with_commas(peaks["peak_allocated"][0]) +
+                      " allocated, " + with_commas(peaks["peak_reserved"][0]) + " reserved");
+    }
     const auto* text_data = dynamic_cast<const TextDataset*>(dataset_.get());
     if (text_data == nullptr || losses_.empty()) return;
     const size_t last = std::min<size_t>(losses_.size(), 20);
@@ -308,7 +342,11 @@ int run_training(const TrainConfig& config, const Stack& stack) {
   const int processes = config.mode == "single" ? 1 : config.world;
   const Trace trace(config, processes);
   const auto train = [&](const RankContext& context) {
-    live_bytes::install();
+    if (config.on_cuda()) {
+      gpu::use_gpu_of(context.rank);
+    } else {
+      live_bytes::install();
+    }
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
     at::set_num_threads(config.threads);

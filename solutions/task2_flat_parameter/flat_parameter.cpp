@@ -1,34 +1,13 @@
-#include <ATen/native/Resize.h>
-#include <c10/core/CPUAllocator.h>
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
+#include <memory/storage.h>
 #include <meta_init.h>
 
 #include <algorithm>
 #include <stdexcept>
 
 namespace fsdp {
-namespace {
-
-c10::Storage storage_of_no_bytes() {
-  c10::Allocator* allocator = c10::GetCPUAllocator();
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
-                                               allocator->allocate(0), allocator, true);
-}
-
-// A contiguous fp32 view of `storage`, which may have no bytes at the moment: as_strided would
-// refuse.
-at::Tensor view_of(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes) {
-  auto view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
-                                                       c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                       c10::scalarTypeToTypeMeta(at::kFloat));
-  view.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
-  view.unsafeGetTensorImpl()->set_storage_offset(offset);
-  return view;
-}
-
-}  // namespace
 
 FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
   FlatLayout layout;
@@ -65,8 +44,8 @@ void FlatParameter::take_over(const Materialize& materialize) {
     MemoryScope scope(MemoryClass::shards);
     shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
   }
-  const c10::Storage storage = storage_of_no_bytes();
-  full_ = view_of(storage, 0, {layout_.padded_numel});
+  const c10::Storage storage = storage_of_no_bytes(comm_->device());
+  full_ = view_of_storage(storage, 0, {layout_.padded_numel});
 
   const int64_t shard_begin = shard_offset();
   const int64_t shard_end = shard_begin + shard_numel();
@@ -81,7 +60,7 @@ void FlatParameter::take_over(const Materialize& materialize) {
           .copy_(values.flatten().slice(0, begin - offset, end - offset));
     }
     // The Variable stays the same object: modules, aliases and hooks go on holding it.
-    assign_data(parameter, view_of(storage, offset, parameter.sizes()));
+    assign_data(parameter, view_of_storage(storage, offset, parameter.sizes()));
   }
 }
 
@@ -97,7 +76,7 @@ bool FlatParameter::holds_storage() const {
 void FlatParameter::unshard_async() {
   if (holds_storage()) return;
   MemoryScope scope(MemoryClass::gathered);
-  at::native::resize_bytes_nocuda(full_.storage(), full_.nbytes());
+  resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
   // A fresh version counter: to autograd the parameters have not changed, and indeed they have not.
   gather_ = comm_->all_gather_into(full_.variable_data(), shard_, unit_);
 }
@@ -111,7 +90,7 @@ void FlatParameter::unshard() {
 void FlatParameter::reshard() {
   gather_.wait();
   unsharded_ = false;
-  at::native::resize_bytes_nocuda(full_.storage(), 0);
+  resize_storage(full_.storage(), 0);
 }
 
 void FlatParameter::collect_gradient(size_t index) {
@@ -145,7 +124,7 @@ void FlatParameter::reduce_gradient() {
   at::NoGradGuard no_grad;
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
-  reduced_ = at::empty({shard_numel()});
+  reduced_ = at::empty_like(shard_);
   reduction_ = comm_->reduce_scatter_into(reduced_, gradient_, unit_);
 }
 

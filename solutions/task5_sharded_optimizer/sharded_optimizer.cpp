@@ -72,7 +72,7 @@ void ShardedOptimizer::zero_grad() {
 
 double ShardedOptimizer::clip_grad_norm(double max_norm) {
   at::NoGradGuard no_grad;
-  at::Tensor total = at::zeros({1}, at::kDouble);
+  at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(comm_->device()));
   for (const auto& unit : units_) {
     if (unit->sharded_gradient().defined()) total += sum_of_squares(unit->sharded_gradient());
   }

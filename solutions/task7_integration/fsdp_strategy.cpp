@@ -26,22 +26,23 @@ class FsdpStrategy : public Strategy {
       model_ = build_model(config);
       sharded_ = fully_shard(*model_, comm_, options);
     }
+    move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
   }
 
-  double forward_backward(const Batch& global) override {
-    const Batch batch = global.part(comm_->rank(), comm_->world_size());
+  at::Tensor forward_backward(const Batch& global) override {
+    const Batch batch = local_part(global);
     live_bytes::enter(Phase::forward);
     at::Tensor loss = language_model_loss(*model_, batch.inputs, batch.targets);
     live_bytes::enter(Phase::backward);
     loss.backward();
-    return loss.item<double>();
+    return loss.detach();
   }
 
   double evaluate(const Batch& global) override {
     at::NoGradGuard no_grad;
-    const Batch batch = global.part(comm_->rank(), comm_->world_size());
+    const Batch batch = local_part(global);
     live_bytes::enter(Phase::forward);
     return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
   }
@@ -61,6 +62,10 @@ class FsdpStrategy : public Strategy {
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
+  Batch local_part(const Batch& global) const {
+    return global.part(comm_->rank(), comm_->world_size()).to(comm_->device());
+  }
+
   std::shared_ptr<Communicator> comm_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;

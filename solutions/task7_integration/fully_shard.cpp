@@ -128,7 +128,7 @@ void FullySharded::full_parameters(const Strategy::Visitor& visit) const {
       gathered = parameter.unit;
     }
     const auto& named = unit.parameters()[next[parameter.unit]++];
-    if (comm_->rank() == 0) visit(named.name, named.tensor.detach());
+    if (comm_->rank() == 0) visit(named.name, named.tensor.detach().cpu());
   }
   if (gathered < units_.size()) units_[gathered]->reshard();
 }

@@ -1,8 +1,7 @@
-#include <ATen/native/Resize.h>
-#include <c10/core/CPUAllocator.h>
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
+#include <memory/storage.h>
 #include <meta_init.h>
 #include <todo.h>
 

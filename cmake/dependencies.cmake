@@ -1,0 +1,30 @@
+# GoogleTest, nlohmann/json and CLI11: from FSDP_DEPENDENCIES, a folder for machines that have
+# neither them nor a network, else as the system has them. The folder holds googletest/ (sources),
+# nlohmann/ and CLI/ (headers); what is not in it is the system's. grading/gpu_suite fills one.
+
+set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH "A folder with googletest, nlohmann, CLI")
+
+# The target `target` for the headers of `folder`, if it is there; else the package `package`.
+macro(headers_or_package folder target package)
+  if(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
+    add_library(${target} INTERFACE IMPORTED)
+    target_include_directories(${target} SYSTEM INTERFACE ${FSDP_DEPENDENCIES})
+  else()
+    find_package(${package} REQUIRED)
+  endif()
+endmacro()
+
+headers_or_package(nlohmann nlohmann_json::nlohmann_json nlohmann_json)
+headers_or_package(CLI CLI11::CLI11 CLI11)
+
+if(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/googletest/CMakeLists.txt)
+  set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
+  set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
+  add_subdirectory(${FSDP_DEPENDENCIES}/googletest ${PROJECT_BINARY_DIR}/googletest
+                   EXCLUDE_FROM_ALL)
+  if(NOT TARGET GTest::gtest)
+    add_library(GTest::gtest ALIAS gtest)
+  endif()
+else()
+  find_package(GTest REQUIRED)
+endif()

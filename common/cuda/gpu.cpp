@@ -1,0 +1,77 @@
+#include <ATen/cuda/PinnedMemoryAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda/gpu.h>
+#include <memory/device_blocks.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace fsdp::gpu {
+namespace {
+
+using c10::CachingDeviceAllocator::TraceEntry;
+
+bool in_use = false;  // by use_gpu_of()
+
+// Called under the allocator's lock, by the thread that allocates or frees.
+void follow(const TraceEntry& entry) {
+  const auto* block = reinterpret_cast<const void*>(entry.addr_);
+  if (entry.action_ == TraceEntry::ALLOC) {
+    device_blocks::allocated(block, static_cast<int64_t>(entry.size_));
+  } else if (entry.action_ == TraceEntry::FREE_REQUESTED) {
+    device_blocks::freed(block);
+  }
+}
+
+}  // namespace
+
+bool built() {
+  return true;
+}
+
+int count_gpus() {
+  return c10::cuda::device_count();
+}
+
+int count_gpus_before_fork() {
+  const pid_t child = fork();
+  if (child == 0) _exit(std::min(count_gpus(), 255));
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) {
+    throw std::runtime_error("could not ask in another process how many GPUs there are");
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+void use_gpu_of(int rank) {
+  const int gpus = count_gpus();
+  if (gpus == 0) throw std::runtime_error("rank " + std::to_string(rank) + " found no GPU");
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(rank % gpus));
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(follow);
+  in_use = true;
+}
+
+std::optional<AllocatorPeaks> allocator_peaks() {
+  if (!in_use) return std::nullopt;
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+  return AllocatorPeaks{stats.allocated_bytes.at(kAll).peak, stats.reserved_bytes.at(kAll).peak};
+}
+
+c10::Allocator* pinned_allocator() {
+  return at::cuda::getPinnedMemoryAllocator();
+}
+
+NoWaiting::NoWaiting() {
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR);
+}
+NoWaiting::~NoWaiting() {
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
+}
+
+}  // namespace fsdp::gpu

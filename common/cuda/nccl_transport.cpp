@@ -1,0 +1,147 @@
+#include <c10/cuda/CUDAFunctions.h>
+#include <comm/transport.h>
+#include <torch/torch.h>
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+using Work = c10::intrusive_ptr<c10d::Work>;
+
+struct Group {
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl;
+  std::shared_ptr<Ledger> ledger;
+  int rank;
+  int world_size;
+  int64_t under_way{};  // calls that were not waited for
+
+  // To shut a group down is to wait for its calls and for the other ranks. When some will never
+  // come because a rank has failed, all is left to the end of the process.
+  ~Group() {
+    if (under_way == 0 && std::uncaught_exceptions() == 0) {
+      nccl->shutdown();
+    } else {
+      nccl.release();
+    }
+  }
+};
+
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  const auto begin = [](const at::Tensor& t) {
+    return static_cast<const char*>(t.const_data_ptr());
+  };
+  return begin(a) < begin(b) + b.nbytes() && begin(b) < begin(a) + a.nbytes();
+}
+
+// A call on NCCL's stream. That stream waits for what the current one has queued when the call is
+// issued, and the current one waits for it in complete(): the CPU waits for neither. Until then the
+// group holds the tensors; their memory is freed by the current stream, in whose order it is
+// reused.
+class NcclTransfer final : public Transfer {
+ public:
+  NcclTransfer(std::shared_ptr<Group> group, Collective call)
+      : group_(std::move(group)), call_(std::move(call)) {}
+
+  void start() override {
+    if (!call_.output.defined() || call_.output.numel() == 0) return;
+    ++group_->under_way;
+    attempt([&] { work_ = issue(); });
+  }
+
+  void complete() override {
+    if (work_) {
+      attempt([&] { work_->wait(); });
+      --group_->under_way;
+    }
+    group_->ledger->advance(call_.sequence);
+  }
+
+ private:
+  Work issue() {
+    c10d::ProcessGroupNCCL& nccl = *group_->nccl;
+    std::vector<at::Tensor> tensors{call_.output};
+    switch (call_.operation) {
+      case Operation::all_gather: {
+        at::Tensor input = gather_input();
+        return nccl._allgather_base(call_.output, input);
+      }
+      case Operation::reduce_scatter:
+        return nccl._reduce_scatter_base(call_.output, call_.input);  // a sum
+      case Operation::all_reduce:
+        return nccl.allreduce(tensors);
+      case Operation::broadcast: {
+        c10d::BroadcastOptions options;
+        options.rootRank = call_.root;
+        return nccl.broadcast(tensors, options);
+      }
+      case Operation::barrier:
+        break;  // the ledger's comparison is the barrier
+    }
+    return {};
+  }
+
+  // In place NCCL takes an input that lies where its part of the output is, and no other.
+  at::Tensor gather_input() const {
+    const char* place = static_cast<const char*>(call_.output.const_data_ptr()) +
+                        static_cast<size_t>(group_->rank) * call_.input.nbytes();
+    const bool misplaced =
+        overlap(call_.output, call_.input) && call_.input.const_data_ptr() != place;
+    return misplaced ? call_.input.clone() : call_.input;
+  }
+
+  template <class Body>
+  void attempt(const Body& body) const {
+    try {
+      body();
+    } catch (const c10::Error& error) {
+      throw CollectiveError("rank " + std::to_string(group_->rank) + ": " +
+                            to_string(call_.operation) + " (collective #" +
+                            std::to_string(call_.sequence) +
+                            ") failed in nccl: " + error.what_without_backtrace());
+    }
+  }
+
+  std::shared_ptr<Group> group_;
+  Collective call_;
+  Work work_;
+};
+
+class NcclTransport final : public Transport {
+ public:
+  explicit NcclTransport(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+
+  std::unique_ptr<Transfer> begin(const Collective& call) override {
+    return std::make_unique<NcclTransfer>(group_, call);
+  }
+
+  c10::Allocator* allocator() override { return c10::GetAllocator(c10::kCUDA); }
+
+ private:
+  std::shared_ptr<Group> group_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
+                                               std::shared_ptr<Ledger> ledger,
+                                               std::chrono::milliseconds timeout) {
+  auto store =
+      c10::make_intrusive<c10d::FileStore>(context.shared->rendezvous_path(), context.world_size);
+  store->setTimeout(timeout);
+  auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+  // When it is over NCCL's watchdog ends the process: later than the ledger, which says why.
+  options->timeout = 2 * timeout;
+  auto nccl =
+      c10::make_intrusive<c10d::ProcessGroupNCCL>(store, context.rank, context.world_size, options);
+  nccl->eagerConnectSingleDevice(at::Device(at::kCUDA, c10::cuda::current_device()));
+  return std::make_shared<NcclTransport>(std::shared_ptr<Group>(
+      new Group{std::move(nccl), std::move(ledger), context.rank, context.world_size}));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,58 @@
+#include <memory/device_blocks.h>
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+namespace fsdp::device_blocks {
+namespace {
+
+struct Block {
+  int64_t bytes;
+  MemoryClass cls;
+};
+
+// Never destroyed: tensors of static duration are freed after main().
+struct Blocks {
+  std::mutex mutex;
+  std::unordered_map<const void*, Block> by_address;
+};
+
+Blocks& blocks() {
+  static auto* blocks = new Blocks;
+  return *blocks;
+}
+
+std::optional<Block> take(const void* address) {
+  std::lock_guard lock(blocks().mutex);
+  const auto found = blocks().by_address.extract(address);
+  if (found.empty()) return std::nullopt;
+  return found.mapped();
+}
+
+void put(const void* address, const Block& block) {
+  std::lock_guard lock(blocks().mutex);
+  blocks().by_address[address] = block;
+}
+
+}  // namespace
+
+void allocated(const void* block, int64_t bytes) {
+  const MemoryClass cls = live_bytes::current_class();
+  put(block, {bytes, cls});
+  live_bytes::add(cls, bytes);
+}
+
+void freed(const void* block) {
+  if (const auto known = take(block)) live_bytes::remove(known->cls, known->bytes, block);
+}
+
+void reclassify(const void* block, MemoryClass cls) {
+  const auto known = take(block);
+  if (!known) return;
+  put(block, {known->bytes, cls});
+  live_bytes::add(known->cls, -known->bytes);
+  live_bytes::add(cls, known->bytes);
+}
+
+}  // namespace fsdp::device_blocks

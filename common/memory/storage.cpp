@@ -1,0 +1,31 @@
+#include <memory/storage.h>
+
+#include <utility>
+
+namespace fsdp {
+
+c10::Storage storage_of_no_bytes(c10::DeviceType device) {
+  c10::Allocator* allocator = c10::GetAllocator(device);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
+                                               allocator->allocate(0), allocator, true);
+}
+
+// The allocator tells the device of a pointer to nothing too, which a null DataPtr would not.
+void resize_storage(const c10::Storage& storage, int64_t bytes) {
+  c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
+  auto memory = impl.allocator()->allocate(static_cast<size_t>(bytes));
+  impl.set_data_ptr_noswap(std::move(memory));
+  impl.set_nbytes(static_cast<size_t>(bytes));
+}
+
+at::Tensor view_of_storage(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes,
+                           at::ScalarType dtype) {
+  const auto key = c10::computeDispatchKey(dtype, at::kStrided, storage.device());
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(dtype));
+  view.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  view.unsafeGetTensorImpl()->set_storage_offset(offset);
+  return view;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,113 @@
+#include <comm/communicator.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+CommunicatorOptions over_gloo(std::optional<Compare> compare, std::optional<Fault> fault = {}) {
+  CommunicatorOptions options{"gloo", 5000ms, fault};
+  options.compare = compare;
+  return options;
+}
+
+std::string failure(const CommunicatorOptions& options,
+                    const std::function<void(Communicator&)>& body) {
+  const LaunchResult result = launch(2, [&](const RankContext& context) {
+    at::set_num_threads(1);
+    const auto comm = Communicator::create(context, options);
+    body(*comm);
+    return 0;
+  });
+  return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+}
+
+// Calls that move the same bytes for units of different names.
+void call_for_different_units(Communicator& comm) {
+  const at::Tensor all = at::empty({4});
+  const std::string unit = comm.rank() == 0 ? "layers.0" : "layers.1";
+  comm.all_gather_into(all, at::ones({2}), unit).wait();
+}
+
+void call_for_one_unit(Communicator& comm) {
+  comm.all_gather_into(at::empty({4}), at::ones({2}), "layers.0").wait();
+}
+
+const char* const kDifference = "differs between ranks";
+
+TEST(Compare, IsTheDefaultOfTheCpusTransportsForEveryCall) {
+  const std::string text = failure(over_gloo({}), [](Communicator& comm) {
+    call_for_one_unit(comm);
+    comm.end_first_iteration();
+    call_for_different_units(comm);
+  });
+  EXPECT_NE(text.find(kDifference), std::string::npos) << text;
+}
+
+TEST(Compare, OfTheFirstIterationNamesADifferenceInIt) {
+  const std::string text = failure(over_gloo(Compare::first_iteration), call_for_different_units);
+  EXPECT_NE(text.find(kDifference), std::string::npos) << text;
+}
+
+TEST(Compare, OfTheFirstIterationEndsWithIt) {
+  EXPECT_EQ(failure(over_gloo(Compare::first_iteration),
+                    [](Communicator& comm) {
+                      call_for_one_unit(comm);
+                      comm.end_first_iteration();
+                      call_for_different_units(comm);
+                      comm.barrier("end").wait();
+                    }),
+            "");
+}
+
+TEST(Compare, NeverLooksAtNoCall) {
+  EXPECT_EQ(failure(over_gloo(Compare::never),
+                    [](Communicator& comm) {
+                      call_for_different_units(comm);
+                      comm.barrier("end").wait();
+                    }),
+            "");
+}
+
+TEST(Compare, WithoutItMoreCallsCanBeMadeThanAreRemembered) {
+  EXPECT_EQ(failure(over_gloo(Compare::never),
+                    [](Communicator& comm) {
+                      for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
+                        call_for_one_unit(comm);
+                      comm.barrier("end").wait();
+                    }),
+            "");
+}
+
+TEST(Compare, ABarrierIsAComparisonInAnyCase) {
+  const std::string text =
+      failure(over_gloo(Compare::never, Fault{Fault::Kind::skip, 1, 0}), [](Communicator& comm) {
+        comm.barrier("start").wait();
+        comm.barrier("end").wait();
+      });
+  EXPECT_NE(text.find(kDifference), std::string::npos) << text;
+}
+
+TEST(Compare, WhatWasCalledLastIsKnownOfCallsThatAreNotCompared) {
+  const std::string text = failure(over_gloo(Compare::never), [](Communicator& comm) {
+    call_for_one_unit(comm);
+    if (comm.rank() == 0) std::abort();
+    comm.barrier("end").wait();
+  });
+  EXPECT_NE(text.find("after collective #0 all_gather layers.0"), std::string::npos) << text;
+}
+
+TEST(Compare, IsNeededWhereItBringsTheAddresses) {
+  CommunicatorOptions options;
+  options.compare = Compare::never;
+  const std::string text = failure(options, call_for_one_unit);
+  EXPECT_NE(text.find("calls over backend shm have to be compared always"), std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,123 @@
+#include <comm/communicator.h>
+#include <comm/transport.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+
+// On the CPU too, a staged call moves copies of its tensors: what is tested here is all of it but
+// the copies between host and GPU.
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The calls of one rank over a transport made by hand, in the order of a Communicator.
+class Calls {
+ public:
+  Calls(const RankContext& context, const std::string& backend)
+      : ledger_(std::make_shared<Ledger>(context.shared->ledger(), context.rank, context.world_size,
+                                         5000ms)) {
+    auto inner = backend == "shm" ? make_shm_transport(context, ledger_)
+                                  : make_gloo_transport(context, ledger_, 5000ms);
+    c10::Allocator* staging = inner->allocator();
+    transport_ = make_staged_transport(std::move(inner), c10::kCPU, staging);
+  }
+
+  std::unique_ptr<Transfer> issue(Operation operation, const at::Tensor& output,
+                                  const at::Tensor& input) {
+    CallRecord record;
+    record.sequence = sequence_++;
+    record.operation = operation;
+    record.set_unit("unit");
+    if (output.defined()) record.numel = std::max(output.numel(), input.numel());
+    auto transfer = transport_->begin({operation, output, input, 0, record.sequence, 0});
+    record.address = transfer->address();
+    ledger_->publish(record);
+    transfer->start();
+    return transfer;
+  }
+
+  void call(Operation operation, const at::Tensor& output, const at::Tensor& input) {
+    finish(*issue(operation, output, input));
+  }
+
+  void finish(Transfer& transfer) {
+    ledger_->check(sequence_ - 1);
+    transfer.complete();
+  }
+
+ private:
+  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<Transport> transport_;
+  uint64_t sequence_{};
+};
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+class Staged : public testing::TestWithParam<std::string> {
+ protected:
+  static std::string failure(int world_size, const std::function<void(int rank, Calls&)>& body) {
+    const LaunchResult result = launch(world_size, [&](const RankContext& context) {
+      at::set_num_threads(1);
+      Calls calls(context, GetParam());
+      body(context.rank, calls);
+      return 0;
+    });
+    return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, Staged, testing::Values("shm", "gloo"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(Staged, EveryCollectiveGivesWhatTheInnerTransportGives) {
+  EXPECT_EQ(failure(3,
+                    [](int rank, Calls& calls) {
+                      const at::Tensor own = at::full({2}, rank + 1.0);
+                      at::Tensor all = at::zeros({6});
+                      calls.call(Operation::all_gather, all, own);
+                      require(all.equal(at::tensor({1.0, 1.0, 2.0, 2.0, 3.0, 3.0}, at::kFloat)),
+                              "all_gather");
+                      at::Tensor part = at::zeros({2});
+                      calls.call(Operation::reduce_scatter, part, all);
+                      require(part.equal(at::full({2}, 3.0 * (rank + 1))), "reduce_scatter");
+                      calls.call(Operation::all_reduce, own, own);
+                      require(own.equal(at::full({2}, 6.0)), "all_reduce");
+                      const at::Tensor sent = at::full({2}, rank + 7.0);
+                      calls.call(Operation::broadcast, sent, sent);
+                      require(sent.equal(at::full({2}, 7.0)), "broadcast");
+                      calls.call(Operation::barrier, {}, {});
+                    }),
+            "");
+}
+
+TEST_P(Staged, TheInputIsReadWhenTheCallIsIssued) {
+  EXPECT_EQ(failure(2,
+                    [](int rank, Calls& calls) {
+                      const at::Tensor own = at::full({4}, rank + 1.0);
+                      const at::Tensor all = at::zeros({8});
+                      const auto transfer = calls.issue(Operation::all_gather, all, own);
+                      own.fill_(-1);
+                      require(all.eq(0).all().item<bool>(), "written before it was waited for");
+                      calls.finish(*transfer);
+                      require(all.min().item<float>() == 1, "another value than at the issue");
+                    }),
+            "");
+}
+
+TEST_P(Staged, AnInputThatIsAPartOfTheOutputIsGathered) {
+  EXPECT_EQ(failure(2,
+                    [](int rank, Calls& calls) {
+                      const at::Tensor all = at::full({4}, rank + 1.0);
+                      calls.call(Operation::all_gather, all, all.narrow(0, 2, 2));
+                      require(all.equal(at::tensor({1.0, 1.0, 2.0, 2.0}, at::kFloat)), "gathered");
+                    }),
+            "");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+#include <memory/device_blocks.h>
+#include <memory/storage.h>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+const void* address(int64_t number) {
+  return reinterpret_cast<const void*>(number * 512);
+}
+
+TEST(Storage, ComesBackUnderTheViewsThatStandOnIt) {
+  in_a_process([] {
+    live_bytes::install();
+    const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
+    const at::Tensor whole = view_of_storage(storage, 0, {6});
+    const at::Tensor part = view_of_storage(storage, 2, {2, 2});
+    EXPECT_EQ(live_bytes::now().total, 0);
+    for (const float value : {1.0f, 2.0f}) {
+      resize_storage(storage, 24);
+      EXPECT_EQ(live_bytes::now().total, 24);
+      whole.fill_(value);
+      EXPECT_TRUE(part.equal(at::full({2, 2}, value)));
+      resize_storage(storage, 0);
+      EXPECT_EQ(live_bytes::now().total, 0);
+      EXPECT_EQ(part.sizes(), at::IntArrayRef({2, 2}));
+    }
+  });
+}
+
+TEST(Storage, IsCountedInTheClassOfItsResize) {
+  in_a_process([] {
+    live_bytes::install();
+    const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
+    const MemoryScope scope(MemoryClass::gathered);
+    resize_storage(storage, 100);
+    EXPECT_EQ(live_bytes::now()[MemoryClass::gathered], 100);
+  });
+}
+
+TEST(DeviceBlocks, AreLiveBytesOfTheClassInWhichTheyWereAllocated) {
+  in_a_process([] {
+    {
+      const MemoryScope scope(MemoryClass::shards);
+      device_blocks::allocated(address(1), 100);
+    }
+    device_blocks::allocated(address(2), 30);
+    EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 100);
+    EXPECT_EQ(live_bytes::now()[MemoryClass::rest], 30);
+    device_blocks::freed(address(1));
+    EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 0);
+    EXPECT_EQ(live_bytes::now().total, 30);
+    EXPECT_EQ(live_bytes::peak_total(), 130);
+  });
+}
+
+TEST(DeviceBlocks, MoveToAnotherClassWithoutRaisingThePeak) {
+  in_a_process([] {
+    device_blocks::allocated(address(1), 100);
+    device_blocks::reclassify(address(1), MemoryClass::gradients);
+    EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 100);
+    EXPECT_EQ(live_bytes::peak_total(), 100);
+    device_blocks::freed(address(1));
+    EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 0);
+  });
+}
+
+TEST(DeviceBlocks, ThatWereAllocatedBeforeAnyoneToldAreNotCounted) {
+  in_a_process([] {
+    device_blocks::freed(address(1));
+    device_blocks::reclassify(address(2), MemoryClass::gradients);
+    EXPECT_EQ(live_bytes::now().total, 0);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,115 @@
+#include "gpus.h"
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kNumel = 100'003;
+
+at::Tensor of_rank(int rank, int64_t numel = kNumel) {
+  return at::arange(numel, at::TensorOptions(at::kFloat).device(at::kCUDA)) * (1 + 0.1 * rank);
+}
+
+at::Tensor sum_over_ranks(int world_size, int64_t numel = kNumel) {
+  at::Tensor sum = of_rank(0, numel);
+  for (int rank = 1; rank < world_size; ++rank)
+    sum += of_rank(rank, numel);
+  return sum;
+}
+
+void gather_reduce_and_broadcast(Communicator& comm) {
+  const int world_size = comm.world_size();
+  const at::Tensor own = of_rank(comm.rank());
+  const at::Tensor all = comm.empty(kNumel * world_size);
+  comm.all_gather_into(all, own, "unit").wait();
+  for (int rank = 0; rank < world_size; ++rank) {
+    require(all.narrow(0, kNumel * rank, kNumel).equal(of_rank(rank)), "all_gather: another input");
+  }
+
+  const at::Tensor part = comm.empty(kNumel);
+  comm.reduce_scatter_into(part, of_rank(comm.rank(), kNumel * world_size), "unit").wait();
+  const at::Tensor sum = sum_over_ranks(world_size, kNumel * world_size);
+  require(part.allclose(sum.narrow(0, kNumel * comm.rank(), kNumel), 1e-6, 0), "reduce_scatter");
+
+  const at::Tensor reduced = of_rank(comm.rank());
+  comm.all_reduce(reduced, "unit").wait();
+  require(reduced.allclose(sum_over_ranks(world_size), 1e-6, 0), "all_reduce: another sum");
+
+  const at::Tensor sent = of_rank(comm.rank());
+  comm.broadcast(sent, world_size - 1, "unit").wait();
+  require(sent.equal(of_rank(world_size - 1)), "broadcast: another rank's tensor");
+  comm.barrier("unit").wait();
+}
+
+// Frees and allocates while collectives are under way: memory that a stream still reads or writes
+// and that is given out too early would change a sum.
+void reuse_memory_at_once(Communicator& comm) {
+  for (int round = 0; round < 200; ++round) {
+    const at::Tensor all = comm.empty(kNumel * comm.world_size());
+    Handle gather;
+    {
+      const at::Tensor own = of_rank(comm.rank()) + round;
+      gather = comm.all_gather_into(all, own, "unit");
+    }
+    const at::Tensor other = at::full({kNumel}, -1.0, all.options());
+    gather.wait();
+    const at::Tensor of_last = all.narrow(0, kNumel * (comm.world_size() - 1), kNumel);
+    require(of_last.equal(of_rank(comm.world_size() - 1) + round),
+            "round " + std::to_string(round) + ": another value than was sent");
+    require(other.eq(-1.0).all().item<bool>(), "memory that was in use was given out");
+  }
+}
+
+TEST(Needs1GPU, CollectivesOfOneRankOverNccl) {
+  SKIP_WITHOUT_GPUS(1);
+  EXPECT_EQ(on_gpus(1, {"nccl", 60s}, gather_reduce_and_broadcast), "");
+}
+
+TEST(Needs1GPU, RanksThatShareAGpuTalkThroughTheHost) {
+  SKIP_WITHOUT_GPUS(1);
+  for (const char* backend : {"shm", "gloo"}) {
+    for (const int world_size : {1, 2, 3}) {
+      EXPECT_EQ(on_gpus(world_size, {backend, 60s}, gather_reduce_and_broadcast), "")
+          << backend << " W=" << world_size;
+    }
+  }
+}
+
+TEST(Needs1GPU, MemoryIsReusedWhenTheCollectiveIsDone) {
+  SKIP_WITHOUT_GPUS(1);
+  EXPECT_EQ(on_gpus(1, {"nccl", 60s}, reuse_memory_at_once), "");
+}
+
+TEST(Needs1GPU, AutoChoosesNcclForRanksWithAGpuEach) {
+  SKIP_WITHOUT_GPUS(1);
+  const int gpus = gpu::count_gpus_before_fork();
+  EXPECT_EQ(
+      on_gpus(1, {}, [](Communicator& comm) { require(comm.backend() == "nccl", comm.backend()); }),
+      "");
+  EXPECT_EQ(on_gpus(gpus + 1, {},
+                    [](Communicator& comm) { require(comm.backend() == "shm", comm.backend()); }),
+            "");
+}
+
+TEST(Needs2GPUs, CollectivesOverNcclEqualALocalSum) {
+  SKIP_WITHOUT_GPUS(2);
+  for (int world_size = 2; world_size <= gpu::count_gpus_before_fork(); world_size *= 2) {
+    EXPECT_EQ(on_gpus(world_size, {"nccl", 60s}, gather_reduce_and_broadcast), "")
+        << "W=" << world_size;
+    EXPECT_EQ(on_gpus(world_size, {"nccl", 60s}, reuse_memory_at_once), "") << "W=" << world_size;
+  }
+}
+
+TEST(Needs2GPUs, ACallThatDiffersInTheFirstIterationIsNamed) {
+  SKIP_WITHOUT_GPUS(2);
+  const std::string failure = on_gpus(2, {"nccl", 20s}, [](Communicator& comm) {
+    const at::Tensor all = comm.empty(2 * kNumel);
+    const std::string unit = comm.rank() == 0 ? "layers.0" : "layers.1";
+    comm.all_gather_into(all, of_rank(comm.rank()), unit).wait();
+  });
+  EXPECT_NE(failure.find("collective #0 differs between ranks"), std::string::npos) << failure;
+}
+
+}  // namespace
+}  // namespace fsdp

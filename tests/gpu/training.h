@@ -1,0 +1,48 @@
+#pragma once
+
+#include <fsdp_strategy.h>
+#include <reproduce/train_runs.h>
+#include <train/trainer.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "gpus.h"
+
+namespace fsdp {
+
+// The published recipe for `model` on CUDA.
+inline TrainConfig published(const std::string& mode, int world_size, const std::string& model,
+                             int64_t steps, int64_t batch, double lr) {
+  TrainConfig config;
+  config.mode = mode;
+  config.world = world_size;
+  config.model = model;
+  config.published = true;
+  config.steps = steps;
+  config.batch = batch;
+  config.seq = 127;
+  config.optimizer.lr = lr;
+  config.comm.device = c10::kCUDA;
+  return config;
+}
+
+// Trains and returns what --json would have written; a failure is the test's, and throws.
+inline TrainResult train(TrainConfig config) {
+  std::string file = testing::TempDir() + "fsdp_gpu_tests_XXXXXX";
+  const int descriptor = mkstemp(file.data());
+  if (descriptor < 0) throw std::runtime_error(file + " can't be made");
+  close(descriptor);
+  config.json = file;
+  const int status = run_training(config, {make_fsdp_strategy, shard_layout});
+  std::ifstream stream(file);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::remove(file.c_str());
+  if (status != 0) throw std::runtime_error(config.mode + " did not train; see above");
+  return parse_train_result(text);
+}
+
+}  // namespace fsdp
