@@ -29,4 +29,6 @@ test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 # The README's example; it builds with the tests.
 program(own_model reference_task7 examples/own_model.cpp)
 
+# What the tests are measured with: solutions with a fault, and one that shards nothing.
 add_faulty_tasks()
+add_stack(unsharded grading/unsharded solutions)

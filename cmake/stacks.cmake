@@ -37,15 +37,19 @@ function(add_task name task folder base)
   endif()
 endfunction()
 
-# The stack `name`, every task from `origin`, and the training program NAME_train.
+# The stack `name`, every task from `origin`, or from a second folder what that lacks; and the
+# training program NAME_train.
 function(add_stack name origin)
   set(base fsdp_common)
   foreach(task ${tasks})
     string(REGEX MATCH "^task[0-9]" number ${task})
-    if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/${task})
-      add_task(${name} ${task} ${origin}/${task} ${base})
-      set(base ${name}_${number})
-    endif()
+    foreach(folder ${origin} ${ARGN})
+      if(EXISTS ${PROJECT_SOURCE_DIR}/${folder}/${task})
+        add_task(${name} ${task} ${folder}/${task} ${base})
+        set(base ${name}_${number})
+        break()
+      endif()
+    endforeach()
   endforeach()
   if(EXISTS ${PROJECT_SOURCE_DIR}/${origin}/task7_integration)
     add_executable(${name}_train EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp

@@ -249,8 +249,9 @@ class Check {
       print("task " + std::to_string(task.number) + " " + task.name, sum, compiles);
     }
     if (held) {
-      std::printf("    what shards nothing earns nothing: its points count once this passes,\n    %s\n",
-                  task.sentinel.c_str());
+      std::printf(
+          "    what shards nothing earns nothing: its points count once this passes,\n    %s\n",
+          task.sentinel.c_str());
     }
     total_ += sum;
     std::move(results.begin(), results.end(), std::back_inserter(results_));

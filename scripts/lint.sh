@@ -8,6 +8,8 @@ source "$root/scripts/build.sh"
 cd "$root" || exit 1
 totals=${1:-/dev/null}
 broken=''
+work=$(mktemp)
+trap 'rm -f "$work"' EXIT
 mapfile -t files < <(repository_files)
 mapfile -t cpp < <(sources)
 
@@ -47,6 +49,14 @@ unlisted_suites() {
     <(grep -rohE '(TEST|MULTI_RANK_SUITE)\(T[1-7]_[0-9]_[a-z_]+' tests/task* | sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
+# What handouts, hints and appendix name and is not there; and what Python's tests say.
+wrong_texts() { .venv/bin/python3 grading/texts.py 2>&1 || true; }
+python_tests() {
+  local folder
+  for folder in grading grading/peers; do
+    .venv/bin/python3 -m unittest discover -s "$folder" >/dev/null 2>"$work" || tail -n 20 "$work"
+  done
+}
 # The example in the README is the program that is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
@@ -79,5 +89,7 @@ rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
 rule "tasks/ is what solutions/ gives" stale_skeletons
 rule "README shows the compiled example" stale_example
+rule "texts agree with what they name" wrong_texts
+rule "Python's own tests" python_tests
 
 [[ ! $broken ]]

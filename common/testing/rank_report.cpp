@@ -64,7 +64,8 @@ std::string progress(const RankReport& report) {
   std::string text;
   // An error of a collective takes some lines, and names it.
   const char* separator = contains(report.exit.message, "\n") ? "\n" : "; ";
-  if (!report.exit.last_call.empty()) text += separator + ("last collective " + report.exit.last_call);
+  if (!report.exit.last_call.empty())
+    text += separator + ("last collective " + report.exit.last_call);
   if (!report.latest.empty()) text += separator + ("last observation \"" + report.latest + "\"");
   return text;
 }

@@ -233,8 +233,8 @@ TEST_P(T5_1_step_on_shards, what_was_gathered_before_a_step_is_gathered_anew_aft
   expect_on_all_ranks(run, "values are the old ones", false);
 }
 
-// Rank 0 steps as soon as it can, the others read its shard as late as they can: when rank 0 has told
-// that its step is done, which it must not while they have not read.
+// Rank 0 steps as soon as it can, the others read its shard as late as they can: when rank 0 has
+// told that its step is done, which it must not while they have not read.
 TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
   int done[2];
   ASSERT_EQ(pipe(done), 0);
@@ -251,7 +251,9 @@ TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_sha
     const bool old = make_parameters()[0].tensor.equal(units[0]->parameters()[0].tensor);
     rank.observe("gathered before the step are the values before it", old);
     optimizer.step();
-    if (rank.rank() == 0) EXPECT_EQ(write(done[1], "done", 4), 4);
+    if (rank.rank() == 0) {
+      EXPECT_EQ(write(done[1], "done", 4), 4);
+    }
   });
   close(done[0]);
   close(done[1]);
