@@ -1,0 +1,44 @@
+// Four ranks, three collectives, and the log of what they cost.
+#include <comm/communicator.h>
+
+#include <iostream>
+
+using namespace fsdp;
+
+// Gathers a row from every rank and prints the rows on rank 0, so that the output has an order.
+static void print_rows(Communicator& comm, const char* what, const at::Tensor& row) {
+  const at::Tensor rows = at::empty({comm.world_size(), row.numel()});
+  comm.all_gather_into(rows, row, kMetrics).wait();
+  if (comm.rank() == 0) std::cout << what << ", by rank:\n" << rows << '\n';
+}
+
+static int run(const RankContext& context) {
+  const auto comm = Communicator::create(context);
+  const at::Tensor shard = comm->empty(2);  // where the other ranks can read it
+  shard[0] = 10 * comm->rank();
+  shard[1] = 10 * comm->rank() + 1;
+  const at::Tensor full = at::empty({8});
+  Handle gather = comm->all_gather_into(full, shard, "layers.0");
+  if (comm->rank() == 0) std::cout << "issued; pending: " << gather.pending() << '\n';
+  gather.wait();  // until then nobody may read `full`
+  print_rows(*comm, "after all_gather", full);
+
+  const at::Tensor gradient = full + comm->rank();  // its own on every rank
+  const at::Tensor reduced = at::empty({2});
+  comm->reduce_scatter_into(reduced, gradient, "layers.0").wait();
+  print_rows(*comm, "after reduce_scatter", reduced);
+  comm->all_reduce(gradient, "layers.0").wait();
+  comm->all_gather_into(full, reduced, kMetrics).wait();
+  if (comm->rank() == 0) std::cout << "all_reduce gave the same: " << gradient.equal(full) << '\n';
+
+  for (const LoggedCall& call : comm->take_log()) {
+    if (comm->rank() != 0 || call.unit == kMetrics) continue;
+    std::cout << '#' << call.sequence << ' ' << to_string(call.operation) << ' ' << call.unit
+              << ": " << call.bytes << " bytes received\n";
+  }
+  return 0;
+}
+
+int main() {
+  return launch(4, run).ok() ? 0 : 1;
+}

@@ -1,0 +1,12 @@
+# The programs of the appendix, each from one file over what students are given: appendix_NAME, and
+# all of them as appendix_programs.
+
+add_custom_target(appendix_programs)
+file(GLOB appendix_sources CONFIGURE_DEPENDS appendix/*.cpp)
+foreach(source ${appendix_sources})
+  cmake_path(GET source STEM name)
+  add_executable(appendix_${name} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(appendix_${name} PRIVATE fsdp_common)
+  target_precompile_headers(appendix_${name} REUSE_FROM fsdp_pch)
+  add_dependencies(appendix_programs appendix_${name})
+endforeach()

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Compares what appendix/README.md shows with what there is: every line quoted after "<!-- lines of
+# appendix/NAME.cpp -->" with the program's, and the block after "<!-- output of appendix/NAME.cpp -->"
+# with what build/default/bin/appendix_NAME prints. Builds nothing. Prints the differences; any makes
+# it fail.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readme=$root/appendix/README.md
+broken=''
+
+# The first fenced block after the line $1; fails if there is none.
+block_after() {
+  awk -v marker="$1" '
+    inside && /^```/ { exit }
+    inside { print }
+    $0 == marker { found = 1 }
+    found && /^```/ { inside = 1 }
+    END { exit !inside }' "$readme"
+}
+
+# The lines of block $1 that are not in file $2 in this order; "..." stands for any.
+not_quoted_from() {
+  awk '
+    { gsub(/^ +| +$/, "") }
+    FNR == NR { line[++count] = $0; next }
+    $0 == "" || $0 == "..." { next }
+    {
+      for (i = at + 1; i <= count && line[i] != $0; ++i) {}
+      if (i <= count) at = i
+      else print "    not in the program, or not in this order: " $0
+    }' "$2" <(printf '%s\n' "$1")
+}
+
+# What differs for program $1, as lines.
+differences() {
+  local name=$1 program=$root/build/default/bin/appendix_$1 quoted shown printed status
+  quoted=$(block_after "<!-- lines of appendix/$name.cpp -->") || echo "    the README quotes no line of it"
+  not_quoted_from "$quoted" "$root/appendix/$name.cpp"
+  if ! shown=$(block_after "<!-- output of appendix/$name.cpp -->"); then
+    echo "    the README has no block after <!-- output of appendix/$name.cpp -->"
+  elif [[ ! -x $program ]]; then
+    echo "    $program is missing: run ./fsdp build appendix_programs"
+  else
+    printed=$("$program" 2>&1)
+    status=$?
+    if ((status)); then echo "    it ended with exit status $status"; fi
+    diff -u --label README --label program <(echo "$shown") <(echo "$printed") | sed 's/^/    /'
+  fi
+}
+
+for source in "$root"/appendix/*.cpp; do
+  name=$(basename "$source" .cpp)
+  places=$(differences "$name")
+  if [[ $places ]]; then
+    printf '%-36s failed\n%s\n' "appendix/$name.cpp" "$places"
+    broken=yes
+  else
+    printf '%-36s passed\n' "appendix/$name.cpp"
+  fi
+done
+
+# A marker of a program that is no longer there.
+while read -r name; do
+  if [[ ! -f $root/appendix/$name.cpp ]]; then
+    printf '%-36s failed\n    the README has a marker for it, and there is no such file\n' "appendix/$name.cpp"
+    broken=yes
+  fi
+done < <(sed -n 's|^<!-- .* of appendix/\(.*\)\.cpp -->$|\1|p' "$readme" | sort -u)
+
+[[ ! $broken ]]
