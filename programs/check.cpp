@@ -152,6 +152,18 @@ const Problem& problem_of(const TestResult& result) {
   throw std::logic_error("suite " + result.suite + " belongs to no problem");
 }
 
+// Lines of at most 100 columns; what does not fit is indented.
+void print_wrapped(std::string line) {
+  constexpr size_t kColumns = 100;
+  while (line.size() > kColumns) {
+    const size_t space = line.rfind(' ', kColumns);
+    if (space == std::string::npos || line.find_first_not_of(' ') > space) break;
+    std::printf("%s\n", line.substr(0, space).c_str());
+    line = "    " + line.substr(space + 1);
+  }
+  std::printf("%s\n", line.c_str());
+}
+
 // As a story: which invariant does not hold, what the ranks did, where it shows, what helps.
 void print_failure(const TestResult& result) {
   const Problem& problem = problem_of(result);
@@ -164,7 +176,7 @@ void print_failure(const TestResult& result) {
     if (line == "Failed" || line.empty()) continue;  // GoogleTest's
     const size_t path = prefix.empty() ? std::string::npos : line.find(prefix);
     if (path != std::string::npos) line.erase(path, prefix.size());
-    std::printf("%s\n", line.c_str());
+    print_wrapped(line);
   }
   std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
 }
