@@ -1,0 +1,1 @@
+../../../solutions/task1_meta_init/meta_init.h

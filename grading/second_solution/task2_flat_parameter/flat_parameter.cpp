@@ -1,0 +1,160 @@
+#include <flat_parameter.h>
+#include <memory/live_bytes.h>
+#include <memory/poison.h>
+#include <meta_init.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace fsdp {
+
+FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
+  FlatLayout layout;
+  for (const int64_t numel : numels) {
+    layout.offsets.push_back(layout.padded_numel);
+    layout.padded_numel += round_up(numel, kAlignment);
+  }
+  layout.padded_numel = round_up(layout.padded_numel, kAlignment * world_size);
+  return layout;
+}
+
+FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
+                             std::shared_ptr<Communicator> comm, const Materialize& materialize)
+    : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
+  at::NoGradGuard no_grad;
+  std::vector<int64_t> numels;
+  for (const auto& [name, parameter] : parameters_) {
+    if (parameter.scalar_type() != at::kFloat) {
+      throw std::invalid_argument(c10::str("unit ", unit_, ": parameter ", name, " is ",
+                                           parameter.scalar_type(), ", not Float"));
+    }
+    numels.push_back(parameter.numel());
+  }
+  layout_ = flat_layout(numels, comm_->world_size());
+  {
+    const MemoryScope scope(MemoryClass::shards);
+    shard_ = comm_->empty(shard_numel()).fill_(poison::padding());
+  }
+  const std::vector<at::Tensor> views = views_without_memory();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    keep_shard_of(i, materialize);
+    assign_data(parameters_[i].tensor, views[i]);
+  }
+}
+
+at::Tensor FlatParameter::part(const at::Tensor& flat, size_t index) const {
+  const at::Tensor& parameter = parameters_[index].tensor;
+  return flat.narrow(0, layout_.offsets[index], parameter.numel()).view(parameter.sizes());
+}
+
+// A view is cut only from a tensor whose storage is large enough: while they are cut, it says so.
+std::vector<at::Tensor> FlatParameter::views_without_memory() {
+  flat_ = at::empty({0}, at::TensorOptions().device(comm_->device()));
+  c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
+  storage->set_nbytes(static_cast<size_t>(layout_.padded_numel) * sizeof(float));
+  flat_.unsafeGetTensorImpl()->set_sizes_contiguous({layout_.padded_numel});
+  std::vector<at::Tensor> views;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    views.push_back(part(flat_, i));
+  storage->set_nbytes(0);
+  return views;
+}
+
+void FlatParameter::keep_shard_of(size_t index, const Materialize& materialize) {
+  const at::Tensor& parameter = parameters_[index].tensor;
+  const int64_t first = layout_.offsets[index] - shard_offset();  // in the shard's coordinates
+  const int64_t begin = std::clamp<int64_t>(first, 0, shard_numel());
+  const int64_t end = std::clamp<int64_t>(first + parameter.numel(), 0, shard_numel());
+  if (begin == end) return;
+  const at::Tensor values = materialize ? materialize(parameter) : parameter;
+  shard_.slice(0, begin, end)
+      .copy_(values.reshape({values.numel()}).slice(0, begin - first, end - first));
+}
+
+bool FlatParameter::trainable() const {
+  for (const auto& parameter : parameters_) {
+    if (parameter.tensor.requires_grad()) return true;
+  }
+  return false;
+}
+
+void FlatParameter::set_memory(size_t bytes) {
+  const MemoryScope scope(MemoryClass::gathered);
+  c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
+  auto memory =
+      bytes > 0 ? storage->allocator()->allocate(bytes) : c10::DataPtr(nullptr, storage->device());
+  storage->set_data_ptr_noswap(std::move(memory));
+  storage->set_nbytes(bytes);
+}
+
+void FlatParameter::unshard_async() {
+  if (state_ != State::sharded) return;
+  set_memory(flat_.nbytes());
+  // To autograd this is no change of the parameters: variable_data() has a version of its own.
+  gather_ = comm_->all_gather_into(flat_.variable_data(), shard_, unit_);
+  state_ = State::gathering;
+}
+
+void FlatParameter::unshard() {
+  unshard_async();
+  if (state_ == State::gathering) gather_.wait();
+  state_ = State::unsharded;
+}
+
+void FlatParameter::reshard() {
+  if (state_ == State::sharded) return;
+  if (state_ == State::gathering) gather_.wait();
+  set_memory(0);
+  state_ = State::sharded;
+}
+
+void FlatParameter::begin_gradient() {
+  const MemoryScope scope(MemoryClass::gradients);
+  gradient_ = comm_->empty(layout_.padded_numel).zero_();
+}
+
+void FlatParameter::collect_gradient(size_t index) {
+  at::NoGradGuard no_grad;
+  if (!gradient_.defined()) begin_gradient();
+  at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
+  if (gradient.is_alias_of(gradient_)) return;  // collected before, and added to since
+  const at::Tensor view = part(gradient_, index);
+  view.copy_(gradient);
+  gradient = view;
+}
+
+void FlatParameter::discard_gradient() {
+  if (!gradient_.defined()) return;
+  for (const auto& parameter : parameters_) {
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (gradient.defined() && gradient.is_alias_of(gradient_)) gradient.reset();
+  }
+  gradient_.reset();
+}
+
+void FlatParameter::reduce_gradient() {
+  at::NoGradGuard no_grad;
+  wait_for_reduction();
+  if (!gradient_.defined()) begin_gradient();
+  in_reduction_ = gradient_;
+  discard_gradient();
+  const MemoryScope scope(MemoryClass::sharded_gradients);
+  mean_ = at::empty_like(shard_);
+  reduction_ = comm_->reduce_scatter_into(mean_, in_reduction_, unit_);
+}
+
+void FlatParameter::wait_for_reduction() {
+  at::NoGradGuard no_grad;
+  if (!in_reduction_.defined()) return;
+  reduction_.wait();
+  in_reduction_.reset();
+  mean_.div_(comm_->world_size());
+  if (sharded_gradient_.defined()) {
+    sharded_gradient_.add_(mean_);
+    mean_.reset();
+  } else {
+    std::swap(sharded_gradient_, mean_);
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,127 @@
+#include <ATen/SequenceNumber.h>
+#include <backward_hooks.h>
+#include <nn/gradient_hook.h>
+#include <torch/csrc/autograd/engine.h>
+
+namespace fsdp {
+
+void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
+  auto unit = std::make_shared<Unit>();
+  unit->flat = std::move(flat);
+  units_.push_back(unit);
+  const auto self = shared_from_this();
+  module.register_forward_pre_hook(
+      [self, unit](Module&, const at::Tensor& input) { return self->enter_forward(unit, input); });
+  module.register_forward_hook(
+      [self, unit](Module&, const at::Tensor& output) { return self->leave_forward(unit, output); },
+      /*always_call=*/true);
+
+  // Weak, for the unit holds the parameters.
+  for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
+    const auto collect = [hooks = weak_from_this(), owner = std::weak_ptr(unit->flat), i] {
+      const auto alive = hooks.lock();
+      const auto holder = owner.lock();
+      if (!alive || !holder) return;
+      alive->begin();
+      holder->collect_gradient(i);
+    };
+    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, collect);
+  }
+}
+
+// The module works on a view of its input: the gradient of that view is complete when all that was
+// made inside has come back, whoever else uses the input.
+at::Tensor BackwardHooks::enter_forward(const std::shared_ptr<Unit>& unit,
+                                        const at::Tensor& input) {
+  auto call = std::make_shared<Call>(Call{at::sequence_number::peek()});
+  unit->in_forward.push_back(call);
+  if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
+  at::Tensor inside = input.view_as(input);
+  inside.register_hook([self = shared_from_this(), unit, call](const at::Tensor&) {
+    self->leave_backward(*unit, call);
+  });
+  return inside;
+}
+
+at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
+                                        const at::Tensor& output) {
+  if (unit->in_forward.empty()) return {};
+  const auto call = unit->in_forward.back();
+  unit->in_forward.pop_back();
+  if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) return {};
+  unit->to_come.push_back(call);
+  const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
+    self->enter_backward(*unit);
+  };
+  if (output.is_leaf()) {  // the hook would stay with it for ever
+    at::Tensor other = output.view_as(output);
+    other.register_hook(hook);
+    return other;
+  }
+  // A view that is changed in place loses its hooks; what it is a view of keeps its own, but was
+  // perhaps there before the call.
+  if (output.is_view()) {
+    const at::Tensor base(output._base());
+    if (base.grad_fn() && base.grad_fn()->sequence_nr() >= call->first_node) {
+      base.register_hook(hook);
+      return {};
+    }
+  }
+  output.register_hook(hook);
+  return {};
+}
+
+void BackwardHooks::enter_backward(Unit& unit) {
+  begin();
+  unit.flat->unshard();
+}
+
+void BackwardHooks::leave_backward(Unit& unit, const std::shared_ptr<Call>& call) {
+  begin();
+  std::erase_if(unit.to_come,
+                [&](const auto& other) { return other.expired() || other.lock() == call; });
+  if (unit.to_come.empty() && !unit.reduced) finish(unit);
+}
+
+// At every sign of a backward pass. The engine drops its callbacks with the pass, also when that
+// ends by an exception: then what it had collected is of no use.
+void BackwardHooks::begin() {
+  if (!pass_.expired()) return;
+  if (!ended_) {
+    for (const auto& unit : units_) {
+      unit->flat->discard_gradient();
+      unit->reduced = false;
+    }
+  }
+  ended_ = false;
+  auto pass = std::make_shared<Pass>();
+  pass_ = pass;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [self = shared_from_this(), pass] { self->end(); });
+}
+
+// Parameters first: their memory is free before the gradient of the next unit needs some.
+void BackwardHooks::finish(Unit& unit) {
+  unit.flat->reshard();
+  if (!unit.flat->trainable()) return;
+  if (reducing_) reducing_->wait_for_reduction();
+  reducing_ = unit.flat;
+  reducing_->reduce_gradient();
+  unit.reduced = true;
+}
+
+void BackwardHooks::end() {
+  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+    if (!(*unit)->reduced || (*unit)->flat->has_gradient()) finish(**unit);
+    (*unit)->flat->reshard();
+    (*unit)->reduced = false;
+    (*unit)->to_come.clear();
+  }
+  if (reducing_) reducing_->wait_for_reduction();
+  reducing_ = nullptr;
+  pass_.reset();
+  ended_ = true;
+  if (on_end_) on_end_();
+}
+
+}  // namespace fsdp
