@@ -29,6 +29,8 @@ test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 # The README's example; it builds with the tests.
 program(own_model reference_task7 examples/own_model.cpp)
 
-# What the tests are measured with: solutions with a fault, and one that shards nothing.
+# What the tests are measured with: solutions with a fault; other correct ones, which have to pass
+# too, since it is the contract that is tested; and one that shards nothing.
 add_faulty_tasks()
+add_stack(second grading/second_solution)
 add_stack(unsharded grading/unsharded solutions)
