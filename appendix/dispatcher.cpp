@@ -33,6 +33,7 @@ int main() {
   linear->weight.set_data(linear->weight.variable_data());
   std::cout << "requires_grad_, sizes, a copied handle:\n";
   linear->weight.requires_grad_(false);
-  const at::Tensor handle = y;
+  at::Tensor handle;
+  handle = y;
   std::cout << "  " << handle.sizes() << '\n';
 }

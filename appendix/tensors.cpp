@@ -26,7 +26,8 @@ int main() {
               << same(a.storage().is_alias_of(b.storage())) << ", data_ptr "
               << same(a.const_data_ptr() == b.const_data_ptr()) << '\n';
   };
-  at::Tensor handle = weight;
+  at::Tensor handle;
+  handle = weight;
   compare("weight, handle         ", weight, handle);
   compare("weight, weight.t()     ", weight, weight.t());
   compare("weight, weight.detach()", weight, weight.detach());
