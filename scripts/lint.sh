@@ -43,6 +43,11 @@ stale_skeletons() {
   .venv/bin/python3 grading/skeletons.py --check 2>&1 || true
 }
 
+# Faults whose line or test is gone, and what MATRIX.md lacks.
+stale_faults() {
+  .venv/bin/python3 grading/faults.py --check 2>&1 || true
+}
+
 # The suites of the tasks' tests, and those that course.toml lists: what is in one alone.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
@@ -88,6 +93,7 @@ rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
 rule "tasks/ is what solutions/ gives" stale_skeletons
+rule "the fault bank fits the code" stale_faults
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" wrong_texts
 rule "Python's own tests" python_tests

@@ -71,6 +71,13 @@ run_tests() {
   done <"$root/build/$preset/tests.txt"
 }
 
+# A few faults of the bank, other ones at every commit: their tests have to catch them.
+run_faults() {
+  local turn
+  turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
+  "$root/.venv/bin/python3" "$root/grading/faults.py" --part "$turn/38" --totals "$totals"
+}
+
 # Where a toolkit is found, the cuda preset is built whole; it needs no GPU.
 build_cuda() {
   if command -v nvcc >/dev/null || [[ -d ${CUDA_PATH:-/usr/local/cuda}/include ]]; then
@@ -92,6 +99,7 @@ if [[ $preset == default ]]; then
   check "format" "$root/scripts/format.sh" --check
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
+  counted run_faults
 fi
 if [[ $all ]]; then build_cuda; fi
 

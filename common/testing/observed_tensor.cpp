@@ -109,11 +109,14 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
     is += " (" + bits(actual, first) + ")";
     should_be += " (" + bits(expected, first) + ")";
   }
-  const std::string factor = common_factor(actual, expected);
+  std::string remark = common_factor(actual, expected);
+  if (std::isnan(actual.value(first)) && !std::isnan(expected.value(first))) {
+    remark = "memory that nobody has written yet, or that was freed, holds nan";
+  }
   const std::string place = actual.places ? " (" + actual.places->text(first) + ")" : "";
   return std::to_string(differing) + " of " + std::to_string(actual.numel()) +
          " elements differ, the first at " + position(actual, first) + place + ": is " + is +
-         ", expected " + should_be + (factor.empty() ? "" : "; " + factor);
+         ", expected " + should_be + (remark.empty() ? "" : "; " + remark);
 }
 
 }  // namespace
@@ -151,6 +154,7 @@ double ObservedTensor::value(int64_t index) const {
 
 std::string ObservedTensor::text(int64_t index) const {
   if (dtype == at::kLong) return std::to_string(load<int64_t>(*this, index));
+  if (std::isnan(value(index))) return "nan";  // of either sign
   char digits[32];
   std::snprintf(digits, sizeof digits, dtype == at::kDouble ? "%.17g" : "%.9g", value(index));
   return digits;

@@ -294,6 +294,7 @@ TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ)
     rank.observe("0 t", 0 * t);
     rank.observe("-0 t", -0.0 * t);
     rank.observe("t with one changed", t.index_fill(1, torch::tensor({2}), 8));
+    rank.observe("t with a nan", t.index_fill(1, torch::tensor({2}), -NAN));
     rank.observe("flat", t.view(-1));
     rank.observe("double", t.to(torch::kDouble));
   });
@@ -309,6 +310,9 @@ TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ)
   EXPECT_CONTAINS(wrong("-0 t", "0 t"), "is -0, expected 0");
   EXPECT_EQ(wrong("t with one changed", "t"),
             "2 of 6 elements differ, the first at [0, 2]: is 8, expected 2");
+  EXPECT_EQ(wrong("t with a nan", "t"),
+            "2 of 6 elements differ, the first at [0, 2]: is nan, expected 2; "
+            "memory that nobody has written yet, or that was freed, holds nan");
   EXPECT_EQ(wrong("flat", "t"), "is Float [6], expected Float [2, 3]");
   EXPECT_EQ(wrong("double", "t"), "is Double [2, 3], expected Float [2, 3]");
 }

@@ -36,6 +36,11 @@ nlohmann::json description(const at::Tensor& tensor, const std::string& first, b
           {"same variable", same_variable}};
 }
 
+// What rank 0 has made eagerly and rank 1 deferred.
+std::string on_both(const std::string& what) {
+  return what + ", eager on rank 0, deferred on rank 1";
+}
+
 void observe(TestRank& rank, const std::string& name, const nn::Module& module) {
   const auto tensors = tensors_of(module);
   std::set<std::string> observed;
@@ -49,11 +54,15 @@ void observe(TestRank& rank, const std::string& name, const nn::Module& module) 
       break;
     }
     if (!observed.insert(key).second) continue;
-    rank.observe(name + "." + key + " is", description(tensor, first, same_variable));
-    rank.observe(name + "." + key, tensor.detach());
+    if (tensor.is_meta()) {
+      ADD_FAILURE() << name << "." << key << " is on the meta device still: without values";
+      continue;
+    }
+    rank.observe("what " + name + "." + key + " is", description(tensor, first, same_variable));
+    rank.observe(on_both(name + "." + key), tensor.detach());
   }
   rank.observe(name + " holds", observed);
-  rank.observe(name + ": next random numbers", torch::rand({4}));
+  rank.observe(on_both("random numbers drawn after " + name), torch::rand({4}));
 }
 
 }  // namespace
@@ -155,10 +164,10 @@ void expect_as_eager(const std::vector<Construction>& constructions, const Defer
   for (const auto& [name, construct] : constructions) {
     expect_same_on_all_ranks(run, name + " holds");
     for (const std::string key : run.at(0, name + " holds")) {
-      expect_same_on_all_ranks(run, name + "." + key + " is");
-      expect_same_on_all_ranks(run, name + "." + key);
+      expect_same_on_all_ranks(run, "what " + name + "." + key + " is");
+      expect_same_on_all_ranks(run, on_both(name + "." + key));
     }
-    expect_same_on_all_ranks(run, name + ": next random numbers");
+    expect_same_on_all_ranks(run, on_both("random numbers drawn after " + name));
   }
 }
 

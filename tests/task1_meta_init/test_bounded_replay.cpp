@@ -79,18 +79,18 @@ TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_
     const auto construct = [&] { linear = nn::Linear(30, 20); };
     if (rank.rank() == 0) {
       construct();
-      rank.observe("after construction", torch::rand({4}));
-      rank.observe("after that", torch::randn({20}));
+      rank.observe("random numbers drawn after construction", torch::rand({4}));
+      rank.observe("random numbers drawn after materializing", torch::randn({20}));
     } else {
       const DeferredInit init(construct);
-      rank.observe("after construction", torch::rand({4}));
+      rank.observe("random numbers drawn after construction", torch::rand({4}));
       init.materialize_tensor(linear->bias);
       init.materialize_module(*linear);
-      rank.observe("after that", torch::randn({20}));
+      rank.observe("random numbers drawn after materializing", torch::randn({20}));
     }
   });
-  expect_same_on_all_ranks(run, "after construction");
-  expect_same_on_all_ranks(run, "after that");
+  expect_same_on_all_ranks(run, "random numbers drawn after construction");
+  expect_same_on_all_ranks(run, "random numbers drawn after materializing");
 }
 
 TEST(T1_3_bounded_replay, materializing_a_tensor_leaves_it_and_the_others_on_meta) {
@@ -114,10 +114,12 @@ TEST(T1_3_bounded_replay, no_more_than_one_tensor_is_alive_at_a_time) {
     live_bytes::enter(Phase::init);
     std::shared_ptr<Reinitialized> model;
     const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
-    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall) << "recording";
+    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
+        << "bytes alive while recording";
     for (const at::Tensor& parameter : model->parameters())
       init.materialize_tensor(parameter);
-    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall) << "materializing";
+    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
+        << "bytes alive while each tensor is materialized and dropped: more than one at a time";
     EXPECT_GE(live_bytes::peak().total - before, kWeight) << "the measurement saw nothing";
   });
 }

@@ -35,7 +35,9 @@ TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
       std::shared_ptr<nn::Module> module;
       const DeferredInit init([&] { module = construct(); });
       for (const at::Tensor& tensor : tensors_of(*module))
-        EXPECT_TRUE(tensor.is_meta()) << name;
+        EXPECT_TRUE(tensor.is_meta())
+            << name << ": a tensor of sizes " << tensor.sizes() << " takes " << tensor.nbytes()
+            << " bytes on " << tensor.device();
     }
   });
 }
@@ -55,6 +57,17 @@ TEST(T1_1_redirect, construction_leaves_no_bytes_but_generator_states) {
     const DeferredInit init([&] { layer = construct(); });
     const auto operations = static_cast<int64_t>(init.operations().size());
     EXPECT_LE(live_bytes::now().total - before, 5'056 * operations);
+  });
+}
+
+TEST(T1_1_redirect, sizes_alone_are_learned_without_a_random_number) {
+  run_ranks(1, [](TestRank&) {
+    torch::manual_seed(5);
+    const at::Tensor expected = torch::rand({4});
+    torch::manual_seed(5);
+    construct_on_meta([] { nn::Linear(30, 20); });
+    EXPECT_TRUE(torch::equal(torch::rand({4}), expected))
+        << "construct_on_meta() moved the generator: whoever draws next draws other numbers";
   });
 }
 
@@ -105,7 +118,7 @@ TEST(T1_1_redirect, every_kind_of_factory_is_redirected) {
               a.to(torch::kDouble)};
     });
     for (size_t i = 0; i < made.size(); ++i)
-      EXPECT_TRUE(made[i].is_meta()) << "tensor " << i;
+      EXPECT_TRUE(made[i].is_meta()) << "tensor " << i << " was made on " << made[i].device();
   });
 }
 
@@ -118,7 +131,7 @@ TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
               torch::zeros({4}).to(torch::kCPU)};
     });
     for (size_t i = 0; i < made.size(); ++i)
-      EXPECT_TRUE(made[i].is_meta()) << "tensor " << i;
+      EXPECT_TRUE(made[i].is_meta()) << "tensor " << i << " was made on " << made[i].device();
   });
 }
 

@@ -42,14 +42,28 @@ MULTI_RANK_SUITE(T2_1_layout);
 
 TEST_P(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
   const FlatLayout layout = flat_layout({35, 3, 24, 1}, world_size());
+  for (size_t i = 0; i < layout.offsets.size(); ++i) {
+    EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
+        << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
+  }
   EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 48, 64, 96}));
 }
 
 TEST_P(T2_1_layout, the_end_is_padded_so_that_every_shard_is_aligned_too) {
   for (const auto& numels : {std::vector<int64_t>{1}, {16, 16}, {35, 3, 24}, {1000}}) {
     const FlatLayout layout = flat_layout(numels, world_size());
-    EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0);
+    EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
+        << layout.padded_numel << " elements do not give " << world_size()
+        << " shards of whole multiples of 64 bytes";
     EXPECT_LT(layout.padded_numel - layout.offsets.back() - numels.back(), 16 * world_size() + 16);
+  }
+}
+
+TEST_P(T2_1_layout, the_last_parameter_ends_inside) {
+  for (const auto& numels : {std::vector<int64_t>{1}, {16, 16}, {35, 3, 24}, {1000}}) {
+    const FlatLayout layout = flat_layout(numels, world_size());
+    const int64_t lost = layout.offsets.back() + numels.back() - layout.padded_numel;
+    EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
   }
 }
 
@@ -83,14 +97,14 @@ TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
     const FlatParameter unit = make_unit(rank);
-    rank.observe("bytes", live_bytes::now().total - before);
+    rank.observe("live bytes after sharding", live_bytes::now().total - before);
     rank.observe("shard bytes", live_bytes::now()[MemoryClass::shards]);
-    rank.observe("storage of the parameters", storage_bytes(unit));
+    rank.observe("bytes of storage under the parameters", storage_bytes(unit));
   });
   const int64_t shard = flat_layout({35, 3, 24}, world_size()).padded_numel / world_size() * 4;
-  expect_on_all_ranks(run, "bytes", shard);
+  expect_on_all_ranks(run, "live bytes after sharding", shard);
   expect_on_all_ranks(run, "shard bytes", shard);
-  expect_on_all_ranks(run, "storage of the parameters", 0);
+  expect_on_all_ranks(run, "bytes of storage under the parameters", 0);
 }
 
 TEST_P(T2_2_shard, a_unit_with_fewer_elements_than_ranks_has_empty_handed_ranks) {
@@ -112,11 +126,12 @@ TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
     const at::Tensor held_by_a_module = parameters[0].tensor;
     FlatParameter unit("unit", parameters, rank.communicator());
     unit.unshard();
-    rank.observe("same", held_by_a_module.is_same(unit.parameters()[0].tensor));
+    rank.observe("the module's tensor is the unit's parameter",
+                 held_by_a_module.is_same(unit.parameters()[0].tensor));
     rank.observe("leaf", held_by_a_module.is_leaf() && held_by_a_module.requires_grad());
     rank.observe("sizes", held_by_a_module.sizes().vec());
   });
-  expect_on_all_ranks(run, "same", true);
+  expect_on_all_ranks(run, "the module's tensor is the unit's parameter", true);
   expect_on_all_ranks(run, "leaf", true);
   expect_on_all_ranks(run, "sizes", {5, 7});
 }
@@ -172,9 +187,9 @@ TEST_P(T2_3_unshard, is_no_change_of_the_parameters_to_autograd) {
     const auto version = unit.parameters()[0].tensor._version();
     unit.reshard();
     unit.unshard();
-    rank.observe("change of version", unit.parameters()[0].tensor._version() - version);
+    rank.observe("changes that autograd saw", unit.parameters()[0].tensor._version() - version);
   });
-  expect_on_all_ranks(run, "change of version", 0);
+  expect_on_all_ranks(run, "changes that autograd saw", 0);
 }
 
 MULTI_RANK_SUITE(T2_4_reshard);
@@ -185,14 +200,18 @@ TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
     const LiveBytes before = live_bytes::now();
     unit.unshard();
     const at::Tensor view = unit.parameters()[0].tensor.t();  // as autograd saves it
-    rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("gathered bytes while unsharded", live_bytes::now()[MemoryClass::gathered]);
     unit.reshard();
-    rank.observe("left", live_bytes::now().total - before.total);
-    rank.observe("storage", static_cast<int64_t>(view.storage().nbytes()));
+    rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);
+    rank.observe("bytes under a view that autograd saved",
+                 static_cast<int64_t>(view.storage().nbytes()));
+    rank.observe("is_unsharded() after reshard()", unit.is_unsharded());
   });
-  expect_on_all_ranks(run, "gathered", flat_layout({35, 3, 24}, world_size()).padded_numel * 4);
-  expect_on_all_ranks(run, "left", 0);
-  expect_on_all_ranks(run, "storage", 0);
+  expect_on_all_ranks(run, "gathered bytes while unsharded",
+                      flat_layout({35, 3, 24}, world_size()).padded_numel * 4);
+  expect_on_all_ranks(run, "bytes that reshard() left alive", 0);
+  expect_on_all_ranks(run, "bytes under a view that autograd saved", 0);
+  expect_on_all_ranks(run, "is_unsharded() after reshard()", false);
 }
 
 // The weight is used as it is (mm), through a saved view (linear) and twice.
@@ -237,11 +256,11 @@ TEST_P(T2_4_reshard, waits_for_an_all_gather_that_nobody_used) {
     FlatParameter unit = make_unit(rank);
     unit.unshard_async();
     unit.reshard();
-    rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("gathered bytes after reshard()", live_bytes::now()[MemoryClass::gathered]);
     unit.unshard();
     rank.observe("value", unit.parameters()[0].tensor.detach());
   });
-  expect_on_all_ranks(run, "gathered", 0);
+  expect_on_all_ranks(run, "gathered bytes after reshard()", 0);
   expect_same_on_all_ranks(run, "value");
 }
 
@@ -267,6 +286,14 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
 }
 
 TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
+  const RankRun oracle = run_ranks(1, [&](TestRank& rank) {
+    const FlatLayout layout = flat_layout({35, 3, 24}, world_size());
+    at::Tensor flat = at::zeros({layout.padded_numel});
+    flat.narrow(0, layout.offsets[2], 24).fill_(provenance::mean(world_size()));
+    for (int r = 0; r < world_size(); ++r) {
+      rank.observe("shard " + std::to_string(r), flat.chunk(world_size())[static_cast<size_t>(r)]);
+    }
+  });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     { const at::Tensor dirt = rank.communicator()->empty(4096).fill_(42); }  // poisons the arena
@@ -274,13 +301,11 @@ TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
     unit.collect_gradient(2);
     unit.reduce_gradient();
     unit.wait_for_reduction();
-    const auto sum = unit.sharded_gradient().sum(at::kDouble).item<double>();
-    rank.observe("sum", sum);
+    rank.observe("gradient of p2 alone", unit.sharded_gradient(), places_of_shard(unit));
   });
-  double sum = 0;
-  for (int r = 0; r < world_size(); ++r)
-    sum += run.at(r, "sum").get<double>();
-  EXPECT_EQ(sum, 24 * provenance::mean(world_size()));
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "gradient of p2 alone", oracle.at(0, "shard " + std::to_string(r)));
+  }
 }
 
 TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
@@ -292,9 +317,10 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
       unit.reduce_gradient();
       unit.wait_for_reduction();
     }
-    rank.observe("largest", unit.sharded_gradient().max().item<double>());
+    const auto of_one = static_cast<double>(provenance::mean(rank.world_size()));
+    rank.observe("passes in the gradient", unit.sharded_gradient().max().item<double>() / of_one);
   });
-  expect_on_all_ranks(run, "largest", 2.0 * static_cast<double>(provenance::mean(world_size())));
+  expect_on_all_ranks(run, "passes in the gradient", 2.0);
 }
 
 TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_called) {
@@ -302,23 +328,26 @@ TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_calle
     FlatParameter unit = make_unit(rank);
     set_gradient(unit.parameters()[0], rank);
     unit.collect_gradient(0);
-    rank.observe("collected", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("bytes collected", live_bytes::now()[MemoryClass::gradients]);
     live_bytes::enter(Phase::backward);
     unit.reduce_gradient();
-    rank.observe("gradient of the parameter", unit.parameters()[0].tensor.grad().defined());
-    rank.observe("both", live_bytes::peak()[MemoryClass::gradients]);
-    rank.observe("flat", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("the parameter still has its .grad", unit.parameters()[0].tensor.grad().defined());
+    rank.observe("has_gradient() after reduce_gradient()", unit.has_gradient());
+    rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
+    rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
     unit.wait_for_reduction();
-    rank.observe("left", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("bytes of full gradients after the reduction",
+                 live_bytes::now()[MemoryClass::gradients]);
     rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
     rank.observe("calls", calls(*rank.communicator()));
   });
   const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
-  expect_on_all_ranks(run, "gradient of the parameter", false);
-  expect_on_all_ranks(run, "collected", 35 * 4);
-  expect_on_all_ranks(run, "both", 35 * 4 + bytes);
-  expect_on_all_ranks(run, "flat", bytes);
-  expect_on_all_ranks(run, "left", 0);
+  expect_on_all_ranks(run, "the parameter still has its .grad", false);
+  expect_on_all_ranks(run, "has_gradient() after reduce_gradient()", false);
+  expect_on_all_ranks(run, "bytes collected", 35 * 4);
+  expect_on_all_ranks(run, "peak bytes while it is flattened", 35 * 4 + bytes);
+  expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
+  expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
   expect_on_all_ranks(run, "sharded", bytes / world_size());
   expect_on_all_ranks(
       run, "calls",

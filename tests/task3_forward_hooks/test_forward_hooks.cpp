@@ -53,10 +53,10 @@ TEST_P(T3_1_pre_forward, a_unit_is_gathered_before_its_module_runs) {
       });
     }
     rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
-    rank.observe("gathered in the blocks", seen);
+    rank.observe("units gathered as each block begins", seen);
   });
   expect_on_all_ranks(run, "output", eager_output());
-  expect_on_all_ranks(run, "gathered in the blocks", "root blocks0 | root blocks1 | ");
+  expect_on_all_ranks(run, "units gathered as each block begins", "root blocks0 | root blocks1 | ");
 }
 
 TEST_P(T3_1_pre_forward, each_unit_takes_one_all_gather_in_order) {
@@ -74,13 +74,13 @@ TEST_P(T3_2_post_forward, only_the_root_stays_gathered_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto output = (*sharded.model)(toy_tokens(0));
-    rank.observe("gathered", sharded.gathered());
-    rank.observe("gathered bytes", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("units gathered afterwards", sharded.gathered());
+    rank.observe("gathered bytes after forward", live_bytes::now()[MemoryClass::gathered]);
     rank.observe("root's bytes", sharded.units[0]->layout().padded_numel * 4);
   });
-  expect_on_all_ranks(run, "gathered", "root ");
+  expect_on_all_ranks(run, "units gathered afterwards", "root ");
   for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "gathered bytes", run.at(r, "root's bytes"));
+    expect_on_rank(run, r, "gathered bytes after forward", run.at(r, "root's bytes"));
   }
 }
 
@@ -88,9 +88,9 @@ TEST_P(T3_2_post_forward, without_reshard_everything_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 2, /*reshard_after_forward=*/false);
     const auto output = (*sharded.model)(toy_tokens(0));
-    rank.observe("gathered", sharded.gathered());
+    rank.observe("units gathered afterwards", sharded.gathered());
   });
-  expect_on_all_ranks(run, "gathered", "root blocks0 blocks1 ");
+  expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 ");
 }
 
 TEST_P(T3_2_post_forward, at_most_the_root_and_one_unit_are_gathered_at_a_time) {
@@ -124,9 +124,9 @@ TEST_P(T3_3_nesting, a_unit_around_units_stays_gathered_while_they_run) {
       });
     }
     (*sharded.model)(toy_tokens(0));
-    rank.observe("seen", seen);
+    rank.observe("as each block ends", seen);
   });
-  expect_on_all_ranks(run, "seen", "root is there; root is there; root is there; ");
+  expect_on_all_ranks(run, "as each block ends", "root is there; root is there; root is there; ");
 }
 
 MULTI_RANK_SUITE(T3_4_rough_ground);
@@ -136,10 +136,10 @@ TEST_P(T3_4_rough_ground, without_gradients_nothing_stays_gathered) {
     Sharded sharded(rank);
     at::NoGradGuard no_grad;
     rank.observe("output", (*sharded.model)(toy_tokens(0)));
-    rank.observe("gathered", sharded.gathered());
+    rank.observe("units gathered afterwards", sharded.gathered());
   });
   expect_on_all_ranks(run, "output", eager_output());
-  expect_on_all_ranks(run, "gathered", "");
+  expect_on_all_ranks(run, "units gathered afterwards", "");
 }
 
 TEST_P(T3_4_rough_ground, after_an_exception_nothing_stays_gathered) {
@@ -147,11 +147,11 @@ TEST_P(T3_4_rough_ground, after_an_exception_nothing_stays_gathered) {
     Sharded sharded(rank);
     sharded.model->blocks[1]->fails = true;
     EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
-    rank.observe("gathered", sharded.gathered());
+    rank.observe("units gathered afterwards", sharded.gathered());
     sharded.model->blocks[1]->fails = false;
     rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
   });
-  expect_on_all_ranks(run, "gathered", "");
+  expect_on_all_ranks(run, "units gathered afterwards", "");
   expect_on_all_ranks(run, "output", eager_output());
 }
 
@@ -161,12 +161,12 @@ TEST_P(T3_4_rough_ground, a_module_called_twice_is_gathered_twice) {
     sharded.model->order = {0, 1, 0};
     (*sharded.model)(toy_tokens(0));
     rank.observe("calls", take_calls(*rank.communicator()));
-    rank.observe("gathered", sharded.gathered());
+    rank.observe("units gathered afterwards", sharded.gathered());
   });
   expect_on_all_ranks(
       run, "calls",
       "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks0; ");
-  expect_on_all_ranks(run, "gathered", "root ");
+  expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
 }  // namespace

@@ -35,9 +35,11 @@ struct Sharded {
 
   void observe_gradients(TestRank& rank) const {
     for (const auto& unit : units) {
-      const bool defined = unit->sharded_gradient().defined();
-      rank.observe(unit->unit(), defined ? unit->sharded_gradient() : at::empty({0}),
-                   places_of_shard(*unit));
+      if (unit->sharded_gradient().defined()) {
+        rank.observe(unit->unit(), unit->sharded_gradient(), places_of_shard(*unit));
+      } else {
+        rank.observe(unit->unit(), "no sharded gradient");
+      }
     }
   }
 
@@ -112,9 +114,10 @@ TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
     live_bytes::enter(Phase::backward);
     loss.backward();
     rank.observe("calls", take_calls(*rank.communicator()));
-    rank.observe("peak", live_bytes::peak(Phase::backward)[MemoryClass::gathered]);
+    rank.observe("peak of gathered bytes",
+                 live_bytes::peak(Phase::backward)[MemoryClass::gathered]);
     rank.observe(
-        "expected peak",
+        "bytes of the root and one unit",
         (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
   });
   expect_on_all_ranks(run, "calls",
@@ -122,7 +125,7 @@ TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
                       "all_gather blocks1; reduce_scatter blocks1; "
                       "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ");
   for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "peak", run.at(r, "expected peak"));
+    expect_on_rank(run, r, "peak of gathered bytes", run.at(r, "bytes of the root and one unit"));
 }
 
 TEST_P(T4_1_pre_backward, a_unit_comes_back_also_when_its_output_is_changed_in_place) {
@@ -190,12 +193,6 @@ std::string reductions(const std::string& calls) {
   return result;
 }
 
-struct Case {
-  std::string name;
-  Loss loss;
-  int frozen_block{-1};
-};
-
 const Loss kSpareUnused = [](ToyModel& model, int rank) {
   model.blocks[1]->use_spare = false;
   return plain_loss(model, rank);
@@ -226,12 +223,12 @@ void expect_one_reduction_each(int world_size, const Loss& loss, const std::stri
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     Sharded sharded(rank, 3, frozen_block);
     loss(*sharded.model, rank.rank()).backward();
-    rank.observe("reductions", reductions(take_calls(*rank.communicator())));
+    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
     sharded.observe_gradients(rank);
-    rank.observe("gathered", sharded.gathered());
+    rank.observe("units still gathered", sharded.gathered());
   });
-  expect_on_all_ranks(run, "reductions", expected);
-  expect_on_all_ranks(run, "gathered", "");
+  expect_on_all_ranks(run, "units reduced, in order", expected);
+  expect_on_all_ranks(run, "units still gathered", "");
   if (frozen_block < 0) expect_gradients_of_one_process(run, loss);
 }
 
@@ -264,6 +261,23 @@ TEST_P(T4_3_exactly_once, with_a_frozen_unit) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
 }
 
+// The constant needs no gradient, so this call of the block gives no sign that it is over; it comes
+// first, so that its gradient comes last, when the other call's sign has been given.
+TEST_P(T4_3_exactly_once, no_gradient_is_lost_when_one_of_two_inputs_needs_none) {
+  const Loss loss = [](ToyModel& model, int rank) {
+    const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
+    return plain_loss(model, rank) + on_constant.sum();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sharded sharded(rank);
+    loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_gradients(rank);
+    rank.observe("units still gathered", sharded.gathered());
+  });
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_gradients_of_one_process(run, loss);
+}
+
 MULTI_RANK_SUITE(T4_4_finish);
 
 TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
@@ -275,20 +289,21 @@ TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
     sharded.hooks->on_end([&] { ++ends; });
     plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("all bytes that are left", live_bytes::now().total - before);
-    rank.observe("gathered", live_bytes::now()[MemoryClass::gathered]);
-    rank.observe("gradients", live_bytes::now()[MemoryClass::gradients]);
-    rank.observe("ends", ends);
+    rank.observe("gathered bytes that are left", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("bytes of full gradients that are left",
+                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("calls of on_end()", ends);
     int64_t left = 0;
     for (const auto& p : sharded.model->parameters())
       left += p.grad().defined();
-    rank.observe("full gradients", left);
+    rank.observe("parameters that have .grad", left);
   });
-  expect_on_all_ranks(run, "gathered", 0);
-  expect_on_all_ranks(run, "gradients", 0);
+  expect_on_all_ranks(run, "gathered bytes that are left", 0);
+  expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
   // Shards of parameters and of gradients.
   expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
-  expect_on_all_ranks(run, "ends", 1);
-  expect_on_all_ranks(run, "full gradients", 0);
+  expect_on_all_ranks(run, "calls of on_end()", 1);
+  expect_on_all_ranks(run, "parameters that have .grad", 0);
 }
 
 TEST_P(T4_4_finish, at_most_two_units_gradients_and_the_roots_are_alive) {
@@ -297,7 +312,8 @@ TEST_P(T4_4_finish, at_most_two_units_gradients_and_the_roots_are_alive) {
     const auto loss = plain_loss(*sharded.model, rank.rank());
     live_bytes::enter(Phase::backward);
     loss.backward();
-    rank.observe("peak", live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
+    rank.observe("peak of full gradients' bytes",
+                 live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
     // The head's gradient; a block's own and a flat one, its own or the one that is being reduced.
     const int64_t head = 7 * 4, block = (7 * 7 + 7 + 3) * 4;
     const int64_t flat = sharded.units[1]->layout().padded_numel * 4;
@@ -305,7 +321,7 @@ TEST_P(T4_4_finish, at_most_two_units_gradients_and_the_roots_are_alive) {
     rank.observe("expected", std::max(head + block + flat, at_the_end));
   });
   for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "peak", run.at(r, "expected"));
+    expect_on_rank(run, r, "peak of full gradients' bytes", run.at(r, "expected"));
 }
 
 TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
@@ -329,14 +345,14 @@ TEST_P(T4_4_finish, a_pass_is_as_any_other_whatever_the_one_before_it_left_out) 
       return reductions(take_calls(*rank.communicator()));
     };
     pass(kOutputDropped);
-    rank.observe("reductions after a dropped output", pass(plain_loss));
-    rank.observe("reductions without blocks1", pass(kBlockUnused));
-    rank.observe("reductions after that", pass(plain_loss));
+    rank.observe("units reduced after a dropped output", pass(plain_loss));
+    rank.observe("units reduced without blocks1", pass(kBlockUnused));
+    rank.observe("units reduced after that", pass(plain_loss));
   });
   const std::string all = "blocks2; blocks1; blocks0; root; ";
-  expect_on_all_ranks(run, "reductions after a dropped output", all);
-  expect_on_all_ranks(run, "reductions without blocks1", "blocks2; blocks0; blocks1; root; ");
-  expect_on_all_ranks(run, "reductions after that", all);
+  expect_on_all_ranks(run, "units reduced after a dropped output", all);
+  expect_on_all_ranks(run, "units reduced without blocks1", "blocks2; blocks0; blocks1; root; ");
+  expect_on_all_ranks(run, "units reduced after that", all);
 }
 
 TEST_P(T4_4_finish, an_exception_after_a_pass_has_begun_does_not_spoil_the_next_one) {

@@ -1,41 +1,14 @@
 #include <memory/live_bytes.h>
 #include <poll.h>
-#include <sharded_optimizer.h>
 #include <testing/call_text.h>
-#include <testing/multi_rank.h>
 #include <unistd.h>
 
 #include <cmath>
 
+#include "two_units.h"
+
 namespace fsdp {
 namespace {
-
-const std::vector<std::vector<int64_t>> kShapes{{5, 7}, {3}, {2, 3, 4}, {40}};
-
-std::vector<NamedParameter> make_parameters() {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{7});
-  std::vector<NamedParameter> parameters;
-  const std::vector<std::string> names{"a.weight", "a.bias", "b.weight", "b.bias"};
-  for (size_t i = 0; i < kShapes.size(); ++i) {
-    parameters.push_back({names[i], at::randn(kShapes[i], generator)});
-    parameters.back().tensor.set_requires_grad(true);
-  }
-  return parameters;
-}
-
-// Two units of two parameters each.
-std::vector<std::shared_ptr<FlatParameter>> make_units(TestRank& rank,
-                                                       const std::vector<NamedParameter>& p) {
-  auto comm = rank.communicator();
-  return {std::make_shared<FlatParameter>("a", std::vector<NamedParameter>{p[0], p[1]}, comm),
-          std::make_shared<FlatParameter>("b", std::vector<NamedParameter>{p[2], p[3]}, comm)};
-}
-
-// The mean gradient of step `step`, the same for every rank.
-at::Tensor gradient(size_t parameter, int step) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(1000 * parameter + step);
-  return at::randn(kShapes[parameter], generator);
-}
 
 // Every rank contributes the same gradient, so that the mean is exact where W is a power of two;
 // for others the sum of W equal numbers and its division may round, on the oracle too.
@@ -46,17 +19,11 @@ at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   return sum / world_size;
 }
 
-void reduce_gradients(const std::vector<std::shared_ptr<FlatParameter>>& units, int step) {
-  for (size_t u = 0; u < 2; ++u) {
-    for (size_t i = 0; i < 2; ++i) {
-      auto parameter = units[u]->parameters()[i].tensor;
-      if (!parameter.requires_grad()) continue;
-      parameter.mutable_grad() = gradient(2 * u + i, step);
-      units[u]->collect_gradient(i);
-    }
-    units[u]->reduce_gradient();
-    units[u]->wait_for_reduction();
-  }
+// Of parameter `index`, gathered, so that a wrong element is told with the rank that owns it.
+Places places_of_parameter(const FlatParameter& unit, size_t index) {
+  Places places = places_of_shard(unit);
+  places.begin = unit.layout().offsets[index];
+  return places;
 }
 
 // One process: each parameter in storage of a multiple of 16 elements, as the header of
@@ -98,7 +65,7 @@ void train_in_one_process(TestRank& rank, int world_size, const std::vector<Para
       norm = std::sqrt(norm);
       for (auto& g : gradients)
         g.mul_(std::min(1.0, max_norm / (norm + 1e-6)));
-      rank.observe("norm " + std::to_string(step), norm);
+      rank.observe(norm_of_step(step), norm);
     }
     for (size_t group = 0; group < groups.size(); ++group) {
       for (size_t i = 0; i < pieces[group].size(); ++i) {
@@ -126,17 +93,17 @@ void train_on_shards(TestRank& rank, const std::vector<ParameterGroup>& groups, 
   for (int step = 0; step < 3; ++step) {
     reduce_gradients(units, step);
     if (max_norm > 0) {
-      rank.observe("norm " + std::to_string(step), optimizer.clip_grad_norm(max_norm));
+      rank.observe(norm_of_step(step), optimizer.clip_grad_norm(max_norm));
     }
     optimizer.step();
     optimizer.zero_grad();
   }
   for (const auto& unit : units) {
     unit->unshard();
-    for (const auto& p : unit->parameters())
-      rank.observe(p.name, p.tensor.detach());
-    const at::Tensor& shard = unit->shard();
-    rank.observe("shard of " + unit->unit(), shard);
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      const auto& [name, parameter] = unit->parameters()[i];
+      rank.observe(name, parameter.detach(), places_of_parameter(*unit, i));
+    }
   }
 }
 
@@ -150,16 +117,9 @@ void expect_as_one_process(int world_size, const std::vector<ParameterGroup>& gr
     expect_on_all_ranks(run, name, expected.at(0, name));
   }
   for (int step = 0; max_norm > 0 && step < 3; ++step) {
-    const std::string name = "norm " + std::to_string(step);
+    const std::string name = norm_of_step(step);
     expect_on_all_ranks(run, name, expected.at(0, name));
   }
-}
-
-OptimizerOptions adamw(double weight_decay = 0.01) {
-  OptimizerOptions options;
-  options.lr = 0.1;
-  options.weight_decay = weight_decay;
-  return options;
 }
 
 OptimizerOptions sgd() {
@@ -183,6 +143,33 @@ TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
   expect_as_one_process(world_size(), {{"bias", adamw(0)}, {"", adamw(0.3)}});
 }
 
+TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_what_a_step_has_updated) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const at::Tensor before = make_parameters()[0].tensor;
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    units[0]->unshard();
+    rank.observe("unshard() delivers the values from before the step",
+                 before.equal(units[0]->parameters()[0].tensor));
+  });
+  expect_on_all_ranks(run, "unshard() delivers the values from before the step", false);
+}
+
+TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    optimizer.zero_grad();
+    rank.observe("bytes of sharded gradients after zero_grad()",
+                 live_bytes::now()[MemoryClass::sharded_gradients]);
+  });
+  expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
+}
+
 TEST_P(T5_1_step_on_shards, a_parameter_that_no_group_takes_is_named) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -199,12 +186,13 @@ TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
-    rank.observe("before the first step", live_bytes::now()[MemoryClass::optimizer_state]);
+    rank.observe("state's bytes before the first step",
+                 live_bytes::now()[MemoryClass::optimizer_state]);
     reduce_gradients(units, 0);
     optimizer.step();
-    rank.observe("after it", live_bytes::now()[MemoryClass::optimizer_state]);
+    rank.observe("state's bytes after it", live_bytes::now()[MemoryClass::optimizer_state]);
   });
-  expect_on_all_ranks(run, "before the first step", 0);
+  expect_on_all_ranks(run, "state's bytes before the first step", 0);
   for (int r = 0; r < world_size(); ++r) {
     int64_t expected = 0;
     for (const int64_t used :
@@ -213,7 +201,7 @@ TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
       const int64_t mine = std::clamp<int64_t>(used - r * shard, 0, shard);
       expected += mine > 0 ? 2 * 4 * mine + 4 : 0;
     }
-    expect_on_rank(run, r, "after it", expected);
+    expect_on_rank(run, r, "state's bytes after it", expected);
   }
 }
 
@@ -296,55 +284,18 @@ TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
     reduce_gradients(units, 0);
     optimizer.step();
     units[0]->unshard();
-    rank.observe("unchanged", before.equal(units[0]->parameters()[0].tensor));
-    rank.observe("changed", !make_parameters()[1].tensor.equal(units[0]->parameters()[1].tensor));
+    rank.observe("the frozen parameter has its values",
+                 before.equal(units[0]->parameters()[0].tensor));
+    rank.observe("the other one has new ones",
+                 !make_parameters()[1].tensor.equal(units[0]->parameters()[1].tensor));
     rank.observe("state", live_bytes::now()[MemoryClass::optimizer_state]);
   });
-  expect_on_all_ranks(run, "unchanged", true);
-  expect_on_all_ranks(run, "changed", true);
+  expect_on_all_ranks(run, "the frozen parameter has its values", true);
+  expect_on_all_ranks(run, "the other one has new ones", true);
   int64_t state = 0;
   for (int r = 0; r < world_size(); ++r)
     state += run.at(r, "state").get<int64_t>();
   EXPECT_EQ(state, 2 * 4 * 16 + 4);  // the one trainable parameter, padded, and its step count
-}
-
-MULTI_RANK_SUITE(T5_2_padding);
-
-// Puts `value` into those elements of the shard that belong to no parameter.
-void fill_padding(const FlatParameter& unit, float value) {
-  at::Tensor is_padding = at::ones({unit.layout().padded_numel}, at::kBool);
-  for (size_t i = 0; i < unit.parameters().size(); ++i) {
-    is_padding.narrow(0, unit.layout().offsets[i], unit.parameters()[i].tensor.numel())
-        .fill_(false);
-  }
-  at::Tensor shard = unit.shard();
-  shard.masked_fill_(is_padding.narrow(0, unit.shard_offset(), unit.shard_numel()), value);
-}
-
-TEST_P(T5_2_padding, reaches_neither_the_norm_nor_a_parameter) {
-  const auto train = [&](float padding) {
-    return run_ranks(world_size(), [padding](TestRank& rank) {
-      const auto units = make_units(rank, make_parameters());
-      ShardedOptimizer optimizer(units, {{"", adamw(0.3)}}, rank.communicator());
-      for (int step = 0; step < 3; ++step) {
-        for (const auto& unit : units)
-          fill_padding(*unit, padding);
-        reduce_gradients(units, step);
-        rank.observe("norm " + std::to_string(step), optimizer.clip_grad_norm(0.5));
-        optimizer.step();
-        optimizer.zero_grad();
-      }
-      for (const auto& unit : units) {
-        unit->unshard();
-        for (const auto& [name, parameter] : unit->parameters())
-          rank.observe(name, parameter.detach());
-      }
-    });
-  };
-  const RankRun zero = train(0);
-  const RankRun nan = train(std::numeric_limits<float>::quiet_NaN());
-  for (const std::string name : {"norm 0", "norm 2", "a.weight", "a.bias", "b.weight", "b.bias"})
-    expect_on_all_ranks(nan, name, zero.at(0, name));
 }
 
 MULTI_RANK_SUITE(T5_3_global_norm);
@@ -360,9 +311,28 @@ TEST_P(T5_3_global_norm, a_norm_below_the_limit_changes_nothing) {
     reduce_gradients(units, 0);
     const at::Tensor before = units[0]->sharded_gradient().clone();
     optimizer.clip_grad_norm(1e9);
-    rank.observe("unchanged", before.equal(units[0]->sharded_gradient()));
+    rank.observe("the gradient is as before", before.equal(units[0]->sharded_gradient()));
   });
-  expect_on_all_ranks(run, "unchanged", true);
+  expect_on_all_ranks(run, "the gradient is as before", true);
+}
+
+TEST_P(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    const std::vector<at::Tensor> before{units[0]->sharded_gradient().clone(),
+                                         units[1]->sharded_gradient().clone()};
+    const double norm = optimizer.clip_grad_norm(0.5);
+    bool scaled = true;
+    for (size_t u = 0; u < units.size(); ++u)
+      scaled &= units[u]->sharded_gradient().allclose(before[u] * (0.5 / norm), 1e-4);
+    rank.observe("every gradient is max_norm / norm of what it was", scaled);
+    rank.observe("the norm afterwards, in hundredths",
+                 std::llround(100 * optimizer.clip_grad_norm(1e9)));
+  });
+  expect_on_all_ranks(run, "the norm afterwards, in hundredths", 50);
+  expect_on_all_ranks(run, "every gradient is max_norm / norm of what it was", true);
 }
 
 TEST_P(T5_3_global_norm, takes_one_all_reduce_of_one_number) {

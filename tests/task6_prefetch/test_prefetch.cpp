@@ -115,9 +115,34 @@ TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
     std::string gathered;
     for (const auto& unit : sharded.units)
       gathered += unit->holds_storage() ? unit->unit() : "";
-    rank.observe("gathered", gathered);
+    rank.observe("units gathered afterwards", gathered);
   });
-  expect_on_all_ranks(run, "gathered", "root");
+  expect_on_all_ranks(run, "units gathered afterwards", "root");
+}
+
+TEST_P(T6_2_forward, where_the_path_turns_off_nothing_more_is_issued_ahead) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    sharded.step(rank);
+    sharded.model->order = {3, 2};
+    const std::string calls = sharded.step(rank).first;
+    rank.observe("gathers blocks1, which neither ran nor comes after what runs",
+                 calls.find("blocks1") != std::string::npos);
+  });
+  expect_on_all_ranks(run, "gathers blocks1, which neither ran nor comes after what runs", false);
+}
+
+TEST_P(T6_2_forward, a_new_path_is_known_the_second_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    sharded.step(rank);
+    sharded.model->order = {3, 2, 1, 0};
+    sharded.step(rank);
+    rank.observe("calls before blocks", calls_before_each_block(rank, sharded));
+  });
+  expect_on_all_ranks(run, "calls before blocks",
+                      {"all_gather root; all_gather blocks3; all_gather blocks2; ",
+                       "all_gather blocks1; ", "all_gather blocks0; ", ""});
 }
 
 TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
@@ -129,9 +154,9 @@ TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
     std::string gathered;
     for (const auto& unit : sharded.units)
       gathered += unit->holds_storage() ? unit->unit() + " " : "";
-    rank.observe("gathered", gathered);
+    rank.observe("units gathered afterwards", gathered);
   });
-  expect_on_all_ranks(run, "gathered", "");
+  expect_on_all_ranks(run, "units gathered afterwards", "");
 }
 
 MULTI_RANK_SUITE(T6_3_backward);
@@ -139,25 +164,38 @@ MULTI_RANK_SUITE(T6_3_backward);
 TEST_P(T6_3_backward, the_unit_before_is_issued_ahead_of_the_reduce_scatter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 2);
-    rank.observe("first", sharded.step(rank).second);
-    rank.observe("second", sharded.step(rank).second);
+    rank.observe("calls of the first backward", sharded.step(rank).second);
+    rank.observe("calls of the second backward", sharded.step(rank).second);
   });
   const std::string expected =
       "all_gather blocks3; all_gather blocks2; reduce_scatter blocks3; "
       "all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; reduce_scatter blocks1; "
       "reduce_scatter blocks0; reduce_scatter root; ";
-  expect_on_all_ranks(run, "first", expected);
-  expect_on_all_ranks(run, "second", expected);
+  expect_on_all_ranks(run, "calls of the first backward", expected);
+  expect_on_all_ranks(run, "calls of the second backward", expected);
+}
+
+TEST_P(T6_3_backward, a_forward_without_gradients_leaves_no_trace) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    rank.observe("calls of backward", sharded.step(rank).second);
+    {
+      const at::NoGradGuard no_grad;
+      (*sharded.model)(toy_tokens(0));
+    }
+    rank.observe("calls of backward after an evaluation", sharded.step(rank).second);
+  });
+  expect_on_all_ranks(run, "calls of backward after an evaluation", run.at(0, "calls of backward"));
 }
 
 TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 2, 3);
     sharded.model->order = {0, 1, 0, 2};
-    rank.observe("calls", sharded.step(rank).second);
+    rank.observe("calls of backward", sharded.step(rank).second);
   });
   // blocks0 stays gathered from its second use to its first: it reduces once, after both.
-  expect_on_all_ranks(run, "calls",
+  expect_on_all_ranks(run, "calls of backward",
                       "all_gather blocks2; all_gather blocks0; reduce_scatter blocks2; "
                       "all_gather blocks1; reduce_scatter blocks1; "
                       "reduce_scatter blocks0; reduce_scatter root; ");
@@ -195,14 +233,14 @@ TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
       sharded.step(rank);
       rank.observe("owned bytes", live_bytes::now().total - before);
       for (const Phase phase : {Phase::forward, Phase::backward}) {
-        rank.observe(std::string("bytes in ") + to_string(phase),
-                     live_bytes::peak(phase)[MemoryClass::gathered]);
+        const int64_t unit = toy_shard_bytes(0, rank.world_size()) * rank.world_size();
+        rank.observe(std::string("units at the peak of ") + to_string(phase) + ", the root counted",
+                     live_bytes::peak(phase)[MemoryClass::gathered] / unit);
       }
     });
-    const int64_t unit = toy_shard_bytes(0, world_size()) * world_size();  // the root's too
     expect_on_all_ranks(run, "owned bytes", toy_shard_bytes(4, world_size()));
-    expect_on_all_ranks(run, "bytes in forward", (1 + limit) * unit);
-    expect_on_all_ranks(run, "bytes in backward", (1 + limit) * unit);
+    expect_on_all_ranks(run, "units at the peak of forward, the root counted", 1 + limit);
+    expect_on_all_ranks(run, "units at the peak of backward, the root counted", 1 + limit);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <meta_init.h>
 #include <nn/models.h>
 #include <sharded_optimizer.h>
+#include <testing/call_text.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 #include <train/parameter_summary.h>
@@ -203,24 +204,24 @@ TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
       names.push_back(name);
       rank.observe(name, parameter);
     });
-    rank.observe("names", names);
+    rank.observe("parameters visited", names);
     int64_t largest = 0;
     for (const auto& unit : sharded->units()) {
       largest = std::max(largest, unit->layout().padded_numel * 4);
     }
-    rank.observe("gathered beyond the largest unit",
+    rank.observe("gathered bytes beyond the largest unit",
                  live_bytes::peak(Phase::forward)[MemoryClass::gathered] - largest);
-    rank.observe("gathered afterwards", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("gathered bytes afterwards", live_bytes::now()[MemoryClass::gathered]);
   });
-  expect_on_rank(run, 0, "names", oracle.at(0, "names"));
+  expect_on_rank(run, 0, "parameters visited", oracle.at(0, "names"));
   for (const auto& name : oracle.at(0, "names")) {
     expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
   }
   for (int r = 1; r < world_size(); ++r) {
-    expect_on_rank(run, r, "names", nlohmann::json::array());
+    expect_on_rank(run, r, "parameters visited", nlohmann::json::array());
   }
-  expect_on_all_ranks(run, "gathered beyond the largest unit", 0);
-  expect_on_all_ranks(run, "gathered afterwards", 0);
+  expect_on_all_ranks(run, "gathered bytes beyond the largest unit", 0);
+  expect_on_all_ranks(run, "gathered bytes afterwards", 0);
 }
 
 MULTI_RANK_SUITE(T7_1_fully_shard_ranks);
@@ -229,7 +230,7 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
-    rank.observe("shards", live_bytes::now()[MemoryClass::shards]);
+    rank.observe("bytes of shards", live_bytes::now()[MemoryClass::shards]);
     rank.observe("expected", sharded->layout().padded_numel() * 4 / rank.world_size());
     int64_t full = 0;
     for (const auto& p : model.parameters())
@@ -237,8 +238,47 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
     rank.observe("bytes of full parameters", full);
   });
   for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "shards", run.at(r, "expected"));
+    expect_on_rank(run, r, "bytes of shards", run.at(r, "expected"));
   expect_on_all_ranks(run, "bytes of full parameters", 0);
+}
+
+// The calls of a backward pass of three blocks.
+constexpr const char* kBackwardOf3 =
+    "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
+    "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
+
+TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    for (const std::string step : {"first", "second"}) {
+      const auto loss = model(toy_tokens(rank.rank())).square().sum();
+      rank.observe("calls of the " + step + " forward", take_calls(*rank.communicator()));
+      loss.backward();
+      rank.observe("calls of the " + step + " backward", take_calls(*rank.communicator()));
+    }
+  });
+  for (const std::string step : {"first", "second"}) {
+    expect_on_all_ranks(
+        run, "calls of the " + step + " forward",
+        "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; ");
+    expect_on_all_ranks(run, "calls of the " + step + " backward", kBackwardOf3);
+  }
+}
+
+TEST_P(T7_1_fully_shard_ranks, an_output_that_was_dropped_costs_the_next_step_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    const auto loss = [&] { return model(toy_tokens(rank.rank())).square().sum(); };
+    loss();
+    loss().backward();
+    const auto next = loss();
+    take_calls(*rank.communicator());
+    next.backward();
+    rank.observe("calls of the next backward", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls of the next backward", kBackwardOf3);
 }
 
 TEST_P(T7_1_fully_shard_ranks, a_limit_below_one_is_refused) {

@@ -1,0 +1,49 @@
+#include "two_units.h"
+
+#include <limits>
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T5_2_padding);
+
+// Puts `value` into those elements of the shard that belong to no parameter.
+void fill_padding(const FlatParameter& unit, float value) {
+  at::Tensor is_padding = at::ones({unit.layout().padded_numel}, at::kBool);
+  for (size_t i = 0; i < unit.parameters().size(); ++i) {
+    is_padding.narrow(0, unit.layout().offsets[i], unit.parameters()[i].tensor.numel())
+        .fill_(false);
+  }
+  at::Tensor shard = unit.shard();
+  shard.masked_fill_(is_padding.narrow(0, unit.shard_offset(), unit.shard_numel()), value);
+}
+
+TEST_P(T5_2_padding, reaches_neither_the_norm_nor_a_parameter) {
+  const auto train = [&](float padding) {
+    return run_ranks(world_size(), [padding](TestRank& rank) {
+      const auto units = make_units(rank, make_parameters());
+      ShardedOptimizer optimizer(units, {{"", adamw(0.3)}}, rank.communicator());
+      for (int step = 0; step < 3; ++step) {
+        for (const auto& unit : units)
+          fill_padding(*unit, padding);
+        reduce_gradients(units, step);
+        rank.observe(norm_of_step(step), optimizer.clip_grad_norm(0.5));
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+      for (const auto& unit : units) {
+        unit->unshard();
+        for (const auto& [name, parameter] : unit->parameters())
+          rank.observe(name, parameter.detach());
+      }
+    });
+  };
+  const RankRun zero = train(0);
+  const RankRun nan = train(std::numeric_limits<float>::quiet_NaN());
+  for (const std::string& name : std::vector<std::string>{
+           norm_of_step(0), norm_of_step(2), "a.weight", "a.bias", "b.weight", "b.bias"})
+    expect_on_all_ranks(nan, name, zero.at(0, name));
+}
+
+}  // namespace
+}  // namespace fsdp
