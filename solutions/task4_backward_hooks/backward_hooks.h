@@ -13,11 +13,11 @@ namespace fsdp {
 // - when the gradient of its module's output arrives, it is gathered again;
 // - a parameter's gradient moves into the flat gradient as soon as it is complete;
 // - when the module has no gradient left to compute, its reduce-scatter is issued and its
-//   parameters are freed; that reduce-scatter is waited for before the next one is issued, so that
-//   at most two flat gradients are alive;
+//   parameters are freed, in either order; that reduce-scatter is waited for before the next one is
+//   issued, so that at most two flat gradients are alive besides the root's;
 // - at the end of the backward pass the units that gave no sign (their input needs no gradient,
-//   or a call of them was not part of the loss) are reduced, in reverse order of add(), and all
-//   are freed.
+//   or a call of them was not part of the loss; one whose graph is gone need not count) are
+//   reduced, in reverse order of add(), and all are freed.
 // Every unit with a trainable parameter is reduced exactly once per backward pass, on every rank in
 // the same order, whatever parameters got a gradient.
 class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {

@@ -50,13 +50,14 @@ class FlatParameter {
   bool holds_storage() const;                       // unshard_async() without reshard()
 
   // Takes note that parameter `index` has its gradient of this pass in .grad, where it stays until
-  // reduce_gradient(): a flat tensor made earlier would be alive for longer.
+  // reduce_gradient(), counted as gradients: as it is, or as a view of a flat gradient that exists
+  // from the first that is collected. That costs no second copy of it, but is alive for longer.
   void collect_gradient(size_t index);
   bool has_gradient() const;  // one was collected and not reduced
 
-  // Moves the collected gradients into a flat one, each freed when it is copied, and issues its
-  // reduce-scatter: (W-1)/W of padded_numel x 4 bytes. Padding and parameters that got no gradient
-  // count as zero, even if none got one.
+  // Takes the collected gradients out of .grad, those outside the flat gradient moved into it, each
+  // freed when it is copied, and issues its reduce-scatter: (W-1)/W of padded_numel x 4 bytes.
+  // Padding and parameters that got no gradient count as zero, even if none got one.
   void reduce_gradient();
   // Waits for it, adds the mean over ranks to sharded_gradient() and frees the flat gradient.
   void wait_for_reduction();

@@ -10,8 +10,8 @@ namespace fsdp {
 
 // An optimizer whose state exists for this rank's shards alone: with AdamW 2 x 4 bytes per owned
 // element and a step count per piece. A piece is a run of a shard whose parameters lie in one
-// group; frozen parameters have none. Padding has neither value nor gradient, so an update leaves
-// it zero.
+// group, or the part of it that one parameter takes, up to the next multiple of 16; frozen
+// parameters have none. Padding has neither value nor gradient, so an update leaves it zero.
 class ShardedOptimizer {
  public:
   // Throws std::invalid_argument naming a parameter that no group takes.

@@ -344,8 +344,14 @@ TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_calle
   const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
   expect_on_all_ranks(run, "the parameter still has its .grad", false);
   expect_on_all_ranks(run, "has_gradient() after reduce_gradient()", false);
-  expect_on_all_ranks(run, "bytes collected", 35 * 4);
-  expect_on_all_ranks(run, "peak bytes while it is flattened", 35 * 4 + bytes);
+  // The flat gradient may be there from the first that is collected, and .grad a view of it.
+  for (int r = 0; r < world_size(); ++r) {
+    const auto collected = run.at(r, "bytes collected").get<int64_t>();
+    EXPECT_GE(collected, 35 * 4) << "rank " << r;
+    EXPECT_LE(collected, 35 * 4 + bytes) << "rank " << r;
+    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), 35 * 4 + bytes)
+        << "rank " << r;
+  }
   expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
   expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
   expect_on_all_ranks(run, "sharded", bytes / world_size());

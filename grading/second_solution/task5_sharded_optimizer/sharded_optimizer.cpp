@@ -71,7 +71,8 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   double mine = 0;
   for (const at::Tensor& gradient : gradients())
     mine += sum_of_squares(gradient);
-  const at::Tensor all = at::full({1}, mine, at::TensorOptions(at::kDouble).device(comm_->device()));
+  const at::Tensor all =
+      at::full({1}, mine, at::TensorOptions(at::kDouble).device(comm_->device()));
   comm_->all_reduce(all, kNorm).wait();
   const double norm = std::sqrt(all.item<double>());
   const double scale = std::min(1.0, max_norm / (norm + 1e-6));
