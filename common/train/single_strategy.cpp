@@ -21,7 +21,8 @@ class SingleStrategy : public ReplicaStrategy {
 
   at::Tensor forward_backward(const Batch& global) override {
     live_bytes::enter(Phase::forward);
-    at::Tensor loss;  // [], the sum; in fp64 from the second rank on
+    double sum = 0;   // of the losses, on the CPU
+    at::Tensor loss;  // [], their sum on CUDA, which is not read here
     for (rank_ = 0; rank_ < world_size_; ++rank_) {
       const Batch batch = global.part(rank_, world_size_).to(device_);
       if (rank_ > 0) live_bytes::enter(Phase::forward);
@@ -31,12 +32,17 @@ class SingleStrategy : public ReplicaStrategy {
       collected_.assign(replica_.bucket_numels().size(), false);
       value.backward();
       zero_what_was_not_used();
-      loss = rank_ == 0 ? value.detach() : loss.to(at::kDouble).add_(value.detach());
+      if (value.is_cpu()) {
+        sum += value.item<double>();
+      } else {
+        loss = loss.defined() ? loss.add_(value.detach()) : value.detach().to(at::kDouble);
+      }
     }
     at::NoGradGuard no_grad;
     for (const auto& bucket : replica_.buckets())
       bucket.div_(world_size_);
-    return world_size_ == 1 ? loss : loss.div_(world_size_);
+    if (!loss.defined()) loss = at::full({}, sum, at::kDouble);
+    return loss.div_(world_size_);
   }
 
   double evaluate(const Batch& global) override {
