@@ -21,10 +21,12 @@ TEST(Storage, ComesBackUnderTheViewsThatStandOnIt) {
     for (const float value : {1.0f, 2.0f}) {
       resize_storage(storage, 24);
       EXPECT_EQ(live_bytes::now().total, 24);
+      EXPECT_EQ(storage.nbytes(), 24);
       whole.fill_(value);
       EXPECT_TRUE(part.equal(at::full({2, 2}, value)));
       resize_storage(storage, 0);
       EXPECT_EQ(live_bytes::now().total, 0);
+      EXPECT_EQ(storage.nbytes(), 0);
       EXPECT_EQ(part.sizes(), at::IntArrayRef({2, 2}));
     }
   });
