@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -47,7 +48,7 @@ class Mean {
     if (value.is_cpu()) {
       sum_ = value.item<double>();
     } else {
-      unread_ = value;
+      unread_ = std::move(value);
     }
   }
 
