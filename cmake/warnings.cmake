@@ -4,7 +4,13 @@ target_link_libraries(fsdp_flags INTERFACE LibTorch::LibTorch Threads::Threads
                       nlohmann_json::nlohmann_json CLI11::CLI11 GTest::gtest)
 target_compile_options(fsdp_flags INTERFACE -Wall -Wextra -Wno-unused-parameter)
 
-option(FSDP_WERROR "Let warnings fail the build, those of tasks/ apart" OFF)
+# On in a folder first configured in CI; a folder never changes from one to the other, as all would
+# be rebuilt.
+set(in_ci OFF)
+if(NOT "$ENV{CI}" STREQUAL "")
+  set(in_ci ON)
+endif()
+option(FSDP_WERROR "Let warnings fail the build, those of tasks/ apart" ${in_ci})
 if(FSDP_WERROR)
   target_compile_options(fsdp_flags INTERFACE -Werror)
 endif()
