@@ -9,7 +9,7 @@ source "$root/scripts/build.sh"
 cd "$root"
 totals=${1:-/dev/null}
 all=${2-}
-at_most=${FSDP_TIDY_FILES:-24}  # changed files in one run without --all; a file takes about 20 s
+at_most=${FSDP_TIDY_FILES:-24}  # files in one run without --all; one takes about 20 s
 stamps=$root/.cache/tidy
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,6 +19,13 @@ mkdir -p "$stamps"
 # includes what it uses.
 configure tidy
 ninja -C build/tidy build.ninja >/dev/null
+# A file of many stacks is checked as the first of them compiles it.
+awk '
+  /^{/ { entry = "" }
+  { entry = entry $0 "\n" }
+  /^  "file":/ { file = $0 }
+  /^}/ && !seen[file]++ { sub(/,?\n$/, "", entry); printf "%s%s", n++ ? ",\n" : "[\n", entry }
+  END { print "\n]" }' build/tidy/compile_commands.json >"$work/compile_commands.json"
 clang_tidy=$(tool clang_tidy clang-tidy)
 
 # Lines "FILE HASH...": each C++ source with the hashes of itself and of our headers that it reaches.
@@ -94,8 +101,8 @@ settings=$( (cat .clang-tidy; echo "$clang_tidy"; sed -n 's/^LibTorch_ROOT:PATH=
 while read -r file hashes; do
   echo "$file $(sha256sum <<<"$settings $hashes" | cut -d ' ' -f 1)"
 done <"$work/closures" >"$work/stamps"
-in_build=$(sed -n 's/^ *"file": "\(.*\)".*$/\1/p' build/tidy/compile_commands.json |
-  while read -r file; do echo "${file#"$root"/}"; done | sort -u)
+in_build=$(sed -n 's/^ *"file": "\(.*\)".*$/\1/p' "$work/compile_commands.json" |
+  while read -r file; do echo "${file#"$root"/}"; done)
 
 if [[ $all ]]; then
   wanted=$(cut -d ' ' -f 1 "$work/closures")
@@ -120,7 +127,7 @@ if ((now > 0)); then say "clang-tidy on $now files, about $((now * 20 / $(nproc)
 check_file() {
   local file=${1% *} stamp=${1#* } log
   log=$work/$(basename "$stamp").log
-  if "$clang_tidy" -p build/tidy --quiet "$file" >"$log" 2>/dev/null; then
+  if "$clang_tidy" -p "$work" --quiet "$file" >"$log" 2>/dev/null; then
     touch "$stamps/$stamp"
     rm -f "$log"
   else

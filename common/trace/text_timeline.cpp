@@ -29,7 +29,7 @@ std::string megabytes(bool known, int64_t bytes) {
 
 // "#3" of a collective, "3" of a step.
 std::string sequence(const Event& event) {
-  const std::string number = std::to_string(event.sequence);
+  std::string number = std::to_string(event.sequence);
   if (event.kind == EventKind::step) return number;
   return event.text() == to_string(event.kind) ? "" : "#" + number;
 }
