@@ -29,8 +29,17 @@ test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 # The README's example; it builds with the tests.
 program(own_model reference_task7 examples/own_model.cpp)
 
-# What the tests are measured with: solutions with a fault; other correct ones, which have to pass
-# too, since it is the contract that is tested; and one that shards nothing.
-add_faulty_tasks()
-add_stack(second grading/second_solution)
-add_stack(unsharded grading/unsharded solutions)
+# What the tests are measured with: other correct solutions, which have to pass too, since it is the
+# contract that is tested; and one that shards nothing.
+add_stack(second ${PROJECT_SOURCE_DIR}/grading/second_solution)
+add_stack(unsharded ${PROJECT_SOURCE_DIR}/grading/unsharded ${PROJECT_SOURCE_DIR}/solutions)
+
+# What is being graded: a submission's files, or solutions with a fault, which grading/grader puts
+# there.
+set(graded ${PROJECT_BINARY_DIR}/graded)
+if(NOT EXISTS ${graded})
+  file(COPY ${PROJECT_SOURCE_DIR}/tasks/ DESTINATION ${graded} FILES_MATCHING PATTERN "*.h"
+       PATTERN "*.cpp")
+endif()
+add_stack(graded ${graded})
+add_single_tasks(graded_on_reference ${graded} reference)

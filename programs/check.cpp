@@ -21,6 +21,7 @@ struct Settings {
   std::string trace;                // a file for the timeline; empty: none
   std::string json;                 // a file for the results; empty: none
   std::vector<std::string> stacks;  // whose code each task's tests run
+  int seconds{86'400};              // for all tests of a task
   std::vector<int> broken;          // tasks that do not compile
   std::string bin;
 
@@ -80,6 +81,8 @@ Settings parse(int argc, char** argv) {
   app.add_option("--stacks", settings.stacks, "one for each task")
       ->delimiter(',')
       ->required()
+      ->group("");
+  app.add_option("--seconds", settings.seconds, "for all tests of a task; those that are left fail")
       ->group("");
   app.add_option("--broken", settings.broken, "tasks that do not compile")
       ->delimiter(',')
@@ -242,6 +245,7 @@ class Check {
       TestRunOptions options;
       options.filter = settings_.filter(task);
       options.on_result = progress_;
+      options.whole_limit = std::chrono::seconds(settings_.seconds);
       auto more = run_tests(settings_.program(task), options);
       std::move(more.begin(), more.end(), std::back_inserter(results));
     }

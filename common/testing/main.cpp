@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <testing/kept_timeline.h>
+#include <testing/memory_limit.h>
+#include <testing/remote_ranks.h>
 #include <todo.h>
+
+#include <string>
+#include <string_view>
 
 namespace {
 
@@ -17,23 +21,16 @@ class NotStartedMarker : public testing::EmptyTestEventListener {
   }
 };
 
-// Of this process and of each rank: what allocates without end is told, and not the machine's end.
-// The sanitizers reserve more than that for themselves.
-void limit_memory() {
-#ifndef __SANITIZE_ADDRESS__
-#ifndef __SANITIZE_THREAD__
-  const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};
-  setrlimit(RLIMIT_DATA, &limit);
-#endif
-#endif
-}
-
 }  // namespace
 
 // Starts no thread: the tests fork.
 int main(int argc, char** argv) {
-  limit_memory();
+  fsdp::limit_memory(int64_t{4} << 30);  // of each rank, too
   testing::InitGoogleTest(&argc, argv);
+  constexpr std::string_view kReportTo = "--report_to=";
+  if (argc > 1 && std::string_view(argv[1]).starts_with(kReportTo)) {
+    fsdp::remote_ranks::report_to(std::stoi(argv[1] + kReportTo.size()));
+  }
   testing::UnitTest::GetInstance()->listeners().Append(new NotStartedMarker);  // which owns it
   return RUN_ALL_TESTS();
 }

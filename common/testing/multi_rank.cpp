@@ -7,6 +7,7 @@
 #include <testing/kept_timeline.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
+#include <testing/remote_ranks.h>
 #include <testing/story.h>
 #include <todo.h>
 #include <trace/recorder.h>
@@ -18,6 +19,8 @@
 
 namespace fsdp {
 namespace {
+
+using remote_ranks::RunReport;
 
 // Sends the assertions that fail in a rank to the test's process, in place of printing them.
 class AssertionSender : public testing::EmptyTestEventListener {
@@ -127,11 +130,51 @@ void require_one_thread() {
   }
 }
 
+RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
+  using remote_ranks::kTimeLimit;
+  if (remote_ranks::reporting() && options.time_limit > kTimeLimit) options.time_limit = kTimeLimit;
+  require_one_thread();
+  take_todo();
+  Shared shared(world_size, options.record);
+  const LaunchResult result = launch(world_size, [&](const RankContext& context) {
+    return run_rank(context, body, options, shared);
+  });
+  RunReport run{take_todo(), {}};
+  if (!run.not_started.empty()) return run;
+  kept_timeline::keep(shared.events);
+  for (const RankExit& exit : result.ranks)
+    run.ranks.push_back(shared.report(exit, result));
+  return run;
+}
+
 // Ends the running test. GoogleTest takes the exception for one that was reported.
 [[noreturn]] void end_test(testing::TestPartResult::Type type, const char* file, int line,
                            const std::string& text) {
   GTEST_MESSAGE_AT_(file, line, text.c_str(), type);
   throw testing::AssertionException(testing::TestPartResult(type, file, line, text.c_str()));
+}
+
+RunReport guarded(const char* file, int line, const std::function<RunReport()>& run) {
+  try {
+    return run();
+  } catch (const std::runtime_error& error) {
+    end_test(testing::TestPartResult::kFatalFailure, file, line, error.what());
+  }
+}
+
+RankRun to_run(const RunReport& run, const char* file, int line) {
+  if (!run.not_started.empty()) {
+    testing::Test::RecordProperty("not_started", run.not_started);
+    end_test(testing::TestPartResult::kSkip, file, line, "not started: " + run.not_started);
+  }
+  return RankRun(run.ranks);
+}
+
+RankRun succeeded(RankRun run, const char* file, int line) {
+  if (!run.failure().empty()) {
+    end_test(testing::TestPartResult::kFatalFailure, file, line, run.failure());
+  }
+  return run;
 }
 
 }  // namespace
@@ -206,30 +249,22 @@ ObservedTensor RankRun::tensor(int rank, const std::string& name, const char* fi
 
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options, const char* file,
                   int line) {
-  require_one_thread();
-  take_todo();
-  Shared shared(world_size, options.record);
-  const LaunchResult result = launch(world_size, [&](const RankContext& context) {
-    return run_rank(context, body, options, shared);
+  const RunReport run = guarded(file, line, [&] {
+    return remote_ranks::judging() ? remote_ranks::receive(world_size)
+                                   : run_here(world_size, body, options);
   });
-  if (const std::string unwritten = take_todo(); !unwritten.empty()) {
-    testing::Test::RecordProperty("not_started", unwritten);
-    end_test(testing::TestPartResult::kSkip, file, line, "not started: " + unwritten);
-  }
-  kept_timeline::keep(shared.events);
-  std::vector<RankReport> reports;
-  for (const RankExit& exit : result.ranks)
-    reports.push_back(shared.report(exit, result));
-  return RankRun(reports);
+  if (remote_ranks::reporting()) remote_ranks::report(run);
+  return to_run(run, file, line);
 }
 
 RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& options, const char* file,
                   int line) {
-  RankRun run = try_ranks(world_size, body, options, file, line);
-  if (!run.failure().empty()) {
-    end_test(testing::TestPartResult::kFatalFailure, file, line, run.failure());
-  }
-  return run;
+  return succeeded(try_ranks(world_size, body, options, file, line), file, line);
+}
+
+RankRun run_oracle(const RankBody& body, const char* file, int line) {
+  const RunReport run = guarded(file, line, [&] { return run_here(1, body, {}); });
+  return succeeded(to_run(run, file, line), file, line);
 }
 
 }  // namespace fsdp

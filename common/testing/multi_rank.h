@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
+#include <testing/cases.h>
 #include <testing/observed_tensor.h>
 #include <testing/places.h>
 
@@ -99,7 +100,12 @@ using RankBody = std::function<void(TestRank&)>;
 RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// The same for tests of failures, which read the run's failure().
+// What ranks are to be compared with: one rank of torch and common/ alone. It calls nothing of the
+// tasks, so that a judged test (testing/remote_ranks.h) has it where the judged code is not.
+RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE());
+
+// As run_ranks(), for tests of failures, which read the run's failure().
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
@@ -124,9 +130,10 @@ class MultiRankTest : public testing::TestWithParam<int> {
  protected:
   static int world_size() { return GetParam(); }
 };
-#define MULTI_RANK_SUITE(suite)                                  \
-  class suite : public fsdp::MultiRankTest {};                   \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::Values(1, 2, 3, 4), \
+#define MULTI_RANK_SUITE(suite) MULTI_RANK_SUITE_ON(suite, 1, 2, 3, 4)
+#define MULTI_RANK_SUITE_ON(suite, ...)                                                  \
+  class suite : public fsdp::MultiRankTest {};                                           \
+  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(fsdp::world_sizes({__VA_ARGS__})), \
                            [](const auto& info) { return "W" + std::to_string(info.param); })
 
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nn/module.h>
+#include <testing/cases.h>
 #include <train/shard_layout.h>
 
 #include <memory>
@@ -14,7 +15,8 @@ namespace fsdp {
 class ToyBlock : public Module {
  public:
   ToyBlock(int64_t width, int64_t seed) {
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
+    auto generator =
+        at::make_generator<at::CPUGeneratorImpl>(test_seed(static_cast<uint64_t>(seed)));
     weight = register_parameter("weight", at::randn({width, width}, generator));
     bias = register_parameter("bias", at::randn({width}, generator));
     spare = register_parameter("spare", at::randn({3}, generator));
@@ -45,7 +47,7 @@ class ToyBlock : public Module {
 class ToyModel : public Module {
  public:
   explicit ToyModel(int layers, int64_t width = 7, int64_t vocabulary = 11) {
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(1));
     embedding = register_parameter("embedding", at::randn({vocabulary, width}, generator));
     for (int i = 0; i < layers; ++i) {
       blocks.push_back(std::make_shared<ToyBlock>(width, 100 + i));

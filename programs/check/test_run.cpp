@@ -1,44 +1,30 @@
 #include <check/test_run.h>
+#include <child_program.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 #include <optional>
-#include <set>
 #include <stdexcept>
-#include <system_error>
 
 namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
+using Clock = ChildProgram::Clock;
 
-// A program whose output is read line by line. It leads a process group, which ends with it.
+// A program whose output is read line by line.
 class Program {
  public:
-  Program(const std::string& path, const std::vector<std::string>& arguments) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-      throw std::system_error(errno, std::generic_category(), "pipe");
-    pid_ = fork();
-    if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (pid_ == 0) run(path, arguments, ends[1]);
-    setpgid(pid_, pid_);
-    close(ends[1]);
-    output_ = ends[0];
-  }
-  ~Program() {
-    if (pid_ > 0) end(0ms);
-    close(output_);
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  Program(const std::string& path, const std::vector<std::string>& arguments)
+      : child_([&](int pipe) {
+          dup2(pipe, STDOUT_FILENO);
+          dup2(pipe, STDERR_FILENO);
+          dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+          std::vector<std::string> command{path};
+          command.insert(command.end(), arguments.begin(), arguments.end());
+          return command;
+        }) {}
 
   enum class Read { line, end, timeout };
 
@@ -51,51 +37,18 @@ class Program {
         buffer_.erase(0, found + 1);
         return Read::line;
       }
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      if (left <= 0) return Read::timeout;
-      pollfd waiting{output_, POLLIN, 0};
-      if (poll(&waiting, 1, static_cast<int>(left)) <= 0) continue;
       char bytes[4096];
-      const ssize_t count = read(output_, bytes, sizeof bytes);
-      if (count <= 0) return Read::end;
-      buffer_.append(bytes, static_cast<size_t>(count));
+      const auto count = child_.read(bytes, sizeof bytes, deadline);
+      if (!count) return Read::timeout;
+      if (*count == 0) return Read::end;
+      buffer_.append(bytes, *count);
     }
   }
 
-  // Ends it and what it has forked; in words, how it ended. It is given a moment to do so by
-  // itself.
-  std::string end(std::chrono::milliseconds moment) {
-    const int self = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-    pollfd ended{self, POLLIN, 0};
-    poll(&ended, 1, static_cast<int>(moment.count()));
-    close(self);
-    kill(-pid_, SIGKILL);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = 0;
-    if (WIFSIGNALED(status)) return std::string("was killed: ") + strsignal(WTERMSIG(status));
-    return "left by exit(" + std::to_string(WEXITSTATUS(status)) + ')';
-  }
+  std::string end(std::chrono::milliseconds moment) { return child_.end(moment); }
 
  private:
-  [[noreturn]] static void run(const std::string& path, const std::vector<std::string>& arguments,
-                               int output) {
-    setpgid(0, 0);
-    dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO);
-    const int nothing = open("/dev/null", O_RDONLY);
-    dup2(nothing, STDIN_FILENO);
-    std::vector<char*> raw{const_cast<char*>(path.c_str())};
-    for (const std::string& argument : arguments)
-      raw.push_back(const_cast<char*>(argument.c_str()));
-    raw.push_back(nullptr);
-    execv(path.c_str(), raw.data());
-    _exit(127);
-  }
-
-  pid_t pid_{};
-  int output_{};
+  ChildProgram child_;
   std::string buffer_;
 };
 
@@ -118,6 +71,10 @@ std::vector<TestResult> list_tests(const std::string& path, const std::string& f
   return tests;
 }
 
+std::string seconds(std::chrono::seconds time) {
+  return std::to_string(time.count()) + " s\n";
+}
+
 // What a line of GoogleTest says of a test: "[  FAILED  ] suite.name, where ... (12 ms)".
 struct Mark {
   std::string tag;
@@ -136,15 +93,17 @@ std::optional<Mark> mark_of(const std::string& line) {
 // One run of the tests that are left; ends with the last of them or with one that ends the program.
 class Attempt {
  public:
-  Attempt(const std::string& path, std::vector<TestResult>& tests, const TestRunOptions& options)
+  Attempt(const std::string& path, std::vector<TestResult>& tests, const TestRunOptions& options,
+          Clock::time_point end)
       : tests_(tests),
         options_(options),
+        end_(end),
         program_(path, {"--gtest_filter=" + names(), "--gtest_color=no"}) {}
 
   void run() {
     std::string line;
     for (;;) {
-      const auto read = program_.line(line, deadline_);
+      const auto read = program_.line(line, std::min(deadline_, end_));
       if (read == Program::Read::line) {
         take(line);
         continue;
@@ -153,7 +112,9 @@ class Attempt {
       if (next_ < tests_.size() && running_) {
         tests_[next_].text +=
             read == Program::Read::timeout
-                ? "did not end within " + std::to_string(options_.time_limit.count()) + " s\n"
+                ? (Clock::now() < end_
+                       ? "did not end within " + seconds(options_.time_limit)
+                       : "ran when all tests had run for " + seconds(options_.whole_limit))
                 : "the test's own process " + how + "\n";
         finish(Outcome::failed);
       } else if (next_ == 0) {
@@ -207,6 +168,7 @@ class Attempt {
 
   std::vector<TestResult>& tests_;
   const TestRunOptions& options_;
+  Clock::time_point end_;
   size_t next_{};
   bool running_{};
   Program program_;
@@ -220,8 +182,16 @@ std::vector<TestResult> run_tests(const std::string& program, const TestRunOptio
   auto tests = list_tests(program, options.filter);
   if (tests.empty()) throw std::runtime_error(program + " has no test " + options.filter);
   std::vector<TestResult> left = tests, done;
+  const auto whole_end = Clock::now() + options.whole_limit;
   while (!left.empty()) {
-    Attempt attempt(program, left, options);
+    if (Clock::now() >= whole_end) {
+      for (TestResult& test : left) {
+        test.text = "not run: the tests before it took " + seconds(options.whole_limit);
+        done.push_back(test);
+      }
+      break;
+    }
+    Attempt attempt(program, left, options, whole_end);
     attempt.run();
     const auto end = left.begin() + static_cast<std::ptrdiff_t>(attempt.done());
     if (end == left.begin()) throw std::runtime_error(program + " ends without a result");

@@ -19,6 +19,7 @@ struct TestResult {
 struct TestRunOptions {
   std::string filter{"*"};                           // GoogleTest's
   std::chrono::seconds time_limit{90};               // of one test
+  std::chrono::seconds whole_limit{86'400};          // of all together; those that are left fail
   std::function<void(const TestResult&)> on_result;  // as each test ends
 };
 

@@ -142,9 +142,9 @@ TEST(ShmTransport, NamesARankThatCalledButDoesNotWait) {
         handle.wait();
         throw std::runtime_error("wait() returned");
       },
-      300ms);
+      1500ms);
   EXPECT_EQ(text,
-            "rank 0: reduce_scatter layers.0 (collective #0) timed out after 0.3 s: "
+            "rank 0: reduce_scatter layers.0 (collective #0) timed out after 1.5 s: "
             "rank 1 called it but has not waited for it\n"
             "likely cause: a handle that rank 1 never waits for, or waits for in another order\n"
             "last calls  ranks 0 and 1\n"

@@ -153,7 +153,7 @@ Construction holder(std::string name, Holder::Fill fill) {
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred) {
   const RankRun run = run_ranks(2, [&](TestRank& rank) {
     for (const auto& [name, construct] : constructions) {
-      torch::manual_seed(7);
+      torch::manual_seed(test_seed(7));
       try {
         observe(rank, name, rank.rank() == 0 ? *construct() : *deferred(construct));
       } catch (const std::exception& error) {

@@ -74,7 +74,7 @@ TEST(T1_3_bounded_replay, tensors_that_depend_on_one_another_are_bitwise_in_reve
 
 TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_construction) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
-    torch::manual_seed(11);
+    torch::manual_seed(test_seed(11));
     nn::Linear linear{nullptr};
     const auto construct = [&] { linear = nn::Linear(30, 20); };
     if (rank.rank() == 0) {

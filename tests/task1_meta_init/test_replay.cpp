@@ -180,7 +180,7 @@ TEST(T1_2_replay, everyone_who_holds_a_parameter_sees_it_materialized) {
 
 TEST(T1_2_replay, a_materialized_module_computes_what_an_eager_one_does) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
-    torch::manual_seed(3);
+    torch::manual_seed(test_seed(3));
     const Construct construct = [] {
       const auto options = nn::TransformerEncoderLayerOptions(16, 4).dropout(0.1);
       return nn::TransformerEncoderLayer(options).ptr();

@@ -1,5 +1,7 @@
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
+#include <testing/counted_clock.h>
+#include <testing/expected_shards.h>
 #include <testing/multi_rank.h>
 #include <testing/provenance.h>
 
@@ -8,12 +10,27 @@
 namespace fsdp {
 namespace {
 
-// Sizes that no number of ranks divides; the last unit is smaller than one element per rank.
-const std::vector<std::vector<int64_t>> kShapes{{5, 7}, {3}, {2, 3, 4}};
+// Sizes that no number of ranks divides, of 48, 16 and 32 elements with what pads them.
+const std::vector<std::vector<int64_t>> kShapes{
+    test_choice<std::vector<int64_t>>("shape of p0", {{5, 7}, {6, 7}, {5, 9}, {4, 11}, {3, 13}}),
+    test_choice<std::vector<int64_t>>("shape of p1", {{3}, {5}, {7}, {11}}),
+    test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {29}, {2, 11}})};
+
+// The elements of such a unit on `world_size` ranks.
+int64_t padded_numel(int world_size) {
+  return round_up(48 + 16 + 32, int64_t{16} * world_size);
+}
+
+int64_t numel(size_t parameter) {
+  int64_t product = 1;
+  for (const int64_t size : kShapes[parameter])
+    product *= size;
+  return product;
+}
 
 std::vector<NamedParameter> make_parameters(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NamedParameter> parameters;
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{7});
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(7));
   for (size_t i = 0; i < shapes.size(); ++i) {
     parameters.push_back({"p" + std::to_string(i), at::randn(shapes[i], generator)});
     parameters.back().tensor.set_requires_grad(true);
@@ -38,49 +55,55 @@ std::string calls(Communicator& comm) {
   return text;
 }
 
-MULTI_RANK_SUITE(T2_1_layout);
+MULTI_RANK_SUITE_ON(T2_1_layout, 1, 2, 3, 4, 8);
 
 TEST_P(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
-  const FlatLayout layout = flat_layout({35, 3, 24, 1}, world_size());
-  for (size_t i = 0; i < layout.offsets.size(); ++i) {
-    EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
-        << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
-  }
-  EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 48, 64, 96}));
+  run_ranks(1, [](TestRank&) {
+    const FlatLayout layout = flat_layout({35, 3, 24, 1}, world_size());
+    for (size_t i = 0; i < layout.offsets.size(); ++i) {
+      EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
+          << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
+    }
+    EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 48, 64, 96}));
+  });
+}
+
+// Of one or more parameters, aligned or not.
+std::vector<std::vector<int64_t>> sizes_of_units() {
+  return {{1}, {16, 16}, {35, 3, 24}, {test_choice<int64_t>("a large unit", {1000, 999, 4711})}};
 }
 
 TEST_P(T2_1_layout, the_end_is_padded_so_that_every_shard_is_aligned_too) {
-  for (const auto& numels : {std::vector<int64_t>{1}, {16, 16}, {35, 3, 24}, {1000}}) {
-    const FlatLayout layout = flat_layout(numels, world_size());
-    EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
-        << layout.padded_numel << " elements do not give " << world_size()
-        << " shards of whole multiples of 64 bytes";
-    EXPECT_LT(layout.padded_numel - layout.offsets.back() - numels.back(), 16 * world_size() + 16);
-  }
+  run_ranks(1, [](TestRank&) {
+    for (const auto& numels : sizes_of_units()) {
+      const FlatLayout layout = flat_layout(numels, world_size());
+      EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
+          << layout.padded_numel << " elements do not give " << world_size()
+          << " shards of whole multiples of 64 bytes";
+      EXPECT_LT(layout.padded_numel - layout.offsets.back() - numels.back(),
+                16 * world_size() + 16);
+    }
+  });
 }
 
 TEST_P(T2_1_layout, the_last_parameter_ends_inside) {
-  for (const auto& numels : {std::vector<int64_t>{1}, {16, 16}, {35, 3, 24}, {1000}}) {
-    const FlatLayout layout = flat_layout(numels, world_size());
-    const int64_t lost = layout.offsets.back() + numels.back() - layout.padded_numel;
-    EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
-  }
+  run_ranks(1, [](TestRank&) {
+    for (const auto& numels : sizes_of_units()) {
+      const FlatLayout layout = flat_layout(numels, world_size());
+      const int64_t lost = layout.offsets.back() + numels.back() - layout.padded_numel;
+      EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
+    }
+  });
 }
 
-MULTI_RANK_SUITE(T2_2_shard);
+MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
 TEST_P(T2_2_shard, the_shards_in_rank_order_are_the_flat_tensor) {
-  const RankRun oracle = run_ranks(1, [&](TestRank& rank) {
-    const FlatLayout layout = flat_layout({35, 3, 24}, world_size());
-    at::Tensor flat = at::zeros({layout.padded_numel});
-    const auto parameters = make_parameters(kShapes);
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      flat.narrow(0, layout.offsets[i], parameters[i].tensor.numel())
-          .copy_(parameters[i].tensor.detach().flatten());
-    }
-    for (int r = 0; r < world_size(); ++r) {
-      rank.observe("shard " + std::to_string(r), flat.chunk(world_size())[static_cast<size_t>(r)]);
-    }
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    std::vector<at::Tensor> parameters;
+    for (const auto& [name, tensor] : make_parameters(kShapes))
+      parameters.push_back(tensor.detach());
+    observe_expected_shards(rank, "shard", parameters, world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const FlatParameter unit = make_unit(rank);
@@ -101,7 +124,7 @@ TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
     rank.observe("shard bytes", live_bytes::now()[MemoryClass::shards]);
     rank.observe("bytes of storage under the parameters", storage_bytes(unit));
   });
-  const int64_t shard = flat_layout({35, 3, 24}, world_size()).padded_numel / world_size() * 4;
+  const int64_t shard = padded_numel(world_size()) / world_size() * 4;
   expect_on_all_ranks(run, "live bytes after sharding", shard);
   expect_on_all_ranks(run, "shard bytes", shard);
   expect_on_all_ranks(run, "bytes of storage under the parameters", 0);
@@ -133,7 +156,7 @@ TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
   });
   expect_on_all_ranks(run, "the module's tensor is the unit's parameter", true);
   expect_on_all_ranks(run, "leaf", true);
-  expect_on_all_ranks(run, "sizes", {5, 7});
+  expect_on_all_ranks(run, "sizes", kShapes[0]);
 }
 
 TEST_P(T2_2_shard, a_parameter_of_another_type_is_refused_by_name) {
@@ -151,7 +174,7 @@ TEST_P(T2_2_shard, a_parameter_of_another_type_is_refused_by_name) {
 MULTI_RANK_SUITE(T2_3_unshard);
 
 TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
-  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
     for (const auto& [name, tensor] : make_parameters(kShapes))
       rank.observe(name, tensor.detach());
   });
@@ -174,7 +197,7 @@ TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
     unit.unshard();
     rank.observe("calls", calls(*rank.communicator()));
   });
-  const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
+  const int64_t bytes = padded_numel(world_size()) * 4;
   expect_on_all_ranks(
       run, "calls",
       "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
@@ -207,8 +230,7 @@ TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
                  static_cast<int64_t>(view.storage().nbytes()));
     rank.observe("is_unsharded() after reshard()", unit.is_unsharded());
   });
-  expect_on_all_ranks(run, "gathered bytes while unsharded",
-                      flat_layout({35, 3, 24}, world_size()).padded_numel * 4);
+  expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
   expect_on_all_ranks(run, "bytes that reshard() left alive", 0);
   expect_on_all_ranks(run, "bytes under a view that autograd saved", 0);
   expect_on_all_ranks(run, "is_unsharded() after reshard()", false);
@@ -218,8 +240,9 @@ TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
 std::vector<at::Tensor> gradients_with_reshard_between(
     const std::vector<NamedParameter>& p,
     const std::function<void()>& between_forward_and_backward) {
-  const at::Tensor x = at::arange(10, at::kFloat).view({2, 5}).requires_grad_(true);
-  const at::Tensor& weight = p[0].tensor;  // [5, 7]
+  const at::Tensor& weight = p[0].tensor;  // [m, n]
+  const int64_t m = weight.size(0);
+  const at::Tensor x = at::arange(2 * m, at::kFloat).view({2, m}).requires_grad_(true);
   const auto y = at::linear(x.mm(weight), weight).tanh().mm(weight).sum() + p[1].tensor.prod();
   between_forward_and_backward();
   std::vector<at::Tensor> inputs{x, weight, p[1].tensor};
@@ -227,7 +250,7 @@ std::vector<at::Tensor> gradients_with_reshard_between(
 }
 
 TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward) {
-  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto gradients = gradients_with_reshard_between(make_parameters(kShapes), [] {});
     for (size_t i = 0; i < 3; ++i)
       rank.observe("gradient " + std::to_string(i), gradients[i]);
@@ -251,15 +274,29 @@ TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward)
   }
 }
 
+// On a link whose time is counted, not measured: there an all-gather takes one hop to each other
+// rank.
 TEST_P(T2_4_reshard, waits_for_an_all_gather_that_nobody_used) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard_async();
-    unit.reshard();
-    rank.observe("gathered bytes after reshard()", live_bytes::now()[MemoryClass::gathered]);
-    unit.unshard();
-    rank.observe("value", unit.parameters()[0].tensor.detach());
-  });
+  constexpr int64_t kHop = 1'000;
+  const auto clock = std::make_shared<CountedClock>();
+  RunOptions options;
+  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
+  options.clock = clock;
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        FlatParameter unit = make_unit(rank);
+        const int64_t start = clock->now();
+        unit.unshard_async();
+        unit.reshard();
+        rank.observe("ns that reshard() waited for the all_gather", clock->now() - start);
+        rank.observe("gathered bytes after reshard()", live_bytes::now()[MemoryClass::gathered]);
+        unit.unshard();
+        rank.observe("value", unit.parameters()[0].tensor.detach());
+      },
+      options);
+  expect_on_all_ranks(run, "ns that reshard() waited for the all_gather",
+                      kHop * (world_size() - 1));
   expect_on_all_ranks(run, "gathered bytes after reshard()", 0);
   expect_same_on_all_ranks(run, "value");
 }
@@ -286,13 +323,11 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
 }
 
 TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
-  const RankRun oracle = run_ranks(1, [&](TestRank& rank) {
-    const FlatLayout layout = flat_layout({35, 3, 24}, world_size());
-    at::Tensor flat = at::zeros({layout.padded_numel});
-    flat.narrow(0, layout.offsets[2], 24).fill_(provenance::mean(world_size()));
-    for (int r = 0; r < world_size(); ++r) {
-      rank.observe("shard " + std::to_string(r), flat.chunk(world_size())[static_cast<size_t>(r)]);
-    }
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const auto mean = static_cast<double>(provenance::mean(world_size()));
+    observe_expected_shards(
+        rank, "shard", {at::zeros({numel(0)}), at::zeros({numel(1)}), at::full({numel(2)}, mean)},
+        world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -310,7 +345,7 @@ TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
 
 TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank, {{16 * 3 * 4}});
+    FlatParameter unit = make_unit(rank, {{int64_t{16} * rank.world_size()}});  // no padding
     for (int pass = 0; pass < 2; ++pass) {
       set_gradient(unit.parameters()[0], rank);
       unit.collect_gradient(0);
@@ -341,15 +376,15 @@ TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_calle
     rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
     rank.observe("calls", calls(*rank.communicator()));
   });
-  const int64_t bytes = flat_layout({35, 3, 24}, world_size()).padded_numel * 4;
+  const int64_t bytes = padded_numel(world_size()) * 4;
   expect_on_all_ranks(run, "the parameter still has its .grad", false);
   expect_on_all_ranks(run, "has_gradient() after reduce_gradient()", false);
   // The flat gradient may be there from the first that is collected, and .grad a view of it.
   for (int r = 0; r < world_size(); ++r) {
     const auto collected = run.at(r, "bytes collected").get<int64_t>();
-    EXPECT_GE(collected, 35 * 4) << "rank " << r;
-    EXPECT_LE(collected, 35 * 4 + bytes) << "rank " << r;
-    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), 35 * 4 + bytes)
+    EXPECT_GE(collected, numel(0) * 4) << "rank " << r;
+    EXPECT_LE(collected, numel(0) * 4 + bytes) << "rank " << r;
+    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), numel(0) * 4 + bytes)
         << "rank " << r;
   }
   expect_on_all_ranks(run, "bytes of the flat gradient", bytes);

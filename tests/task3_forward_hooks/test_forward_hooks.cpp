@@ -32,12 +32,11 @@ struct Sharded {
 
 // What one process computes.
 nlohmann::json eager_output() {
-  return run_ranks(1,
-                   [](TestRank& rank) {
-                     ToyModel model(2);
-                     rank.observe("output", model(toy_tokens(0)).detach());
-                   })
-      .at(0, "output");
+  const RankRun run = run_oracle([](TestRank& rank) {
+    ToyModel model(2);
+    rank.observe("output", model(toy_tokens(0)).detach());
+  });
+  return run.at(0, "output");
 }
 
 MULTI_RANK_SUITE(T3_1_pre_forward);

@@ -2,6 +2,7 @@
 #include <forward_hooks.h>
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
+#include <testing/expected_shards.h>
 #include <testing/multi_rank.h>
 #include <testing/provenance.h>
 #include <testing/toy_model.h>
@@ -58,7 +59,7 @@ at::Tensor plain_loss(ToyModel& model, int rank) {
 // What one process makes of the ranks' losses, laid out as the units' shards: for each rank its own
 // backward from zero, the sum in rank order, the division by W.
 RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyModel&)>& prepare) {
-  return run_ranks(1, [&](TestRank& rank) {
+  return run_oracle([&](TestRank& rank) {
     ToyModel model(3);
     prepare(model);
     std::map<std::string, at::Tensor> sums;
@@ -72,19 +73,10 @@ RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyMod
       }
     }
     const auto observe_unit = [&](const std::string& unit, const std::vector<std::string>& names) {
-      std::vector<int64_t> numels;
+      std::vector<at::Tensor> means;
       for (const auto& name : names)
-        numels.push_back(sums.at(name).numel());
-      const FlatLayout layout = flat_layout(numels, world_size);
-      at::Tensor flat = at::zeros({layout.padded_numel});
-      for (size_t i = 0; i < names.size(); ++i) {
-        flat.narrow(0, layout.offsets[i], numels[i])
-            .copy_((sums.at(names[i]) / world_size).flatten());
-      }
-      for (int r = 0; r < world_size; ++r) {
-        rank.observe(unit + " " + std::to_string(r),
-                     flat.chunk(world_size)[static_cast<size_t>(r)]);
-      }
+        means.push_back(sums.at(name) / world_size);
+      observe_expected_shards(rank, unit, means, world_size);
     };
     observe_unit("root", {"embedding", "head"});
     for (const std::string block : {"blocks0", "blocks1", "blocks2"}) {

@@ -14,8 +14,7 @@ void fill_padding(const FlatParameter& unit, float value) {
     is_padding.narrow(0, unit.layout().offsets[i], unit.parameters()[i].tensor.numel())
         .fill_(false);
   }
-  at::Tensor shard = unit.shard();
-  shard.masked_fill_(is_padding.narrow(0, unit.shard_offset(), unit.shard_numel()), value);
+  unit.shard().masked_fill_(is_padding.narrow(0, unit.shard_offset(), unit.shard_numel()), value);
 }
 
 TEST_P(T5_2_padding, reaches_neither_the_norm_nor_a_parameter) {

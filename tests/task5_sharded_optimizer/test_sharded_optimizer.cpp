@@ -1,6 +1,7 @@
 #include <memory/live_bytes.h>
 #include <poll.h>
 #include <testing/call_text.h>
+#include <testing/expected_shards.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,14 +53,8 @@ void train_in_one_process(TestRank& rank, int world_size, const std::vector<Para
       for (int r = 0; r < world_size; ++r) {
         double of_rank = 0;
         for (size_t u = 0; u < 2; ++u) {
-          const FlatLayout layout =
-              flat_layout({gradients[2 * u].numel(), gradients[2 * u + 1].numel()}, world_size);
-          at::Tensor flat = at::zeros({layout.padded_numel});
-          for (size_t i = 0; i < 2; ++i) {
-            flat.narrow(0, layout.offsets[i], gradients[2 * u + i].numel())
-                .copy_(gradients[2 * u + i].flatten());
-          }
-          of_rank += sum_of_squares(flat.chunk(world_size)[static_cast<size_t>(r)].contiguous());
+          const auto shards = expected_shards({gradients[2 * u], gradients[2 * u + 1]}, world_size);
+          of_rank += sum_of_squares(shards[static_cast<size_t>(r)].contiguous());
         }
         norm += of_rank;
       }
@@ -110,8 +105,8 @@ void train_on_shards(TestRank& rank, const std::vector<ParameterGroup>& groups, 
 
 void expect_as_one_process(int world_size, const std::vector<ParameterGroup>& groups,
                            double max_norm = 0) {
-  const RankRun expected = run_ranks(
-      1, [&](TestRank& rank) { train_in_one_process(rank, world_size, groups, max_norm); });
+  const RankRun expected =
+      run_oracle([&](TestRank& rank) { train_in_one_process(rank, world_size, groups, max_norm); });
   const RankRun run =
       run_ranks(world_size, [&](TestRank& rank) { train_on_shards(rank, groups, max_norm); });
   for (const char* name : {"a.weight", "a.bias", "b.weight", "b.bias"}) {
@@ -211,8 +206,12 @@ TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
     }
     // Neighbours of one group are one piece, or every parameter is one.
     const int64_t counts = run.at(r, "state's bytes after it").get<int64_t>() - moments;
-    EXPECT_GE(counts, 4 * fewest) << "rank " << r;
-    EXPECT_LE(counts, 4 * most) << "rank " << r;
+    EXPECT_GE(counts, 4 * fewest)
+        << "rank " << r << " lacks state: two moments of what it owns and a count for each piece";
+    EXPECT_LE(counts, 4 * most)
+        << "rank " << r
+        << " keeps state beyond two moments of what it owns and a count for "
+           "each piece: of padding, or of what others own";
   }
 }
 
@@ -309,7 +308,7 @@ TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
   EXPECT_EQ(state, 2 * 4 * 16 + 4);  // the one trainable parameter, padded, and its step count
 }
 
-MULTI_RANK_SUITE(T5_3_global_norm);
+MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 
 TEST_P(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{"bias", adamw(0)}, {"", adamw()}}, 0.5);

@@ -10,10 +10,14 @@
 // What the tests of the optimizer train: two units of two parameters each.
 namespace fsdp {
 
-inline const std::vector<std::vector<int64_t>> kShapes{{5, 7}, {3}, {2, 3, 4}, {40}};
+inline const std::vector<std::vector<int64_t>> kShapes{
+    test_choice<std::vector<int64_t>>("shape of a.weight", {{5, 7}, {6, 7}, {5, 9}, {4, 11}}),
+    test_choice<std::vector<int64_t>>("shape of a.bias", {{3}, {5}, {7}, {11}}),
+    test_choice<std::vector<int64_t>>("shape of b.weight", {{2, 3, 4}, {3, 3, 3}, {29}, {2, 11}}),
+    test_choice<std::vector<int64_t>>("shape of b.bias", {{40}, {33}, {43}, {47}})};
 
 inline std::vector<NamedParameter> make_parameters() {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{7});
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(7));
   std::vector<NamedParameter> parameters;
   const std::vector<std::string> names{"a.weight", "a.bias", "b.weight", "b.bias"};
   for (size_t i = 0; i < kShapes.size(); ++i) {
@@ -33,7 +37,7 @@ inline std::vector<std::shared_ptr<FlatParameter>> make_units(
 
 // The mean gradient of step `step`, the same for every rank.
 inline at::Tensor gradient(size_t parameter, int step) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(1000 * parameter + step);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(1000 * parameter + step));
   return at::randn(kShapes[parameter], generator);
 }
 

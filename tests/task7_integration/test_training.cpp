@@ -10,28 +10,15 @@
 #include <train/parameter_summary.h>
 #include <train/prediction.h>
 
+#include "tiny_training.h"
+
 namespace fsdp {
 namespace {
-
-TrainConfig tiny_config(int world_size) {
-  TrainConfig config;
-  config.world = world_size;
-  config.model = "gpt2-tiny";
-  config.published = true;
-  config.optimizer.lr = 0.01;
-  return config;
-}
-
-Batch tiny_batch(int64_t step) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
-  const at::Tensor tokens = at::randint(0, 61, {24, 12}, generator, at::kLong);
-  return {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()};
-}
 
 // Three steps; rank 0 observes loss, norms and the hash of the parameters.
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
   for (int64_t step = 0; step < 3; ++step) {
-    strategy.forward_backward(tiny_batch(step));
+    strategy.forward_backward(tiny_batch(step, config.world));
     if (config.clip) {
       rank.observe("norm " + std::to_string(step), strategy.clip_grad_norm(*config.clip));
     }
@@ -64,7 +51,7 @@ void expect_all_modes_equal(TrainConfig config) {
   expect_on_rank(fsdp, 0, "hash", expected);
 }
 
-MULTI_RANK_SUITE(T7_5_the_proof);
+MULTI_RANK_SUITE_ON(T7_5_the_proof, 1, 2, 3, 4, 8);
 
 TEST_P(T7_5_the_proof, three_steps_of_adamw_are_equal_in_all_modes) {
   expect_all_modes_equal(tiny_config(world_size()));
@@ -81,7 +68,6 @@ TEST_P(T7_5_the_proof, also_with_sgd_clipping_and_groups) {
 TEST_P(T7_5_the_proof, however_the_model_is_cut_and_gathered) {
   TrainConfig config = tiny_config(world_size());
   const auto expected = hash_of_single(config);
-  config.mode = "fsdp";
   for (const char* wrap : {"none", "size:20000"}) {
     for (const bool reshard : {true, false}) {
       config.wrap = wrap;
@@ -100,15 +86,14 @@ TEST_P(T7_5_the_proof, however_the_model_is_cut_and_gathered) {
 // unit on, and every parameter may be a piece of the optimizer with a count of its own.
 TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
   TrainConfig config = tiny_config(world_size());
-  config.mode = "fsdp";
   config.steps = 2;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
     const auto strategy = make_fsdp_strategy(config, rank.communicator());
-    strategy->forward_backward(tiny_batch(0));
+    strategy->forward_backward(tiny_batch(0, config.world));
     strategy->step();
     for (size_t phase = 0; phase < kPhases; ++phase)
       live_bytes::reset(static_cast<Phase>(phase));
-    strategy->forward_backward(tiny_batch(1));
+    strategy->forward_backward(tiny_batch(1, config.world));
     strategy->step();
     const auto predicted =
         predict_live_bytes(config, strategy->layout(), rank.rank(), "shm", /*first=*/false);
@@ -150,12 +135,11 @@ TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
 
 TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {
   TrainConfig config = tiny_config(world_size());
-  config.mode = "fsdp";
   config.steps = 1;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
     const auto strategy = make_fsdp_strategy(config, rank.communicator());
     rank.communicator()->take_log();
-    strategy->forward_backward(tiny_batch(0));
+    strategy->forward_backward(tiny_batch(0, config.world));
     strategy->step();
     std::map<std::string, int64_t> bytes;
     for (const LoggedCall& call : rank.communicator()->take_log())
@@ -174,14 +158,14 @@ MULTI_RANK_SUITE(T7_4_export);
 
 // Its last layer norm belongs to the root, which so comes twice in the order.
 TEST_P(T7_4_export, a_unit_may_come_again_later_in_the_order) {
-  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
-    at::manual_seed(3);
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    at::manual_seed(test_seed(3));
     const auto model = make_model("gpt2-tiny");
     for (const auto& [name, tensor] : distinct_parameters(*model))
       rank.observe(name, tensor.detach());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    at::manual_seed(3);
+    at::manual_seed(test_seed(3));
     const auto model = make_model("gpt2-tiny");
     std::vector<std::string> names;
     for (const auto& parameter : distinct_parameters(*model))
@@ -202,7 +186,7 @@ TEST_P(T7_4_export, a_unit_may_come_again_later_in_the_order) {
 }
 
 TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
-  const RankRun oracle = run_ranks(1, [](TestRank& rank) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
     ToyModel model(2);
     std::vector<std::string> names;
     for (const auto& item : model.named_parameters()) {

@@ -1,0 +1,71 @@
+#include <child_program.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+[[noreturn]] void become(std::vector<std::string> command) {
+  std::vector<char*> words;
+  for (std::string& word : command)
+    words.push_back(word.data());
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  _exit(127);
+}
+
+int wait_for(int file, std::chrono::milliseconds moment) {
+  pollfd waiting{file, POLLIN, 0};
+  return poll(&waiting, 1, static_cast<int>(moment.count()));
+}
+
+}  // namespace
+
+ChildProgram::ChildProgram(const std::function<std::vector<std::string>(int)>& prepare) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  pid_ = fork();
+  if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  setpgid(pid_, pid_);  // in both processes: whichever is first
+  if (pid_ == 0) become(prepare(ends[1]));
+  close(ends[1]);
+  pipe_ = ends[0];
+}
+
+ChildProgram::~ChildProgram() {
+  if (pid_ > 0) end(std::chrono::milliseconds(0));
+  close(pipe_);
+}
+
+std::optional<size_t> ChildProgram::read(void* into, size_t most, Clock::time_point deadline) {
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return std::nullopt;
+    if (wait_for(pipe_, left) <= 0) continue;
+    const ssize_t count = ::read(pipe_, into, most);
+    if (count >= 0) return static_cast<size_t>(count);
+    if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "read");
+  }
+}
+
+std::string ChildProgram::end(std::chrono::milliseconds moment) {
+  const int self = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  wait_for(self, moment);
+  close(self);
+  kill(-pid_, SIGKILL);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  if (WIFSIGNALED(status)) return std::string("was killed: ") + strsignal(WTERMSIG(status));
+  return "left by exit(" + std::to_string(WEXITSTATUS(status)) + ')';
+}
+
+}  // namespace fsdp

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// Another program, and the pipe that it writes to. It leads a process group, which ends with this
+// object.
+class ChildProgram {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `prepare` runs in the new process with the end of the pipe that is written to: it arranges
+  // descriptors and environment, and returns the command and its arguments. Throws
+  // std::system_error if no process can be made.
+  explicit ChildProgram(const std::function<std::vector<std::string>(int pipe)>& prepare);
+  ~ChildProgram();
+  ChildProgram(const ChildProgram&) = delete;
+  ChildProgram& operator=(const ChildProgram&) = delete;
+
+  // Waits for bytes from it and reads `most` of them at most. How many: 0 at the end of the pipe;
+  // none by `deadline`: nullopt.
+  std::optional<size_t> read(void* into, size_t most, Clock::time_point deadline);
+
+  // Ends it and what it has forked; it is given a moment to end by itself. In words, how it ended:
+  // "left by exit(3)", "was killed: Aborted".
+  std::string end(std::chrono::milliseconds moment);
+
+ private:
+  pid_t pid_{};
+  int pipe_{};
+};
+
+}  // namespace fsdp

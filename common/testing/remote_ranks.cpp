@@ -1,0 +1,230 @@
+#include <child_program.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <testing/remote_ranks.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+namespace fsdp::remote_ranks {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Clock = ChildProgram::Clock;
+
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // of a report
+constexpr auto kToStart = 10s;
+
+int report_file = -1;
+
+std::string name_of(const testing::TestInfo& test) {
+  return std::string(test.test_suite_name()) + '.' + test.name();
+}
+
+// Which run of which test; the same in both programs, which run the same tests.
+struct Place {
+  std::string test;
+  int run{};
+
+  Place& next() {
+    const std::string now = name_of(*testing::UnitTest::GetInstance()->current_test_info());
+    run = now == test ? run + 1 : 0;
+    test = now;
+    return *this;
+  }
+};
+
+Json to_json(const RankReport& report) {
+  const RankExit& exit = report.exit;
+  Json assertions = Json::array();
+  for (const RankAssertion& assertion : report.assertions)
+    assertions.push_back({assertion.file, assertion.line, assertion.text});
+  return {{"code", exit.code},
+          {"signal", exit.signal},
+          {"stopped", exit.stopped},
+          {"message", exit.message},
+          {"last_call", exit.last_call},
+          {"first_to_fail", report.first_to_fail},
+          {"finished", report.finished},
+          {"observations", report.observations},
+          {"observed_after", report.observed_after},
+          {"steps", report.steps},
+          {"crash_address", report.crash_address ? Json(*report.crash_address) : Json()},
+          {"latest", report.latest},
+          {"assertions", assertions}};
+}
+
+RankReport to_report(const Json& json, int rank) {
+  RankReport report;
+  report.exit = {rank,
+                 json.at("code"),
+                 json.at("signal"),
+                 json.at("stopped"),
+                 json.at("message"),
+                 json.at("last_call")};
+  report.first_to_fail = json.at("first_to_fail");
+  report.finished = json.at("finished");
+  json.at("observations").get_to(report.observations);
+  json.at("observed_after").get_to(report.observed_after);
+  json.at("steps").get_to(report.steps);
+  const Json& address = json.at("crash_address");
+  if (!address.is_null()) report.crash_address = address.get<uintptr_t>();
+  report.latest = json.at("latest");
+  for (const Json& assertion : json.at("assertions"))
+    report.assertions.push_back({assertion.at(0), assertion.at(1), assertion.at(2)});
+  return report;
+}
+
+// The names of the running test and of those after it, as GoogleTest's filter.
+std::string tests_from_here() {
+  const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
+  std::string names;
+  bool reached = false;
+  for (int i = 0; i < tests.total_test_suite_count(); ++i) {
+    const testing::TestSuite& suite = *tests.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      const testing::TestInfo& test = *suite.GetTestInfo(j);
+      reached = reached || &test == tests.current_test_info();
+      if (reached && test.should_run()) names += (names.empty() ? "" : ":") + name_of(test);
+    }
+  }
+  return names;
+}
+
+// In the process that becomes the program of the ranks: what it prints goes nowhere.
+std::vector<std::string> command_of_ranks(int reports) {
+  std::istringstream words(std::getenv("FSDP_RANKS_OF"));
+  std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+  const int kept = fcntl(reports, F_DUPFD, 3);  // without the flag that closes it
+  command.push_back("--gtest_filter=" + tests_from_here());
+  command.push_back("--report_to=" + std::to_string(kept));
+  const int nothing = open("/dev/null", O_RDWR);
+  for (int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    dup2(nothing, standard);
+  unsetenv("FSDP_RANKS_OF");
+  return command;
+}
+
+// The running program of the ranks, and its reports. What it says wrong is a std::runtime_error.
+class Program {
+ public:
+  // The report of `place`, after any of tests before it that this program did not ask for.
+  Json report_of(const Place& place) {
+    for (;;) {
+      Json report = next_report();
+      if (report.at("test") != place.test) continue;
+      if (report.at("run") == place.run) return report;
+      if (report.at("run") > place.run) throw std::runtime_error("left out a run of ranks");
+    }
+  }
+
+  // It has reported nothing for as long as a start and a run may take: so it would the next time.
+  bool is_hopeless() const { return late_ && !has_reported_; }
+
+ private:
+  Json next_report() {
+    const auto deadline = Clock::now() + kToStart + kTimeLimit;
+    uint64_t length = 0;
+    read(&length, sizeof length, deadline);
+    if (length > kMostBytes) throw std::runtime_error("sent what is no report");
+    std::vector<uint8_t> bytes(length);
+    read(bytes.data(), length, deadline);
+    has_reported_ = true;
+    return Json::from_cbor(bytes);
+  }
+
+  void read(void* into, uint64_t count, Clock::time_point deadline) {
+    auto* at = static_cast<uint8_t*>(into);
+    while (count > 0) {
+      const auto got = child_.read(at, count, deadline);
+      late_ = !got;
+      if (late_) {
+        throw std::runtime_error("did not report within " +
+                                 std::to_string((kToStart + kTimeLimit).count()) + " s");
+      }
+      if (*got == 0) throw std::runtime_error(child_.end(1s));
+      at += *got;
+      count -= *got;
+    }
+  }
+
+  ChildProgram child_{command_of_ranks};
+  bool has_reported_{};
+  bool late_{};
+};
+
+RunReport to_run(const Json& report, int world_size) {
+  RunReport run{report.at("not_started"), {}};
+  for (const Json& rank : report.at("ranks"))
+    run.ranks.push_back(to_report(rank, static_cast<int>(run.ranks.size())));
+  if (run.not_started.empty() && run.ranks.size() != static_cast<size_t>(world_size)) {
+    throw std::runtime_error("reported " + std::to_string(run.ranks.size()) + " ranks of " +
+                             std::to_string(world_size));
+  }
+  return run;
+}
+
+}  // namespace
+
+bool judging() {
+  return std::getenv("FSDP_RANKS_OF") != nullptr;
+}
+
+void report_to(int file) {
+  report_file = file;
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool reporting() {
+  return report_file >= 0;
+}
+
+void report(const RunReport& run) {
+  static Place place;
+  place.next();
+  Json ranks = Json::array();
+  for (const RankReport& rank : run.ranks)
+    ranks.push_back(to_json(rank));
+  std::vector<uint8_t> bytes(sizeof(uint64_t));
+  Json::to_cbor({{"test", place.test},
+                 {"run", place.run},
+                 {"not_started", run.not_started},
+                 {"ranks", ranks}},
+                bytes);
+  const uint64_t length = bytes.size() - sizeof length;
+  std::memcpy(bytes.data(), &length, sizeof length);
+  for (size_t sent = 0; sent < bytes.size();) {
+    const ssize_t n = write(report_file, bytes.data() + sent, bytes.size() - sent);
+    if (n < 0 && errno != EINTR) return;
+    if (n > 0) sent += static_cast<size_t>(n);
+  }
+}
+
+RunReport receive(int world_size) {
+  static std::optional<Program> program;
+  static Place place;
+  static std::string hopeless;  // why no further start is tried
+  place.next();
+  if (!hopeless.empty()) throw std::runtime_error(hopeless);
+  std::string wrong;
+  try {
+    if (!program) program.emplace();
+    return to_run(program->report_of(place), world_size);
+  } catch (const Json::exception&) {
+    wrong = "sent what is no report";
+  } catch (const std::exception& error) {
+    wrong = error.what();
+  }
+  wrong = "the program of the ranks " + wrong + " before a run of " + std::to_string(world_size) +
+          " ranks was over";
+  if (program && program->is_hopeless()) hopeless = wrong;
+  program.reset();
+  throw std::runtime_error(wrong);
+}
+
+}  // namespace fsdp::remote_ranks
