@@ -1,40 +1,33 @@
 #!/usr/bin/env python3
 """Puts each fault of grading/faults/taskN.toml into the reference solution and runs the task's tests.
 
-A fault is caught when its test fails on some number of ranks and says its message. What the tests
-printed is kept in build/default/faulty/results.jsonl, so a run that was broken off goes on where it
-stopped; what has changed since is run again. Prints the matrix, one line for each fault: problem,
-name, numbers of ranks on which its test fails, how many other tests fail, the test. Exits with 1 if a
-fault survives. grading/faults/README.md says more.
+Each fault is graded as a submission is. It is caught when its test fails on some number of ranks and
+says its message, and costs points of its task. Results are kept under build/default/grades, so a run
+that was broken off goes on where it stopped; what has changed since is run again. Prints the matrix,
+one line for each fault: problem, name, points of its task, numbers of ranks on which its test fails,
+how many other tests fail, the test. Exits with 1 if a fault survives. grading/faults/README.md says
+more.
 """
 
 import argparse
-import functools
-import hashlib
-import json
-import os
+import concurrent.futures
 import pathlib
-import subprocess
 import sys
 import textwrap
 import time
 
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from grader import bank, course, grade, score  # noqa: E402
+from grader.course import ROOT, Refused, tomllib  # noqa: E402
+from grader.programs import Program, new_job  # noqa: E402
+from grader.submission import Submission  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 BANK = ROOT / "grading" / "faults"
 MATRIX = BANK / "MATRIX.md"
-BUILD = ROOT / "build" / "default"
-RESULTS = BUILD / "faulty" / "results.jsonl"
+SEED = "faults"  # of the hidden cases
+JOBS = 2
 WIDTH = 100
 FIELDS = {"name", "problem", "file", "old", "new", "test", "message", "mistake"}
-
-
-class Refused(Exception):
-    """A fault that can't be put in."""
 
 
 def load():
@@ -53,96 +46,60 @@ def load():
     return faults
 
 
-def solution(task):
-    return next((ROOT / "solutions").glob(f"task{task}_*"))
+def task_of(fault):
+    return course.tasks()[fault["task"] - 1]
 
 
-def tests(task):
-    return next((ROOT / "tests").glob(f"task{task}_*"))
-
-
-def faulty_text(fault):
-    path = solution(fault["task"]) / fault["file"]
-    text = path.read_text()
-    count = text.count(fault["old"])
+def put_into(files, fault):
+    """`files`: path in tasks/ -> content."""
+    path = f"{task_of(fault).folder}/{fault['file']}"
+    old, new = fault["old"].encode(), fault["new"].encode()
+    count = files[path].count(old)
     if count != 1:
-        raise Refused(f"fault {fault['name']}: its old line is {count} times in {path.name}")
-    return text.replace(fault["old"], fault["new"])
+        raise Refused(f"fault {fault['name']}: its old line is {count} times in {fault['file']}")
+    files[path] = files[path].replace(old, new)
 
 
-@functools.cache
-def code_of(task):
-    """A hash of what the task's tests are made of, without the fault."""
-    folders = [solution(number) for number in range(1, task + 1)]
-    state = hashlib.sha256()
-    for folder in [*folders, tests(task), ROOT / "common"]:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".cpp", ".h"):
-                state.update(path.name.encode() + b"\0" + path.read_bytes())
-    return state.hexdigest()
+def submission(fault):
+    """The reference solutions, one of them with the fault."""
+    files = course.task_files("solutions")
+    put_into(files, fault)
+    return Submission(files, ())
 
 
-def key(fault):
-    """Changes when the change of code does, or the code around it; not with what is expected."""
-    parts = [code_of(fault["task"]), fault["file"], fault["old"], fault["new"]]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def build(target):
-    done = subprocess.run([ROOT / "fsdp", "build", target], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Refused(f"{target} does not build:\n{done.stderr[-2000:]}")
-
-
-def put_in(fault):
-    """Writes the task's sources, one of them with the fault, and touches only what is different."""
-    folder = BUILD / "faulty" / solution(fault["task"]).name
-    for path in solution(fault["task"]).glob("*.cpp"):
-        text = faulty_text(fault) if path.name == fault["file"] else path.read_text()
-        copy = folder / path.name
-        if not copy.exists() or copy.read_text() != text:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(text)
-
-
-def tests_of(task):
-    """Every result of the task's tests over the faulty solution."""
-    out = BUILD / "faulty" / "tests.json"
-    out.unlink(missing_ok=True)
-    command = [BUILD / "bin" / "check", str(task), "--stacks", "faulty", "--json", out]
-    environment = {**os.environ, "FSDP_ROOT": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if not out.exists():
-        raise Refused(f"check {task} wrote no results:\n{done.stderr[-2000:]}")
-    return json.loads(out.read_text())["tests"]
-
-
-def run(fault):
+def run(fault, fresh):
+    """The fault as the grader sees it: its task's tests over the reference ones before it."""
     started = time.monotonic()
-    put_in(fault)
-    build(f"faulty_task{fault['task']}_tests")
-    results = tests_of(fault["task"])
+    task = task_of(fault)
+    base = "reference" if fault["task"] > 1 else "own"
+    results = {}
+
+    def take(program, kind, result):
+        results[kind] = result
+
+    with new_job() as job:
+        grade.results_of(submission(fault), SEED, job, fresh, take, programs=[Program(task, base)])
+    if results["tests"].why:
+        raise Refused(results["tests"].why)
     red = {}  # what each test that fails prints, by the name of the test and the ranks
-    for test in results:
+    for test in results["tests"].tests:
         if test["outcome"] != "passed":
-            name, _, ranks = test["name"].partition("/")
-            red.setdefault(f"{test['suite']}.{name}", {})[ranks] = test["text"][:30000]
+            ranks = test["name"].partition("/")[2]
+            red.setdefault(score.name_of(test), {})[ranks] = test["text"][:30000]
+    hidden = sum(test["outcome"] != "passed" for test in results["hidden"].tests)
+    points = score.score_task(task, base, results).points
     seconds = round(time.monotonic() - started, 1)
-    return {"name": fault["name"], "key": key(fault), "red": red, "seconds": seconds}
-
-
-def kept():
-    """Key -> result, of the runs before."""
-    if not RESULTS.exists():
-        return {}
-    lines = RESULTS.read_text().splitlines()
-    return {result["key"]: result for result in map(json.loads, lines)}
+    return {"red": red, "hidden": hidden, "points": points, "of": task.points, "seconds": seconds}
 
 
 def told(fault, result):
-    """Whether the fault's test fails with its message."""
+    """Whether the fault's test fails with its message, and costs points."""
     texts = result["red"].get(fault["test"], {}).values()
-    return any(fault["message"] in text for text in texts)
+    return any(fault["message"] in text for text in texts) and result["points"] < result["of"]
+
+
+def count_told(faults, results):
+    return sum(f["name"] in results and told(f, results[f["name"]]) for f in faults)
 
 
 def ranks_of(texts):
@@ -151,17 +108,14 @@ def ranks_of(texts):
     return "W" + "".join(numbers) if numbers else ""
 
 
-def shortened(text, width):
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
 def row(fault, result):
     texts = result["red"].get(fault["test"])
     others = len(result["red"]) - (texts is not None)
     head = f"{fault['problem']}  {fault['name']:32} "
     if told(fault, result):
         name = fault["test"].partition(".")[2]
-        return shortened(f"{head}{ranks_of(texts):6}{'+' + str(others):5}{name}", WIDTH)
+        points = f"{result['points']:4.1f} of {result['of']:g}"
+        return bank.shortened(f"{head}{points:12}{ranks_of(texts):6}{'+' + str(others):5}{name}", WIDTH)
     if texts is not None:
         why = f"its test fails, but does not say: {fault['message']}"
     elif result["red"]:
@@ -177,18 +131,22 @@ def table(faults, results):
         "# What catches which mistake",
         "",
         f"The {len(faults)} faults of the bank, made by `grading/faults.py --table`. W: the numbers of",
-        "ranks on which the test fails; the last column: how many other tests fail.",
+        "ranks on which the test fails; others: how many other tests fail; points: what the grader",
+        "gives for the task, over the reference solutions of the tasks before it. The other tasks have",
+        "full points there.",
         "",
-        "| Problem | Mistake | Caught by | which says | others |",
-        "|---|---|---|---|---|",
+        "| Problem | Mistake | Caught by | which says | others | points |",
+        "|---|---|---|---|---|---|",
     ]
     for fault in faults:
         texts = results[fault["name"]]["red"].get(fault["test"], {})
         sentence = fault["test"].partition(".")[2].replace("_", " ")
         where = f" ({ranks_of(texts)})" if ranks_of(texts) else ""
         others = len(results[fault["name"]]["red"]) - 1
+        points = f"{results[fault['name']]['points']:.1f} of {results[fault['name']]['of']:g}"
         cells = [fault["problem"], fault["mistake"], sentence + where, f"`{fault['message']}`"]
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} | {others} |")
+        cells = [cell.replace("|", chr(92) + "|") for cell in cells]
+        lines.append(f"| {' | '.join(cells)} | {others} | {points} |")
     return "\n".join(lines) + "\n"
 
 
@@ -200,10 +158,11 @@ def check(faults):
         try:
             if fault["old"] == fault["new"] or not fault["old"].strip():
                 wrong.append(f"fault {fault['name']} changes nothing")
-            faulty_text(fault)
+            submission(fault)
         except Refused as refused:
             wrong.append(str(refused))
-        sources = "".join(path.read_text() for path in tests(fault["task"]).glob("*.cpp"))
+        folder = ROOT / "tests" / task_of(fault).folder
+        sources = "".join(path.read_text() for path in folder.glob("*.cpp"))
         suite, _, name = fault["test"].partition(".")
         if f"({suite}, {name})" not in " ".join(sources.split()):
             wrong.append(f"fault {fault['name']}: there is no test {fault['test']}")
@@ -215,33 +174,23 @@ def check(faults):
     return wrong
 
 
-def chosen(faults, arguments):
-    if arguments.task:
-        faults = [fault for fault in faults if fault["task"] == arguments.task]
-    if arguments.only:
-        faults = [fault for fault in faults if fault["name"] in arguments.only]
-    if arguments.part:
-        part, parts = map(int, arguments.part.split("/"))
-        faults = faults[part % parts :: parts]
-    return faults
-
-
 def run_all(faults, arguments):
     """Name -> result, running what has no result yet; prints a row as each is known."""
-    known = {} if arguments.fresh else kept()
     results = {}
-    build("check")
-    for fault in faults:
-        result = known.get(key(fault))
-        if result is None:
-            try:
-                result = run(fault)
-            except Refused as refused:
-                print(f"{fault['problem']}  {fault['name']:32} REFUSED: {refused}", flush=True)
-                continue
-            RESULTS.parent.mkdir(parents=True, exist_ok=True)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+    grade.prepare(sorted({fault["task"] for fault in faults}))
+
+    def attempt(fault):
+        try:
+            return fault, run(fault, arguments.fresh), ""
+        except Refused as refused:
+            return fault, None, str(refused)
+
+    # The next one is compiled while the tests of the one before run.
+    pool = concurrent.futures.ThreadPoolExecutor(JOBS)
+    for fault, result, refused in pool.map(attempt, faults):
+        if refused:
+            print(f"{fault['problem']}  {fault['name']:32} REFUSED: {refused}", flush=True)
+            continue
         results[fault["name"]] = result
         print(row(fault, result), flush=True)
         if arguments.show:
@@ -254,13 +203,11 @@ def run_all(faults, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", type=int, help="the faults of one task")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults")
-    parser.add_argument("--part", metavar="I/N", help="every N-th fault, from the I-th on")
+    bank.add_options(parser, "fault")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--show", action="store_true", help="print what the failing tests print")
     parser.add_argument("--table", action="store_true", help="write grading/faults/MATRIX.md")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
-    parser.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
     arguments = parser.parse_args()
     started = time.monotonic()
     try:
@@ -269,17 +216,17 @@ def main():
             wrong = check(faults)
             print("\n".join(wrong), end="\n" if wrong else "")
             sys.exit(1 if wrong else 0)
-        faults = chosen(faults, arguments)
+        if arguments.task:
+            faults = [fault for fault in faults if fault["task"] == arguments.task]
+        faults = bank.chosen(faults, arguments)
         results = run_all(faults, arguments)
     except Refused as refused:
         sys.exit(f"faults: {refused}")
-    caught = sum(f["name"] in results and told(f, results[f["name"]]) for f in faults)
+    caught = count_told(faults, results)
     survived = len(faults) - caught
     seconds = round(time.monotonic() - started)
     print(f"{len(faults)} faults, {caught} caught, {survived} survived, {seconds} s")
-    if arguments.totals:
-        with open(arguments.totals, "a") as file:
-            file.write(f"{caught} {survived} 0\n")
+    bank.add_totals(arguments, caught, survived)
     if arguments.table and len(results) == len(faults):
         MATRIX.write_text(table(faults, results))
     sys.exit(1 if survived else 0)

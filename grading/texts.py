@@ -53,6 +53,8 @@ def verbs():
         "train": ["programs/train_options.cpp", "fsdp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/handout.py"],
+        "grade": ["grading/grade.py"],
+        "gradescope": ["grading/gradescope.py"],
         "bench": ["fsdp", "grading/peers/bench.py", "programs/transport_bench.cpp"],
     }
     return {

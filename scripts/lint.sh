@@ -51,7 +51,7 @@ stale_faults() {
 # The suites of the tasks' tests, and those that course.toml lists: what is in one alone.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
-    <(grep -rohE '(TEST|MULTI_RANK_SUITE)\(T[1-7]_[0-9]_[a-z_]+' tests/task* | sed 's/.*(//' | sort -u) |
+    <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\(T[1-7]_[0-9]_[a-z_]+' tests/task* | sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
 # What handouts, hints and appendix name and is not there; and what Python's tests say.

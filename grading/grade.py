@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Grades a submission: a folder or a zip that holds the student's tasks/.
+
+Takes the listed files from it, builds them beside the grader's own copy of everything else, and runs
+every task's tests over the student's tasks before it and over the reference ones; of each task the
+better counts. Writes Gradescope's results.json, again whenever more is known, and with --page a page.
+grading/INSTRUCTORS.md says more.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from grader import classroom, report, sandbox, submission, whole_file  # noqa: E402
+from grader import grade as grader  # noqa: E402
+from grader.course import Refused, tasks  # noqa: E402
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        prog="fsdp grade", description="Grades a submission, or the submissions of a class."
+    )
+    parser.add_argument("submission", nargs="?", help="a folder or a zip that holds tasks/")
+    parser.add_argument("--all", metavar="FOLDER", help="grade every folder and zip in FOLDER")
+    parser.add_argument("--out", metavar="PATH", help="results.json; of --all, a folder")
+    parser.add_argument("--page", metavar="FILE", help="write a page for the student, too")
+    parser.add_argument("--seed", help="of the hidden cases; drawn anew if left out")
+    parser.add_argument("--jobs", type=int, default=classroom.default_jobs(),
+                        help="submissions of --all at a time (default %(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="run again what was run before")
+    arguments = parser.parse_args()
+    if bool(arguments.submission) == bool(arguments.all):
+        parser.error("name one submission, or --all FOLDER")
+    if arguments.jobs < 1:
+        parser.error(f"--jobs {arguments.jobs}: at least 1")
+    return arguments
+
+
+def say(text):
+    print(f"fsdp grade: {text}", file=sys.stderr, flush=True)
+
+
+def grade_one(arguments):
+    name = pathlib.Path(arguments.submission).resolve().name
+    out = pathlib.Path(arguments.out or "results.json")
+    seed = arguments.seed or os.urandom(8).hex()
+
+    def write(grade):
+        report.write_results(out, grade)
+        if sys.stderr.isatty():
+            print(f"\r\033[K{grade.points:g} points so far", end="", file=sys.stderr, flush=True)
+
+    write(grader.Grade(name))
+    try:
+        handed_in = submission.read(arguments.submission)
+        grader.prepare()
+        grade = grader.grade(name, handed_in, seed, arguments.fresh, write)
+    except Refused as refused:
+        write(grader.Grade(name, refused=str(refused)))
+        say(refused)
+        return 2
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    if arguments.page:
+        whole_file.write(pathlib.Path(arguments.page), report.student_page(grade))
+    show(grade)
+    print(f"hidden cases: --seed {seed}; sandbox: {sandbox.best_mode()}; results: {out}")
+    return 0
+
+
+def show(grade):
+    for task in tasks():
+        best = grade.best(task)
+        bases = " ".join(f"{s.base} {s.points:5.1f}" for s in grade.scores[task.number])
+        print(f"task {task.number} {task.name:18} {best.points:5.1f} of {task.points:g}   ({bases})")
+        for problem in best.problems:
+            if problem.text and "error" in problem.text + best.remark or "not run" in problem.text:
+                print(f"    {problem.text.splitlines()[0]}")
+                break
+    measured = grade.throughput
+    ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]
+    print(f"throughput {'':16}{measured['points']:5.1f}      ({ratio})")
+    print(f"all {grade.points:g} of {grader.most_points():g}, in {grade.seconds:.0f} s")
+
+
+def main():
+    arguments = parse()
+    if arguments.seed == "":
+        sys.exit("fsdp grade: --seed must not be empty")
+    try:
+        status = classroom.grade_all(arguments) if arguments.all else grade_one(arguments)
+    except Refused as refused:
+        say(refused)
+        status = 2
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

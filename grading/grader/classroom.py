@@ -1,0 +1,204 @@
+"""Grades a class: every folder and zip in a folder, resumably; a table, and a page to look at."""
+
+import collections
+import concurrent.futures
+import csv
+import html
+import io
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+from grader import course, grade, report, submission, whole_file
+from grader.course import Refused
+
+BYTES_PER_JOB = 6 << 30  # four ranks, the program that compares and its page cache
+
+
+def memory():
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def default_jobs():
+    """Each runs up to four ranks; and compiles alone."""
+    return max(1, min((os.cpu_count() or 1) // 2, memory() // BYTES_PER_JOB))
+
+
+def submissions(folder):
+    """Name -> path."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not (path.is_dir() or path.suffix == ".zip"):
+            continue
+        name = path.name if path.is_dir() else path.stem
+        if name in found:
+            raise Refused(f"{folder} has both {found[name].name} and {path.name}")
+        found[name] = path
+    if not found:
+        raise Refused(f"{folder} has no folder and no zip to grade")
+    return found
+
+
+def class_seed(arguments, out):
+    """The same for the whole class, also when it is resumed."""
+    file = out / "seed"
+    if arguments.seed:
+        seed = arguments.seed
+    elif file.exists():
+        seed = file.read_text().strip()
+    else:
+        seed = os.urandom(8).hex()
+    whole_file.write(file, seed + "\n")
+    file.chmod(0o600)
+    return seed
+
+
+class Progress:
+    """One line on a terminal, else a line per submission."""
+
+    def __init__(self, total):
+        self.total, self.done, self.started = total, 0, time.monotonic()
+        self.terminal = sys.stderr.isatty()
+
+    def show(self, name, text):
+        self.done += 1
+        seconds = time.monotonic() - self.started
+        full = 30 * self.done // self.total
+        if self.terminal:
+            print("\r\033[K", end="", file=sys.stderr)
+        print(f"{name:28.28} {text}", flush=True)
+        if self.terminal and self.done < self.total:
+            left = seconds / self.done * (self.total - self.done)
+            bar = "#" * full + "." * (30 - full)
+            print(f"{bar} {self.done} of {self.total}, {left / 60:.0f} min left", end="",
+                  file=sys.stderr, flush=True)
+
+
+def grade_into(name, path, seed, fresh, out):
+    """One of the class: its results.json and its page. The grade, or the refusal."""
+    folder = out / name
+    folder.mkdir(exist_ok=True)
+
+    def write(now):
+        report.write_results(folder / "results.json", now)
+
+    try:
+        done = grade.grade(name, submission.read(path), seed, fresh, write)
+    except Refused as refused:
+        done = grade.Grade(name, refused=str(refused), complete=True)
+    except Exception as error:  # one submission stands in no other's way
+        done = grade.Grade(name, refused=f"the grader failed: {error!r}")
+    write(done)
+    whole_file.write(folder / "report.html", report.student_page(done))
+    return done
+
+
+def grade_all(arguments):
+    folder = pathlib.Path(arguments.all)
+    if not folder.is_dir():
+        raise Refused(f"--all {folder}: there is no such folder")
+    out = pathlib.Path(arguments.out or f"{folder.resolve().name}-grades")
+    if out.exists() and not out.is_dir():
+        raise Refused(f"--out {out}: with --all it is a folder")
+    found = submissions(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    seed = class_seed(arguments, out)
+    grade.prepare()
+    progress, grades = Progress(len(found)), {}
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        running = [
+            pool.submit(grade_into, name, path, seed, arguments.fresh, out)
+            for name, path in found.items()
+        ]
+        for future in concurrent.futures.as_completed(running):
+            done = future.result()
+            grades[done.name] = done
+            what = f"{done.points:6.2f} points, {done.seconds:4.0f} s"
+            progress.show(done.name, done.refused or what)
+            write_class(out, [grades[name] for name in found if name in grades])
+    print(f"{out}/grades.csv, {out}/class.html; hidden cases: {out}/seed")
+    return 0
+
+
+def write_class(out, grades):
+    whole_file.write(out / "grades.csv", table(grades))
+    whole_file.write(out / "class.html", class_page(grades))
+
+
+def table(grades):
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [f"task {task.number}" for task in course.tasks()]
+    writer.writerow(["submission", "points", *names, "throughput", "seconds", "remark"])
+    for done in grades:
+        points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
+        writer.writerow([done.name, f"{done.points:g}", *points, done.throughput.get("points", 0),
+                         f"{done.seconds:.0f}", done.refused])
+    return text.getvalue()
+
+
+def histogram(points, most):
+    """Of ten equal ranges, as an SVG."""
+    counts = [0] * 10
+    for value in points:
+        counts[min(9, int(10 * value / most))] += 1
+    highest = max(counts) or 1
+    bars = []
+    for i, count in enumerate(counts):
+        height = 120 * count / highest
+        label = f"{most * i / 10:.0f}&ndash;{most * (i + 1) / 10:.0f}"
+        bars.append(
+            f"<rect x={i * 60 + 6} y={140 - height:.1f} width=48 height={height:.1f} />"
+            f"<text x={i * 60 + 30} y=156>{label}</text>"
+            + (f"<text x={i * 60 + 30} y={134 - height:.1f}>{count}</text>" if count else "")
+        )
+    return f"<svg viewBox='0 0 600 165' role=img aria-label='points'>{''.join(bars)}</svg>"
+
+
+def rates(grades):
+    """(test, how many pass it on the better base), the hardest first."""
+    found = collections.Counter()
+    for done in grades:
+        for task in course.tasks():
+            best = done.best(task)
+            for test, passed in best.outcomes.items() if best else ():
+                found[test] += passed
+    return sorted(found.items(), key=lambda item: (item[1], item[0]))
+
+
+def class_page(grades):
+    most = grade.most_points()
+    points = [done.points for done in grades]
+    middle = statistics.median(points)
+    rows = "".join(
+        f"<tr><td><a href='{html.escape(done.name)}/report.html'>{html.escape(done.name)}</a>"
+        f"<td class=number>{done.points:g}"
+        + "".join(
+            f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"
+            for task in course.tasks()
+        )
+        + f"<td class=number>{done.throughput.get('points', 0):g}<td class=number>{done.seconds:.0f}"
+        f"<td>{html.escape(done.refused)}"
+        for done in sorted(grades, key=lambda done: -done.points)
+    )
+    heads = "".join(f"<th class=number>{task.number}" for task in course.tasks())
+    tests = "".join(
+        f"<tr><td>{html.escape(suite)}<td>{html.escape(sentence.replace('_', ' '))}"
+        f"<td class=number>{passed} of {len(grades)}"
+        f"<td><meter value={passed} max={len(grades)}></meter>"
+        for test, passed in rates(grades)
+        for suite, _, sentence in [test.partition(".")]
+    )
+    title = f"{len(grades)} submissions, median {middle:g} of {most:g} points"
+    body = (
+        f"<style>svg rect {{ fill: #4878a8 }} svg text {{ font-size: 11px; text-anchor: middle; "
+        f"fill: currentColor }}</style><h1>{title}</h1><h2>Points</h2>{histogram(points, most)}"
+        f"<table><tr><th>submission<th class=number>points{heads}<th class=number>throughput"
+        f"<th class=number>seconds<th>{rows}"
+        f"</table><h2>How many pass which test</h2><p>On every number of ranks; the hardest first.</p>"
+        f"<table><tr><th>suite<th>test<th class=number>pass<th>{tests}</table>"
+    )
+    return report.page(title, body)

@@ -1,0 +1,81 @@
+"""The course as the grader needs it: course.toml, grading/rubric.toml and the first state of tasks/."""
+
+import dataclasses
+import functools
+import hashlib
+
+from skeletons import ROOT, tomllib
+
+BUILD = ROOT / "build" / "default"
+
+
+class Refused(Exception):
+    """What can't be graded, and why, in one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    number: str
+    name: str
+    points: float
+    suites: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    number: int
+    name: str
+    sentinel: str  # without it no point of the task counts; empty if there is none
+    problems: tuple
+    files: tuple  # that a student hands in
+
+    @property
+    def folder(self):
+        return f"task{self.number}_{self.name}"
+
+    @property
+    def points(self):
+        return sum(problem.points for problem in self.problems)
+
+
+def digest(paths):
+    """Of these files of the repository: their names and what they hold."""
+    state = hashlib.sha256()
+    for path in sorted(paths):
+        state.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return state.hexdigest()[:32]
+
+
+def files_of(folder):
+    paths = (ROOT / "tasks" / folder).iterdir()
+    return tuple(sorted(p.name for p in paths if p.suffix in (".h", ".cpp")))
+
+
+@functools.cache
+def tasks():
+    found = []
+    for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
+        problems = tuple(
+            Problem(p["number"], p["name"], p["points"], tuple(p["suites"])) for p in task["problem"]
+        )
+        files = files_of(f"task{task['number']}_{task['name']}")
+        sentinel = task.get("sentinel", "")
+        found.append(Task(task["number"], task["name"], sentinel, problems, files))
+    return tuple(found)
+
+
+@functools.cache
+def rubric():
+    return tomllib.loads((ROOT / "grading" / "rubric.toml").read_text())
+
+
+def task_files(folder):
+    """Path in tasks/ -> content, of every listed file, from another folder of that form."""
+    names = [f"{task.folder}/{name}" for task in tasks() for name in task.files]
+    return {name: (ROOT / folder / name).read_bytes() for name in names}
+
+
+@functools.cache
+def blank():
+    """As a student gets them."""
+    return task_files("tasks")

@@ -1,0 +1,105 @@
+"""Grades one submission."""
+
+import dataclasses
+import time
+
+from grader import course, run, score, throughput
+from grader.course import Refused
+from grader.programs import BASES, all_programs, build, build_programs, new_job
+
+KINDS = ("tests", "hidden")
+
+
+@dataclasses.dataclass
+class Grade:
+    """What is known of a submission so far."""
+
+    name: str
+    refused: str = ""  # why nothing was graded
+    missing: tuple = ()
+    scores: dict = dataclasses.field(default_factory=dict)  # task number -> [TaskScore, one a base]
+    throughput: dict = dataclasses.field(default_factory=dict)
+    seconds: float = 0  # that it took, whenever that was
+    complete: bool = False
+
+    def best(self, task):
+        return score.better(self.scores[task.number]) if self.scores.get(task.number) else None
+
+    @property
+    def points(self):
+        tests = sum(self.best(task).points for task in course.tasks() if self.best(task))
+        return round(tests + self.throughput.get("points", 0), 2)
+
+
+def most_points():
+    return sum(task.points for task in course.tasks()) + course.rubric()["throughput"]["points"]
+
+
+def prepare(only=None):
+    """Builds what is the grader's own: for the tasks with these numbers, or all."""
+    import skeletons
+
+    changed = list(skeletons.differences(skeletons.generated()))
+    if changed:
+        raise Refused(f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy")
+    numbers = only or [task.number for task in course.tasks()]
+    trainer = [] if only else ["reference_train"]
+    build("check", *trainer, *(f"mine_task{number}_tests" for number in numbers))
+
+
+def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True):
+    """Builds what has no result yet, then runs it; calls on_result(program, kind, result)."""
+    seeds = {"tests": "", "hidden": seed}
+    missing = []
+    for program in programs:
+        key = program.key(submission, looked_at)
+        for kind in KINDS:
+            known = None if fresh else run.kept(key, seeds[kind])
+            if known:
+                on_result(program, kind, known)
+            else:
+                missing.append((program, kind, key))
+    if not missing:
+        return
+    started = time.monotonic()
+    built = build_programs(submission, {program for program, _, _ in missing}, job, looked_at)
+    building = (time.monotonic() - started) / len(missing)
+    for program, kind, key in missing:
+        made = built[program]
+        if made.path:
+            result = run.run_tests(made.path, program.task, seeds[kind], job)
+        else:
+            result = run.Result([], made.why)
+        result.seconds += building
+        run.keep(key, seeds[kind], result)
+        on_result(program, kind, result)
+
+
+def grade(name, submission, seed, fresh=False, on_progress=lambda grade: None, only=None,
+          looked_at=True, first_job=0):
+    """`on_progress` is called whenever more is known. `only`: the numbers of the tasks to grade.
+    `looked_at`: whether code that objects.py refuses is not run. `first_job`: as of new_job()."""
+    done = Grade(name, missing=submission.missing)
+    found = {}  # (base, task number) -> kind -> Result
+
+    def take(program, kind, result):
+        task = program.task
+        done.seconds += result.seconds
+        bases = BASES if task.number == 1 else [program.base]
+        for base in bases:
+            results = found.setdefault((base, task.number), {})
+            results[kind] = result
+            if len(results) == len(KINDS):
+                done.scores.setdefault(task.number, []).append(
+                    score.score_task(task, base, results)
+                )
+        on_progress(done)
+
+    wanted = [p for p in all_programs() if only is None or p.task.number in only]
+    with new_job(first_job) as job:
+        results_of(submission, seed, job, fresh, take, wanted, looked_at)
+        done.throughput = throughput.measure(submission, done, seed, job, fresh)
+    done.seconds += done.throughput.get("seconds", 0)
+    done.complete = True
+    on_progress(done)
+    return done

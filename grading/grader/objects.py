@@ -1,0 +1,112 @@
+"""Looks at what the compiler made of a student's files, before it runs: a solution includes nothing of
+the reference or of the tests, defines no name that is somebody else's, and uses nothing that changes
+what is measured (grading/rubric.toml, `forbidden`)."""
+
+import functools
+import pathlib
+import re
+import subprocess
+
+from grader.course import BUILD, ROOT, rubric
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def objects(stack, task):
+    folder = BUILD / "CMakeFiles" / f"{stack}_task{task.number}.dir"
+    return sorted(folder.rglob("*.cpp.o"))
+
+
+def is_strong(kind):
+    return kind in "TDBRSGA"
+
+
+def symbols(*arguments):
+    """(name, kind) of what nm lists."""
+    for line in output("nm", "-P", *map(str, arguments)).splitlines():
+        words = line.split()
+        if len(words) >= 2 and len(words[1]) == 1:
+            yield words[0], words[1]
+
+
+def libraries():
+    """The shared libraries that a test program is linked to."""
+    listing = output("ldd", BUILD / "bin" / "check")
+    return re.findall(r"=> (\S+)", listing)
+
+
+@functools.cache
+def names_of_others():
+    """Mangled name -> the library that defines it."""
+    found = {}
+    for archive in ("libfsdp_common.a", "libfsdp_testing.a"):
+        for name, kind in symbols("-g", "--defined-only", BUILD / archive):
+            if is_strong(kind):
+                found[name] = "the course's own code"
+    for library in libraries():
+        for name, kind in symbols("-D", "--defined-only", library):
+            if is_strong(kind):
+                found.setdefault(name.partition("@")[0], pathlib.Path(library).name)
+    return found
+
+
+def demangled(name):
+    return output("c++filt", name).strip()
+
+
+def wrong_symbols(path):
+    others = names_of_others()
+    for name, _ in symbols("-g", "--defined-only", path):
+        if name.startswith("DW.ref."):
+            continue
+        if not name.startswith("_Z"):
+            yield f"defines {name}, a name of C: everybody's {name} would be this one"
+        elif name in others:
+            yield f"defines {demangled(name)}, which is {others[name]}'s"
+    yield from wrong_uses({name for name, _ in symbols("-u", path)})
+    if re.search(r"\t(syscall|sysenter|int +\$0x80)\b", output("objdump", "-d", path)):
+        yield "calls the kernel by an instruction of its own"
+
+
+def wrong_uses(names):
+    for does, forbidden in rubric()["forbidden_c"].items():
+        for name in sorted(names.intersection(forbidden)):
+            yield f"uses {name}: a solution that {does} is not graded"
+    listing = "\n".join(sorted(names))
+    done = subprocess.run(["c++filt"], input=listing, capture_output=True, text=True, check=True)
+    for name in done.stdout.splitlines():
+        short = name.partition("(")[0]
+        for forbidden, why in rubric()["forbidden"].items():
+            if name.startswith(forbidden):
+                yield f"uses {short}: {why}"
+        for does, starts in rubric()["forbidden_cpp"].items():
+            if name.startswith(tuple(starts)):
+                yield f"uses {short}: a solution that {does} is not graded"
+
+
+def wrong_includes(path, stack, task, graded):
+    """Of the repository a solution includes common/ and the tasks' headers; the rest is not its own."""
+    listing = output("ninja", "-C", str(BUILD), "-t", "deps", str(path.relative_to(BUILD)))
+    for line in filter(None, listing.splitlines()[1:]):
+        file = (BUILD / line.strip()).resolve()
+        if ROOT not in file.parents or ROOT / ".venv" in file.parents:
+            continue
+        if graded in file.parents or BUILD / "CMakeFiles" in file.parents:
+            continue
+        name = file.relative_to(ROOT).as_posix()
+        earlier = re.fullmatch(r"solutions/task(\d)_\w+/\w+\.h", name)
+        if earlier and "reference" in stack and int(earlier.group(1)) < task.number:
+            continue
+        if not name.startswith("common/") or name.startswith("common/testing/"):
+            yield f"includes {name}, which is no solution's"
+
+
+def wrong(stack, task, graded):
+    """Why the task's code is not run, as one line; empty if nothing is wrong."""
+    for path in objects(stack, task):
+        source = f"tasks/{task.folder}/{path.name.removesuffix('.o')}"
+        for why in (*wrong_includes(path, stack, task, graded), *wrong_symbols(path)):
+            return f"{source} {why}"
+    return ""

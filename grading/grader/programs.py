@@ -1,0 +1,216 @@
+"""The programs of a submission: one per task and base, built in one place, copied to be run."""
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import threading
+
+from grader import course, objects
+from grader.course import BUILD, ROOT, Refused
+
+GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
+KEPT = BUILD / "grades"
+COPIES = KEPT / "programs"  # in it a folder of each job
+BASES = {"own": "graded", "reference": "graded_on_reference"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The tests of a task, over the student's own tasks before it or over the reference ones. Of task 1
+    there is one: nothing comes before it."""
+
+    task: course.Task
+    base: str  # own or reference
+
+    @property
+    def stack(self):
+        return "graded" if self.task.number == 1 else BASES[self.base]
+
+    @property
+    def target(self):
+        return f"{self.stack}_task{self.task.number}_tests"
+
+    @property
+    def tasks(self):
+        """Whose files are in it."""
+        first = 1 if self.base == "own" else self.task.number
+        return [task for task in course.tasks() if first <= task.number <= self.task.number]
+
+    def key(self, submission, looked_at=True):
+        digest = submission.digest([task.number for task in self.tasks])
+        of_code = code(self.task, self.base)
+        how = "" if looked_at else " not looked at"
+        return hashlib.sha256(f"{of_code} {self.target} {digest}{how}".encode()).hexdigest()[:32]
+
+
+def all_programs():
+    return [
+        Program(task, base) for task in course.tasks() for base in BASES
+        if base == "own" or task.number > 1
+    ]
+
+
+@functools.cache
+def code(task, base):
+    """A hash of everything that a program depends on besides the submission, and whether it is run."""
+    earlier = range(1, task.number) if base == "reference" else ()
+    folders = ["cmake", "common", "programs/check", f"tests/{task.folder}"]
+    folders += [f"solutions/{other.folder}" for other in course.tasks() if other.number in earlier]
+    names = ["CMakeLists.txt", "course.toml", "grading/rubric.toml", "grading/grader/objects.py"]
+    files = [ROOT / name for name in names]
+    for folder in folders:
+        files += [p for p in (ROOT / folder).rglob("*") if p.suffix in (".cpp", ".h", ".cmake")]
+    return course.digest(files)
+
+
+def build(*targets):
+    """What is the grader's own."""
+    done = subprocess.run([ROOT / "fsdp", "build", *targets], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Refused(f"{targets[0]} does not build:\n{done.stderr[-2000:]}")
+
+
+_building = threading.Lock()
+
+
+@contextlib.contextmanager
+def place_to_build():
+    """One submission at a time, of all graders that share the folder. What it yields is held by a
+    compiler that outlives its grader, too."""
+    with _building, open(BUILD / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+
+
+def put_in(submission):
+    """Touches only what is different: ninja goes by the time of a file."""
+    for name, content in submission.files.items():
+        path = GRADED / name
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def limit_compiler():
+    import resource
+
+    seconds = course.rubric()["limits"]["compiler_seconds"]
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def ninja(targets, place):
+    """Builds what can be built; the log."""
+    process = subprocess.Popen(
+        ["ninja", "-C", BUILD, "-k", "0", *targets],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        preexec_fn=limit_compiler,
+        pass_fds=(place.fileno(),),
+    )
+    try:
+        return process.communicate(timeout=course.rubric()["limits"]["build_seconds"])[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        return process.communicate()[0] + "\nthe time for compiling was over"
+
+
+def first_errors(log, stack):
+    """Of a compiler's or linker's output, what a student can do something about."""
+    shown = []
+    for line in log.splitlines():
+        if re.search(r"error:|undefined reference|multiple definition|time for compiling", line):
+            line = line.replace(f"{GRADED}/", "tasks/").replace(f"{ROOT}/", "")
+            line = line.replace(f"{BUILD.relative_to(ROOT)}/", "")
+            if line not in shown:
+                shown.append(line[:300])
+    own = [line for line in shown if line.startswith("tasks/")]
+    return "\n".join((own or shown)[:5]) or "does not build"
+
+
+def errors_by_target(log, targets):
+    """Target -> the part of ninja's log that names it, or a task's library under it."""
+    parts = re.split(r"(?m)^(?=FAILED: |\[\d+/\d+\] )", log)
+    failed = [part for part in parts if part.startswith("FAILED: ")]
+    found = {}
+    for target in targets:
+        stack, number = re.fullmatch(r"(.+)_task(\d)_tests", target).groups()
+        numbers = number if "reference" in stack else f"1-{number}"
+        own = re.compile(rf"[/ ]{stack}_task[{numbers}](_tests)?\b")
+        found[target] = "".join(part for part in failed if own.search(part.splitlines()[0]))
+    return found
+
+
+@dataclasses.dataclass
+class Built:
+    path: object = None  # of the program, None if there is none
+    why: str = ""  # there is none
+
+
+@contextlib.contextmanager
+def new_job(first=0):
+    """A number, `first` or a later one, that no other submission has while it is graded, by whatever
+    grader that shares the folder: its programs and the user who runs them (sandbox.py) are its own."""
+    COPIES.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(first):
+        with open(COPIES / f"{number}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            folder = COPIES / str(number)
+            shutil.rmtree(folder, ignore_errors=True)  # of a grader that was killed
+            try:
+                yield number
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+
+
+def keep_program(binary, job):
+    """Its copy, until the job ends: the place to build is the next submission's."""
+    path = COPIES / str(job) / binary.name
+    path.parent.mkdir(exist_ok=True)
+    shutil.copy2(binary, path)
+    path.chmod(0o755)
+    return path
+
+
+def build_programs(submission, wanted, job, looked_at=True):
+    """Program -> Built. Each is refused or copied before the next submission takes the place."""
+    built = {}
+    with place_to_build() as place:
+        put_in(submission)
+        targets = sorted({program.target for program in wanted})
+        for target in targets:
+            (BUILD / "bin" / target).unlink(missing_ok=True)
+        log = ninja(targets, place)
+        errors = errors_by_target(log, targets)
+        refused = {}  # (stack, task) -> why
+        for program in wanted:
+            binary = BUILD / "bin" / program.target
+            if not binary.exists():
+                part = errors[program.target] or log[-3000:]
+                built[program] = Built(None, "does not compile:\n" + first_errors(part, program.stack))
+                continue
+            for task in program.tasks:
+                at = (program.stack, task)
+                if looked_at and at not in refused:
+                    refused[at] = objects.wrong(program.stack, task, GRADED)
+            why = next(filter(None, (refused.get((program.stack, t)) for t in program.tasks)), "")
+            if why:
+                built[program] = Built(None, "is not run: " + why)
+                continue
+            built[program] = Built(keep_program(binary, job))
+    return built

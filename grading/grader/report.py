@@ -1,0 +1,179 @@
+"""What a grade looks like: Gradescope's results.json, and a page for the student."""
+
+import html
+import json
+
+from grader import course, whole_file
+from grader.grade import most_points
+
+BASE_NAMES = {"own": "your own tasks before it", "reference": "the reference solutions before it"}
+
+
+def counts_text(counts):
+    passed, failed, waiting = counts
+    words = [f"{passed} passed"]
+    if failed:
+        words.append(f"{failed} failed")
+    if waiting:
+        words.append(f"{waiting} not started")
+    return ", ".join(words)
+
+
+def bases_text(grade, task):
+    scores = sorted(grade.scores[task.number], key=lambda score: score.base)
+    return "; ".join(f"over {BASE_NAMES[s.base]}: {s.points:g}" for s in scores)
+
+
+def entry(name, number, points, output, visibility, tags=()):
+    score, most = points
+    return {
+        "name": name,
+        "number": number,
+        "score": score,
+        "max_score": most,
+        "status": "passed" if score == most else "failed",
+        "output": output,
+        "output_format": "text",
+        "tags": list(tags),
+        "visibility": visibility,
+    }
+
+
+def of_problem(task_score, problem_score):
+    """The problem's usual tests, and its hidden ones."""
+    problem = problem_score.problem
+    visibility = course.rubric()["visibility"]
+    task = f"task {task_score.task.number}"
+    head = f"graded over {BASE_NAMES[task_score.base]}"
+    remark = f"\n{task_score.remark}" if task_score.remark else ""
+    usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}"
+    hidden = (
+        f"{head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
+        "The same tests with other numbers of ranks, sizes and values."
+    )
+    name = f"{problem.number} {problem.name}"
+    yield entry(name, problem.number, problem_score.points["tests"], usual.strip(),
+                visibility["tests"], [task])
+    yield entry(f"{name}, hidden cases", problem.number, problem_score.points["hidden"], hidden,
+                visibility["hidden"], [task, "hidden"])
+
+
+def unknown(task):
+    """Of a task that was not graded yet."""
+    for problem in task.problems:
+        yield entry(f"{problem.number} {problem.name}", problem.number, (0, problem.points),
+                    "not graded yet", "visible", [f"task {task.number}"])
+
+
+def of_throughput(grade):
+    measured = grade.throughput
+    settings = course.rubric()["throughput"]
+    if "ratio" in measured:
+        text = (
+            f"a run of training takes {measured['ratio']:.2f} times the reference's seconds; "
+            f"full points up to {settings['full']:g}"
+        )
+    else:
+        text = measured.get("why", "not graded yet")
+    return entry("throughput", "7.6", (measured.get("points", 0), settings["points"]), text,
+                 course.rubric()["visibility"]["throughput"], ["task 7"])
+
+
+def leaderboard(grade):
+    measured = grade.throughput
+    if "ratio" not in measured:
+        return []
+    return [
+        {"name": "seconds / reference", "value": measured["ratio"], "order": "asc"},
+        {"name": "peak live bytes", "value": measured["peak"], "order": "asc"},
+        {"name": "bytes sent per step", "value": measured["traffic"], "order": "asc"},
+    ]
+
+
+def summary(grade):
+    if grade.refused:
+        return f"Not graded: {grade.refused}"
+    lines = [f"{grade.points:g} of {most_points():g} points, graded in {grade.seconds:.0f} s."]
+    if not grade.complete:
+        lines.append("This is what was known when the grader stopped.")
+    if grade.missing:
+        lines.append(f"Not handed in, so as at first: {', '.join(grade.missing)}.")
+    lines.append("Of each task the better of two counts:")
+    for task in course.tasks():
+        if task.number in grade.scores:
+            lines.append(f"  task {task.number} {task.name}: {bases_text(grade, task)}")
+    return "\n".join(lines)
+
+
+def gradescope(grade):
+    """As its documentation asks; the score is the sum over the tests."""
+    tests = []
+    for task in course.tasks():
+        best = grade.best(task)
+        for problem in best.problems if best else ():
+            tests.extend(of_problem(best, problem))
+        if best is None:
+            tests.extend(unknown(task))
+    tests.append(of_throughput(grade))
+    return {
+        "score": round(sum(test["score"] for test in tests), 2),
+        "execution_time": round(grade.seconds),
+        "output": summary(grade),
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "leaderboard": leaderboard(grade),
+        "extra_data": {
+            "complete": grade.complete,
+            "bases": {
+                f"task {number}": {score.base: score.points for score in scores}
+                for number, scores in grade.scores.items()
+            },
+        },
+    }
+
+
+def write_results(path, grade):
+    whole_file.write(path, json.dumps(gradescope(grade), indent=1) + "\n")
+
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1b1f24; background: #fff }
+table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem; text-align: left;
+  border-bottom: 1px solid #d8dee4; vertical-align: top } td.number, th.number { text-align: right;
+  white-space: nowrap }
+pre { overflow-x: auto; background: #f3f5f7; padding: .7rem; font-size: 13px }
+.full { color: #17692c } .part { color: #8a5a00 } .none { color: #a3201d }
+meter { width: 8rem }
+@media (prefers-color-scheme: dark) { body { color: #dde2e8; background: #14171a }
+  td, th { border-color: #343b43 } pre { background: #1d2226 }
+  .full { color: #6fd08c } .part { color: #e5b567 } .none { color: #f0857f } }
+"""
+
+
+def page(title, body):
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
+        f"<meta name=viewport content='width=device-width'><style>{STYLE}</style>{body}</html>\n"
+    )
+
+
+def student_page(grade):
+    results = gradescope(grade)
+    rows = []
+    for test in results["tests"]:
+        score, most = test["score"], test["max_score"]
+        kind = "full" if score == most else "part" if score else "none"
+        shown = test["visibility"] == "visible"
+        details = ""
+        if shown and kind != "full" and test["output"]:
+            details = f"<details><summary>why</summary><pre>{html.escape(test['output'])}</pre></details>"
+        rows.append(
+            f"<tr><td>{html.escape(test['name'])}{details}<td class='number {kind}'>"
+            f"{score:g} of {most:g}<td><meter value={score} max={most}></meter>"
+        )
+    title = f"{grade.name}: {results['score']:g} of {most_points():g} points"
+    body = f"<h1>{html.escape(title)}</h1><pre>{html.escape(results['output'])}</pre>"
+    return page(title, body + "<table><tr><th>problem<th class=number>points<th>" + "".join(rows) + "</table>")

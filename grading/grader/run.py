@@ -1,0 +1,89 @@
+"""Runs the tests of a program of graded code. The program that compares is the same tests over the
+skeletons: it holds nothing of what is graded (common/testing/remote_ranks.h)."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+from grader import course, programs, sandbox, whole_file
+from grader.course import BUILD, ROOT, rubric
+
+OVERHEAD = 60  # [s] to list tests and to end
+
+
+@dataclasses.dataclass
+class Result:
+    tests: list  # as `check --json` has them
+    why: str = ""  # there are none
+    seconds: float = 0
+
+
+@functools.cache
+def code():
+    """A hash of how programs are run."""
+    names = ("run.py", "sandbox.py", "sandbox.sh")
+    return course.digest(ROOT / "grading" / "grader" / name for name in names)
+
+
+def result_file(key, seed):
+    what = hashlib.sha256(f"{code()} {key} {seed}".encode()).hexdigest()[:32]
+    return programs.KEPT / "results" / f"{what}.json"
+
+
+def kept(key, seed):
+    path = result_file(key, seed)
+    return Result(**json.loads(path.read_text())) if path.exists() else None
+
+
+def keep(key, seed, result):
+    path = result_file(key, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole_file.write(path, json.dumps(dataclasses.asdict(result)))
+
+
+def shortened(test):
+    text = test["text"].replace(f"{ROOT}/", "")
+    return {**test, "text": text if len(text) <= 20_000 else text[:20_000] + "\n..."}
+
+
+def run_tests(path, task, seed, job):
+    """`seed`: of the hidden cases; empty for the usual ones."""
+    started = time.monotonic()
+    limit = rubric()["limits"]["task_seconds"]
+    environment = {
+        **sandbox.environment(job),
+        "FSDP_ROOT": str(ROOT),
+        "FSDP_RANKS_OF": f"{sandbox.SCRIPT} {path}",
+    }
+    if seed:
+        environment["FSDP_TEST_SEED"] = seed
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "tests.json")
+        command = [BUILD / "bin" / "check", str(task.number), "--stacks", "mine"]
+        command += ["--seconds", str(limit), "--json", out]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            errors = process.communicate(timeout=limit + OVERHEAD)[1]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.communicate()
+            errors = b"its tests did not end"
+        sandbox.clean_up(job)
+        seconds = time.monotonic() - started
+        if not os.path.exists(out):
+            return Result([], f"gave no result: {errors.decode(errors='replace')[-500:]}", seconds)
+        with open(out) as file:
+            tests = [shortened(test) for test in json.load(file)["tests"]]
+    return Result(tests, "", seconds)

@@ -1,0 +1,92 @@
+"""What a student hands in: a folder or a zip with the files of tasks/. Nothing else of it is read."""
+
+import dataclasses
+import hashlib
+import pathlib
+import stat
+import zipfile
+
+from grader import course
+from grader.course import Refused
+
+MOST_BYTES = 1_000_000  # of one file
+
+
+@dataclasses.dataclass(frozen=True)
+class Submission:
+    files: dict  # "task2_flat_parameter/flat_parameter.cpp" -> bytes; of every listed file
+    missing: tuple  # the listed files that were not handed in: they are as at first
+
+    def digest(self, numbers):
+        """Of the files of these tasks."""
+        state = hashlib.sha256()
+        for task in course.tasks():
+            if task.number not in numbers:
+                continue
+            for name in task.files:
+                path = f"{task.folder}/{name}"
+                state.update(f"{path}\0{len(self.files[path])}\0".encode() + self.files[path])
+        return state.hexdigest()[:32]
+
+
+def chosen(paths):
+    """Listed file -> the one path that ends with it."""
+    found = {}
+    for path in paths:
+        listed = "/".join(pathlib.PurePosixPath(path).parts[-2:])
+        if listed not in course.blank():
+            continue
+        if listed in found:
+            raise Refused(f"tasks/{listed} is in it twice: {found[listed]} and {path}")
+        found[listed] = path
+    if not found:
+        raise Refused("it holds no file of tasks/: hand in the folder tasks/, or a zip of it")
+    return found
+
+
+def read_folder(folder):
+    paths = [
+        path.relative_to(folder).as_posix()
+        for path in sorted(folder.rglob("*"))
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    files = {}
+    for listed, path in chosen(paths).items():
+        file = folder / path
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise Refused(f"{path} is not a regular file")
+        if file.stat().st_size > MOST_BYTES:
+            raise Refused(f"{path} has more than {MOST_BYTES} bytes")
+        files[listed] = file.read_bytes()
+    return files
+
+
+def read_zip(path):
+    files = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {
+                member.filename: member
+                for member in archive.infolist()
+                if not any(part.startswith((".", "__MACOSX")) for part in member.filename.split("/"))
+            }
+            for listed, name in chosen(members).items():
+                with archive.open(members[name]) as file:
+                    files[listed] = file.read(MOST_BYTES + 1)
+                if len(files[listed]) > MOST_BYTES:
+                    raise Refused(f"{name} has more than {MOST_BYTES} bytes")
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+        raise Refused(f"{path.name} can't be read as a zip: {error}") from None
+    return files
+
+
+def read(path):
+    path = pathlib.Path(path)
+    if path.is_dir():
+        files = read_folder(path)
+    elif path.is_file():
+        files = read_zip(path)
+    else:
+        raise Refused(f"{path} is neither a folder nor a zip")
+    missing = tuple(name for name in course.blank() if name not in files)
+    return Submission({**course.blank(), **files}, missing)

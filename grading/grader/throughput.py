@@ -1,0 +1,106 @@
+"""Training with the student's seven tasks beside the reference: in turns, by the grader's clock. A run
+counts if its parameters end as the reference's, from a seed that nobody knew."""
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+from grader import course, objects, programs, run, sandbox
+from grader.course import BUILD, rubric, tasks
+
+
+@dataclasses.dataclass
+class Training:
+    seconds: float = 0.0
+    parameters: str = ""  # the beginning of their hash
+    peak: int = 0  # [bytes] live at most, of a rank
+    traffic: int = 0  # [bytes] that a rank sends in a step
+    why: str = ""  # there is none of this
+
+
+def train(program, seed, job):
+    settings = rubric()["throughput"]["train"]
+    command = [sandbox.SCRIPT, program, *settings, "--recipe", "published", "--seed", str(seed)]
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=sandbox.environment(job),
+        start_new_session=True,
+    )
+    try:
+        output = process.communicate(timeout=rubric()["limits"]["train_seconds"])[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return Training(why="training did not end in time")
+    finally:
+        sandbox.clean_up(job)
+    seconds = time.monotonic() - started
+    text = output.decode(errors="replace")
+    parameters = re.search(r"sha256 (\w+)", text)
+    bytes_per_rank = re.search(r"bytes per rank: peak ([\d,]+), (.*) \(last step\)", text)
+    if process.returncode != 0 or not parameters or not bytes_per_rank:
+        return Training(why="training failed: " + text.strip()[-500:])
+    traffic = sum(int(n.replace(",", "")) for n in re.findall(r" ([\d,]+)", bytes_per_rank.group(2)))
+    peak = int(bytes_per_rank.group(1).replace(",", ""))
+    return Training(seconds, parameters.group(1), peak, traffic)
+
+
+def compare(program, seed, job):
+    """Each in turn; the fastest of both."""
+    turns = []
+    for _ in range(rubric()["throughput"]["turns"]):
+        turn = [train(path, seed, job) for path in (BUILD / "bin" / "reference_train", program)]
+        for got in turn:
+            if got.why:
+                return {"points": 0, "why": got.why}
+        if turn[0].parameters != turn[1].parameters:
+            why = "training ends with other parameters than the reference"
+            return {"points": 0, "why": why}
+        turns.append(turn)
+    reference, best = (min(runs, key=lambda run: run.seconds) for runs in zip(*turns))
+    ratio = best.seconds / reference.seconds
+    most, full = (rubric()["throughput"][name] for name in ("points", "full"))
+    return {
+        "points": round(most * min(1, full / ratio), 2),
+        "ratio": round(ratio, 3),
+        "peak": best.peak,
+        "traffic": best.traffic,
+    }
+
+
+def measure(submission, grade, seed, job, fresh):
+    """`points` and, where training was possible, the seconds as a ratio to the reference's, the peak of
+    live bytes and the traffic of a step."""
+    last = tasks()[-1]
+    own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
+    if own is None or own.points < last.points:
+        return {"points": 0, "why": "training needs all of task 7 over your own tasks"}
+    digest = submission.digest([task.number for task in tasks()])
+    code = course.digest([pathlib.Path(__file__)]) + programs.code(last, "reference")
+    key = hashlib.sha256(f"{code} train {digest}".encode()).hexdigest()[:32]
+    known = None if fresh else run.kept(key, seed)
+    if known:
+        return known.tests[0]
+    started = time.monotonic()
+    with programs.place_to_build() as place:
+        programs.put_in(submission)
+        binary = BUILD / "bin" / "graded_train"
+        binary.unlink(missing_ok=True)
+        programs.ninja(["graded_train"], place)
+        why = "" if binary.exists() else "the training program does not build"
+        for task in tasks():
+            why = why or objects.wrong("graded", task, programs.GRADED)
+        path = programs.keep_program(binary, job) if not why else None
+    number = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) % 1_000_000
+    measured = {"points": 0, "why": why} if why else compare(path, number, job)
+    measured["seconds"] = time.monotonic() - started
+    run.keep(key, seed, run.Result([measured]))
+    return measured

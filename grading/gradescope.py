@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Makes Gradescope's autograder: OUT.zip with setup.sh, run_autograder, this repository's files and the
+secret seed of the hidden cases, which is the same for every submission to this autograder."""
+
+import argparse
+import io
+import os
+import pathlib
+import sys
+import tarfile
+import zipfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from handout import ROOT, tracked  # noqa: E402
+
+LEFT_OUT = ("docs/", "writeup/", "grading/peers/", "grading/second_solution/", "grading/unsharded/",
+            "grading/faults/")
+
+
+def archive(names):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name in names:
+            tar.add(ROOT / name, arcname=name)
+    return out.getvalue()
+
+
+def add(archived, name, content, mode=0o644):
+    info = zipfile.ZipInfo(name)
+    info.external_attr = mode << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archived.writestr(info, content)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="fsdp gradescope", description=__doc__.split("\n\n")[0])
+    parser.add_argument("out", metavar="OUT.zip")
+    parser.add_argument("--seed", help="of the hidden cases; drawn if left out")
+    arguments = parser.parse_args()
+    names = [name for name in tracked() if not name.startswith(LEFT_OUT)]
+    seed = arguments.seed or os.urandom(8).hex()
+    partial = pathlib.Path(arguments.out + ".partial")
+    try:
+        with zipfile.ZipFile(partial, "w") as archived:
+            for name in ("setup.sh", "run_autograder"):
+                content = (ROOT / "grading" / "gradescope" / name).read_bytes()
+                add(archived, name, content, 0o755)
+            add(archived, "seed", seed + "\n", 0o600)
+            add(archived, "fsdp.tar.gz", archive(names))
+    except OSError as error:
+        sys.exit(f"fsdp gradescope: {arguments.out} can't be written: {error.strerror}")
+    partial.replace(arguments.out)
+    size = pathlib.Path(arguments.out).stat().st_size / 1e6
+    print(f"{arguments.out}: {len(names)} files, {size:.1f} MB; hidden cases: seed {seed}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""The grader without compiling anything: what it takes, how points come about, what it writes."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+import zipfile
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from grader import (  # noqa: E402
+    classroom, course, objects, programs, report, run, schema, score, submission, throughput,
+)
+from grader import grade as grading  # noqa: E402
+from grader.grade import Grade, most_points  # noqa: E402
+from grader.run import Result  # noqa: E402
+
+LISTED = "task2_flat_parameter/flat_parameter.cpp"
+
+
+class Submissions(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def put(self, name, text="// mine\n"):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def zipped(self, *names):
+        path = self.folder / "handed_in.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, "// mine\n")
+        return path
+
+    def refused(self, path):
+        with self.assertRaises(course.Refused) as caught:
+            submission.read(path)
+        return str(caught.exception)
+
+    def test_takes_the_listed_files_and_nothing_else(self):
+        self.put(f"tasks/{LISTED}")
+        self.put("tests/task2_flat_parameter/test_flat_parameter.cpp")
+        self.put("tasks/task2_flat_parameter/CMakeLists.txt")
+        read = submission.read(self.folder)
+        self.assertEqual(read.files[LISTED], b"// mine\n")
+        self.assertEqual(set(read.files), set(course.blank()))
+        self.assertEqual(len(read.missing), len(course.blank()) - 1)
+
+    def test_finds_them_under_another_folder_and_in_a_zip(self):
+        self.put(f"group7/fsdp-course/tasks/{LISTED}")
+        self.assertEqual(submission.read(self.folder).files[LISTED], b"// mine\n")
+        archive = self.zipped(f"x/tasks/{LISTED}", f"__MACOSX/x/tasks/{LISTED}", "../../evil.cpp")
+        self.assertEqual(submission.read(archive).files[LISTED], b"// mine\n")
+
+    def test_refuses_two_of_one_file(self):
+        self.put(f"tasks/{LISTED}")
+        self.put(f"old/tasks/{LISTED}")
+        self.assertIn("is in it twice", self.refused(self.folder))
+
+    def test_refuses_what_is_no_file_of_its_own(self):
+        path = self.folder / "tasks" / LISTED
+        path.parent.mkdir(parents=True)
+        path.symlink_to("/etc/passwd")
+        self.assertIn("not a regular file", self.refused(self.folder))
+
+    def test_refuses_what_is_too_large(self):
+        self.put(f"tasks/{LISTED}", "x" * (submission.MOST_BYTES + 1))
+        self.assertIn("more than", self.refused(self.folder))
+
+    def test_refuses_what_holds_nothing(self):
+        self.assertIn("no file of tasks/", self.refused(self.folder))
+        self.assertIn("can't be read as a zip", self.refused(self.put("broken.zip")))
+        self.assertIn("neither a folder nor a zip", self.refused(self.folder / "none"))
+
+    def test_a_program_is_known_by_the_files_that_are_in_it(self):
+        self.put(f"tasks/{LISTED}")
+        one, blank = submission.read(self.folder), submission.Submission(course.blank(), ())
+        keys = {p: (p.key(one), p.key(blank)) for p in programs.all_programs()}
+        for program, (mine, first) in keys.items():
+            holds_it = 2 in [task.number for task in program.tasks]
+            self.assertEqual(mine != first, holds_it, program.target)
+
+    def test_the_programs_of_equal_submissions_do_not_end_with_one_of_them(self):
+        binary = self.put("bin/tests")
+        with mock.patch.object(programs, "COPIES", self.folder / "programs"):
+            left = self.put("programs/0/of_a_grader_that_was_killed")
+            with programs.new_job() as first:
+                kept = programs.keep_program(binary, first)
+                with programs.new_job() as second:
+                    other = programs.keep_program(binary, second)
+                self.assertFalse(other.exists() or left.exists())
+                self.assertTrue(kept.exists())
+            self.assertFalse(kept.exists())
+
+
+def tests_of(task, outcome="passed", without=()):
+    return [
+        {"suite": suite, "name": f"says_so/W{ranks}", "outcome": outcome, "text": "why"}
+        for problem in task.problems
+        for suite in problem.suites
+        for ranks in (1, 2)
+        if suite not in without
+    ]
+
+
+def sentinel(task, outcome):
+    suite, _, name = task.sentinel.partition(".")
+    return [{"suite": suite, "name": f"{name}/W2", "outcome": outcome, "text": "all is there"}]
+
+
+def scored(task, base, outcome="passed", of_sentinel="passed"):
+    tests = tests_of(task, outcome)
+    if task.sentinel:
+        tests += sentinel(task, of_sentinel)
+    return score.score_task(task, base, {"tests": Result(tests), "hidden": Result(tests)})
+
+
+class Scores(unittest.TestCase):
+    def test_everything_passed_gives_all_points(self):
+        for task in course.tasks():
+            self.assertAlmostEqual(scored(task, "own").points, task.points)
+
+    def test_nothing_started_gives_none(self):
+        for task in course.tasks():
+            self.assertEqual(scored(task, "own", "not started", "not started").points, 0)
+
+    def test_what_shards_nothing_has_no_point_and_is_told_why(self):
+        for task in course.tasks()[1:]:
+            got = scored(task, "own", of_sentinel="failed")
+            self.assertEqual(got.points, 0)
+            self.assertIn(task.sentinel, got.remark)
+
+    def test_code_that_does_not_compile_is_told_as_that(self):
+        task = course.tasks()[1]
+        result = Result([], "does not compile:\ntasks/x.cpp:1: error")
+        got = score.score_task(task, "own", {"tests": result, "hidden": result})
+        self.assertEqual(got.points, 0)
+        self.assertIn("does not compile", got.problems[0].text)
+
+    def test_the_better_base_counts(self):
+        task = course.tasks()[3]
+        own, other = scored(task, "own", "failed"), scored(task, "reference")
+        self.assertEqual(score.better([own, other]).base, "reference")
+        self.assertEqual(score.better([scored(task, "own"), other]).base, "own")
+
+    def test_the_failure_that_is_told_is_on_more_than_one_rank(self):
+        tests = tests_of(course.tasks()[1], "failed")
+        self.assertTrue(score.telling(tests)["name"].endswith("/W2"))
+
+
+class Grades(unittest.TestCase):
+    def test_what_was_known_before_still_tells_what_it_took(self):
+        known = mock.patch.object(run, "kept", lambda key, seed: Result([], "", 2.0))
+        trained = mock.patch.object(throughput, "measure", lambda *_: {"points": 0, "seconds": 3.0})
+        with known, trained:
+            done = grading.grade("ada", submission.Submission(course.blank(), ()), "seed")
+        self.assertEqual(done.seconds, 2 * 2.0 * len(programs.all_programs()) + 3.0)
+
+
+def whole_grade(outcome="passed"):
+    grade = Grade("ada", complete=True)
+    for task in course.tasks():
+        grade.scores[task.number] = [scored(task, base, outcome) for base in programs.BASES]
+    grade.throughput = {"points": 5, "ratio": 1.01, "peak": 1000, "traffic": 2000}
+    return grade
+
+
+class Reports(unittest.TestCase):
+    def test_results_are_as_gradescope_documents_them(self):
+        grades = (Grade("ada"), Grade("ada", refused="no tasks/"), whole_grade(), whole_grade("failed"))
+        for grade in grades:
+            results = report.gradescope(grade)
+            self.assertEqual(schema.wrong(results), [])
+            self.assertAlmostEqual(results["score"], sum(t["score"] for t in results["tests"]))
+            self.assertAlmostEqual(sum(t["max_score"] for t in results["tests"]), most_points())
+
+    def test_the_schema_finds_what_is_wrong(self):
+        results = report.gradescope(whole_grade())
+        for name, value in (("score", "all"), ("visibility", "to me"), ("points", 3)):
+            self.assertEqual(len(schema.wrong({**results, name: value})), 1, name)
+        self.assertEqual(len(schema.wrong({"tests": [{"status": "ok"}]})), 2)
+
+    def test_half_a_grade_says_that_it_is_one(self):
+        half = Grade("ada", scores={1: [scored(course.tasks()[0], "own")]})
+        results = report.gradescope(half)
+        self.assertEqual(results["score"], course.tasks()[0].points)
+        self.assertIn("when the grader stopped", results["output"])
+
+    def test_names_and_texts_of_students_are_no_html(self):
+        grade = Grade("<b>ada</b>", refused="<script>")
+        for page in (report.student_page(grade), classroom.class_page([grade])):
+            self.assertNotIn("<b>ada", page)
+            self.assertNotIn("<script>", page)
+
+    def test_the_page_of_a_class_tells_its_median(self):
+        page = classroom.class_page([whole_grade(), Grade("bob"), Grade("eve"), whole_grade()])
+        self.assertIn(f"4 submissions, median {most_points() / 2:g} of", page)
+
+    def test_the_table_has_a_line_for_each(self):
+        lines = classroom.table([whole_grade(), Grade("bob", refused="no tasks/")]).splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertTrue(lines[1].startswith(f"ada,{most_points():g},15,"))
+        self.assertTrue(lines[2].endswith(",no tasks/"))
+
+
+class Looks(unittest.TestCase):
+    def test_what_a_solution_may_not_use_is_named_with_the_reason(self):
+        found = list(objects.wrong_uses({"_exit", "memcpy", "_ZN4fsdp12Communicator8take_logEv"}))
+        self.assertEqual(len(found), 2)
+        self.assertIn("uses _exit: a solution that starts or ends processes", found[0])
+        self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
