@@ -16,6 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import classroom, report, sandbox, submission, whole_file  # noqa: E402
 from grader import grade as grader  # noqa: E402
 from grader.course import Refused, tasks  # noqa: E402
+from grader.programs import new_job  # noqa: E402
+from grader.progress import show_line  # noqa: E402
 
 
 def parse():
@@ -49,20 +51,20 @@ def grade_one(arguments):
 
     def write(grade):
         report.write_results(out, grade)
-        if sys.stderr.isatty():
-            print(f"\r\033[K{grade.points:g} points so far", end="", file=sys.stderr, flush=True)
+        show_line("" if grade.complete else f"{grade.points:g} points so far")
 
-    write(grader.Grade(name))
+    report.write_results(out, grader.Grade(name))
     try:
         handed_in = submission.read(arguments.submission)
         grader.prepare()
-        grade = grader.grade(name, handed_in, seed, arguments.fresh, write)
+        say(f"compiling {name} and running its tests; what is known so far: {out}")
+        with new_job() as job:
+            grade = grader.grade(name, handed_in, seed, job, arguments.fresh, write,
+                                 on_step=lambda step: show_line(f"compiling: {step}"))
     except Refused as refused:
-        write(grader.Grade(name, refused=str(refused)))
+        report.write_results(out, grader.Grade(name, refused=str(refused)))
         say(refused)
         return 2
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
     if arguments.page:
         whole_file.write(pathlib.Path(arguments.page), report.student_page(grade))
     show(grade)

@@ -52,7 +52,8 @@ def known():
 def grade_known():
     rows = []
     for what, files, *expected in known():
-        graded = grade.grade(what, Submission(files, ()), SEED)
+        with programs.new_job() as job:
+            graded = grade.grade(what, Submission(files, ()), SEED, job)
         bases = [score for scores in graded.scores.values() for score in scores]
         own = round(sum(score.points for score in bases if score.base == "own"), 2)
         rows.append((what, [graded.points, own], expected))
@@ -85,7 +86,8 @@ def repeat(times):
     def one(number):
         path = folder / f"{number}.json"
         if not path.exists():
-            graded = grade.grade(str(number), submission, SEED, fresh=True)
+            with programs.new_job() as job:
+                graded = grade.grade(str(number), submission, SEED, job, fresh=True)
             whole_file.write(path, json.dumps(outcomes(graded)))
         result = json.loads(path.read_text())
         print(f"repetition {number + 1:2}: {result['points']} points", flush=True)

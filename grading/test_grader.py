@@ -98,6 +98,29 @@ class Submissions(unittest.TestCase):
             self.assertFalse(kept.exists())
 
 
+class Compiling(unittest.TestCase):
+    def compile(self, command, seconds):
+        """The log and the steps of a build of one command."""
+        limits = {**course.rubric()["limits"], "build_seconds": seconds}
+        steps = []
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as place:
+            (pathlib.Path(folder) / "build.ninja").write_text(
+                f"rule run\n  command = {command}\nbuild made: run\n"
+            )
+            with (mock.patch.object(programs, "BUILD", folder),
+                  mock.patch.object(course, "rubric", lambda: {"limits": limits})):
+                return programs.ninja(["made"], place, steps.append), steps
+
+    def test_tells_each_step_and_what_a_compiler_says(self):
+        log, steps = self.compile("echo error: no such thing >&2; false", seconds=60)
+        self.assertIn("error: no such thing", log)
+        self.assertIn("1/1", steps)
+
+    def test_ends_when_the_time_is_over(self):
+        log, _ = self.compile("sleep 5", seconds=0.1)
+        self.assertIn("the time for compiling was over", log)
+
+
 def tests_of(task, outcome="passed", without=()):
     return [
         {"suite": suite, "name": f"says_so/W{ranks}", "outcome": outcome, "text": "why"}
@@ -158,7 +181,7 @@ class Grades(unittest.TestCase):
         known = mock.patch.object(run, "kept", lambda key, seed: Result([], "", 2.0))
         trained = mock.patch.object(throughput, "measure", lambda *_: {"points": 0, "seconds": 3.0})
         with known, trained:
-            done = grading.grade("ada", submission.Submission(course.blank(), ()), "seed")
+            done = grading.grade("ada", submission.Submission(course.blank(), ()), "seed", job=0)
         self.assertEqual(done.seconds, 2 * 2.0 * len(programs.all_programs()) + 3.0)
 
 

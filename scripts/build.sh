@@ -43,7 +43,7 @@ configure() {
 # Builds targets of a preset; says so only if there is something to do. On failure the first errors
 # are shown, unless `quiet` is set, and the function fails.
 build() {
-  local preset=$1 dir="$root/build/$1" targets=("${@:2}") steps
+  local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps
   mkdir -p "$dir"
   (
     # Two commands at a time would build over one another. That ranks which torchrun has started take
@@ -51,9 +51,9 @@ build() {
     flock --nonblock 9 || { [[ -n ${RANK-} ]] || say "waiting for another build to end"; flock 9; }
     configure "$preset"
     steps=$(steps_to_build "$dir" "${targets[@]}")
-    if [[ -n $steps ]]; then
-      say "building ${targets[*]} in build/$preset: $steps steps"
-    fi
+    what=${targets[*]}
+    if ((${#what} > 50)); then what="${#targets[@]} targets"; fi
+    if [[ -n $steps ]]; then say "building $what in build/$preset: $steps steps"; fi
     if ! ninja -C "$dir" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
       [[ ! ${quiet-} ]] || exit 1
       grep -m 5 -A 4 -E 'error|FAILED|undefined reference' "$dir/build.log" >&2 ||

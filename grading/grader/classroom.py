@@ -8,11 +8,11 @@ import io
 import os
 import pathlib
 import statistics
-import sys
-import time
 
 from grader import course, grade, report, submission, whole_file
 from grader.course import Refused
+from grader.programs import new_job
+from grader.progress import Progress
 
 BYTES_PER_JOB = 6 << 30  # four ranks, the program that compares and its page cache
 
@@ -55,28 +55,7 @@ def class_seed(arguments, out):
     return seed
 
 
-class Progress:
-    """One line on a terminal, else a line per submission."""
-
-    def __init__(self, total):
-        self.total, self.done, self.started = total, 0, time.monotonic()
-        self.terminal = sys.stderr.isatty()
-
-    def show(self, name, text):
-        self.done += 1
-        seconds = time.monotonic() - self.started
-        full = 30 * self.done // self.total
-        if self.terminal:
-            print("\r\033[K", end="", file=sys.stderr)
-        print(f"{name:28.28} {text}", flush=True)
-        if self.terminal and self.done < self.total:
-            left = seconds / self.done * (self.total - self.done)
-            bar = "#" * full + "." * (30 - full)
-            print(f"{bar} {self.done} of {self.total}, {left / 60:.0f} min left", end="",
-                  file=sys.stderr, flush=True)
-
-
-def grade_into(name, path, seed, fresh, out):
+def grade_into(name, path, seed, fresh, out, progress):
     """One of the class: its results.json and its page. The grade, or the refusal."""
     folder = out / name
     folder.mkdir(exist_ok=True)
@@ -85,7 +64,10 @@ def grade_into(name, path, seed, fresh, out):
         report.write_results(folder / "results.json", now)
 
     try:
-        done = grade.grade(name, submission.read(path), seed, fresh, write)
+        handed_in = submission.read(path)
+        with new_job() as job:
+            done = grade.grade(name, handed_in, seed, job, fresh, write,
+                               on_step=lambda step: progress.draw(f"compiling {name}: {step}"))
     except Refused as refused:
         done = grade.Grade(name, refused=str(refused), complete=True)
     except Exception as error:  # one submission stands in no other's way
@@ -110,7 +92,7 @@ def grade_all(arguments):
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         running = [
-            pool.submit(grade_into, name, path, seed, arguments.fresh, out)
+            pool.submit(grade_into, name, path, seed, arguments.fresh, out, progress)
             for name, path in found.items()
         ]
         for future in concurrent.futures.as_completed(running):

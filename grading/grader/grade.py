@@ -5,7 +5,7 @@ import time
 
 from grader import course, run, score, throughput
 from grader.course import Refused
-from grader.programs import BASES, all_programs, build, build_programs, new_job
+from grader.programs import BASES, all_programs, build, build_programs
 
 KINDS = ("tests", "hidden")
 
@@ -47,8 +47,9 @@ def prepare(only=None):
     build("check", *trainer, *(f"mine_task{number}_tests" for number in numbers))
 
 
-def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True):
-    """Builds what has no result yet, then runs it; calls on_result(program, kind, result)."""
+def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True, on_step=None):
+    """Builds what has no result yet, then runs it; calls on_result(program, kind, result). `on_step`: as
+    of programs.ninja()."""
     seeds = {"tests": "", "hidden": seed}
     missing = []
     for program in programs:
@@ -62,7 +63,8 @@ def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True
     if not missing:
         return
     started = time.monotonic()
-    built = build_programs(submission, {program for program, _, _ in missing}, job, looked_at)
+    built = build_programs(submission, {program for program, _, _ in missing}, job, looked_at,
+                           on_step)
     building = (time.monotonic() - started) / len(missing)
     for program, kind, key in missing:
         made = built[program]
@@ -75,10 +77,11 @@ def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True
         on_result(program, kind, result)
 
 
-def grade(name, submission, seed, fresh=False, on_progress=lambda grade: None, only=None,
-          looked_at=True, first_job=0):
-    """`on_progress` is called whenever more is known. `only`: the numbers of the tasks to grade.
-    `looked_at`: whether code that objects.py refuses is not run. `first_job`: as of new_job()."""
+def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: None, only=None,
+          looked_at=True, on_step=None):
+    """`job`: of programs.new_job(), for this submission alone. `on_progress` is called whenever more is
+    known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that objects.py refuses
+    is not run. `on_step`: as of programs.ninja()."""
     done = Grade(name, missing=submission.missing)
     found = {}  # (base, task number) -> kind -> Result
 
@@ -96,9 +99,8 @@ def grade(name, submission, seed, fresh=False, on_progress=lambda grade: None, o
         on_progress(done)
 
     wanted = [p for p in all_programs() if only is None or p.task.number in only]
-    with new_job(first_job) as job:
-        results_of(submission, seed, job, fresh, take, wanted, looked_at)
-        done.throughput = throughput.measure(submission, done, seed, job, fresh)
+    results_of(submission, seed, job, fresh, take, wanted, looked_at, on_step)
+    done.throughput = throughput.measure(submission, done, seed, job, fresh)
     done.seconds += done.throughput.get("seconds", 0)
     done.complete = True
     on_progress(done)

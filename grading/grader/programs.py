@@ -71,10 +71,9 @@ def code(task, base):
 
 
 def build(*targets):
-    """What is the grader's own."""
-    done = subprocess.run([ROOT / "fsdp", "build", *targets], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Refused(f"{targets[0]} does not build:\n{done.stderr[-2000:]}")
+    """What is the grader's own, with the build's progress and errors on standard error."""
+    if subprocess.run([ROOT / "fsdp", "build", *targets], stdout=subprocess.DEVNULL).returncode != 0:
+        raise Refused("the grader's own programs do not build; grade from a clean copy")
 
 
 _building = threading.Lock()
@@ -107,8 +106,8 @@ def limit_compiler():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def ninja(targets, place):
-    """Builds what can be built; the log."""
+def ninja(targets, place, on_step=None):
+    """Builds what can be built; the log. Calls on_step("3/70") as it goes on."""
     process = subprocess.Popen(
         ["ninja", "-C", BUILD, "-k", "0", *targets],
         stdout=subprocess.PIPE,
@@ -119,11 +118,22 @@ def ninja(targets, place):
         preexec_fn=limit_compiler,
         pass_fds=(place.fileno(),),
     )
-    try:
-        return process.communicate(timeout=course.rubric()["limits"]["build_seconds"])[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        return process.communicate()[0] + "\nthe time for compiling was over"
+    end = threading.Timer(course.rubric()["limits"]["build_seconds"], process.kill)
+    end.start()
+    lines = []
+    with process:
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                step = re.match(r"\[(\d+/\d+)\]", line)
+                if step and on_step:
+                    on_step(step[1])
+            if process.wait() < 0:
+                lines.append("the time for compiling was over\n")
+        finally:
+            end.cancel()
+            process.kill()  # after an interrupt
+    return "".join(lines)
 
 
 def first_errors(log, stack):
@@ -159,11 +169,11 @@ class Built:
 
 
 @contextlib.contextmanager
-def new_job(first=0):
-    """A number, `first` or a later one, that no other submission has while it is graded, by whatever
-    grader that shares the folder: its programs and the user who runs them (sandbox.py) are its own."""
+def new_job():
+    """A number that no other submission has while it is graded, by whatever grader that shares the
+    folder: its programs and the user who runs them (sandbox.py) are its own."""
     COPIES.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(first):
+    for number in itertools.count():
         with open(COPIES / f"{number}.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,7 +197,7 @@ def keep_program(binary, job):
     return path
 
 
-def build_programs(submission, wanted, job, looked_at=True):
+def build_programs(submission, wanted, job, looked_at=True, on_step=None):
     """Program -> Built. Each is refused or copied before the next submission takes the place."""
     built = {}
     with place_to_build() as place:
@@ -195,7 +205,7 @@ def build_programs(submission, wanted, job, looked_at=True):
         targets = sorted({program.target for program in wanted})
         for target in targets:
             (BUILD / "bin" / target).unlink(missing_ok=True)
-        log = ninja(targets, place)
+        log = ninja(targets, place, on_step)
         errors = errors_by_target(log, targets)
         refused = {}  # (stack, task) -> why
         for program in wanted:

@@ -1,0 +1,33 @@
+"""What a terminal shows while a grader works."""
+
+import sys
+import time
+
+
+def show_line(text):
+    """In the place of the one before. Shows nothing where there is no terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Of a class: a line per submission, and on a terminal a bar under them."""
+
+    def __init__(self, total):
+        self.total, self.done, self.started = total, 0, time.monotonic()
+        self.draw()
+
+    def draw(self, doing=""):
+        left = ""
+        if self.done:
+            seconds = (time.monotonic() - self.started) / self.done * (self.total - self.done)
+            left = f", {seconds / 60:.0f} min left"
+        bar = "#" * (30 * self.done // self.total)
+        show_line(f"{bar:.<30} {self.done} of {self.total}{left}  {doing}"[:99])
+
+    def show(self, name, text):
+        self.done += 1
+        show_line("")
+        print(f"{name:28.28} {text}", flush=True)
+        if self.done < self.total:
+            self.draw()
