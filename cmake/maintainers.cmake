@@ -1,13 +1,17 @@
 # What a student's copy of this repository lacks.
 
-program(transport_bench fsdp_common programs/transport_bench.cpp)
+file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
+test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
+add_subdirectory(grading/peers)
+
+program(transport_bench fsdp_given programs/transport_bench.cpp)
 
 # What reproduce consists of. It trains through the train program, but runs the strict test itself,
 # with the reference solutions.
 file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
 add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
 target_include_directories(fsdp_reproduce PUBLIC programs)
-target_link_libraries(fsdp_reproduce PUBLIC reference_task7)
+target_link_libraries(fsdp_reproduce PUBLIC reference_strategy)
 target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
 program(reproduce fsdp_reproduce programs/reproduce.cpp)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
@@ -16,7 +20,7 @@ test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tes
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
-test_executable(fsdp_common_tests threads_tests reference_task7 ${threads_tests})
+test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tests})
 
 # What needs a GPU. Compiled in every build, run with the other tests in a build with CUDA alone: a
 # test says what it needs and is skipped where that is missing.

@@ -8,16 +8,17 @@ function(program name library source)
   target_precompile_headers(${name} REUSE_FROM fsdp_pch)
 endfunction()
 
-program(hello fsdp_common programs/hello.cpp)
+program(hello fsdp_trace programs/hello.cpp)
 
 # Knows the course, not the tasks: it runs their test programs.
 file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
 add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
 target_include_directories(fsdp_check PUBLIC programs)
-target_link_libraries(fsdp_check PUBLIC fsdp_common)
+target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_trace)
 target_precompile_headers(fsdp_check REUSE_FROM fsdp_pch)
 program(check fsdp_check programs/check.cpp)
 
+# A student's copy has neither.
 if(EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)
   include(maintainers)
 endif()

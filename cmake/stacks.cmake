@@ -8,8 +8,8 @@ set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backwar
 # programs that are run together.
 function(test_executable list target library)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
-  target_link_libraries(${target} PRIVATE fsdp_test_flags ${library} fsdp_testing)
-  target_precompile_headers(${target} REUSE_FROM fsdp_test_pch)
+  target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
+  target_precompile_headers(${target} REUSE_FROM fsdp_pch)
   set_property(GLOBAL APPEND PROPERTY ${list} ${target})
 endfunction()
 
@@ -23,21 +23,35 @@ function(task_library target folder base)
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
 endfunction()
 
+# The library NAME_strategy, which connects the last task of a stack to the trainer.
+function(train_strategy name last_task)
+  add_library(${name}_strategy STATIC EXCLUDE_FROM_ALL
+              ${PROJECT_SOURCE_DIR}/programs/strategy/fsdp_strategy.cpp)
+  target_include_directories(${name}_strategy PUBLIC ${PROJECT_SOURCE_DIR}/programs)
+  target_link_libraries(${name}_strategy PUBLIC ${last_task} fsdp_train)
+  target_precompile_headers(${name}_strategy REUSE_FROM fsdp_pch)
+endfunction()
+
 # One task of the stack `name`, from `folder`, over `base`: the library NAME_taskN and its tests
-# NAME_taskN_tests, which are listed as fsdp_NAME_tests.
+# NAME_taskN_tests, which are listed as fsdp_NAME_tests. Those of the last task train.
 function(add_task name task folder base)
   string(REGEX MATCH "^task[0-9]" number ${task})
   task_library(${name}_${number} ${folder} ${base})
   file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
+  set(tested ${name}_${number})
+  if(number STREQUAL task7)
+    train_strategy(${name} ${tested})
+    set(tested ${name}_strategy)
+  endif()
   if(tests)
-    test_executable(fsdp_${name}_tests ${name}_${number}_tests ${name}_${number} ${tests})
+    test_executable(fsdp_${name}_tests ${name}_${number}_tests ${tested} ${tests})
   endif()
 endfunction()
 
 # The stack `name`, every task from `origin`, or from a second folder what that lacks; and the
 # training program NAME_train.
 function(add_stack name origin)
-  set(base fsdp_common)
+  set(base fsdp_given)
   foreach(task ${tasks})
     string(REGEX MATCH "^task[0-9]" number ${task})
     foreach(folder ${origin} ${ARGN})
@@ -51,8 +65,7 @@ function(add_stack name origin)
   if(EXISTS ${origin}/task7_integration)
     add_executable(${name}_train EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp
                    ${PROJECT_SOURCE_DIR}/programs/train_options.cpp)
-    target_include_directories(${name}_train PRIVATE ${PROJECT_SOURCE_DIR}/programs)
-    target_link_libraries(${name}_train PRIVATE ${base})
+    target_link_libraries(${name}_train PRIVATE ${name}_strategy)
     target_precompile_headers(${name}_train REUSE_FROM fsdp_pch)
   endif()
 endfunction()
@@ -60,7 +73,7 @@ endfunction()
 # The stacks `name`, in which one task comes from `origin` and those before it from the stack `base`:
 # so an earlier task that does not work stands in no later one's way.
 function(add_single_tasks name origin base)
-  set(below fsdp_common)
+  set(below fsdp_given)
   foreach(task ${tasks})
     string(REGEX MATCH "^task[0-9]" number ${task})
     if(EXISTS ${origin}/${task} AND TARGET ${below})

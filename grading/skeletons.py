@@ -98,7 +98,7 @@ def skeleton_of_source(text, problems, given, opaque):
             lines += [f"namespace {{\n\n{body}\n\n}}  // namespace" if anonymous else body, ""]
     missing = set(problems) - found
     own = lines.index("") if "" in lines else len(lines)  # the includes before the standard library's
-    lines[:own] = sorted(lines[:own] + ["#include <todo.h>"])
+    lines[:own] = sorted(lines[:own] + ["#include <base/todo.h>"])
     text = "\n".join(lines)
     for struct in opaque:
         text = text.replace("namespace fsdp {\n", f"namespace fsdp {{\n\nstruct {struct} {{}};\n", 1)

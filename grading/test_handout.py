@@ -70,7 +70,7 @@ class Handout(unittest.TestCase):
                 self.assertEqual(kept, files[f"tasks/{folder.name}/{header.name}"])
 
     def test_archives_of_the_same_files_are_the_same(self):
-        files = {"fsdp": (b"#!/bin/sh\n", True), "common/todo.h": (b"", False)}
+        files = {"fsdp": (b"#!/bin/sh\n", True), "common/base/todo.h": (b"", False)}
         with tempfile.TemporaryDirectory() as folder:
             archives = []
             for name in ("a.tar.gz", "b.tar.gz"):

@@ -1,7 +1,7 @@
+#include <base/whole_file.h>
 #include <check/score.h>
 #include <trace/timeline.h>
 #include <unistd.h>
-#include <whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,8 +1,8 @@
+#include <base/whole_file.h>
 #include <comm/communicator.h>
 #include <memory/live_bytes.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
-#include <whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

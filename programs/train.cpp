@@ -1,4 +1,4 @@
-#include <fsdp_strategy.h>
+#include <strategy/fsdp_strategy.h>
 #include <train/trainer.h>
 #include <train_options.h>
 #include <wrap_policy.h>

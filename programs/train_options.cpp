@@ -1,10 +1,10 @@
+#include <base/whole_file.h>
 #include <comm/join.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <trace/timeline.h>
 #include <train_options.h>
-#include <whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>

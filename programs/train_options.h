@@ -1,6 +1,6 @@
 #pragma once
 
-#include <train/config.h>
+#include <config/train_config.h>
 
 #include <functional>
 #include <stdexcept>

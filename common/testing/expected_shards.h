@@ -1,7 +1,7 @@
 #pragma once
 
+#include <layout/shard_layout.h>
 #include <testing/multi_rank.h>
-#include <train/shard_layout.h>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
+#include <base/whole_file.h>
 #include <testing/kept_timeline.h>
 #include <trace/timeline.h>
-#include <whole_file.h>
 
 #include <algorithm>
 #include <cstdlib>

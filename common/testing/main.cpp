@@ -1,8 +1,8 @@
+#include <base/todo.h>
 #include <gtest/gtest.h>
 #include <testing/kept_timeline.h>
 #include <testing/memory_limit.h>
 #include <testing/remote_ranks.h>
-#include <todo.h>
 
 #include <string>
 #include <string_view>

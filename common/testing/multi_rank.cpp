@@ -1,3 +1,4 @@
+#include <base/todo.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <sys/mman.h>
@@ -9,7 +10,6 @@
 #include <testing/rank_report.h>
 #include <testing/remote_ranks.h>
 #include <testing/story.h>
-#include <todo.h>
 #include <trace/recorder.h>
 
 #include <csignal>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <layout/shard_layout.h>
 #include <nn/module.h>
 #include <testing/cases.h>
-#include <train/shard_layout.h>
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <config/train_config.h>
 #include <nn/module.h>
-#include <train/config.h>
 
 #include <memory>
 

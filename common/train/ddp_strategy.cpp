@@ -45,7 +45,7 @@ class DdpStrategy : public ReplicaStrategy {
     return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
   }
 
-  void full_parameters(const Visitor& visit) override {
+  void full_parameters(const ParameterVisitor& visit) override {
     if (comm_->rank() == 0) replica_.full_parameters(visit);
   }
 

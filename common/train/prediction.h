@@ -1,8 +1,8 @@
 #pragma once
 
+#include <config/train_config.h>
+#include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
-#include <train/config.h>
-#include <train/shard_layout.h>
 
 #include <array>
 #include <cstdint>

@@ -124,7 +124,7 @@ void Replica::step() {
   buckets_.clear();
 }
 
-void Replica::full_parameters(const Strategy::Visitor& visit) const {
+void Replica::full_parameters(const ParameterVisitor& visit) const {
   for (const Slot& slot : slots_)
     visit(slot.parameter.name, slot.parameter.tensor.detach().cpu());
 }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <config/train_config.h>
+#include <layout/shard_layout.h>
 #include <nn/module.h>
-#include <train/config.h>
-#include <train/shard_layout.h>
 #include <train/strategy.h>
 
 #include <memory>
@@ -44,7 +44,7 @@ class Replica {
 
   double clip_grad_norm(double max_norm);  // as Strategy's
   void step();                             // as Strategy's; drops the gradients
-  void full_parameters(const Strategy::Visitor& visit) const;
+  void full_parameters(const ParameterVisitor& visit) const;
   const ShardLayout& layout() const { return layout_; }
 
  private:

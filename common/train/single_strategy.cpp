@@ -56,7 +56,7 @@ class SingleStrategy : public ReplicaStrategy {
     return loss / world_size_;
   }
 
-  void full_parameters(const Visitor& visit) override { replica_.full_parameters(visit); }
+  void full_parameters(const ParameterVisitor& visit) override { replica_.full_parameters(visit); }
 
  private:
   // A bucket holds one parameter here. The first rank's gradient is copied and the others' are

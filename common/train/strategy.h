@@ -1,8 +1,8 @@
 #pragma once
 
+#include <config/train_config.h>
 #include <data/batch.h>
-#include <train/config.h>
-#include <train/shard_layout.h>
+#include <layout/shard_layout.h>
 
 #include <functional>
 #include <memory>
@@ -33,10 +33,8 @@ class Strategy {
   virtual void step() = 0;
 
   // Calls `visit` on rank 0, and on no other, with every distinct parameter, whole and on the CPU,
-  // in the order of first registration; one unit at a time is in memory. The tensor is the
-  // visitor's only during the call.
-  using Visitor = std::function<void(const std::string& name, const at::Tensor& parameter)>;
-  virtual void full_parameters(const Visitor& visit) = 0;
+  // in the order of first registration; one unit at a time is in memory.
+  virtual void full_parameters(const ParameterVisitor& visit) = 0;
 
   virtual const ShardLayout& layout() const = 0;
 };

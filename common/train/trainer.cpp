@@ -1,16 +1,16 @@
+#include <base/whole_file.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <nn/models.h>
+#include <report/parameter_summary.h>
+#include <report/telemetry.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 #include <train/link_report.h>
-#include <train/parameter_summary.h>
 #include <train/prediction.h>
-#include <train/telemetry.h>
 #include <train/trainer.h>
-#include <whole_file.h>
 
 #include <chrono>
 #include <cstdio>

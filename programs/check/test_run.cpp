@@ -1,5 +1,5 @@
+#include <base/child_program.h>
 #include <check/test_run.h>
-#include <child_program.h>
 #include <fcntl.h>
 #include <unistd.h>
 

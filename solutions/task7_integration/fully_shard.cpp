@@ -116,7 +116,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   return sharded;
 }
 
-void FullySharded::full_parameters(const Strategy::Visitor& visit) const {
+void FullySharded::full_parameters(const ParameterVisitor& visit) const {
   at::NoGradGuard no_grad;
   std::vector<size_t> next(units_.size());  // parameter of each unit that has not been visited
   size_t gathered = units_.size();

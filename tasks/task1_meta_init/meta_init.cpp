@@ -1,7 +1,7 @@
+#include <base/todo.h>
 #include <c10/util/ScopeExit.h>
 #include <dispatch/operator_call.h>
 #include <meta_init.h>
-#include <todo.h>
 #include <torch/library.h>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
+#include <base/todo.h>
 #include <flat_parameter.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <memory/storage.h>
 #include <meta_init.h>
-#include <todo.h>
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,5 +1,5 @@
+#include <base/todo.h>
 #include <forward_hooks.h>
-#include <todo.h>
 
 namespace fsdp {
 

@@ -1,6 +1,6 @@
 #include <backward_hooks.h>
+#include <base/todo.h>
 #include <nn/gradient_hook.h>
-#include <todo.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 

@@ -1,5 +1,5 @@
+#include <base/todo.h>
 #include <sharded_optimizer.h>
-#include <todo.h>
 
 #include <algorithm>
 #include <cmath>

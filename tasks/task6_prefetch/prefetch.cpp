@@ -1,5 +1,5 @@
+#include <base/todo.h>
 #include <prefetch.h>
-#include <todo.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
+#include <base/todo.h>
 #include <forward_hooks.h>
 #include <fully_shard.h>
-#include <todo.h>
 
 #include <algorithm>
 #include <map>
@@ -21,7 +21,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   todo("fully_shard", "7.1");
 }
 
-void FullySharded::full_parameters(const Strategy::Visitor& visit) const {
+void FullySharded::full_parameters(const ParameterVisitor& visit) const {
   todo("FullySharded::full_parameters", "7.4");
 }
 

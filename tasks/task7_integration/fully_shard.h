@@ -2,9 +2,8 @@
 
 #include <backward_hooks.h>
 #include <flat_parameter.h>
+#include <layout/shard_layout.h>
 #include <prefetch.h>
-#include <train/shard_layout.h>
-#include <train/strategy.h>
 #include <wrap_policy.h>
 
 #include <functional>
@@ -49,7 +48,7 @@ class FullySharded {
   // Calls `visit` on rank 0 with every distinct parameter in the order of first registration. One
   // unit at a time is gathered on every rank: an all-gather whenever the next parameter lies in
   // another unit than the last.
-  void full_parameters(const Strategy::Visitor& visit) const;
+  void full_parameters(const ParameterVisitor& visit) const;
 
  private:
   friend std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,

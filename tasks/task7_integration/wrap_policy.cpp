@@ -1,4 +1,4 @@
-#include <todo.h>
+#include <base/todo.h>
 #include <wrap_policy.h>
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 #include <data/dataset.h>
 #include <gtest/gtest.h>
+#include <layout/shard_layout.h>
 #include <nn/gpt2.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
 #include <optim/update_rule.h>
-#include <train/shard_layout.h>
 
 #include <cmath>
 #include <set>

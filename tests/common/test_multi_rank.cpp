@@ -1,9 +1,9 @@
+#include <base/todo.h>
 #include <gtest/gtest-spi.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
-#include <todo.h>
 #include <torch/torch.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <train/shard_layout.h>
+#include <layout/shard_layout.h>
 
 #include <functional>
 #include <stdexcept>

@@ -1,7 +1,7 @@
+#include <base/whole_file.h>
 #include <gtest/gtest.h>
 #include <trace/timeline.h>
 #include <unistd.h>
-#include <whole_file.h>
 
 #include <filesystem>
 #include <fstream>

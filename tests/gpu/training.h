@@ -1,7 +1,7 @@
 #pragma once
 
-#include <fsdp_strategy.h>
 #include <reproduce/train_runs.h>
+#include <strategy/fsdp_strategy.h>
 #include <train/trainer.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
-#include <fsdp_strategy.h>
 #include <memory/live_bytes.h>
+#include <report/parameter_summary.h>
+#include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <trace/recorder.h>
-#include <train/parameter_summary.h>
 #include <train/trainer.h>
 
 #include <filesystem>

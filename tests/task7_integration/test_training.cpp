@@ -1,13 +1,13 @@
-#include <fsdp_strategy.h>
 #include <fully_shard.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <nn/models.h>
+#include <report/parameter_summary.h>
 #include <sharded_optimizer.h>
+#include <strategy/fsdp_strategy.h>
 #include <testing/call_text.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
-#include <train/parameter_summary.h>
 #include <train/prediction.h>
 
 #include "tiny_training.h"

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <config/train_config.h>
 #include <data/batch.h>
+#include <layout/shard_layout.h>
 #include <testing/cases.h>
-#include <train/config.h>
-#include <train/shard_layout.h>
 
 // What the tests of the whole train: two layers, rows that every number of ranks divides.
 namespace fsdp {

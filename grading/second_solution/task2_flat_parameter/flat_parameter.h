@@ -1,7 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <train/shard_layout.h>
+#include <layout/shard_layout.h>
 
 #include <functional>
 #include <memory>

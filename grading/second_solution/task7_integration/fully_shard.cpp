@@ -134,7 +134,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   return sharded;
 }
 
-void FullySharded::full_parameters(const Strategy::Visitor& visit) const {
+void FullySharded::full_parameters(const ParameterVisitor& visit) const {
   at::NoGradGuard no_grad;
   std::optional<size_t> gathered;
   const auto reshard_last = [&] {

@@ -1,4 +1,4 @@
-#include <fsdp_strategy.h>
+#include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <train/prediction.h>
 

@@ -1,9 +1,9 @@
-#include <fsdp_strategy.h>
 #include <fully_shard.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <nn/models.h>
 #include <sharded_optimizer.h>
+#include <strategy/fsdp_strategy.h>
 #include <train/build_model.h>
 
 namespace fsdp {
@@ -58,7 +58,7 @@ class FsdpStrategy : public Strategy {
     optimizer_->zero_grad();
   }
 
-  void full_parameters(const Visitor& visit) override { sharded_->full_parameters(visit); }
+  void full_parameters(const ParameterVisitor& visit) override { sharded_->full_parameters(visit); }
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:

@@ -1,5 +1,5 @@
+#include <base/whole_file.h>
 #include <unistd.h>
-#include <whole_file.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include <train/shard_layout.h>
+#include <layout/shard_layout.h>
 
 #include <stdexcept>
 #include <unordered_set>

@@ -1,6 +1,6 @@
-#include <train/telemetry.h>
+#include <base/whole_file.h>
+#include <report/telemetry.h>
 #include <unistd.h>
-#include <whole_file.h>
 
 #include <cstdio>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include <train/parameter_summary.h>
+#include <report/parameter_summary.h>
 
 #include <algorithm>
 

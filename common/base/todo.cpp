@@ -1,5 +1,5 @@
+#include <base/todo.h>
 #include <sys/mman.h>
-#include <todo.h>
 
 #include <atomic>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include <train/sha256.h>
+#include <report/sha256.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <report/sha256.h>
 #include <torch/torch.h>
-#include <train/sha256.h>
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include <child_program.h>
+#include <base/child_program.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include <train/config.h>
+#include <config/train_config.h>
 
 namespace fsdp {
 

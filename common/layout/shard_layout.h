@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct NamedParameter {
   std::string name;
   at::Tensor tensor;
 };
+
+// Is called with a whole parameter and its name; the tensor is the visitor's only during the call.
+using ParameterVisitor = std::function<void(const std::string& name, const at::Tensor& parameter)>;
 
 // The distinct parameters of a module in the order of first registration. torch's own parameters()
 // lists a tied tensor once per name.

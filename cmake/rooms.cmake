@@ -1,0 +1,61 @@
+# The rooms of common/: a library each, fsdp_ROOM, over the rooms that it uses. What students are
+# given knows nothing of the tasks. A room is compiled as one file (a unity build), so every name
+# stands once in a room. Clang-tidy looks at each file by itself: its preset has FSDP_UNITY off.
+
+option(FSDP_UNITY "Compile each room of common/ as one file" ON)
+
+# The rooms that follow the name are those it includes.
+function(room name)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/${name}/*.cpp)
+  add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
+  set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+  target_include_directories(fsdp_${name} PUBLIC ${PROJECT_SOURCE_DIR}/common)
+  target_link_libraries(fsdp_${name} PUBLIC fsdp_warnings)
+  foreach(base ${ARGN})
+    target_link_libraries(fsdp_${name} PUBLIC fsdp_${base})
+  endforeach()
+endfunction()
+
+# A room that uses LibTorch.
+function(torch_room name)
+  room(${name} ${ARGN})
+  target_link_libraries(fsdp_${name} PUBLIC fsdp_flags)
+  target_precompile_headers(fsdp_${name} REUSE_FROM fsdp_pch)
+endfunction()
+
+room(base)
+torch_room(data)
+torch_room(dispatch)
+torch_room(layout)
+torch_room(memory)
+torch_room(nn)
+torch_room(optim memory)
+torch_room(comm base memory)
+torch_room(cuda comm memory)
+torch_room(trace comm memory nn)
+torch_room(config comm optim)
+torch_room(prediction comm config layout memory trace)
+torch_room(report base config)
+torch_room(train comm config cuda data layout memory nn optim prediction report trace)
+torch_room(testing base comm layout memory nn trace)
+
+target_include_directories(fsdp_comm SYSTEM
+                           PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
+
+# The one place where builds with and without CUDA differ.
+get_target_property(sources fsdp_cuda SOURCES)
+if(FSDP_CUDA)
+  list(FILTER sources EXCLUDE REGEX "/without_cuda.cpp$")
+else()
+  list(FILTER sources EXCLUDE REGEX "/(gpu|nccl_transport).cpp$")
+endif()
+set_target_properties(fsdp_cuda PROPERTIES SOURCES "${sources}")
+
+include(timeline_page)
+target_sources(fsdp_trace PRIVATE ${timeline_page_source})
+
+# What the tasks stand on; the trainer and its predictions are not among it.
+add_library(fsdp_given INTERFACE)
+target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_cuda fsdp_dispatch fsdp_layout fsdp_memory
+                                           fsdp_nn fsdp_optim)
