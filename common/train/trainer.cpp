@@ -3,11 +3,11 @@
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <nn/models.h>
+#include <prediction/link_report.h>
+#include <prediction/prediction.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
-#include <train/link_report.h>
 #include <train/parameter_summary.h>
-#include <train/prediction.h>
 #include <train/telemetry.h>
 #include <train/trainer.h>
 #include <whole_file.h>

@@ -3,12 +3,12 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <nn/models.h>
+#include <prediction/prediction.h>
 #include <sharded_optimizer.h>
 #include <testing/call_text.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 #include <train/parameter_summary.h>
-#include <train/prediction.h>
 
 #include "tiny_training.h"
 

@@ -3,7 +3,7 @@
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <trace/timeline.h>
-#include <train_options.h>
+#include <train/options.h>
 #include <whole_file.h>
 
 #include <CLI/CLI.hpp>
