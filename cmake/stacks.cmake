@@ -64,7 +64,7 @@ function(add_stack name origin)
   endforeach()
   if(EXISTS ${origin}/task7_integration)
     add_executable(${name}_train EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp
-                   ${PROJECT_SOURCE_DIR}/programs/train_options.cpp)
+                   ${PROJECT_SOURCE_DIR}/programs/train/options.cpp)
     target_link_libraries(${name}_train PRIVATE ${name}_strategy)
     target_precompile_headers(${name}_train REUSE_FROM fsdp_pch)
   endif()

@@ -50,7 +50,7 @@ def verbs():
     sources = {
         "check": ["programs/check.cpp"],
         "hello": ["programs/hello.cpp"],
-        "train": ["programs/train_options.cpp", "fsdp"],
+        "train": ["programs/train/options.cpp", "fsdp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/handout.py"],
         "grade": ["grading/grade.py"],

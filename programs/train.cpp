@@ -1,6 +1,6 @@
 #include <strategy/fsdp_strategy.h>
+#include <train/options.h>
 #include <train/trainer.h>
-#include <train_options.h>
 #include <wrap_policy.h>
 
 #include <cstdio>

@@ -8,8 +8,8 @@
 #include <report/telemetry.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
-#include <train/link_report.h>
-#include <train/prediction.h>
+#include <prediction/link_report.h>
+#include <prediction/prediction.h>
 #include <train/trainer.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-#include <train/prediction.h>
+#include <prediction/prediction.h>
 
 #include <gtest/gtest.h>
 

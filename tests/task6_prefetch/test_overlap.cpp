@@ -1,10 +1,10 @@
 #include <backward_hooks.h>
 #include <forward_hooks.h>
+#include <prediction/step_time.h>
 #include <prefetch.h>
 #include <testing/counted_clock.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
-#include <train/step_time.h>
 
 namespace fsdp {
 namespace {

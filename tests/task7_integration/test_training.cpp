@@ -3,12 +3,14 @@
 #include <meta_init.h>
 #include <nn/models.h>
 #include <report/parameter_summary.h>
+#include <prediction/prediction.h>
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
 #include <testing/call_text.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
-#include <train/prediction.h>
+#include <prediction/prediction.h>
+#include <report/parameter_summary.h>
 
 #include "tiny_training.h"
 

@@ -1,6 +1,6 @@
 #include <strategy/fsdp_strategy.h>
+#include <prediction/prediction.h>
 #include <testing/multi_rank.h>
-#include <train/prediction.h>
 
 namespace fsdp {
 namespace {

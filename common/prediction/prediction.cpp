@@ -1,5 +1,5 @@
 #include <optim/update_rule.h>
-#include <train/prediction.h>
+#include <prediction/prediction.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include <train/step_time.h>
+#include <prediction/step_time.h>
 
 #include <algorithm>
 #include <optional>

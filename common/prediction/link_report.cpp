@@ -1,6 +1,6 @@
+#include <prediction/link_report.h>
+#include <prediction/step_time.h>
 #include <trace/compute_times.h>
-#include <train/link_report.h>
-#include <train/step_time.h>
 
 #include <algorithm>
 

@@ -4,7 +4,8 @@
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <trace/timeline.h>
-#include <train_options.h>
+#include <train/options.h>
+#include <base/whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
