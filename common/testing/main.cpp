@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
+#include <testing/judge/remote_ranks.h>
 #include <testing/kept_timeline.h>
 #include <testing/memory_limit.h>
-#include <testing/remote_ranks.h>
 #include <todo.h>
 
 #include <string>

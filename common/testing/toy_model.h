@@ -1,7 +1,7 @@
 #pragma once
 
 #include <nn/module.h>
-#include <testing/cases.h>
+#include <testing/judge/cases.h>
 #include <train/shard_layout.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
+#include <testing/judge/remote_ranks.h>
 #include <testing/multi_rank.h>
-#include <testing/remote_ranks.h>
 #include <todo.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <data/batch.h>
-#include <testing/cases.h>
+#include <testing/judge/cases.h>
 #include <train/config.h>
 #include <train/shard_layout.h>
 
