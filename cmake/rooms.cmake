@@ -42,6 +42,8 @@ torch_room(testing base comm layout memory nn trace)
 target_include_directories(fsdp_comm SYSTEM
                            PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
+file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
+target_sources(fsdp_testing PRIVATE ${judge_sources})
 
 # The one place where builds with and without CUDA differ.
 get_target_property(sources fsdp_cuda SOURCES)

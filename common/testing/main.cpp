@@ -1,8 +1,10 @@
 #include <base/todo.h>
 #include <gtest/gtest.h>
+#include <testing/judge/remote_ranks.h>
 #include <testing/kept_timeline.h>
 #include <testing/memory_limit.h>
-#include <testing/remote_ranks.h>
+#include <testing/judge/remote_ranks.h>
+#include <base/todo.h>
 
 #include <string>
 #include <string_view>

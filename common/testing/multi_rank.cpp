@@ -5,10 +5,10 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <testing/channel.h>
+#include <testing/judge/remote_ranks.h>
 #include <testing/kept_timeline.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
-#include <testing/remote_ranks.h>
 #include <testing/story.h>
 #include <trace/recorder.h>
 

@@ -2,7 +2,7 @@
 
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
-#include <testing/cases.h>
+#include <testing/judge/cases.h>
 #include <testing/observed_tensor.h>
 #include <testing/places.h>
 
@@ -101,7 +101,7 @@ RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& option
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // What ranks are to be compared with: one rank of torch and common/ alone. It calls nothing of the
-// tasks, so that a judged test (testing/remote_ranks.h) has it where the judged code is not.
+// tasks, so that a judged test (testing/judge/remote_ranks.h) has it where the judged code is not.
 RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE());
 

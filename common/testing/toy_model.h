@@ -2,7 +2,8 @@
 
 #include <layout/shard_layout.h>
 #include <nn/module.h>
-#include <testing/cases.h>
+#include <testing/judge/cases.h>
+#include <layout/shard_layout.h>
 
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
 """Runs the tests of a program of graded code. The program that compares is the same tests over the
-skeletons: it holds nothing of what is graded (common/testing/remote_ranks.h)."""
+skeletons: it holds nothing of what is graded (common/testing/judge/remote_ranks.h)."""
 
 import dataclasses
 import functools

@@ -3,7 +3,8 @@
 #include <config/train_config.h>
 #include <data/batch.h>
 #include <layout/shard_layout.h>
-#include <testing/cases.h>
+#include <testing/judge/cases.h>
+#include <config/train_config.h>
 
 // What the tests of the whole train: two layers, rows that every number of ranks divides.
 namespace fsdp {

@@ -1,7 +1,7 @@
 #include <base/child_program.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <testing/remote_ranks.h>
+#include <testing/judge/remote_ranks.h>
 #include <unistd.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-#include <testing/cases.h>
+#include <testing/judge/cases.h>
 
 #include <cstdlib>
 
