@@ -1,5 +1,4 @@
 // What every file may use without waiting for it: never a header of a task.
-#include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <nlohmann/json.hpp>

@@ -1,1 +1,0 @@
-../../../solutions/task7_integration/fsdp_strategy.cpp
