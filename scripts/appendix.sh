@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Compares what appendix/README.md shows with what there is: every line quoted after "<!-- lines of
-# appendix/NAME.cpp -->" with the program's, and the block after "<!-- output of appendix/NAME.cpp -->"
-# with what build/default/bin/appendix_NAME prints. Builds nothing. Prints the differences; any makes
-# it fail.
+# Compares appendix/README.md with the programs: the lines quoted after "<!-- lines of
+# appendix/NAME.cpp -->" with the program's lines, and the block after "<!-- output of
+# appendix/NAME.cpp -->" with the output of build/default/bin/appendix_NAME. Builds nothing. Prints the
+# differences, and fails if there are any.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readme=$root/appendix/README.md
 broken=''
 
-# The first fenced block after the line $1; fails if there is none.
+# Prints the first fenced block after the line $1; fails if there is none.
 block_after() {
   awk -v marker="$1" '
     inside && /^```/ { exit }
@@ -18,7 +18,7 @@ block_after() {
     END { exit !inside }' "$readme"
 }
 
-# The lines of block $1 that are not in file $2 in this order; "..." stands for any.
+# Prints the lines of block $1 that are not in file $2 in this order; "..." stands for any lines.
 not_quoted_from() {
   awk '
     { gsub(/^ +| +$/, "") }
@@ -31,7 +31,7 @@ not_quoted_from() {
     }' "$2" <(printf '%s\n' "$1")
 }
 
-# What differs for program $1, as lines.
+# Prints the differences for program $1, one per line.
 differences() {
   local name=$1 program=$root/build/default/bin/appendix_$1 quoted shown printed status
   quoted=$(block_after "<!-- lines of appendix/$name.cpp -->") || echo "    the README quotes no line of it"
@@ -59,10 +59,10 @@ for source in "$root"/appendix/*.cpp; do
   fi
 done
 
-# A marker of a program that is no longer there.
+# A marker whose program does not exist any more.
 while read -r name; do
   if [[ ! -f $root/appendix/$name.cpp ]]; then
-    printf '%-36s failed\n    the README has a marker for it, and there is no such file\n' "appendix/$name.cpp"
+    printf '%-36s failed\n    the README has a marker for it, but the file does not exist\n' "appendix/$name.cpp"
     broken=yes
   fi
 done < <(sed -n 's|^<!-- .* of appendix/\(.*\)\.cpp -->$|\1|p' "$readme" | sort -u)

@@ -13,8 +13,8 @@ fail() {
   exit 1
 }
 
-# Makes build/PRESET, or makes it anew when the environment names another LibTorch. That it follows
-# the sources is ninja's work.
+# Configures build/PRESET if it is missing, or again if the environment names another LibTorch. (Ninja
+# itself notices changed sources.)
 configure() {
   local preset=$1 dir="$root/build/$1"
   local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} fresh=()
@@ -40,14 +40,14 @@ configure() {
   echo "$named" >"$dir/named"
 }
 
-# Builds targets of a preset; says so only if there is something to do. On failure the first errors
-# are shown, unless `quiet` is set, and the function fails.
+# Builds targets of a preset, and prints a line only if there is something to build. If the build
+# fails, shows the first errors, unless `quiet` is set, and fails.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps
   mkdir -p "$dir"
   (
-    # Two commands at a time would build over one another. That ranks which torchrun has started take
-    # turns here is no news.
+    # Two commands at a time would overwrite each other's files. Silent under torchrun, whose ranks
+    # queue here as a matter of course.
     flock --nonblock 9 || { [[ -n ${RANK-} ]] || say "waiting for another build to end"; flock 9; }
     configure "$preset"
     steps=$(steps_to_build "$dir" "${targets[@]}")
@@ -66,9 +66,9 @@ build() {
   ) 9>"$dir/lock" || return 1
 }
 
-# How many steps ninja would take for the targets that follow the folder; nothing if there are none.
-# A dry run of build.ninja shows no more than that it would look for new files, so that is done first
-# and the dry run reads a copy.
+# steps_to_build DIR TARGET...: prints how many steps ninja would take; nothing if there are none.
+# A dry run of build.ninja itself shows only the step that looks for new files. So that step is done
+# first, and the dry run reads a copy.
 steps_to_build() {
   local dir=$1
   shift
@@ -77,7 +77,7 @@ steps_to_build() {
   ninja -C "$dir" -f dry_run.ninja -n "$@" 2>/dev/null | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1
 }
 
-# Copies ninja's output into a file; on a terminal the count of steps is shown in one line.
+# Copies ninja's output into a file. On a terminal, shows the count of steps in one line.
 progress() {
   if [[ -t 2 ]]; then
     tee "$1" | awk '/^\[[0-9]+\/[0-9]+\]/ { printf "\r%s ", $1; shown = 1; fflush() }
@@ -87,7 +87,8 @@ progress() {
   fi
 }
 
-# The repository's files, one a line, from its root: those git knows and new ones, not ignored ones.
+# Prints the repository's files, one per line, from its root: files that git knows and new files, but
+# no ignored ones.
 repository_files() (
   cd "$root"
   if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -98,5 +99,5 @@ repository_files() (
 )
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
 
-# The pinned program $2 of the wheel $1: the same everywhere, whatever the machine has.
+# Finds the program $2 of the pinned wheel $1, so that every machine runs the same version.
 tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }

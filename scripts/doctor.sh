@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks at what the course needs of this machine, a line for each: "ok", "note" (works without it) or
-# "wrong", with what to do. Exits with 1 if anything is wrong.
+# Checks what the course needs of this machine. Prints a line for each thing: "ok", "note" (the course
+# works without it) or "wrong", with what to do. Exits with 1 if anything is wrong.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -19,7 +19,7 @@ compiler() {
   local cxx=${CXX:-c++} version
   version=$("$cxx" --version 2>/dev/null | head -n 1)
   if [[ ! $version ]]; then
-    wrong compiler "$cxx is not there" "./fsdp setup, or set CXX to g++ 11, clang 14 or newer"
+    wrong compiler "$cxx was not found" "./fsdp setup, or set CXX to g++ 11, clang 14 or newer"
   elif ! echo 'auto f = []<class T>(T) requires true {};' | "$cxx" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; then
     wrong compiler "$version does not compile C++20" "set CXX to g++ 11, clang 14 or newer"
   else
@@ -48,17 +48,17 @@ libtorch() {
   local where version abi
   where=$(libtorch_folder)
   if [[ ! $where ]]; then
-    wrong libtorch "none was found" "./fsdp setup, or name yours in LIBTORCH"
+    wrong libtorch "none was found" "./fsdp setup, or name the folder of yours in LIBTORCH"
     return
   fi
   version=$(sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' \
     "$where/include/torch/headeronly/version.h" \
     "$where/include/torch/csrc/api/include/torch/version.h" 2>/dev/null | head -n 3 | paste -sd .)
-  # Whether its functions take the strings of C++11 or those of before.
+  # Do its functions take strings of the C++11 ABI, or of the older one?
   if grep -qa 'NSt7__cxx1112basic_string' "$where/lib/libc10.so"; then abi=C++11; else abi=old; fi
   case $version in
     2.11.*) ok libtorch "$version, ABI of $abi, $where" ;;
-    *) note libtorch "${version:-of unknown version}, ABI of $abi; the course is tested with 2.11.0: $where" ;;
+    *) note libtorch "${version:-of unknown version}, ABI of $abi, $where; the course is tested with 2.11.0" ;;
   esac
   if [[ $abi == old ]]; then
     wrong abi "this LibTorch has the ABI of before C++11" "unset LIBTORCH; ./fsdp setup puts one into .venv"
@@ -69,7 +69,7 @@ memory() {
   local megabytes
   megabytes=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
   if ((megabytes < 3000)); then
-    wrong memory "$megabytes MB are free; a compiler takes 1500 MB, a build $(nproc) of them" \
+    wrong memory "$megabytes MB are free; a compiler takes 1500 MB, and a build runs $(nproc) of them" \
       "close other programs, or build one file at a time: ninja -C build/default -j1 check"
   else
     ok memory "$megabytes MB are free, on $(nproc) cores"
@@ -81,7 +81,7 @@ disk() {
   [[ -d $root/build/default/bin ]] && need=1000
   megabytes=$(df -Pm "$root" | awk 'NR == 2 { print $4 }')
   if ((megabytes < need)); then
-    wrong disk "$megabytes MB are free; LibTorch and the build take $need" "free some, or move the course"
+    wrong disk "$megabytes MB are free; LibTorch and the build take $need MB" "free some space, or move the course"
   else
     ok disk "$megabytes MB are free"
   fi
@@ -91,19 +91,19 @@ gpu() {
   if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then
     ok gpu "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | sed 's/^ *//' | tr '\n' ' ')"
   else
-    note gpu "none; the course needs none"
+    note gpu "none was found; the course needs none"
   fi
 }
 
 build_state() {
   if [[ -x $root/build/default/bin/check ]]; then
-    ok build "build/default is there"
+    ok build "build/default exists"
   else
     note build "nothing is built yet: the first ./fsdp check takes some minutes"
   fi
 }
 
-# That of the build, or the one that it would take.
+# Prints the folder of the LibTorch that the build uses, or would use.
 libtorch_folder() {
   local found
   found=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$root/build/default/CMakeCache.txt" 2>/dev/null)

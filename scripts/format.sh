@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formats every C++ file of the repository; with --check changes nothing and fails if one would change.
+# Formats every C++ file of the repository. With --check it changes nothing, and fails if it would
+# change a file.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The repository's rules that no compiler checks; each is one check. Adds "passed failed skipped" to
-# the file $1, if one is named, and fails if a rule is broken.
+# Checks the repository's rules that no compiler checks; each rule is one check. Adds "passed failed
+# skipped" to the file $1, if it is given, and fails if a rule is broken.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -13,12 +13,12 @@ trap 'rm -f "$work"' EXIT
 mapfile -t files < <(repository_files)
 mapfile -t cpp < <(sources)
 
-# A task's header is found by the one include folder its library adds: named with a path it could come
-# from another stack, and two layouts of one class would link.
+# A task's library adds one include folder, in which its header is found. An include with a path could
+# take the header of another stack, and then two layouts of one class would be linked together.
 names=$(printf '%s\n' "${cpp[@]}" | sed -n 's#^\(solutions\|tasks\)/task.*/\([^/]*\)\.h$#\2#p' | sort -u)
 task_header="(${names//$'\n'/|})\.h"
 
-# Each prints the places that break its rule, one a line.
+# Each function prints the places that break its rule, one per line.
 parent_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
 task_includes() { grep -nE "^ *# *include *(\"|<.*/)$task_header[\">]" /dev/null "${cpp[@]}"; }
 common_includes() { grep -nE "^ *# *include *[\"<](.*/)?$task_header[\">]" -r common; }
@@ -28,7 +28,7 @@ repeated_names() {
     printf '%s\n' "${cpp[@]}" | sed -n "s|^$tree/task.*/\([^/]*\.h\)$|$tree: \1|p" | sort | uniq -d
   done
 }
-# A precompiled header is a main file: there the pragma is a warning.
+# A precompiled header is compiled as a main file, where the pragma gives a warning.
 unguarded_headers() { grep -L '^#pragma once' $(printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$'); }
 long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
@@ -38,23 +38,23 @@ broken_scripts() {
   for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
 }
 
-# What grading/skeletons.py would make otherwise.
+# Skeletons that grading/skeletons.py would write in another way.
 stale_skeletons() {
   .venv/bin/python3 grading/skeletons.py --check 2>&1 || true
 }
 
-# Faults whose line or test is gone, and what MATRIX.md lacks.
+# Faults whose line or test does not exist any more, and faults that MATRIX.md lacks.
 stale_faults() {
   .venv/bin/python3 grading/faults.py --check 2>&1 || true
 }
 
-# The suites of the tasks' tests, and those that course.toml lists: what is in one alone.
+# Suites that only the tests have, or only course.toml.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\(T[1-7]_[0-9]_[a-z_]+' tests/task* | sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
-# What handouts, hints and appendix name and is not there; and what Python's tests say.
+# Things that handouts, hints and appendix name but that do not exist; and failures of Python's tests.
 wrong_texts() { .venv/bin/python3 grading/texts.py 2>&1 || true; }
 python_tests() {
   local folder
@@ -62,7 +62,7 @@ python_tests() {
     .venv/bin/python3 -m unittest discover -s "$folder" >/dev/null 2>"$work" || tail -n 20 "$work"
   done
 }
-# The example in the README is the program that is compiled.
+# The example in the README has to be the program that is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# reset.sh TASK: gives tasks/taskN_*/ back its first state, in which nothing is written. What was there
-# is kept in .backup/.
+# reset.sh TASK: restores the first state of tasks/taskN_*/, in which nothing is written. The present
+# files are kept in .backup/.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -9,7 +9,7 @@ source "$root/scripts/build.sh"
 folder=$(cd "$root" && compgen -G "tasks/task$1_*") || fail "there is no task $1 under tasks/"
 task=$(basename "$folder")
 
-# A handout carries the first state with it; in the course's own repository it is made anew.
+# A handout contains the first state. In the course's own repository it is made from solutions/.
 pristine=$root/.pristine/$task
 if [[ ! -d $pristine ]]; then
   [[ -f $root/grading/skeletons.py ]] || fail ".pristine/$task is missing: unpack the handout again"
@@ -24,7 +24,7 @@ for file in "$pristine"/*.{h,cpp}; do
   cmp -s "$file" "$root/$folder/$(basename "$file")" || same=''
 done
 if [[ $same ]]; then
-  say "$folder is as it was at first; nothing to do"
+  say "$folder is in its first state; nothing to do"
   exit 0
 fi
 for ((number = 1; ; ++number)); do
@@ -34,4 +34,4 @@ done
 mkdir -p "$root/$backup"
 cp -a "$root/$folder/." "$root/$backup"
 cp "$pristine"/*.{h,cpp} "$root/$folder"
-say "$folder is as it was at first; your files are kept in $backup"
+say "$folder is in its first state again; your files are kept in $backup"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing and leaves alone what is there; with everything there it needs no network.
+# Installs what is missing and does not change what is installed. If nothing is missing, it needs no
+# network.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -11,7 +12,7 @@ clang_tidy_version=23.1.4
 venv=$root/.venv
 mkdir -p "$root/.cache"
 
-# A Python that can make a virtual environment and is new enough for torch.
+# Prints a Python that can make a virtual environment and is new enough for torch.
 find_python() {
   local python
   for python in python3 python3.{14..10}; do
@@ -23,7 +24,7 @@ find_python() {
   return 1
 }
 
-# The Debian packages, one a line, of what the build needs and cannot be found.
+# Prints the Debian packages of everything that the build needs and does not find, one per line.
 missing_packages() {
   command -v "${CXX:-c++}" >/dev/null || echo g++
   command -v ninja >/dev/null || echo ninja-build
@@ -54,7 +55,7 @@ install_packages() {
   ((${#packages[@]} == 0)) || fail "still not found after apt-get install: ${packages[*]}"
 }
 
-# A clear line instead of the compiler's or CMake's when one of them is too old.
+# Fails with a clear line if CMake or the compiler is too old; their own messages do not say so.
 check_versions() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
@@ -67,7 +68,8 @@ check_versions() {
   fi
 }
 
-# Installs exactly what is named, nothing that it depends on, into the virtual environment $1.
+# pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
+# environment FOLDER.
 pip_install() {
   local into=$1 quiet=(--quiet)
   shift
@@ -80,22 +82,22 @@ pip_install() {
 
 libtorch_folder() { cmake -P "$root/cmake/missing.cmake" | sed -n 's/^libtorch //p'; }
 
-# The wheel without its dependencies serves the CPU build: 1.3 GB in place of 4.7. What its CPU part
-# itself links to is looked at, as wheels for other machines have no CUDA part.
+# The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd which
+# CUDA libraries its CPU part needs, because wheels for other machines have no CUDA part.
 install_libtorch() {
   local folder needed
   folder=$(libtorch_folder)
   if [[ -z $folder ]]; then
     say "installing LibTorch (torch $torch_version, 1.3 GB) into .venv: a few minutes"
     pip_install "$venv" "torch==$torch_version" ||
-      fail "could not install torch $torch_version; a LibTorch of your own can be named with LIBTORCH"
+      fail "could not install torch $torch_version; name the folder of your own LibTorch in LIBTORCH"
     folder=$(libtorch_folder)
     [[ -n $folder ]] || fail "torch was installed into $venv, but its headers are not there"
   fi
   [[ $folder -ef $venv || $folder == "$venv"/* ]] || return 0
   needed=$(env -u LD_LIBRARY_PATH ldd "$folder/lib/libtorch_cpu.so" | awk '/not found/ { print $1 }')
   if [[ $needed == *libcupti* || $needed == *libcudart* ]]; then
-    say "installing two libraries of CUDA that LibTorch's CPU part is linked to (15 MB)"
+    say "installing two CUDA libraries that LibTorch's CPU part needs (15 MB)"
     pip_install "$venv" "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*" ||
       fail "could not install nvidia-cuda-cupti and nvidia-cuda-runtime 13.0"
   fi
@@ -111,7 +113,7 @@ install_tools() {
     fail "could not install clang-format and clang-tidy"
 }
 
-# A virtual environment of its own: PyTorch whole, whatever LibTorch the build uses.
+# Installs the whole of PyTorch into a separate virtual environment, whichever LibTorch the build uses.
 install_peers() {
   local peers=$root/.venv-peers
   if [[ ! -x $peers/bin/python3 ]]; then
@@ -125,7 +127,7 @@ peers='' build_only=''
 while (($#)); do
   case $1 in
     --peers) peers=yes ;;
-    --build-only) build_only=yes ;;  # for a first build: without the tools of ./fsdp test
+    --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
     --wheels | --wheels=*)
       if [[ $1 == --wheels ]]; then shift; fi
       wheels=${1-}
@@ -140,11 +142,11 @@ while (($#)); do
 done
 
 exec 8>"$root/.cache/setup.lock"
-flock 8  # two commands at a time would install over one another
+flock 8  # two commands at a time would overwrite each other's files
 install_packages
 check_versions
 install_libtorch
 if [[ $build_only ]]; then exit; fi
 install_tools
 if [[ $peers ]]; then install_peers; fi
-say "everything is there; LibTorch: $(libtorch_folder)"
+say "everything is installed; LibTorch: $(libtorch_folder)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# stress.sh [ROUNDS]: all multi-rank tests of the reference solutions, ROUNDS times (20), in shuffled
-# order, on one core that they share with a busy loop. Goes on where an earlier run of the same tests
-# stopped. Prints a line for each round and ends with 1 if any test failed.
+# stress.sh [ROUNDS]: runs all multi-rank tests of the reference solutions ROUNDS times (20), in
+# shuffled order, on one core that they share with a busy loop. Continues where an earlier run of the
+# same tests stopped. Prints a line for each round. Exits with 1 if any test failed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -11,7 +11,7 @@ rounds=${1:-20}
 build default all_tests
 mapfile -t programs < <(grep -E '/(common|reference_task[1-7])_tests$' "$root/build/default/tests.txt")
 
-# What was run, and passed, is kept under the programs' contents.
+# Keeps which programs passed in which round, in a file named after the programs' contents.
 kept=$root/build/default/stress.$(cat "${programs[@]}" | sha256sum | cut -c 1-16)
 touch "$kept"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds and runs every test, then checks format, the repository's rules and clang-tidy; with
-# --preset other than default, the tests alone. Prints a line per suite and ends with
-# "N passed, N failed, N skipped"; exits with 1 if anything failed.
+# Builds and runs every test, then checks format, the repository's rules and clang-tidy. With a --preset
+# other than default, it only runs the tests. Prints a line per suite, and at the end
+# "N passed, N failed, N skipped". Exits with 1 if anything failed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -22,7 +22,7 @@ while (($#)); do
   shift
 done
 
-# Tests that crash on purpose want the signal, not the sanitizer's report of it.
+# Some tests crash on purpose. They expect the signal, not the sanitizer's report of it.
 export ASAN_OPTIONS=handle_segv=0:handle_abort=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 
 seconds_per_program=${FSDP_TEST_SECONDS:-900}
@@ -31,7 +31,7 @@ trap 'rm -rf "$work"' EXIT
 totals=$work/totals  # lines "passed failed skipped"
 touch "$totals"
 
-# Runs the command that follows `$1`; it is one check that passes if the command does.
+# check NAME COMMAND...: runs the command as one check, which passes if the command does.
 check() {
   local name=$1 result=passed start=$SECONDS
   shift
@@ -45,7 +45,7 @@ check() {
   fi
 }
 
-# Runs a script that adds to the totals itself; one that breaks off without doing so has failed.
+# Runs a script that adds to the totals itself. If it ends without adding anything, it has failed.
 counted() {
   local before
   before=$(failed_so_far)
@@ -63,7 +63,7 @@ run_tests() {
     status=0
     echo "== $name"
     "$program" --gtest_list_tests >"$work/list" 2>"$work/error" || cat "$work/error"
-    # In a shell of its own, as bash would remark on a program that crashes.
+    # In a separate shell, because bash prints a remark when a program crashes.
     bash -c 'timeout --kill-after=10 "$1" "$2" --gtest_color=no >"$3" 2>&1; exit $?' _ \
       "$seconds_per_program" "$program" "$work/output" 2>/dev/null </dev/null || status=$?
     awk -v name="$name" -v status="$status" -v totals="$totals" -f "$root/scripts/gtest.awk" \
@@ -79,7 +79,7 @@ run_part() {
   "$root/.venv/bin/python3" "$root/grading/$1.py" --part "$turn/$2" --totals "$totals"
 }
 
-# Where a toolkit is found, the cuda preset is built whole; it needs no GPU.
+# If a CUDA toolkit is found, builds the whole cuda preset; this needs no GPU.
 build_cuda() {
   if command -v nvcc >/dev/null || [[ -d ${CUDA_PATH:-/usr/local/cuda}/include ]]; then
     check "cuda preset builds" env CI=true "$root/fsdp" build --preset cuda

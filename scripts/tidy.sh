@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs clang-tidy on the files that changed and on a tenth of the others, another tenth at every
-# commit; with --all on every file. What has passed is not checked again before it, one of our headers
-# that it includes, or the settings change. Adds "passed failed skipped" to the file $1.
+# Runs clang-tidy on the files that changed and on a tenth of the other files, another tenth at every
+# commit; with --all, on every file. A file that has passed is checked again only after it, one of our
+# headers that it includes, or the settings change. Adds "passed failed skipped" to the file $1.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -15,11 +15,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$stamps"
 
-# Its own compile database: clang reads no precompiled header of GCC, and so every file shows that it
-# includes what it uses.
+# clang-tidy has its own compile database, without precompiled headers: clang cannot read GCC's. So it
+# also shows that every file includes what it uses.
 configure tidy
 ninja -C build/tidy build.ninja >/dev/null
-# A file of many stacks is checked as the first of them compiles it.
+# A file that several stacks compile is checked as the first of them compiles it.
 awk '
   /^{/ { entry = "" }
   { entry = entry $0 "\n" }
@@ -28,8 +28,9 @@ awk '
   END { print "\n]" }' build/tidy/compile_commands.json >"$work/compile_commands.json"
 clang_tidy=$(tool clang_tidy clang-tidy)
 
-# Lines "FILE HASH...": each C++ source with the hashes of itself and of our headers that it reaches.
-# An include is matched by the end of its path: a name that two headers have stands for both.
+# Prints lines "FILE HASH...": each C++ source with its hash and the hashes of our headers that it
+# includes, directly or indirectly. An include is matched by the end of its path, so it stands for all
+# headers that have this name.
 hashed_closures() {
   sources | xargs -d '\n' sha256sum >"$work/hashes"
   sources | xargs -d '\n' grep -HE '^ *# *include *["<]' >"$work/includes" || true
@@ -63,8 +64,8 @@ hashed_closures() {
     }' "$work/hashes" "$work/includes"
 }
 
-# The C++ files of the last commits and of the work in progress: since the branch left the main one,
-# or since the commit before.
+# Prints the C++ files that changed since the branch left the main branch, or since the last commit,
+# also uncommitted ones.
 changed_files() {
   git rev-parse --git-dir >/dev/null 2>&1 || return 0
   local base
@@ -75,7 +76,8 @@ changed_files() {
   { git diff --name-only --diff-filter=d "$base"; git ls-files -o --exclude-standard; } | grep '\.\(cpp\|h\)$' || true
 }
 
-# A changed header is checked through the source of its name, else through the first that reaches it.
+# A changed header is checked through the source file of the same name, otherwise through the first
+# source file that includes it.
 sources_to_check() {
   local file hash
   changed_files | while read -r file; do
@@ -110,7 +112,7 @@ if [[ $all ]]; then
 else
   wanted=$(sources_to_check; tenth)
 fi
-# In the order wanted, once each; only what is compiled and has no stamp.
+# Keeps the given order, each file once, and only files that are compiled and have no stamp.
 awk -v stamps="$stamps" '
   FILENAME == ARGV[1] { stamp[$1] = $2; next }
   FILENAME == ARGV[2] { built[$1] = 1; next }
