@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Draws the house: the rooms, which rooms each one includes, and how many lines each holds.
+
+The drawing stands in CONTRIBUTING.md between two marks and is made from the #include lines alone.
+Without options this writes it anew; with --check it prints what is out of date and what breaks a rule:
+no room of common/ includes a task or a program, comm/ includes neither trace/ nor cuda/, and no rooms,
+and no files within a room, include one another in a circle.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "CONTRIBUTING.md"
+MARKS = ("<!-- house: made by grading/house.py -->\n", "<!-- /house -->\n")
+INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
+COLUMNS = 96
+
+
+def sources():
+    """Path -> text of the C++ files that rooms hold."""
+    listing = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "--deduplicate"],
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()
+    inside = re.compile(r"(common|solutions|programs)/.*\.(h|cpp)$")
+    return {name: (ROOT / name).read_text() for name in listing
+            if inside.match(name) and (ROOT / name).is_file()}
+
+
+def room_of(path):
+    """common/comm/link.h -> comm; solutions/task2_x/y.h -> task2; programs/... -> programs"""
+    parts = path.split("/")
+    if parts[0] == "common":
+        return parts[1]
+    return "programs" if parts[0] == "programs" else parts[1].partition("_")[0]
+
+
+def included_files(files):
+    """Path -> paths of our files that it includes."""
+    named = {}
+    for path in files:
+        parts = path.split("/")
+        named["/".join(parts[1 if parts[0] != "solutions" else 2:])] = path
+    return {
+        path: {named[name] for name in INCLUDE.findall(text) if name in named} - {path}
+        for path, text in files.items()
+    }
+
+
+def arrows_between_rooms(includes):
+    arrows = {room_of(path): set() for path in includes}
+    for path, targets in includes.items():
+        arrows[room_of(path)] |= {room_of(target) for target in targets} - {room_of(path)}
+    return arrows
+
+
+def circle(arrows):
+    """One circle as a list of its members, or None."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return path[path.index(node):] + [node]
+        if node in done:
+            return None
+        path.append(node)
+        for target in sorted(arrows[node]):
+            found = visit(target)
+            if found:
+                return found
+        done.add(path.pop())
+        return None
+
+    for node in sorted(arrows):
+        found = visit(node)
+        if found:
+            return found
+    return None
+
+
+def broken_rules(files, includes, arrows):
+    common = {room_of(path) for path in files if path.startswith("common/")}
+    for path in sorted(files):
+        for target in sorted(includes[path]):
+            if path.startswith("common/") and not target.startswith("common/"):
+                yield f"{path} includes {target}: common/ knows no task and no program"
+    for above in ("trace", "cuda"):
+        if above in arrows["comm"]:
+            yield f"comm/ includes {above}/: the arrow points the other way"
+    for nodes, what in ((arrows, "rooms"), (includes, "files")):
+        found = circle(nodes)
+        if found:
+            yield f"{what} in a circle: {' -> '.join(found)}"
+    if not common:
+        yield "common/ has no rooms"
+
+
+def heights(arrows):
+    """Room -> its layer: 0 for a room that includes no other, else one above the highest of them."""
+    known = {}
+
+    def height(room):
+        if room not in known:
+            known[room] = 1 + max((height(other) for other in arrows[room]), default=-1)
+        return known[room]
+
+    for room in arrows:
+        height(room)
+    return known
+
+
+def direct(room, arrows):
+    """The arrows of a room that no longer way replaces."""
+
+    def reach(start):
+        found = set()
+        for target in arrows[start]:
+            found |= {target} | reach(target)
+        return found
+
+    return {one for one in arrows[room] if not any(one in reach(o) for o in arrows[room] - {one})}
+
+
+def drawing(files, arrows):
+    lines = {room: 0 for room in arrows}
+    for path, text in files.items():
+        lines[room_of(path)] += text.count("\n")
+    layers = heights(arrows)
+    rows = ["layer  room         lines   includes (and what those include)"]
+    for layer in sorted(set(layers.values()), reverse=True):
+        for number, room in enumerate(sorted(r for r in arrows if layers[r] == layer)):
+            label = str(layer) if number == 0 else ""
+            targets = ", ".join(sorted(direct(room, arrows)))
+            arrow = f"-> {targets}" if targets else ""
+            rows.append(f"{label:>5}  {room:<12} {lines[room]:>5}   {arrow}".rstrip())
+    rows.append(f"       all          {sum(lines.values()):>5}")
+    too_long = [row for row in rows if len(row) > COLUMNS]
+    assert not too_long, too_long
+    return "```\n" + "\n".join(rows) + "\n```\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="print what is out of date or wrong")
+    check = parser.parse_args().check
+    files = sources()
+    includes = included_files(files)
+    arrows = arrows_between_rooms(includes)
+    faults = list(broken_rules(files, includes, arrows))
+    page = PAGE.read_text()
+    before, mark, rest = page.partition(MARKS[0])
+    old, end, after = rest.partition(MARKS[1])
+    if not mark or not end:
+        sys.exit(f"{PAGE.name} lacks the marks of the drawing")
+    if not circle(arrows):
+        new = drawing(files, arrows)
+        if check and old != new:
+            faults.append(f"{PAGE.name} shows another house: run grading/house.py")
+        elif not check:
+            PAGE.write_text(before + mark + new + end + after)
+    print("\n".join(faults), end="\n" if faults else "")
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()
