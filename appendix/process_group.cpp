@@ -31,10 +31,10 @@ static int run(const RankContext& context) {
   comm->all_gather_into(full, reduced, kMetrics).wait();
   if (comm->rank() == 0) std::cout << "all_reduce gave the same: " << gradient.equal(full) << '\n';
 
-  for (const LoggedCall& call : comm->take_log()) {
+  for (const Call& call : comm->take_log()) {
     if (comm->rank() != 0 || call.unit == kMetrics) continue;
-    std::cout << '#' << call.sequence << ' ' << to_string(call.operation) << ' ' << call.unit
-              << ": " << call.bytes << " bytes received\n";
+    std::cout << '#' << call.sequence << ' ' << call.name() << ": " << call.bytes
+              << " bytes received\n";
   }
   return 0;
 }

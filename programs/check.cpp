@@ -1,4 +1,5 @@
 #include <base/whole_file.h>
+#include <base/text.h>
 #include <check/score.h>
 #include <trace/timeline.h>
 #include <unistd.h>
@@ -155,20 +156,9 @@ const Problem& problem_of(const TestResult& result) {
   throw std::logic_error("suite " + result.suite + " belongs to no problem");
 }
 
-// Lines of at most 100 columns; what does not fit is indented.
-void print_wrapped(std::string line) {
-  constexpr size_t kColumns = 100;
-  while (line.size() > kColumns) {
-    const size_t space = line.rfind(' ', kColumns);
-    if (space == std::string::npos || line.find_first_not_of(' ') > space) break;
-    std::printf("%s\n", line.substr(0, space).c_str());
-    line = "    " + line.substr(space + 1);
-  }
-  std::printf("%s\n", line.c_str());
-}
-
 // As a story: which invariant does not hold, what the ranks did, where it shows, what helps.
 void print_failure(const TestResult& result) {
+  constexpr size_t kColumns = 100;
   const Problem& problem = problem_of(result);
   std::printf("\nProblem %s %s, %s\n\n", problem.number.c_str(), problem.name.c_str(),
               sentence(result).c_str());
@@ -179,7 +169,7 @@ void print_failure(const TestResult& result) {
     if (line == "Failed" || line.empty()) continue;  // GoogleTest's
     const size_t path = prefix.empty() ? std::string::npos : line.find(prefix);
     if (path != std::string::npos) line.erase(path, prefix.size());
-    print_wrapped(line);
+    std::printf("%s\n", wrap(line, kColumns, 4).c_str());
   }
   std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
 }

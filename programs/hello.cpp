@@ -32,7 +32,7 @@ std::string values(const at::Tensor& tensor) {
 void tell(Communicator& comm, const at::Tensor& input, const at::Tensor& output) {
   const auto log = comm.take_log();
   if (comm.rank() != 0) return;
-  const LoggedCall& call = log.at(0);
+  const Call& call = log.at(0);
   std::printf("%s\n  rank 0 gave %s\n  rank 0 has  %s\n  each rank received %lld bytes\n",
               to_string(call.operation), values(input).c_str(), values(output).c_str(),
               static_cast<long long>(call.bytes));
@@ -98,9 +98,8 @@ int main(int argc, char** argv) {
   };
   const auto write_trace = [&](const std::string& failure) {
     if (settings.trace.empty()) return true;
-    Timeline timeline{"hello, " + std::to_string(settings.world) + " ranks", failure, {}};
-    for (int rank = 0; rank < settings.world; ++rank)
-      timeline.ranks.push_back(log->events(rank));
+    const std::string title = "hello, " + std::to_string(settings.world) + " ranks";
+    const Timeline timeline = timeline_of(*log, title, failure);
     write_whole_file(settings.trace, timeline_writer(settings.trace)(timeline));
     std::printf("timeline: %s\n", settings.trace.c_str());
     return true;

@@ -10,13 +10,13 @@
 
 namespace fsdp {
 
-// Storage for tensors out of one fixed stretch of memory: best fit, neighbours merged when freed,
-// the data at multiples of 64 bytes. Live bytes are counted as they were asked for.
+// Allocates the storage of tensors in one fixed stretch of memory: best fit; free neighbours are
+// merged; data begin at multiples of 64 bytes. Counts as live the bytes that were asked for.
 class Arena final : public c10::Allocator {
  public:
   Arena(char* begin, size_t bytes);
 
-  // Throws std::runtime_error when no free stretch is long enough.
+  // Throws std::runtime_error if no free stretch is long enough.
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, size_t bytes) const override;

@@ -5,12 +5,12 @@
 
 namespace fsdp {
 
-// Time, in nanoseconds, as all ranks of one machine read it.
+// The time in nanoseconds. All ranks of one machine read the same clock.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual int64_t now() = 0;
-  virtual void sleep_until(int64_t time) = 0;  // gives the core to others meanwhile
+  virtual void sleep_until(int64_t time) = 0;  // leaves the core to others
 };
 
 // CLOCK_MONOTONIC.

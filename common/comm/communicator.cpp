@@ -1,46 +1,49 @@
 #include <ATen/EmptyTensor.h>
+#include <comm/backends.h>
+#include <comm/call_observer.h>
 #include <comm/communicator.h>
-#include <comm/transport.h>
-#include <cuda/gpu.h>
-#include <trace/recorder.h>
+#include <comm/ledger.h>
+#include <memory/storage.h>
 
 #include <csignal>
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
 namespace fsdp {
 
-struct Handle::Call {
+struct CommunicatorState {
+  int rank{};
+  int world_size{};
+  std::string backend;
+  c10::DeviceType device{};
+  Compare compare{};
+  bool comparing{};
+  std::optional<Fault> fault;
+  std::shared_ptr<Clock> clock;
+  std::shared_ptr<SharedRegion> shared;
   std::shared_ptr<Ledger> ledger;
-  std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
-  LoggedCall logged;
-  uint64_t flight;  // its number among the recorder's events, if there is one
-  bool compared;
+  std::shared_ptr<Transport> transport;
+  uint64_t calls{};     // made by this rank, skipped ones included
+  uint64_t sequence{};  // of the next call
+  std::vector<Call> log;
+  std::exception_ptr failure;  // the first, if a call has failed
+
+  // Does `body`, which calls or waits, unless that has failed before. After the first failure the
+  // ranks' calls no longer match, and to wait again would only delay its report.
+  template <class Body>
+  void attempt(const Body& body) {
+    body();
+  }
 };
 
-namespace {
-
-Event event_of(EventKind kind, const LoggedCall& call) {
-  Event event;
-  event.kind = kind;
-  event.operation = call.operation;
-  event.set_name(call.unit);
-  event.sequence = call.sequence;
-  event.bytes = call.bytes;
-  return event;
-}
-
-// Records the issue and that the call is in flight: the flight's number.
-uint64_t record_issue(Recorder& recorder, const LoggedCall& call, const at::Tensor& output) {
-  recorder.instant(event_of(EventKind::issue, call));
-  if (call.operation == Operation::all_gather && !call.unit.starts_with('<')) {
-    recorder.watch(output.storage().data(), call.unit);
-  }
-  return recorder.begin(event_of(EventKind::flight, call));
-}
-
-}  // namespace
+struct IssuedCall {
+  std::shared_ptr<CommunicatorState> comm;
+  Call call;
+  bool compared;
+  std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
+};
 
 bool Handle::pending() const {
   return call_ && call_->transfer;
@@ -48,48 +51,25 @@ bool Handle::pending() const {
 
 void Handle::wait() {
   if (!pending()) return;
-  Recorder* recorder = Recorder::current();
-  const uint64_t wait = recorder ? recorder->begin(event_of(EventKind::wait, call_->logged)) : 0;
-  if (call_->compared) call_->ledger->check(call_->logged.sequence);
-  call_->transfer->complete();
-  if (recorder) {
-    recorder->end_flight(call_->flight, call_->transfer->moved());
-    recorder->end(wait);
-  }
+  CommunicatorState& comm = *call_->comm;
+  comm.attempt([&] {
+    if (call_observer != nullptr) call_observer->waits(call_->call);
+    if (call_->compared) comm.ledger->check(call_->call.sequence);
+    call_->transfer->complete();
+    if (call_observer != nullptr) {
+      call_observer->waited(call_->call, call_->transfer->moved());
+    }
+  });
   call_->transfer.reset();
 }
 
 namespace {
-
-// The bytes a rank receives, as the header of LoggedCall counts them.
-int64_t textbook_bytes(const CallRecord& record, int64_t world_size) {
-  const int64_t others = world_size - 1;
-  const auto element = static_cast<int64_t>(c10::elementSize(record.dtype));
-  switch (record.operation) {
-    case Operation::all_gather:
-    case Operation::reduce_scatter:
-    case Operation::broadcast:
-      return others * record.numel * element / world_size;
-    case Operation::all_reduce: {
-      const int64_t part = (record.numel + world_size - 1) / world_size;
-      return 2 * others * part * element;
-    }
-    case Operation::barrier:
-      return 0;
-  }
-  return 0;
-}
 
 std::string describe(const at::Tensor& tensor) {
   std::ostringstream out;
   out << tensor.sizes() << ' ' << c10::toString(tensor.scalar_type());
   if (!tensor.is_contiguous()) out << " (not contiguous)";
   return out.str();
-}
-
-bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  auto begin = [](const at::Tensor& t) { return static_cast<const char*>(t.const_data_ptr()); };
-  return begin(a) < begin(b) + b.nbytes() && begin(b) < begin(a) + a.nbytes();
 }
 
 // What is wrong with the tensors of a call, or nothing.
@@ -102,7 +82,7 @@ std::string fault_of(Operation operation, const at::Tensor& output, const at::Te
     return device == c10::kCPU ? "needs tensors on the CPU" : "needs tensors on CUDA";
   }
   if (output.scalar_type() != input.scalar_type()) return "needs tensors of one dtype";
-  std::string world = std::to_string(world_size);
+  const std::string world = std::to_string(world_size);
   switch (operation) {
     case Operation::all_gather:
       if (output.numel() != world_size * input.numel()) {
@@ -126,43 +106,62 @@ std::string fault_of(Operation operation, const at::Tensor& output, const at::Te
   return {};
 }
 
-std::string choose_backend(const RankContext& context, const CommunicatorOptions& options) {
-  if (options.backend != "auto") return options.backend;
-  if (options.device == c10::kCUDA && context.world_size <= gpu::count_gpus()) return "nccl";
-  return context.shared->has_arenas() ? "shm" : "gloo";
+void require_fit(const CommunicatorState& comm, Operation operation, const at::Tensor& output,
+                 const at::Tensor& input, int root, const std::string& unit) {
+  const std::string fault = fault_of(operation, output, input, root, comm.world_size, comm.device);
+  if (fault.empty()) return;
+  std::ostringstream out;
+  out << "rank " << comm.rank << ": " << to_string(operation) << ' ' << unit << ' ' << fault;
+  if (output.defined() && input.defined()) {
+    out << ": output " << describe(output) << ", input " << describe(input);
+  }
+  throw std::invalid_argument(out.str());
 }
 
-std::shared_ptr<Transport> make_nccl(const RankContext& context,
-                                     const std::shared_ptr<Ledger>& ledger,
-                                     const CommunicatorOptions& options) {
-  if (!gpu::built() || options.device != c10::kCUDA) {
-    throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
-  }
-  if (context.world_size > gpu::count_gpus()) {
-    throw std::invalid_argument("backend nccl needs " + std::to_string(context.world_size) +
-                                " GPUs, one for each rank; this machine has " +
-                                std::to_string(gpu::count_gpus()));
-  }
-  return make_nccl_transport(context, ledger, options.timeout);
+// Whether the fault of the options leaves out the call that is about to be made.
+bool leaves_out_next_call(CommunicatorState& comm) {
+  const uint64_t call = comm.calls++;
+  if (!comm.fault || comm.fault->rank != comm.rank || comm.fault->at != call) return false;
+  if (comm.fault->kind == Fault::Kind::kill) raise(SIGKILL);
+  return true;
 }
 
-std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,
-                                          const std::shared_ptr<Ledger>& ledger,
-                                          const CommunicatorOptions& options) {
-  if (backend == "nccl") return make_nccl(context, ledger, options);
-  std::shared_ptr<Transport> transport;
-  if (backend == "shm") {
-    transport = make_shm_transport(context, ledger);
-  } else if (backend == "gloo") {
-    transport = make_gloo_transport(context, ledger, options.timeout);
+// Lets the other ranks see the call, and compares it with theirs.
+void publish(CommunicatorState& comm, const IssuedCall& issued) {
+  const PublishedCall published{issued.call, comm.clock->now(), issued.transfer->address()};
+  if (issued.compared) {
+    comm.ledger->publish(published);
   } else {
-    throw std::invalid_argument("unknown backend '" + backend +
-                                "': allowed are auto, shm, gloo and nccl");
+    comm.ledger->note(published);
   }
-  if (options.device == c10::kCPU) return transport;
-  // The GPU copies by itself to and from pinned memory; that of the arenas is not.
-  c10::Allocator* staging = backend == "gloo" ? gpu::pinned_allocator() : transport->allocator();
-  return make_staged_transport(std::move(transport), options.device, staging);
+  ++comm.sequence;
+  if (issued.compared) comm.ledger->compare(issued.call.sequence);
+}
+
+Handle issue(const std::shared_ptr<CommunicatorState>& comm, Operation operation,
+             const at::Tensor& output, const at::Tensor& input, int root, const std::string& unit) {
+  require_fit(*comm, operation, output, input, root, unit);
+  if (leaves_out_next_call(*comm)) return {};
+  Call call;
+  call.sequence = comm->sequence;
+  call.operation = operation;
+  call.root = root;
+  call.unit = UnitName(unit);
+  if (output.defined()) {
+    call.dtype = output.scalar_type();
+    call.numel = std::max(output.numel(), input.numel());
+  }
+  call.bytes = textbook_bytes(call, comm->world_size);
+  const bool compared = comm->comparing || operation == Operation::barrier;  // it is a comparison
+  const auto issued = std::make_shared<IssuedCall>(IssuedCall{comm, call, compared, nullptr});
+  comm->attempt([&] {
+    issued->transfer = comm->transport->begin({call, output, input});
+    publish(*comm, *issued);
+    issued->transfer->start();
+  });
+  comm->log.push_back(call);
+  if (call_observer != nullptr) call_observer->issued(call, output);
+  return Handle(issued);
 }
 
 }  // namespace
@@ -170,127 +169,90 @@ std::shared_ptr<Transport> make_transport(const std::string& backend, const Rank
 std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
                                                    const CommunicatorOptions& options) {
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
-  std::shared_ptr<Communicator> self(new Communicator);
-  self->rank_ = context.rank;
-  self->world_size_ = context.world_size;
-  self->backend_ = choose_backend(context, options);
-  self->device_ = options.device;
-  self->compare_ = options.compare.value_or(self->backend_ == "nccl" ? Compare::first_iteration
+  const auto state = std::make_shared<CommunicatorState>();
+  state->rank = context.rank;
+  state->world_size = context.world_size;
+  state->backend = choose_backend(context, options);
+  state->device = options.device;
+  state->compare = options.compare.value_or(state->backend == "nccl" ? Compare::first_iteration
                                                                      : Compare::always);
-  self->comparing_ = self->compare_ != Compare::never;
-  if (self->compare_ != Compare::always && (self->backend_ == "shm" || options.link)) {
+  state->comparing = state->compare != Compare::never;
+  if (state->compare != Compare::always && (state->backend == "shm" || options.link)) {
     throw std::invalid_argument("calls over " +
                                 std::string(options.link ? "a simulated link" : "backend shm") +
                                 " have to be compared always");
   }
-  self->fault_ = options.fault;
-  self->clock_ = options.clock;
-  self->shared_ = context.shared;
-  self->ledger_ = std::make_shared<Ledger>(context.shared->ledger(), context.rank,
-                                           context.world_size, options.timeout);
-  if (self->ledger_->published(context.rank) > 0) {
+  state->fault = options.fault;
+  state->clock = options.clock;
+  state->shared = context.shared;
+  state->ledger = std::make_shared<Ledger>(
+      CallRings(context.shared->call_rings(), context.world_size), context.rank, options.timeout);
+  if (state->ledger->published() > 0) {
     throw std::logic_error("rank " + std::to_string(context.rank) +
                            ": a second Communicator over the same ledger");
   }
-  self->transport_ = make_transport(self->backend_, context, self->ledger_, options);
-  if (options.link) {
-    self->transport_ = make_link_transport(std::move(self->transport_), *options.link,
-                                           context.world_size, self->ledger_, options.clock);
-  }
-  return self;
+  state->transport = make_transport(state->backend, context, state->ledger, options);
+  return std::shared_ptr<Communicator>(new Communicator(state));
 }
 
 Communicator::~Communicator() = default;
 
+int Communicator::rank() const {
+  return state_->rank;
+}
+int Communicator::world_size() const {
+  return state_->world_size;
+}
+const std::string& Communicator::backend() const {
+  return state_->backend;
+}
+c10::DeviceType Communicator::device() const {
+  return state_->device;
+}
+
 Handle Communicator::all_gather_into(const at::Tensor& output, const at::Tensor& input,
                                      const std::string& unit) {
-  return issue(Operation::all_gather, output, input, 0, unit);
+  return issue(state_, Operation::all_gather, output, input, 0, unit);
 }
 
 Handle Communicator::reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                                          const std::string& unit) {
-  return issue(Operation::reduce_scatter, output, input, 0, unit);
+  return issue(state_, Operation::reduce_scatter, output, input, 0, unit);
 }
 
 Handle Communicator::all_reduce(const at::Tensor& tensor, const std::string& unit) {
-  return issue(Operation::all_reduce, tensor, tensor, 0, unit);
+  return issue(state_, Operation::all_reduce, tensor, tensor, 0, unit);
 }
 
 Handle Communicator::broadcast(const at::Tensor& tensor, int root, const std::string& unit) {
-  return issue(Operation::broadcast, tensor, tensor, root, unit);
+  return issue(state_, Operation::broadcast, tensor, tensor, root, unit);
 }
 
 Handle Communicator::barrier(const std::string& unit) {
-  return issue(Operation::barrier, {}, {}, 0, unit);
+  return issue(state_, Operation::barrier, {}, {}, 0, unit);
 }
 
 at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
-  const auto key = c10::computeDispatchKey(dtype, at::kStrided, device_);
-  return at::detail::empty_generic({numel}, transport_->allocator(), c10::DispatchKeySet(key),
-                                   dtype, std::nullopt);
+  const auto key = c10::computeDispatchKey(dtype, at::kStrided, state_->device);
+  return at::detail::empty_generic({numel}, state_->transport->allocator(),
+                                   c10::DispatchKeySet(key), dtype, std::nullopt);
 }
 
 void Communicator::end_first_iteration() {
-  if (compare_ != Compare::first_iteration || !comparing_) return;
+  if (state_->compare != Compare::first_iteration || !state_->comparing) return;
   // Until the others have compared what they called, no record may be written over.
-  constexpr uint32_t kWaitedFor = 2;
-  if (sequence_ > 0) ledger_->wait_for_all(sequence_ - 1, kWaitedFor);
-  comparing_ = false;
+  if (state_->sequence > 0) {
+    state_->attempt([&] { state_->ledger->wait_for_all(state_->sequence - 1, Stage::waited_for); });
+  }
+  state_->comparing = false;
 }
 
 void Communicator::wait_for_readers() {
-  transport_->wait_for_readers();
+  state_->attempt([&] { state_->transport->wait_for_readers(); });
 }
 
-std::vector<LoggedCall> Communicator::take_log() {
-  return std::exchange(log_, {});
-}
-
-Handle Communicator::issue(Operation operation, const at::Tensor& output, const at::Tensor& input,
-                           int root, const std::string& unit) {
-  std::string fault = fault_of(operation, output, input, root, world_size_, device_);
-  if (!fault.empty()) {
-    std::ostringstream out;
-    out << "rank " << rank_ << ": " << to_string(operation) << ' ' << unit << ' ' << fault;
-    if (output.defined() && input.defined()) {
-      out << ": output " << describe(output) << ", input " << describe(input);
-    }
-    throw std::invalid_argument(out.str());
-  }
-
-  if (uint64_t call = calls_++; fault_ && fault_->rank == rank_ && fault_->at == call) {
-    if (fault_->kind == Fault::Kind::skip) return {};
-    raise(SIGKILL);
-  }
-
-  CallRecord record;
-  record.sequence = sequence_;
-  record.operation = operation;
-  record.issued_at = clock_->now();
-  record.root = root;
-  record.set_unit(unit);
-  if (output.defined()) {
-    record.dtype = output.scalar_type();
-    record.numel = std::max(output.numel(), input.numel());
-  }
-  const int64_t bytes = textbook_bytes(record, world_size_);
-  auto transfer = transport_->begin({operation, output, input, root, record.sequence, bytes});
-  record.address = transfer->address();
-  const bool compared = comparing_ || operation == Operation::barrier;  // which is a comparison
-  if (compared) {
-    ledger_->publish(record);
-  } else {
-    ledger_->note(record);
-  }
-  ++sequence_;
-  if (compared) ledger_->compare(record.sequence);
-  transfer->start();
-
-  log_.push_back({record.sequence, operation, unit, bytes});
-  const uint64_t flight =
-      Recorder::current() ? record_issue(*Recorder::current(), log_.back(), output) : 0;
-  return Handle(std::make_shared<Handle::Call>(
-      Handle::Call{ledger_, std::move(transfer), log_.back(), flight, compared}));
+std::vector<Call> Communicator::take_log() {
+  return std::exchange(state_->log, {});
 }
 
 }  // namespace fsdp

@@ -1,10 +1,9 @@
+#include <base/text.h>
 #include <comm/diagnosis.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <set>
-#include <sstream>
 
 namespace fsdp {
 namespace {
@@ -13,17 +12,14 @@ constexpr size_t kLabel = 12;     // characters
 constexpr size_t kTold = 5;       // calls of each rank
 constexpr size_t kColumns = 3;    // of the table, before it goes on below
 constexpr size_t kCell = 29;      // characters
+constexpr size_t kWidth = 100;    // of a line
 constexpr uint64_t kLookout = 4;  // calls ahead in which a missing one is looked for
 
-bool same(const CallRecord& a, const CallRecord& b) {
-  return a.operation == b.operation && std::strcmp(a.unit, b.unit) == 0;
+bool same(const Call& a, const Call& b) {
+  return a.operation == b.operation && a.unit == b.unit;
 }
 
-std::string name(const CallRecord& call) {
-  return std::string(to_string(call.operation)) + ' ' + call.unit;
-}
-
-std::string number(uint64_t sequence) {
+std::string call_number(uint64_t sequence) {
   return "#" + std::to_string(sequence);
 }
 
@@ -45,14 +41,14 @@ std::string padded(std::string text, size_t width) {
 // The ranks that agree on a call. Those that have not made it are a side without one.
 struct Side {
   std::vector<int> ranks;
-  const CallRecord* call;
+  const Call* call;
 };
 
 // The largest side first; of two as large, the one with the lower rank.
 std::vector<Side> sides_of(uint64_t sequence, const std::vector<CallHistory>& ranks) {
   std::vector<Side> sides;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const CallRecord* call = ranks[rank].find(sequence);
+    const Call* call = ranks[rank].find(sequence);
     const auto side = std::find_if(sides.begin(), sides.end(), [&](const Side& other) {
       return call && other.call ? agree(*call, *other.call) : call == other.call;
     });
@@ -70,24 +66,24 @@ std::vector<Side> sides_of(uint64_t sequence, const std::vector<CallHistory>& ra
 }
 
 // How many calls after `sequence` the rank made `call`, if it did soon.
-std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const CallRecord& call) {
+std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const Call& call) {
   for (uint64_t ahead = 1; ahead <= kLookout; ++ahead) {
-    const CallRecord* found = rank.find(sequence + ahead);
+    const Call* found = rank.find(sequence + ahead);
     if (found && same(*found, call)) return ahead;
   }
   return std::nullopt;
 }
 
-std::string calls_text(uint64_t count, const CallRecord& first) {
-  if (count == 1) return name(first);
-  return std::to_string(count) + " calls, beginning with " + name(first);
+std::string calls_text(uint64_t count, const Call& first) {
+  if (count == 1) return first.name();
+  return std::to_string(count) + " calls, beginning with " + first.name();
 }
 
 std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side& odd,
                                 const std::vector<CallHistory>& ranks) {
   const std::string they = ranks_text(odd.ranks);
   const std::string others = ranks_text(usual.ranks);
-  const std::string unit = odd.call->unit;
+  const std::string unit = odd.call->unit.str();
   if (same(*usual.call, *odd.call)) {
     if (usual.call->numel != odd.call->numel) {
       return unit + " has another size on " + they +
@@ -104,14 +100,21 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   if (const auto ahead = later(odd_rank, sequence, *usual.call)) {
     return they + " made " + calls_text(*ahead, *odd.call) + ", which " + others + " did not make";
   }
-  const CallRecord* before = sequence > 0 ? odd_rank.find(sequence - 1) : nullptr;
-  if (before && same(*before, *odd.call)) return they + " called " + name(*odd.call) + " twice";
-  const std::string someone = usual.ranks.size() > odd.ranks.size() ? they : "one side";
+  const Call* before = sequence > 0 ? odd_rank.find(sequence - 1) : nullptr;
+  if (before && same(*before, *odd.call)) {
+    const std::string missing = usual.call->unit.str();
+    return they + " called " + odd.call->name() + " twice" +
+           (odd_rank.has_called_for(missing) ? "" : ", or has no unit " + missing);
+  }
+  const bool outvoted = usual.ranks.size() > odd.ranks.size();
+  const std::string someone = outvoted ? they : "one side";
   if (usual.call->operation == odd.call->operation) {
     return someone + " left out a call, or runs its units in another order than the rest";
   }
-  if (std::strcmp(usual.call->unit, odd.call->unit) == 0) {
-    return someone + " left out a call for " + unit + ", which is gathered there and not elsewhere";
+  if (usual.call->unit == odd.call->unit) {
+    return outvoted ? they + " left out " + usual.call->name() + ", or called " +
+                          odd.call->name() + " out of turn"
+                    : "one side left out a call for " + unit + ", or made one out of turn";
   }
   return someone + " took another path through the program than the rest";
 }
@@ -123,9 +126,8 @@ class Table {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const auto& calls = ranks[rank].calls;
       const size_t first = calls.size() - std::min(kTold, calls.size());
-      const std::vector<CallRecord> told(calls.begin() + static_cast<std::ptrdiff_t>(first),
-                                         calls.end());
-      for (const CallRecord& call : told)
+      const std::vector<Call> told(calls.begin() + static_cast<std::ptrdiff_t>(first), calls.end());
+      for (const Call& call : told)
         sequences_.insert(call.sequence);
       add(static_cast<int>(rank), told);
     }
@@ -139,7 +141,7 @@ class Table {
                [](const Column& column) { return ranks_text(column.ranks); });
       for (const uint64_t sequence : sequences_) {
         const std::string mark = sequence == marked_ ? "> " : "  ";
-        add_line(text, mark + number(sequence), first,
+        add_line(text, mark + call_number(sequence), first,
                  [&](const Column& column) { return cell(column, sequence); });
       }
     }
@@ -149,10 +151,10 @@ class Table {
  private:
   struct Column {
     std::vector<int> ranks;
-    std::vector<CallRecord> calls;
+    std::vector<Call> calls;
   };
 
-  void add(int rank, const std::vector<CallRecord>& calls) {
+  void add(int rank, const std::vector<Call>& calls) {
     for (Column& column : columns_) {
       if (std::equal(calls.begin(), calls.end(), column.calls.begin(), column.calls.end(), agree)) {
         column.ranks.push_back(rank);
@@ -163,8 +165,8 @@ class Table {
   }
 
   static std::string cell(const Column& column, uint64_t sequence) {
-    for (const CallRecord& call : column.calls) {
-      if (call.sequence == sequence) return name(call);
+    for (const Call& call : column.calls) {
+      if (call.sequence == sequence) return call.name();
     }
     return column.calls.empty() || sequence > column.calls.back().sequence ? "-" : "";
   }
@@ -186,33 +188,17 @@ class Table {
   std::vector<Column> columns_;
 };
 
-// Broken at spaces into lines of at most 100 columns.
-std::string folded(const std::string& text) {
-  constexpr size_t kWidth = 100;
-  std::istringstream words(text);
-  std::string result, word;
-  size_t column = 0;
-  while (words >> word) {
-    if (column > 0 && column + 1 + word.size() > kWidth) {
-      result += "\n  ";
-      column = 2;
-    } else if (column > 0) {
-      result += ' ';
-      ++column;
-    }
-    result += word;
-    column += word.size();
-  }
-  return result;
-}
-
 }  // namespace
 
-const CallRecord* CallHistory::find(uint64_t sequence) const {
-  const auto found = std::find_if(calls.begin(), calls.end(), [&](const CallRecord& call) {
-    return call.sequence == sequence;
-  });
+const Call* CallHistory::find(uint64_t sequence) const {
+  const auto found = std::find_if(calls.begin(), calls.end(),
+                                  [&](const Call& call) { return call.sequence == sequence; });
   return found == calls.end() ? nullptr : &*found;
+}
+
+bool CallHistory::has_called_for(std::string_view unit) const {
+  return std::any_of(calls.begin(), calls.end(),
+                     [&](const Call& call) { return call.unit == unit; });
 }
 
 std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& ranks) {
@@ -220,14 +206,14 @@ std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& r
   size_t width = 0;
   for (const Side& side : sides)
     width = std::max(width, ranks_text(side.ranks).size());
-  std::string text = "collective " + number(sequence) + " differs between ranks:\n";
+  std::string text = "collective " + call_number(sequence) + " differs between ranks:\n";
   for (const Side& side : sides) {
     text += "  " + padded(ranks_text(side.ranks), width) + "  " +
             (side.call ? side.call->text() : "not called yet") + '\n';
   }
   if (sides.size() > 1 && sides[1].call) {
     const std::string cause = cause_of_difference(sequence, sides[0], sides[1], ranks);
-    text += folded("likely cause: " + cause);
+    text += wrap("likely cause: " + cause, kWidth, 2);
   }
   return text + Table(ranks, sequence).text();
 }
@@ -242,10 +228,10 @@ std::string tell_missing(uint64_t sequence, int missing, const std::vector<CallH
     cause = who + " is still starting or stuck before its first call";
   } else {
     cause = who +
-            " computes for longer than the time limit (--timeout), is stuck, or has ended its "
+            " computes for longer than the time limit, is stuck, or has ended its "
             "loop a step early";
   }
-  return folded("likely cause: " + cause) + Table(ranks, sequence).text();
+  return wrap("likely cause: " + cause, kWidth, 2) + Table(ranks, sequence).text();
 }
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/ledger.h>
+#include <comm/call.h>
 
 #include <string>
 #include <vector>
@@ -9,17 +9,18 @@ namespace fsdp {
 
 // What a rank has called, as far as the other ranks can see.
 struct CallHistory {
-  std::vector<CallRecord> calls;  // the latest ones, oldest first
+  std::vector<Call> calls;  // the latest ones, oldest first
 
-  const CallRecord* find(uint64_t sequence) const;  // null if it is not among them
+  const Call* find(uint64_t sequence) const;  // null if it is not among them
+  bool has_called_for(std::string_view unit) const;
 };
 
-// The story of call `sequence`, which the ranks called differently: the sides, the likely cause and
-// the last five calls of every rank side by side. Several lines of at most 100 columns.
+// Explains call `sequence`, which the ranks called differently: what each side called, the likely
+// cause, and the last five calls of every rank side by side. Several lines of at most 100 columns.
 std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& ranks);
 
-// What follows the line that says that rank `missing` did not come to call `sequence` within the
-// time limit: the likely cause and the last five calls, as above.
+// Explains why rank `missing` may not have come to call `sequence` within the time limit: the
+// likely cause and the last five calls, as above. It follows the line that names the rank.
 std::string tell_missing(uint64_t sequence, int missing, const std::vector<CallHistory>& ranks);
 
 }  // namespace fsdp

@@ -1,5 +1,7 @@
+#include <comm/backends.h>
+#include <comm/collective_error.h>
+#include <comm/ledger.h>
 #include <comm/rank_order_sum.h>
-#include <comm/transport.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>
 
@@ -15,10 +17,10 @@
 namespace fsdp {
 namespace {
 
-using Work = c10::intrusive_ptr<c10d::Work>;
+using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
 // The group and what its threads read and write, by the sequence of the calls under way.
-struct Group {
+struct GlooGroup {
   using Tensors = std::map<uint64_t, std::vector<at::Tensor>>;
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
@@ -29,7 +31,7 @@ struct Group {
 
   // To destroy a group is to wait for its calls. When some will never end because a rank has
   // failed, all is left to the end of the process.
-  ~Group() {
+  ~GlooGroup() {
     if (in_use.empty()) return;
     gloo.release();
     new Tensors(std::move(in_use));  // NOLINT: never freed
@@ -52,7 +54,7 @@ at::Tensor scratch_like(const at::Tensor& tensor) {
   return scratch(tensor.numel(), tensor.scalar_type());
 }
 
-Work all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input) {
+GlooWork all_to_all(GlooGroup& group, const at::Tensor& output, const at::Tensor& input) {
   at::Tensor to = bytes_of(output), from = bytes_of(input);
   std::vector<int64_t> equal_parts;
   return group.gloo->alltoall_base(to, from, equal_parts, equal_parts);
@@ -61,7 +63,7 @@ Work all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input)
 // copies [W n] <- W times `part` [n]: an exchange of the copies is an all-gather. gloo's own
 // allocates a buffer as large and frees it at a time of its own, so that bytes could not be
 // predicted.
-void repeat(const Group& group, const at::Tensor& copies, const at::Tensor& part) {
+void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& part) {
   auto* data = static_cast<char*>(copies.data_ptr());
   for (int rank = 0; rank < group.world_size; ++rank) {
     std::memcpy(data + rank * part.nbytes(), part.const_data_ptr(), part.nbytes());
@@ -69,7 +71,7 @@ void repeat(const Group& group, const at::Tensor& copies, const at::Tensor& part
 }
 
 // output [n] <- the sum of the W parts of `received` [W n].
-void sum_parts(const Group& group, const at::Tensor& output, const at::Tensor& received) {
+void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tensor& received) {
   std::vector<const void*> parts;
   auto* data = static_cast<const char*>(received.const_data_ptr());
   for (int rank = 0; rank < group.world_size; ++rank) {
@@ -80,36 +82,28 @@ void sum_parts(const Group& group, const at::Tensor& output, const at::Tensor& r
 
 class GlooTransfer : public Transfer {
  public:
-  GlooTransfer(std::shared_ptr<Group> group, Collective call, std::vector<at::Tensor> buffers = {})
-      : group_(std::move(group)), call_(std::move(call)), buffers_(std::move(buffers)) {}
+  GlooTransfer(std::shared_ptr<GlooGroup> group, Collective collective,
+               std::vector<at::Tensor> buffers = {})
+      : group_(std::move(group)),
+        collective_(std::move(collective)),
+        buffers_(std::move(buffers)) {}
 
   void start() final {
     if (empty()) return;
-    auto& in_use = group_->in_use[call_.sequence];
+    auto& in_use = group_->in_use[collective_.call.sequence];
     in_use = buffers_;
-    in_use.insert(in_use.end(), {call_.output, call_.input});
+    in_use.insert(in_use.end(), {collective_.output, collective_.input});
     issue();
   }
 
   void complete() final {
-    if (!empty()) {
-      try {
-        finish();
-      } catch (const c10::Error& error) {
-        throw CollectiveError("rank " + std::to_string(group_->rank) + ": " +
-                              to_string(call_.operation) + " (collective #" +
-                              std::to_string(call_.sequence) +
-                              ") failed in gloo: " + error.what_without_backtrace());
-      } catch (const CollectiveError&) {
-        throw;
-      } catch (const std::exception& error) {
-        throw CollectiveError("rank " + std::to_string(group_->rank) + ": " +
-                              to_string(call_.operation) + " (collective #" +
-                              std::to_string(call_.sequence) + ") failed in gloo: " + error.what());
-      }
+    try {
+      if (!empty()) finish();
+    } catch (const std::exception& error) {
+      throw failed_in("gloo", group_->rank, collective_.call, error);
     }
-    group_->in_use.erase(call_.sequence);
-    group_->ledger->advance(call_.sequence);
+    group_->in_use.erase(collective_.call.sequence);
+    group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
   }
 
  protected:
@@ -117,62 +111,63 @@ class GlooTransfer : public Transfer {
   virtual void issue() {}
   virtual void finish() { work_->wait(); }
 
-  std::shared_ptr<Group> group_;
-  Collective call_;
+  std::shared_ptr<GlooGroup> group_;
+  Collective collective_;
   std::vector<at::Tensor> buffers_;  // owned
-  Work work_;
+  GlooWork work_;
 
  private:
-  bool empty() const { return !call_.output.defined() || call_.output.numel() == 0; }
+  bool empty() const { return !collective_.output.defined() || collective_.output.numel() == 0; }
 };
 
-class AllGather final : public GlooTransfer {
+class GlooAllGather final : public GlooTransfer {
  public:
-  AllGather(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call, {scratch_like(call.output)}) {}
+  GlooAllGather(std::shared_ptr<GlooGroup> group, const Collective& collective)
+      : GlooTransfer(std::move(group), collective, {scratch_like(collective.output)}) {}
 
  private:
   void issue() override {
     const at::Tensor& copies = buffers_[0];  // [W n], the input for every rank
-    repeat(*group_, copies, call_.input);
-    work_ = all_to_all(*group_, call_.output, copies);
+    repeat(*group_, copies, collective_.input);
+    work_ = all_to_all(*group_, collective_.output, copies);
   }
 };
 
 // An exchange of parts and a sum here: gloo's own reduce-scatter sums in an order of its own.
-class ReduceScatter final : public GlooTransfer {
+class GlooReduceScatter final : public GlooTransfer {
  public:
-  ReduceScatter(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(std::move(group), call, {scratch_like(call.input)}) {}
+  GlooReduceScatter(std::shared_ptr<GlooGroup> group, const Collective& collective)
+      : GlooTransfer(std::move(group), collective, {scratch_like(collective.input)}) {}
 
  private:
-  void issue() override { work_ = all_to_all(*group_, buffers_[0], call_.input); }
+  void issue() override { work_ = all_to_all(*group_, buffers_[0], collective_.input); }
 
   void finish() override {
     work_->wait();
-    sum_parts(*group_, call_.output, buffers_[0]);  // [W n], this rank's part of every rank's input
+    sum_parts(*group_, collective_.output,
+              buffers_[0]);  // [W n], this rank's part of every rank's input
   }
 };
 
-class AllReduce final : public GlooTransfer {
+class GlooAllReduce final : public GlooTransfer {
  public:
-  AllReduce(std::shared_ptr<Group> group, const Collective& call)
-      : GlooTransfer(group, call,
-                     {scratch(padded_numel(*group, call), call.input.scalar_type()),
-                      scratch(padded_numel(*group, call), call.input.scalar_type())}),
+  GlooAllReduce(std::shared_ptr<GlooGroup> group, const Collective& collective)
+      : GlooTransfer(group, collective,
+                     {scratch(padded_numel(*group, collective), collective.input.scalar_type()),
+                      scratch(padded_numel(*group, collective), collective.input.scalar_type())}),
         padded_(buffers_[0]),
         received_(buffers_[1]) {}
 
  private:
-  static int64_t padded_numel(const Group& group, const Collective& call) {
-    const int64_t part = (call.input.numel() + group.world_size - 1) / group.world_size;
+  static int64_t padded_numel(const GlooGroup& group, const Collective& collective) {
+    const int64_t part = (collective.input.numel() + group.world_size - 1) / group.world_size;
     return part * group.world_size;
   }
 
   void issue() override {
-    std::memcpy(padded_.data_ptr(), call_.input.const_data_ptr(), call_.input.nbytes());
-    const size_t rest = padded_.nbytes() - call_.input.nbytes();
-    std::memset(static_cast<char*>(padded_.data_ptr()) + call_.input.nbytes(), 0, rest);
+    std::memcpy(padded_.data_ptr(), collective_.input.const_data_ptr(), collective_.input.nbytes());
+    const size_t rest = padded_.nbytes() - collective_.input.nbytes();
+    std::memset(static_cast<char*>(padded_.data_ptr()) + collective_.input.nbytes(), 0, rest);
     work_ = all_to_all(*group_, received_, padded_);
   }
 
@@ -182,7 +177,8 @@ class AllReduce final : public GlooTransfer {
     sum_parts(*group_, sum, received_);
     repeat(*group_, received_, sum);
     all_to_all(*group_, padded_, received_)->wait();
-    std::memcpy(call_.output.mutable_data_ptr(), padded_.const_data_ptr(), call_.output.nbytes());
+    std::memcpy(collective_.output.mutable_data_ptr(), padded_.const_data_ptr(),
+                collective_.output.nbytes());
   }
 
   at::Tensor padded_;    // [W part]: the input and zeros, then the sums
@@ -190,41 +186,41 @@ class AllReduce final : public GlooTransfer {
                          // rank
 };
 
-class Broadcast final : public GlooTransfer {
+class GlooBroadcast final : public GlooTransfer {
  public:
   using GlooTransfer::GlooTransfer;
 
  private:
   void issue() override {
-    std::vector<at::Tensor> tensors{bytes_of(call_.output)};
+    std::vector<at::Tensor> tensors{bytes_of(collective_.output)};
     c10d::BroadcastOptions options;
-    options.rootRank = call_.root;
+    options.rootRank = collective_.call.root;
     work_ = group_->gloo->broadcast(tensors, options);
   }
 };
 
 // The ledger's comparison is the barrier.
-class Barrier final : public GlooTransfer {
+class GlooBarrier final : public GlooTransfer {
  public:
   using GlooTransfer::GlooTransfer;
 };
 
 class GlooTransport final : public Transport {
  public:
-  explicit GlooTransport(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  explicit GlooTransport(std::shared_ptr<GlooGroup> group) : group_(std::move(group)) {}
 
-  std::unique_ptr<Transfer> begin(const Collective& call) override {
-    switch (call.operation) {
+  std::unique_ptr<Transfer> begin(const Collective& collective) override {
+    switch (collective.call.operation) {
       case Operation::all_gather:
-        return std::make_unique<AllGather>(group_, call);
+        return std::make_unique<GlooAllGather>(group_, collective);
       case Operation::reduce_scatter:
-        return std::make_unique<ReduceScatter>(group_, call);
+        return std::make_unique<GlooReduceScatter>(group_, collective);
       case Operation::all_reduce:
-        return std::make_unique<AllReduce>(group_, call);
+        return std::make_unique<GlooAllReduce>(group_, collective);
       case Operation::broadcast:
-        return std::make_unique<Broadcast>(group_, call);
+        return std::make_unique<GlooBroadcast>(group_, collective);
       case Operation::barrier:
-        return std::make_unique<Barrier>(group_, call);
+        return std::make_unique<GlooBarrier>(group_, collective);
     }
     throw std::logic_error("unknown operation");
   }
@@ -232,7 +228,7 @@ class GlooTransport final : public Transport {
   c10::Allocator* allocator() override { return c10::GetAllocator(c10::kCPU); }
 
  private:
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<GlooGroup> group_;
 };
 
 }  // namespace
@@ -248,8 +244,8 @@ std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
   options->threads = 2;
   auto gloo =
       c10::make_intrusive<c10d::ProcessGroupGloo>(store, context.rank, context.world_size, options);
-  return std::make_shared<GlooTransport>(std::shared_ptr<Group>(
-      new Group{std::move(gloo), std::move(ledger), context.rank, context.world_size}));
+  return std::make_shared<GlooTransport>(std::shared_ptr<GlooGroup>(
+      new GlooGroup{std::move(gloo), std::move(ledger), context.rank, context.world_size}));
 }
 
 }  // namespace fsdp

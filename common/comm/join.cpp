@@ -32,7 +32,7 @@ std::string needed(const char* name) {
                               "WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
-int number(const char* name, int least, int most, const std::string& reason = "") {
+int number_in(const char* name, int least, int most, const std::string& reason = "") {
   const std::string text = needed(name);
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -43,8 +43,8 @@ int number(const char* name, int least, int most, const std::string& reason = ""
                               std::to_string(least) + " to " + std::to_string(most) + reason);
 }
 
-// What `talk` returns or throws, called in a process of its own: a store has threads, and the
-// caller is to fork. What torch prints about connections that it tries again is not shown.
+// Calls `talk` in a process of its own and returns or throws what it does: a store has threads, and
+// the caller will fork. What torch prints about connections that it tries again is not shown.
 std::string in_another_process(const std::function<std::string()>& talk) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
@@ -140,9 +140,10 @@ std::optional<StartedRank> started_rank() {
   if (variable("RANK").empty() && variable("WORLD_SIZE").empty()) return {};
   constexpr int kMany = 100'000;
   StartedRank self;
-  self.world_size = number("WORLD_SIZE", 1, kMany);
-  self.rank = number("RANK", 0, self.world_size - 1, ", for WORLD_SIZE=" + variable("WORLD_SIZE"));
-  const int here = number("LOCAL_WORLD_SIZE", 1, kMany);
+  self.world_size = number_in("WORLD_SIZE", 1, kMany);
+  self.rank =
+      number_in("RANK", 0, self.world_size - 1, ", for WORLD_SIZE=" + variable("WORLD_SIZE"));
+  const int here = number_in("LOCAL_WORLD_SIZE", 1, kMany);
   if (here != self.world_size) {
     throw std::invalid_argument("LOCAL_WORLD_SIZE=" + std::to_string(here) +
                                 " is not WORLD_SIZE=" + std::to_string(self.world_size) +
@@ -150,7 +151,7 @@ std::optional<StartedRank> started_rank() {
                                 "compared in memory that they share");
   }
   self.host = needed("MASTER_ADDR");
-  self.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
+  self.port = static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535));
   self.hosted = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   self.group = variable("TORCHELASTIC_RUN_ID") + '/' + variable("TORCHELASTIC_RESTART_COUNT");
   return self;

@@ -10,25 +10,25 @@
 
 namespace fsdp {
 
-// What torchrun tells a process that it has started as a rank.
+// What a process knows of itself if torchrun has started it as a rank.
 struct StartedRank {
   int rank{};
   int world_size{1};
   std::string host;   // of the store through which the ranks find one another
   uint16_t port{};    // likewise
-  bool hosted{};      // the store is there; else rank 0 hosts it
-  std::string group;  // of no other ranks that use the same store, and of no earlier start
+  bool hosted{};      // whether another process hosts the store; else rank 0 does
+  std::string group;  // names these ranks, and no others that use the store now or used it before
   std::chrono::milliseconds timeout{300'000};  // of each wait for another rank
 };
 
-// What the environment says: RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT; none
-// if neither RANK nor WORLD_SIZE is set. Throws std::invalid_argument naming a variable that is
-// missing or makes no sense, or when the ranks are on several machines.
+// Reads RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment.
+// Returns nothing if neither RANK nor WORLD_SIZE is set. Throws std::invalid_argument if a variable
+// is missing or makes no sense (it names the variable), or if the ranks are on several machines.
 std::optional<StartedRank> started_rank();
 
-// The memory that this rank shares with the others, once all have come; without arenas. Calls torch
-// in a process of its own alone, so the caller may fork. Throws std::runtime_error naming the rank
-// and the store.
+// Waits until all ranks have come, and returns the memory that this rank shares with them, which
+// has no arenas. Calls torch only in a process of its own, so the caller may fork afterwards.
+// Throws std::runtime_error, which names the rank and the store.
 std::shared_ptr<SharedRegion> join(const StartedRank& self);
 
 }  // namespace fsdp

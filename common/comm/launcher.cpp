@@ -1,7 +1,7 @@
-#include <c10/util/Exception.h>
+#include <comm/call_rings.h>
+#include <comm/collective_error.h>
 #include <comm/join.h>
 #include <comm/launcher.h>
-#include <comm/ledger.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -55,11 +55,6 @@ class HeldSignals {
   struct sigaction former_action_;
 };
 
-std::string what(const std::exception& error) {
-  auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error ? torch_error->what_without_backtrace() : error.what();
-}
-
 void keep_message(const RankContext& context, const std::string& message) {
   char* page = context.shared->message(context.rank);
   size_t length = std::min(message.size(), SharedRegion::kMessageBytes - 1);
@@ -72,7 +67,7 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
     int code = body(context);
     return code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
   } catch (const std::exception& error) {
-    keep_message(context, what(error));
+    keep_message(context, message_of(error));
   } catch (...) {
     keep_message(context, "an exception that is no std::exception");
   }
@@ -147,8 +142,7 @@ class Ranks {
       exit.code = WEXITSTATUS(status);
     }
     exit.message = shared_->message(rank);
-    int world_size = shared_->world_size();
-    exit.last_call = Ledger(shared_->ledger(), rank, world_size, {}).last_call(rank);
+    exit.last_call = CallRings(shared_->call_rings(), shared_->world_size()).last_call(rank);
     return exit;
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/ledger.h>
+#include <comm/call.h>
 
 #include <chrono>
 #include <cstdint>

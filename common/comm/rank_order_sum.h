@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-// output[0, numel) <- parts[0] + parts[1] + ..., added one after the other, each sum rounded to
+// output[0, numel) <- parts[0] + parts[1] + ..., added in this order; each sum is rounded to
 // `dtype`. The output may be one of the parts.
 void sum_in_rank_order(void* output, const std::vector<const void*>& parts, int64_t numel,
                        at::ScalarType dtype);

@@ -1,5 +1,6 @@
+#include <comm/backends.h>
+#include <comm/ledger.h>
 #include <comm/rank_order_sum.h>
-#include <comm/transport.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>
 
@@ -23,20 +24,11 @@ struct Peers {
 
   c10::Allocator* allocator() const { return shared->allocator(rank); }
 
-  const char* data(int peer, uint64_t sequence) const {
-    return reinterpret_cast<const char*>(ledger->record(peer, sequence).address);
-  }
-
   // The ranks from one on, going round: so that not all read the same memory at once.
   int after(int i) const { return (rank + i) % world_size; }
-
-  void meet(uint64_t sequence, uint32_t stage) const {
-    ledger->advance(sequence);
-    ledger->wait_for_all(sequence, stage);
-  }
 };
 
-void copy(void* to, const void* from, size_t bytes) {
+void copy_bytes(void* to, const void* from, size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -61,131 +53,143 @@ class Readable {
   uint64_t address_;
 };
 
-class AllGather final : public Transfer {
+class ShmTransfer : public Transfer {
+ protected:
+  ShmTransfer(const Peers& peers, const Collective& collective)
+      : peers_(peers), collective_(collective) {}
+
+  // What `peer` has published for the others to read.
+  const char* data(int peer) const {
+    return reinterpret_cast<const char*>(peers_.ledger->at(peer, sequence()).address);
+  }
+
+  void reach(Stage stage) { peers_.ledger->reach(sequence(), stage); }
+  void wait_for_all(Stage stage) { peers_.ledger->wait_for_all(sequence(), stage); }
+  void meet(Stage stage) {
+    reach(stage);
+    wait_for_all(stage);
+  }
+
+  Peers peers_;
+  Collective collective_;
+
+ private:
+  uint64_t sequence() const { return collective_.call.sequence; }
+};
+
+class ShmAllGather final : public ShmTransfer {
  public:
-  AllGather(const Peers& peers, const Collective& call)
-      : peers_(peers), call_(call), input_(peers, call.input) {}
+  ShmAllGather(const Peers& peers, const Collective& collective)
+      : ShmTransfer(peers, collective), input_(peers, collective.input) {}
 
   uint64_t address() const override { return input_.address(); }
-  bool lends() const { return call_.input.numel() > 0 && !input_.staged(); }
+  bool lends() const { return collective_.input.numel() > 0 && !input_.staged(); }
 
   void complete() override {
-    char* output = static_cast<char*>(call_.output.mutable_data_ptr());
-    size_t bytes = call_.input.nbytes();
+    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
+    size_t bytes = collective_.input.nbytes();
     for (int i = 0; i < peers_.world_size; ++i) {
       int peer = peers_.after(i);
-      copy(output + peer * bytes, peers_.data(peer, call_.sequence), bytes);
+      copy_bytes(output + peer * bytes, data(peer), bytes);
     }
-    peers_.ledger->advance(call_.sequence);
-    if (input_.staged()) peers_.ledger->wait_for_all(call_.sequence, 2);
+    reach(Stage::waited_for);
+    if (input_.staged()) wait_for_all(Stage::waited_for);
   }
 
  private:
-  Peers peers_;
-  Collective call_;
   Readable input_;
 };
 
-class ReduceScatter final : public Transfer {
+class ShmReduceScatter final : public ShmTransfer {
  public:
-  ReduceScatter(const Peers& peers, const Collective& call)
-      : peers_(peers), call_(call), input_(peers, call.input) {}
+  ShmReduceScatter(const Peers& peers, const Collective& collective)
+      : ShmTransfer(peers, collective), input_(peers, collective.input) {}
 
   uint64_t address() const override { return input_.address(); }
 
   void complete() override {
-    size_t offset = peers_.rank * call_.output.nbytes();
+    size_t offset = peers_.rank * collective_.output.nbytes();
     std::vector<const void*> parts;
     for (int peer = 0; peer < peers_.world_size; ++peer) {
-      parts.push_back(peers_.data(peer, call_.sequence) + offset);
+      parts.push_back(data(peer) + offset);
     }
-    sum_in_rank_order(call_.output.mutable_data_ptr(), parts, call_.output.numel(),
-                      call_.output.scalar_type());
-    peers_.meet(call_.sequence, 2);  // the input may be changed or freed after wait()
+    sum_in_rank_order(collective_.output.mutable_data_ptr(), parts, collective_.output.numel(),
+                      collective_.output.scalar_type());
+    meet(Stage::waited_for);  // the input may be changed or freed after wait()
   }
 
  private:
-  Peers peers_;
-  Collective call_;
   Readable input_;
 };
 
 // Rank r sums part r of all tensors into part r of its own readable one, which nobody else reads
 // until then; when all have, everyone copies the other parts.
-class AllReduce final : public Transfer {
+class ShmAllReduce final : public ShmTransfer {
  public:
-  AllReduce(const Peers& peers, const Collective& call)
-      : peers_(peers), call_(call), tensor_(peers, call.input) {}
+  ShmAllReduce(const Peers& peers, const Collective& collective)
+      : ShmTransfer(peers, collective), tensor_(peers, collective.input) {}
 
   uint64_t address() const override { return tensor_.address(); }
 
   void complete() override {
-    auto element = static_cast<int64_t>(call_.output.element_size());
+    auto element = static_cast<int64_t>(collective_.output.element_size());
     auto [begin, end] = part(peers_.rank);
     std::vector<const void*> parts;
     for (int peer = 0; peer < peers_.world_size; ++peer) {
-      parts.push_back(peers_.data(peer, call_.sequence) + begin * element);
+      parts.push_back(data(peer) + begin * element);
     }
     auto* readable = reinterpret_cast<char*>(tensor_.address());
-    sum_in_rank_order(readable + begin * element, parts, end - begin, call_.output.scalar_type());
-    peers_.meet(call_.sequence, 2);
+    sum_in_rank_order(readable + begin * element, parts, end - begin,
+                      collective_.output.scalar_type());
+    meet(Stage::waited_for);
 
-    char* output = static_cast<char*>(call_.output.mutable_data_ptr());
+    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
     for (int i = 0; i < peers_.world_size; ++i) {
       int peer = peers_.after(i);
       auto [from, to] = part(peer);
-      copy(output + from * element, peers_.data(peer, call_.sequence) + from * element,
-           (to - from) * element);
+      copy_bytes(output + from * element, data(peer) + from * element, (to - from) * element);
     }
-    peers_.meet(call_.sequence, 3);
+    meet(Stage::finished);
   }
 
  private:
   std::pair<int64_t, int64_t> part(int peer) const {
     constexpr int64_t kAligned = 16;  // elements
-    int64_t numel = call_.output.numel();
+    int64_t numel = collective_.output.numel();
     int64_t each = (numel + peers_.world_size - 1) / peers_.world_size;
     each = (each + kAligned - 1) / kAligned * kAligned;
     return {std::min(numel, peer * each), std::min(numel, (peer + 1) * each)};
   }
 
-  Peers peers_;
-  Collective call_;
   Readable tensor_;
 };
 
-class Broadcast final : public Transfer {
+class ShmBroadcast final : public ShmTransfer {
  public:
-  Broadcast(const Peers& peers, const Collective& call) : peers_(peers), call_(call) {
-    if (peers.rank == call.root) source_.emplace(peers, call.input);
+  ShmBroadcast(const Peers& peers, const Collective& collective) : ShmTransfer(peers, collective) {
+    if (peers.rank == collective.call.root) source_.emplace(peers, collective.input);
   }
 
   uint64_t address() const override { return source_ ? source_->address() : 0; }
 
   void complete() override {
     if (!source_) {
-      copy(call_.output.mutable_data_ptr(), peers_.data(call_.root, call_.sequence),
-           call_.output.nbytes());
+      copy_bytes(collective_.output.mutable_data_ptr(), data(collective_.call.root),
+                 collective_.output.nbytes());
     }
-    peers_.ledger->advance(call_.sequence);
-    if (source_) peers_.ledger->wait_for_all(call_.sequence, 2);
+    reach(Stage::waited_for);
+    if (source_) wait_for_all(Stage::waited_for);
   }
 
  private:
-  Peers peers_;
-  Collective call_;
   std::optional<Readable> source_;  // on the root
 };
 
 // That every rank has called it was seen before complete().
-class Barrier final : public Transfer {
+class ShmBarrier final : public ShmTransfer {
  public:
-  Barrier(const Peers& peers, const Collective& call) : peers_(peers), call_(call) {}
-  void complete() override { peers_.ledger->advance(call_.sequence); }
-
- private:
-  Peers peers_;
-  Collective call_;
+  ShmBarrier(const Peers& peers, const Collective& collective) : ShmTransfer(peers, collective) {}
+  void complete() override { reach(Stage::waited_for); }
 };
 
 // Tensors that the other ranks read in place: kept alive until they have, whatever the caller does.
@@ -210,12 +214,12 @@ class Lent {
 
   void wait_for_readers() {
     for (; !tensors_.empty(); tensors_.pop_front())
-      ledger_->wait_for_all(tensors_.front().first, 2);
+      ledger_->wait_for_all(tensors_.front().first, Stage::waited_for);
   }
 
  private:
   void give_back() {
-    while (!tensors_.empty() && ledger_->all_reached(tensors_.front().first, 2))
+    while (!tensors_.empty() && ledger_->all_reached(tensors_.front().first, Stage::waited_for))
       tensors_.pop_front();
   }
 
@@ -229,21 +233,21 @@ class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}
 
-  std::unique_ptr<Transfer> begin(const Collective& call) override {
-    switch (call.operation) {
+  std::unique_ptr<Transfer> begin(const Collective& collective) override {
+    switch (collective.call.operation) {
       case Operation::all_gather: {
-        auto transfer = std::make_unique<AllGather>(peers_, call);
-        if (transfer->lends()) lent_.add(call.sequence, call.input);
+        auto transfer = std::make_unique<ShmAllGather>(peers_, collective);
+        if (transfer->lends()) lent_.add(collective.call.sequence, collective.input);
         return transfer;
       }
       case Operation::reduce_scatter:
-        return std::make_unique<ReduceScatter>(peers_, call);
+        return std::make_unique<ShmReduceScatter>(peers_, collective);
       case Operation::all_reduce:
-        return std::make_unique<AllReduce>(peers_, call);
+        return std::make_unique<ShmAllReduce>(peers_, collective);
       case Operation::broadcast:
-        return std::make_unique<Broadcast>(peers_, call);
+        return std::make_unique<ShmBroadcast>(peers_, collective);
       case Operation::barrier:
-        return std::make_unique<Barrier>(peers_, call);
+        return std::make_unique<ShmBarrier>(peers_, collective);
     }
     throw std::logic_error("unknown operation");
   }
@@ -262,8 +266,8 @@ std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
                                               std::shared_ptr<Ledger> ledger) {
   if (!context.shared->has_arenas()) {
     throw std::invalid_argument(
-        "backend shm needs ranks that start() has forked: those started as " +
-        std::string("processes of their own have gloo"));
+        "backend shm needs ranks that start() has forked; ranks that were started as processes of "
+        "their own have gloo");
   }
   return std::make_shared<ShmTransport>(
       Peers{context.rank, context.world_size, context.shared, std::move(ledger)});

@@ -1,5 +1,5 @@
 #include <ATen/EmptyTensor.h>
-#include <comm/transport.h>
+#include <comm/backends.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>
 

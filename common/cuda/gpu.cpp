@@ -1,7 +1,9 @@
 #include <ATen/cuda/PinnedMemoryAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <comm/backends.h>
 #include <cuda/gpu.h>
+#include <cuda/nccl_transport.h>
 #include <memory/device_blocks.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
@@ -53,6 +55,7 @@ void use_gpu_of(int rank) {
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(rank % gpus));
   at::globalContext().lazyInitDevice(at::kCUDA);
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(follow);
+  cuda_backend = {gpus, make_nccl_transport, at::cuda::getPinnedMemoryAllocator()};
   in_use = true;
 }
 
@@ -61,10 +64,6 @@ std::optional<AllocatorPeaks> allocator_peaks() {
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
   return AllocatorPeaks{stats.allocated_bytes.at(kAll).peak, stats.reserved_bytes.at(kAll).peak};
-}
-
-c10::Allocator* pinned_allocator() {
-  return at::cuda::getPinnedMemoryAllocator();
 }
 
 NoWaiting::NoWaiting() {

@@ -3,43 +3,38 @@
 #include <cstdint>
 #include <optional>
 
-namespace c10 {
-struct Allocator;
-}
-
-// What has to be said to CUDA itself. A build without CUDA has the same functions: there are no
-// GPUs.
+// What is said to CUDA itself. A build without CUDA has the same functions, and no GPUs.
 namespace fsdp::gpu {
 
 // Whether this build has CUDA.
 bool built();
 
-// The GPUs of this machine. A process that has asked CUDA can fork no rank that uses it: for that
-// there is the second function, which asks in a process of its own.
+// The number of GPUs of this machine. A process that has asked CUDA can no longer fork a rank that
+// uses CUDA; the second function may be called before the fork: it asks in a process of its own,
+// and throws std::runtime_error if it cannot start one.
 int count_gpus();
 int count_gpus_before_fork();
 
-// To be called once by a rank, before its first tensor on CUDA: its GPU is number `rank` modulo
-// count_gpus(), for this thread and for autograd's, and what the caching allocator gives out there
-// is counted into live_bytes, by the bytes that were asked for. Throws std::runtime_error if there
-// is no GPU.
+// Every rank must call it once, before its first tensor on CUDA. From then on
+// - its GPU is number `rank` modulo count_gpus(), for this thread and for autograd's threads;
+// - what the caching allocator gives out there is counted into live_bytes, by the bytes that were
+//   asked for;
+// - its Communicators have the backend nccl.
+// Throws std::runtime_error if there is no GPU.
 void use_gpu_of(int rank);
 
-// What the caching allocator says of this rank's GPU; none on the CPU.
+// What the caching allocator says of this rank's GPU; nothing on the CPU.
 struct AllocatorPeaks {
   int64_t allocated{};  // [bytes] in blocks, which are rounded up
-  int64_t reserved{};   // [bytes] taken from the GPU, what is kept for reuse counted
+  int64_t reserved{};   // [bytes] taken from the GPU, including what is kept for reuse
 };
 std::optional<AllocatorPeaks> allocator_peaks();
 
-// Of host memory that the GPU reads and writes by itself.
-c10::Allocator* pinned_allocator();
-
-// While it lives, a tensor operation that would let the CPU wait for the GPU throws instead.
+// While it lives, a tensor operation that would make the CPU wait for the GPU throws instead.
 class NoWaiting {
  public:
   NoWaiting();
-  ~NoWaiting();  // NOLINT: trivial without CUDA alone
+  ~NoWaiting();  // NOLINT: trivial only without CUDA
   NoWaiting(const NoWaiting&) = delete;
   NoWaiting& operator=(const NoWaiting&) = delete;
 };

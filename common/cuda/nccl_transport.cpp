@@ -1,12 +1,14 @@
 #include <c10/cuda/CUDAFunctions.h>
-#include <comm/transport.h>
+#include <comm/collective_error.h>
+#include <comm/ledger.h>
+#include <cuda/nccl_transport.h>
+#include <memory/storage.h>
 #include <torch/torch.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <exception>
-#include <stdexcept>
 #include <utility>
 
 namespace fsdp {
@@ -32,24 +34,17 @@ struct Group {
   }
 };
 
-bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  const auto begin = [](const at::Tensor& t) {
-    return static_cast<const char*>(t.const_data_ptr());
-  };
-  return begin(a) < begin(b) + b.nbytes() && begin(b) < begin(a) + a.nbytes();
-}
-
 // A call on NCCL's stream. That stream waits for what the current one has queued when the call is
 // issued, and the current one waits for it in complete(): the CPU waits for neither. Until then the
 // group holds the tensors; their memory is freed by the current stream, in whose order it is
 // reused.
 class NcclTransfer final : public Transfer {
  public:
-  NcclTransfer(std::shared_ptr<Group> group, Collective call)
-      : group_(std::move(group)), call_(std::move(call)) {}
+  NcclTransfer(std::shared_ptr<Group> group, Collective collective)
+      : group_(std::move(group)), collective_(std::move(collective)) {}
 
   void start() override {
-    if (!call_.output.defined() || call_.output.numel() == 0) return;
+    if (!collective_.output.defined() || collective_.output.numel() == 0) return;
     ++group_->under_way;
     attempt([&] { work_ = issue(); });
   }
@@ -59,25 +54,25 @@ class NcclTransfer final : public Transfer {
       attempt([&] { work_->wait(); });
       --group_->under_way;
     }
-    group_->ledger->advance(call_.sequence);
+    group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
   }
 
  private:
   Work issue() {
     c10d::ProcessGroupNCCL& nccl = *group_->nccl;
-    std::vector<at::Tensor> tensors{call_.output};
-    switch (call_.operation) {
+    std::vector<at::Tensor> tensors{collective_.output};
+    switch (collective_.call.operation) {
       case Operation::all_gather: {
         at::Tensor input = gather_input();
-        return nccl._allgather_base(call_.output, input);
+        return nccl._allgather_base(collective_.output, input);
       }
       case Operation::reduce_scatter:
-        return nccl._reduce_scatter_base(call_.output, call_.input);  // a sum
+        return nccl._reduce_scatter_base(collective_.output, collective_.input);  // a sum
       case Operation::all_reduce:
         return nccl.allreduce(tensors);
       case Operation::broadcast: {
         c10d::BroadcastOptions options;
-        options.rootRank = call_.root;
+        options.rootRank = collective_.call.root;
         return nccl.broadcast(tensors, options);
       }
       case Operation::barrier:
@@ -88,27 +83,24 @@ class NcclTransfer final : public Transfer {
 
   // In place NCCL takes an input that lies where its part of the output is, and no other.
   at::Tensor gather_input() const {
-    const char* place = static_cast<const char*>(call_.output.const_data_ptr()) +
-                        static_cast<size_t>(group_->rank) * call_.input.nbytes();
-    const bool misplaced =
-        overlap(call_.output, call_.input) && call_.input.const_data_ptr() != place;
-    return misplaced ? call_.input.clone() : call_.input;
+    const char* place = static_cast<const char*>(collective_.output.const_data_ptr()) +
+                        static_cast<size_t>(group_->rank) * collective_.input.nbytes();
+    const bool misplaced = overlap(collective_.output, collective_.input) &&
+                           collective_.input.const_data_ptr() != place;
+    return misplaced ? collective_.input.clone() : collective_.input;
   }
 
   template <class Body>
   void attempt(const Body& body) const {
     try {
       body();
-    } catch (const c10::Error& error) {
-      throw CollectiveError("rank " + std::to_string(group_->rank) + ": " +
-                            to_string(call_.operation) + " (collective #" +
-                            std::to_string(call_.sequence) +
-                            ") failed in nccl: " + error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      throw failed_in("nccl", group_->rank, collective_.call, error);
     }
   }
 
   std::shared_ptr<Group> group_;
-  Collective call_;
+  Collective collective_;
   Work work_;
 };
 
@@ -116,8 +108,8 @@ class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(std::shared_ptr<Group> group) : group_(std::move(group)) {}
 
-  std::unique_ptr<Transfer> begin(const Collective& call) override {
-    return std::make_unique<NcclTransfer>(group_, call);
+  std::unique_ptr<Transfer> begin(const Collective& collective) override {
+    return std::make_unique<NcclTransfer>(group_, collective);
   }
 
   c10::Allocator* allocator() override { return c10::GetAllocator(c10::kCUDA); }

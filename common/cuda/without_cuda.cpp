@@ -1,10 +1,8 @@
-#include <comm/transport.h>
 #include <cuda/gpu.h>
 
 #include <stdexcept>
 
-namespace fsdp {
-namespace gpu {
+namespace fsdp::gpu {
 
 bool built() {
   return false;
@@ -27,18 +25,7 @@ std::optional<AllocatorPeaks> allocator_peaks() {
   return std::nullopt;
 }
 
-c10::Allocator* pinned_allocator() {
-  return c10::GetAllocator(c10::kCPU);
-}
-
 NoWaiting::NoWaiting() = default;
 NoWaiting::~NoWaiting() = default;
 
-}  // namespace gpu
-
-std::shared_ptr<Transport> make_nccl_transport(const RankContext&, std::shared_ptr<Ledger>,
-                                               std::chrono::milliseconds) {
-  throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
-}
-
-}  // namespace fsdp
+}  // namespace fsdp::gpu

@@ -28,4 +28,11 @@ at::Tensor view_of_storage(const c10::Storage& storage, int64_t offset, at::IntA
   return view;
 }
 
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  const auto begin = [](const at::Tensor& tensor) {
+    return static_cast<const char*>(tensor.const_data_ptr());
+  };
+  return begin(a) < begin(b) + b.nbytes() && begin(b) < begin(a) + a.nbytes();
+}
+
 }  // namespace fsdp

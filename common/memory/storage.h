@@ -19,4 +19,7 @@ void resize_storage(const c10::Storage& storage, int64_t bytes);
 at::Tensor view_of_storage(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes,
                            at::ScalarType dtype = at::kFloat);
 
+// Whether two contiguous tensors share memory.
+bool overlap(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace fsdp

@@ -7,14 +7,6 @@
 namespace fsdp {
 namespace {
 
-bool within(const Event& inner, const Event& outer) {
-  return outer.begin <= inner.begin && inner.end <= outer.end;
-}
-
-int64_t duration(const Event& event) {
-  return event.end - event.begin;
-}
-
 // The units' costs in one step; nothing if a unit's computing was not recorded.
 std::optional<std::vector<UnitTime>> unit_times(const TrainConfig& config,
                                                 const ShardLayout& layout,
@@ -46,18 +38,19 @@ std::optional<std::vector<UnitTime>> unit_times(const TrainConfig& config,
 int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>& events,
                      const Event& step) {
   std::vector<Event> model;
-  int64_t rest = duration(step);
+  int64_t rest = step.duration();
   for (const Event& event : events) {
     const bool computes = event.kind == EventKind::forward || event.kind == EventKind::backward;
-    if (!computes || event.name() != "root" || !within(event, step)) continue;
+    if (!computes || event.name() != "root" || !event.within(step)) continue;
     model.push_back(event);
-    rest -= duration(event);
+    rest -= event.duration();
   }
   for (const Event& event : events) {
-    if (event.kind != EventKind::wait || !within(event, step)) continue;
+    if (event.kind != EventKind::wait || !event.within(step)) continue;
     const bool inside = std::any_of(model.begin(), model.end(),
-                                    [&](const Event& span) { return within(event, span); });
-    if (!inside) rest += link.time(event.operation, event.bytes, world_size) - duration(event);
+                                    [&](const Event& span) { return event.within(span); });
+    if (!inside)
+      rest += link.time(event.call.operation, event.call.bytes, world_size) - event.duration();
   }
   return rest;
 }
@@ -76,15 +69,15 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
   const int limit = config.prefetch ? config.limit : 1;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
-    if (step.kind != EventKind::step || step.sequence == 0 || !step.ended()) continue;
-    const auto units = unit_times(config, layout, compute_times(events, step.sequence));
+    if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;
+    const auto units = unit_times(config, layout, compute_times(events, step.call.sequence));
     if (!units) return std::nullopt;
     const int64_t rest = rest_of_step(*config.comm.link, layout.world_size, events, step);
     const auto predict = [&](int units_ahead) {
       const int64_t model = predict_step_time(*units, units_ahead, config.reshard_after_forward);
       return static_cast<double>(model + rest) * 1e-9;
     };
-    measured.push_back(static_cast<double>(duration(step)) * 1e-9);
+    measured.push_back(static_cast<double>(step.duration()) * 1e-9);
     predicted.push_back(predict(limit));
     without_prefetch.push_back(predict(1));
   }

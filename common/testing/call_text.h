@@ -10,9 +10,8 @@ namespace fsdp {
 // ".
 inline std::string take_calls(Communicator& comm) {
   std::string text;
-  for (const LoggedCall& call : comm.take_log()) {
-    text += std::string(to_string(call.operation)) + " " + call.unit + "; ";
-  }
+  for (const Call& call : comm.take_log())
+    text += call.name() + "; ";
   return text;
 }
 

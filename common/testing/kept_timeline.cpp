@@ -32,9 +32,8 @@ void keep(const std::shared_ptr<EventLog>& log) {
 void end_test(const char* suite, const char* test, bool failed) {
   const char* path = std::getenv("FSDP_TRACE");
   if (path == nullptr || kept().log == nullptr || kept().of_a_failure) return;
-  Timeline timeline{std::string(suite) + '.' + test, failed ? "the test failed" : "", {}};
-  for (int rank = 0; rank < kept().log->world_size(); ++rank)
-    timeline.ranks.push_back(kept().log->events(rank));
+  const Timeline timeline =
+      timeline_of(*kept().log, std::string(suite) + '.' + test, failed ? "the test failed" : "");
   write_whole_file(path, timeline_writer(path)(timeline));
   kept() = {nullptr, failed};
 }

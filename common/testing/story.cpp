@@ -8,7 +8,7 @@ namespace fsdp {
 namespace {
 
 std::string bytes_of(const Event& event) {
-  return ", " + std::to_string(event.bytes) + " bytes";
+  return ", " + std::to_string(event.call.bytes) + " bytes";
 }
 
 std::string row(size_t number, const std::string& who, const std::string& step) {
@@ -20,7 +20,7 @@ std::string row(size_t number, const std::string& who, const std::string& step) 
 }  // namespace
 
 std::string step_of(const Event& event) {
-  const std::string call = std::string(to_string(event.operation)) + ' ' + event.name();
+  const std::string call = event.call.name();
   switch (event.kind) {
     case EventKind::issue:
       return "issues " + call + bytes_of(event);

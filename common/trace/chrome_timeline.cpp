@@ -13,16 +13,17 @@ double microseconds(int64_t nanoseconds) {
 }
 
 std::string title(const Event& event) {
-  if (event.kind == EventKind::step) return "step " + std::to_string(event.sequence);
+  if (event.kind == EventKind::step) return "step " + std::to_string(event.call.sequence);
   if (event.kind == EventKind::optimizer) return "optimizer";
   return event.text() + ' ' + event.name();
 }
 
 Json arguments(const Event& event) {
   Json arguments{{"unit", event.name()}};
-  const bool collective = event.text() != to_string(event.kind);
-  if (collective) arguments["sequence"] = event.sequence;
-  if (collective || event.kind == EventKind::free) arguments["bytes"] = event.bytes;
+  if (event.of_collective()) arguments["sequence"] = event.call.sequence;
+  if (event.of_collective() || event.kind == EventKind::free) {
+    arguments["bytes"] = event.call.bytes;
+  }
   return arguments;
 }
 
@@ -43,7 +44,7 @@ Json span_or_instant(const Event& event, size_t rank, size_t thread, int64_t ori
             {"tid", thread},
             {"ts", microseconds(event.begin - origin)}};
   if (instant) line["s"] = "t";
-  if (event.ended() && !instant) line["dur"] = microseconds(event.end - event.begin);
+  if (event.ended() && !instant) line["dur"] = microseconds(event.duration());
   line["args"] = arguments(event);
   return line;
 }

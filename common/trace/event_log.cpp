@@ -1,10 +1,6 @@
-#include <sys/mman.h>
 #include <trace/event_log.h>
 
 #include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <stdexcept>
 
 namespace fsdp {
 
@@ -15,27 +11,18 @@ struct EventLog::Page {
   static size_t bytes(size_t slots) { return sizeof(Page) + slots * sizeof(Event); }
 };
 
+// A slot more than is kept: a rank may be killed while it writes over the oldest event.
 std::shared_ptr<EventLog> EventLog::create(int world_size, size_t kept) {
-  std::shared_ptr<EventLog> log(new EventLog);
-  log->world_size_ = world_size;
-  log->slots_ = kept + 1;  // a rank may be killed while it writes over the oldest
-  const size_t bytes = world_size * Page::bytes(log->slots_);
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    throw std::runtime_error("the event log of --trace: cannot map " + std::to_string(bytes) +
-                             " bytes: " + std::strerror(errno));
-  }
-  log->base_ = static_cast<char*>(base);
-  return log;
+  return std::shared_ptr<EventLog>(new EventLog(world_size, kept + 1));
 }
 
-EventLog::~EventLog() {
-  if (base_ != nullptr) munmap(base_, world_size_ * Page::bytes(slots_));
-}
+EventLog::EventLog(int world_size, size_t slots)
+    : world_size_(world_size),
+      slots_(slots),
+      memory_("the log of events", static_cast<size_t>(world_size) * Page::bytes(slots)) {}
 
 EventLog::Page& EventLog::page(int rank) const {
-  return *reinterpret_cast<Page*>(base_ + rank * Page::bytes(slots_));
+  return *reinterpret_cast<Page*>(memory_.base() + rank * Page::bytes(slots_));
 }
 
 Event& EventLog::slot(int rank, uint64_t number) const {

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Names are told once, and then by their place in this list.
+// Each name is written once; events refer to it by its place in this list.
 class Names {
  public:
   size_t index(const std::string& name) {
@@ -32,9 +32,9 @@ Json events_json(const std::vector<Event>& events, int64_t origin, Names& names)
   Json lines = Json::array();
   for (size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
-    lines.push_back({event.kind, event.operation, names.index(event.name()), event.begin - origin,
-                     event.ended() ? event.end - event.begin : -1, event.sequence, event.bytes,
-                     lanes[i]});
+    lines.push_back({event.kind, event.call.operation, names.index(event.name()),
+                     event.begin - origin, event.ended() ? event.duration() : -1,
+                     event.call.sequence, event.call.bytes, lanes[i]});
   }
   return lines;
 }
@@ -59,7 +59,7 @@ Json names_of(size_t count) {
   return names;
 }
 
-// As a part of a page's script: a name can't end it.
+// `json` as a part of a page's script, which no name in it can end.
 std::string in_script(const Json& json) {
   std::string text;
   for (const char c : json.dump()) {
@@ -84,8 +84,8 @@ std::string html_timeline(const Timeline& timeline) {
   }
   const Json data{{"title", timeline.title},
                   {"failure", timeline.failure},
-                  {"kinds", names_of<EventKind>(8)},
-                  {"operations", names_of<Operation>(5)},
+                  {"kinds", names_of<EventKind>(kEventKinds)},
+                  {"operations", names_of<Operation>(kOperations)},
                   {"classes", names_of<MemoryClass>(kMemoryClasses)},
                   {"names", names.json()},
                   {"ranks", ranks}};

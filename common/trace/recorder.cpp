@@ -1,6 +1,7 @@
 #include <trace/recorder.h>
 
 #include <stdexcept>
+#include <tuple>
 
 namespace fsdp {
 
@@ -8,76 +9,91 @@ Recorder::Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Cloc
     : log_(std::move(log)), rank_(rank), clock_(std::move(clock)) {
   if (the_current != nullptr) throw std::logic_error("a process has one Recorder at a time");
   the_current = this;
+  call_observer = this;
   live_bytes::on_free(&Recorder::freed);
   live_bytes::take_peak();
 }
 
 Recorder::~Recorder() {
   live_bytes::on_free(nullptr);
+  call_observer = nullptr;
   the_current = nullptr;
 }
 
-void Recorder::sample(Event& event) const {
-  event.live = live_bytes::now();
-  event.peak = live_bytes::take_peak();
-}
-
-uint64_t Recorder::begin(Event event) {
-  std::lock_guard lock(mutex_);
+uint64_t Recorder::begin(EventKind kind, const Call& call) {
+  const std::lock_guard lock(mutex_);
+  Event event{kind, call};
   event.begin = clock_->now();
   return log_->add(rank_, event);
 }
 
 void Recorder::end(uint64_t number) {
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   Event event = log_->at(rank_, number);
   sample(event);
   event.end = clock_->now();
   log_->finish(rank_, number, event);
 }
 
-void Recorder::end_flight(uint64_t number, std::optional<std::pair<int64_t, int64_t>> moved) {
-  std::lock_guard lock(mutex_);
-  Event event = log_->at(rank_, number);
-  const auto [begin, end] = moved.value_or(std::pair(event.begin, clock_->now()));
-  event.begin = begin;
-  event.end = end;
-  log_->finish(rank_, number, event);
-}
-
-void Recorder::instant(Event event) {
-  std::lock_guard lock(mutex_);
+void Recorder::instant(EventKind kind, const Call& call) {
+  const std::lock_guard lock(mutex_);
+  Event event{kind, call};
   sample(event);
   event.begin = event.end = clock_->now();
   log_->add(rank_, event);
 }
 
-void Recorder::watch(const void* storage, const std::string& unit) {
-  std::lock_guard lock(mutex_);
-  gathered_[storage] = unit;
+void Recorder::sample(Event& event) {
+  event.live = live_bytes::now();
+  event.peak = live_bytes::take_peak();
+}
+
+void Recorder::issued(const Call& call, const at::Tensor& output) {
+  instant(EventKind::issue, call);
+  const uint64_t flight = begin(EventKind::flight, call);
+  const std::lock_guard lock(mutex_);
+  flights_[call.sequence] = flight;
+  if (call.operation == Operation::all_gather && !call.unit.is_label()) {
+    gathered_[output.storage().data()] = call.unit;
+  }
+}
+
+void Recorder::waits(const Call& call) {
+  wait_ = begin(EventKind::wait, call);
+}
+
+void Recorder::waited(const Call& call, std::optional<std::pair<int64_t, int64_t>> moved) {
+  end_flight(call.sequence, moved);
+  end(wait_);
+}
+
+void Recorder::end_flight(uint64_t sequence, std::optional<std::pair<int64_t, int64_t>> moved) {
+  const std::lock_guard lock(mutex_);
+  const auto flight = flights_.extract(sequence);
+  if (flight.empty()) return;  // issued before this recorder was made
+  Event event = log_->at(rank_, flight.mapped());
+  std::tie(event.begin, event.end) = moved.value_or(std::pair(event.begin, clock_->now()));
+  log_->finish(rank_, flight.mapped(), event);
 }
 
 void Recorder::freed(const void* data, int64_t bytes) {
-  Event event;
+  Call call;
   {
-    std::lock_guard lock(the_current->mutex_);
-    const auto found = the_current->gathered_.find(data);
-    if (found == the_current->gathered_.end()) return;
-    event.set_name(found->second);
-    the_current->gathered_.erase(found);
+    const std::lock_guard lock(the_current->mutex_);
+    const auto found = the_current->gathered_.extract(data);
+    if (found.empty()) return;
+    call.unit = found.mapped();
   }
-  event.kind = EventKind::free;
-  event.bytes = bytes;
-  the_current->instant(event);
+  call.bytes = bytes;
+  the_current->instant(EventKind::free, call);
 }
 
 uint64_t begin_span(EventKind kind, std::string_view name, uint64_t sequence) {
   if (Recorder::current() == nullptr) return 0;
-  Event event;
-  event.kind = kind;
-  event.set_name(name);
-  event.sequence = sequence;
-  return Recorder::current()->begin(event);
+  Call call;
+  call.unit = UnitName(name);
+  call.sequence = sequence;
+  return Recorder::current()->begin(kind, call);
 }
 
 void end_span(uint64_t number) {

@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <trace/timeline.h>
 
 #include <algorithm>
@@ -29,41 +30,27 @@ std::string megabytes(bool known, int64_t bytes) {
 
 // "#3" of a collective, "3" of a step.
 std::string sequence(const Event& event) {
-  std::string number = std::to_string(event.sequence);
+  const std::string number = std::to_string(event.call.sequence);
   if (event.kind == EventKind::step) return number;
-  return event.text() == to_string(event.kind) ? "" : "#" + number;
+  return event.of_collective() ? "#" + number : "";
 }
 
 std::string length(const Event& event) {
   if (!event.ended()) return "no end";
   const bool instant = event.kind == EventKind::issue || event.kind == EventKind::free;
-  return instant ? "" : number("%.3f", ms(event.end - event.begin));
-}
-
-// Each of its lines in lines of at most kColumns; none of an empty text.
-std::string wrapped(const std::string& text) {
-  std::string result;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t line_end = std::min(text.find('\n', begin), text.size());
-    size_t end = std::min(begin + kColumns, line_end);
-    const size_t space = text.rfind(' ', end);
-    if (end < line_end && space != std::string::npos && space > begin) end = space;
-    result += text.substr(begin, end - begin) + '\n';
-    begin = end + (end < text.size() && (text[end] == ' ' || text[end] == '\n'));
-  }
-  return result;
+  return instant ? "" : number("%.3f", ms(event.duration()));
 }
 
 std::string text(const Line& line, int64_t origin) {
   const Event& event = *line.event;
   const bool sampled = event.ended() && event.kind != EventKind::flight;
-  const bool moves = event.bytes > 0 || event.text() != to_string(event.kind);
+  const bool moves = event.call.bytes > 0 || event.of_collective();
   std::string name = event.name();
   if (name.size() > 14) name = ".." + name.substr(name.size() - 12);
   char text[160];
   std::snprintf(text, sizeof text, "%2zu %10.3f %9s %-21s %6s %-14s %9s %9s %9s", line.rank,
                 ms(event.begin - origin), length(event).c_str(), event.text().c_str(),
-                sequence(event).c_str(), name.c_str(), megabytes(moves, event.bytes).c_str(),
+                sequence(event).c_str(), name.c_str(), megabytes(moves, event.call.bytes).c_str(),
                 megabytes(sampled, event.live.total).c_str(),
                 megabytes(sampled, event.live[MemoryClass::gathered]).c_str());
   std::string result = text;
@@ -82,7 +69,9 @@ std::string text_timeline(const Timeline& timeline) {
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line& a, const Line& b) { return a.event->begin < b.event->begin; });
 
-  std::string result = wrapped(timeline.title) + wrapped(timeline.failure);
+  std::string result;
+  for (const std::string& text : {timeline.title, timeline.failure})
+    if (!text.empty()) result += wrap(text, kColumns) + '\n';
   char heading[160];
   std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %9s %9s %9s\n", "", "begin",
                 "length", "", "", "", "bytes", "live", "gathered");

@@ -4,8 +4,16 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
+
+Timeline timeline_of(const EventLog& log, std::string title, std::string failure) {
+  Timeline timeline{std::move(title), std::move(failure), {}};
+  for (int rank = 0; rank < log.world_size(); ++rank)
+    timeline.ranks.push_back(log.events(rank));
+  return timeline;
+}
 
 TimelineWriter timeline_writer(const std::string& path) {
   if (path.ends_with(".txt")) return text_timeline;

@@ -86,13 +86,12 @@ Json live_bytes_json(const PredictedBytes& predicted, int64_t& mismatches) {
 }
 
 // The bytes of one step by operation, or by label for what serves no unit.
-std::map<std::string, int64_t> bytes_by_key(const std::vector<LoggedCall>& log) {
+std::map<std::string, int64_t> bytes_by_key(const std::vector<Call>& log) {
   std::map<std::string, int64_t> bytes;
-  for (const LoggedCall& call : log) {
-    const bool labelled = call.unit.starts_with('<');
-    const std::string key =
-        labelled ? call.unit.substr(1, call.unit.size() - 2) : to_string(call.operation);
-    bytes[key] += call.bytes;
+  for (const Call& call : log) {
+    const std::string unit = call.unit.str();
+    const std::string label = call.unit.is_label() ? unit.substr(1, unit.size() - 2) : "";
+    bytes[label.empty() ? to_string(call.operation) : label] += call.bytes;
   }
   return bytes;
 }
@@ -279,7 +278,7 @@ class Run {
   Telemetry telemetry_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<double> losses_;
-  std::vector<LoggedCall> last_log_;
+  std::vector<Call> last_log_;
 };
 
 std::string current_commit() {
@@ -306,12 +305,10 @@ class Trace {
   // Returns whether the file was written, if one was asked for.
   bool write(const std::string& failure) const {
     if (config_.trace.empty()) return true;
-    Timeline timeline{title(), failure, {}};
     uint64_t dropped = 0;
-    for (int rank = 0; rank < log_->world_size(); ++rank) {
-      timeline.ranks.push_back(log_->events(rank));
+    for (int rank = 0; rank < log_->world_size(); ++rank)
       dropped = std::max(dropped, log_->dropped(rank));
-    }
+    const Timeline timeline = timeline_of(*log_, title(), failure);
     try {
       write_whole_file(config_.trace, timeline_writer(config_.trace)(timeline));
     } catch (const std::runtime_error& error) {

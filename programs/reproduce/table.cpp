@@ -1,9 +1,9 @@
+#include <base/text.h>
 #include <reproduce/table.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 
 namespace fsdp {
 namespace {
@@ -27,19 +27,6 @@ std::string row(const std::vector<std::string>& cells, const std::vector<size_t>
     text += " " + (is_number(cell) ? gap + cell : cell + gap) + " |";
   }
   return text + "\n";
-}
-
-std::string wrapped(const std::string& text) {
-  std::istringstream words(text);
-  std::string result, line, word;
-  while (words >> word) {
-    if (!line.empty() && line.size() + 1 + word.size() > kColumns) {
-      result += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return result + line + "\n";
 }
 
 }  // namespace
@@ -84,7 +71,7 @@ std::string Table::markdown() const {
     text += row(cells, widths);
   }
   for (const std::string& note : notes)
-    text += "\n" + wrapped(note);
+    text += "\n" + wrap(note, kColumns) + "\n";
   return text;
 }
 

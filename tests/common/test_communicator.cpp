@@ -1,4 +1,5 @@
 #include <comm/communicator.h>
+#include <comm/ledger.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -209,14 +210,14 @@ TEST_P(Collectives, LogTheTextbookBytes) {
     comm.all_gather_into(large, small, "layers.0").wait();
     comm.reduce_scatter_into(small, large, "layers.1").wait();
     comm.all_reduce(small, kNorm).wait();
-    comm.broadcast(large, 0, kInit).wait();
+    comm.broadcast(large, 0, "layers.2").wait();
     comm.barrier(kMetrics).wait();
     auto log = comm.take_log();
     require(log.size() == 5, "five calls");
     int64_t part = (n + world - 1) / world;
     int64_t expected[] = {(world - 1) * n * 4, (world - 1) * n * 4, 2 * (world - 1) * part * 4,
                           (world - 1) * n * 4, 0};
-    std::string units[] = {"layers.0", "layers.1", kNorm, kInit, kMetrics};
+    std::string units[] = {"layers.0", "layers.1", kNorm, "layers.2", kMetrics};
     for (size_t i = 0; i < log.size(); ++i) {
       require(log[i].sequence == i, "sequence");
       require(log[i].unit == units[i], "unit of call " + std::to_string(i));

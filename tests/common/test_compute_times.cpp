@@ -8,10 +8,10 @@ Event span(EventKind kind, const std::string& name, int64_t begin, int64_t end,
            uint64_t sequence = 0) {
   Event event;
   event.kind = kind;
-  event.set_name(name);
+  event.call.unit = UnitName(name);
   event.begin = begin;
   event.end = end;
-  event.sequence = sequence;
+  event.call.sequence = sequence;
   return event;
 }
 

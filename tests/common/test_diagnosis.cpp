@@ -7,24 +7,24 @@
 namespace fsdp {
 namespace {
 
-CallRecord call(Operation operation, const std::string& unit, int64_t numel = 262'144) {
-  CallRecord record;
+Call call(Operation operation, const std::string& unit, int64_t numel = 262'144) {
+  Call record;
   record.operation = operation;
   record.dtype = at::kFloat;
   record.numel = numel;
-  record.set_unit(unit);
+  record.unit = UnitName(unit);
   return record;
 }
 
-CallRecord gather(const std::string& unit) {
+Call gather(const std::string& unit) {
   return call(Operation::all_gather, unit);
 }
-CallRecord reduce(const std::string& unit) {
+Call reduce(const std::string& unit) {
   return call(Operation::reduce_scatter, unit);
 }
 
 // Numbered from 0.
-CallHistory history(std::vector<CallRecord> calls) {
+CallHistory history(std::vector<Call> calls) {
   for (size_t i = 0; i < calls.size(); ++i)
     calls[i].sequence = i;
   return {std::move(calls)};
@@ -43,8 +43,8 @@ std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory
 }
 
 TEST(Diagnosis, ShowsBothSidesTheCauseAndTheLastFiveCallsOfEveryRank) {
-  const std::vector<CallRecord> common{gather("root"), gather("layers.0"), gather("layers.1"),
-                                       gather("layers.2"), reduce("layers.2")};
+  const std::vector<Call> common{gather("root"), gather("layers.0"), gather("layers.1"),
+                                 gather("layers.2"), reduce("layers.2")};
   auto usual = common, odd = common;
   usual.insert(usual.end(), {gather("layers.1"), reduce("layers.1")});
   odd.push_back(reduce("layers.1"));
@@ -70,9 +70,23 @@ TEST(Diagnosis, FindsTheRankThatMadeACallTooMany) {
 }
 
 TEST(Diagnosis, FindsTheRankThatMadeACallTwice) {
-  const auto usual = history({gather("a"), gather("b")});
-  const auto odd = history({gather("a"), gather("a")});
-  EXPECT_EQ(cause_of_difference(1, {odd, usual, usual}), "rank 0 called all_gather a twice");
+  const auto usual = history({gather("b"), gather("a"), gather("b")});
+  const auto odd = history({gather("b"), gather("a"), gather("a")});
+  EXPECT_EQ(cause_of_difference(2, {odd, usual, usual}), "rank 0 called all_gather a twice");
+}
+
+TEST(Diagnosis, DoesNotTakeAModelWithFewerUnitsForARankThatCallsTwice) {
+  const auto usual = history({gather("a"), gather("b"), gather("c")});
+  const auto shallow = history({gather("a"), gather("b"), gather("b")});
+  EXPECT_EQ(cause_of_difference(2, {usual, usual, shallow}),
+            "rank 2 called all_gather b twice, or has no unit c");
+}
+
+TEST(Diagnosis, NamesTheCallThatWasLeftOutBeforeAnotherForTheSameUnit) {
+  const auto usual = history({gather("hello"), reduce("hello")});
+  const auto odd = history({gather("hello"), call(Operation::all_reduce, "hello")});
+  EXPECT_EQ(cause_of_difference(1, {usual, usual, odd, usual}),
+            "rank 2 left out reduce_scatter hello, or called all_reduce hello out of turn");
 }
 
 TEST(Diagnosis, FindsAUnitOfAnotherSize) {
@@ -86,7 +100,7 @@ TEST(Diagnosis, BlamesNobodyWhereTwoRanksDisagreeWithoutASign) {
   EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({gather("b")})}),
             "one side left out a call, or runs its units in another order than the rest");
   EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({reduce("a")})}),
-            "one side left out a call for a, which is gathered there and not elsewhere");
+            "one side left out a call for a, or made one out of turn");
   EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({reduce("b")})}),
             "one side took another path through the program than the rest");
 }
@@ -100,9 +114,9 @@ TEST(Diagnosis, OfAMissingRankSaysWhereItWasLast) {
   const auto ahead = history({gather("a"), gather("b")});
   EXPECT_EQ(
       tell_missing(1, 1, {ahead, history({gather("a")})}),
-      "likely cause: rank 1 computes for longer than the time limit (--timeout), is stuck, or "
-      "has ended its\n"
-      "  loop a step early\n"
+      "likely cause: rank 1 computes for longer than the time limit, is stuck, or has ended its "
+      "loop a step\n"
+      "  early\n"
       "last calls  rank 0                       rank 1\n"
       "  #0        all_gather a                 all_gather a\n"
       "> #1        all_gather b                 -");

@@ -19,7 +19,7 @@ class CountingClock final : public Clock {
 Event event_of(EventKind kind, const std::string& name) {
   Event event;
   event.kind = kind;
-  event.set_name(name);
+  event.call.unit = UnitName(name);
   return event;
 }
 
@@ -91,10 +91,17 @@ TEST(EventLogs, KeepWhatARankDidBeforeItWasKilled) {
 }
 
 TEST(EventLogs, KeepTheEndOfALongName) {
-  Event event;
-  event.set_name(std::string("x.layers.3").insert(0, 100, 'x'));
+  const Event event = event_of(EventKind::forward, std::string("x.layers.3").insert(0, 100, 'x'));
   EXPECT_EQ(event.name().size(), 63);
   EXPECT_TRUE(event.name().ends_with("x.layers.3"));
+}
+
+Call all_gather(uint64_t sequence, const std::string& unit) {
+  Call call;
+  call.sequence = sequence;
+  call.operation = Operation::all_gather;
+  call.unit = UnitName(unit);
+  return call;
 }
 
 TEST(Recorders, DoNothingWhenThereIsNone) {
@@ -129,30 +136,48 @@ TEST(Recorders, TellWhenTheStorageOfAUnitIsFreedOnceForEachTimeItIsWatched) {
     at::set_num_threads(1);
     at::Tensor gathered = at::empty({300}, at::kByte);
     at::Tensor other = at::empty({400}, at::kByte);
-    Recorder::current()->watch(gathered.storage().data(), "layers.1");
+    call_observer->issued(all_gather(0, "layers.1"), gathered);
+    call_observer->issued(all_gather(1, kMetrics), other);
     other.reset();
     gathered.reset();
     at::empty({300}, at::kByte);
   });
-  ASSERT_EQ(events.size(), 1);
-  EXPECT_EQ(events[0].text(), "free");
-  EXPECT_EQ(events[0].name(), "layers.1");
-  EXPECT_EQ(events[0].bytes, 300);
-  EXPECT_EQ(events[0].live.total, 0);
+  ASSERT_EQ(events.size(), 5);  // an issue and a flight of each call
+  EXPECT_EQ(events[4].text(), "free");
+  EXPECT_EQ(events[4].name(), "layers.1");
+  EXPECT_EQ(events[4].call.bytes, 300);
+  EXPECT_EQ(events[4].live.total, 0);
 }
 
 TEST(Recorders, TakeTheTimesOfAFlightFromThoseWhoKnowThem) {
   const auto events = recorded([] {
-    const uint64_t known = Recorder::current()->begin(event_of(EventKind::flight, "known"));
-    const uint64_t other = Recorder::current()->begin(event_of(EventKind::flight, "other"));
-    Recorder::current()->end_flight(known, std::pair<int64_t, int64_t>(70, 90));
-    Recorder::current()->end_flight(other, std::nullopt);
+    const Call known = all_gather(0, "known"), other = all_gather(1, "other");
+    for (const Call& call : {known, other})
+      call_observer->issued(call, at::empty({1}));
+    call_observer->waits(known);
+    call_observer->waited(known, std::pair<int64_t, int64_t>(70, 90));
+    call_observer->waits(other);
+    call_observer->waited(other, std::nullopt);
+  });
+  ASSERT_EQ(events.size(), 6);
+  EXPECT_EQ(events[1].text(), "all_gather flight");
+  EXPECT_EQ(events[1].begin, 70);
+  EXPECT_EQ(events[1].end, 90);
+  EXPECT_EQ(events[3].begin, 4);
+  EXPECT_GT(events[3].end, 4);
+  EXPECT_EQ(events[5].text(), "all_gather wait");
+  EXPECT_GT(events[5].end, events[3].end);
+}
+
+TEST(Recorders, RecordTheWaitForACallThatWasIssuedBeforeThem) {
+  const auto events = recorded([] {
+    begin_span(EventKind::forward, "layers.0");
+    call_observer->waits(all_gather(7, "layers.0"));
+    call_observer->waited(all_gather(7, "layers.0"), std::nullopt);
   });
   ASSERT_EQ(events.size(), 2);
-  EXPECT_EQ(events[0].begin, 70);
-  EXPECT_EQ(events[0].end, 90);
-  EXPECT_EQ(events[1].begin, 2);
-  EXPECT_GT(events[1].end, 2);
+  EXPECT_FALSE(events[0].ended()) << "the end of the flight was written over another event";
+  EXPECT_TRUE(events[1].ended());
 }
 
 }  // namespace

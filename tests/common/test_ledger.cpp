@@ -17,40 +17,40 @@ class LedgerOfTwo : public testing::Test {
   static constexpr size_t kPage = 4096;
 
   void* zeroed() {
-    size_t bytes = (Ledger::bytes(2) + kPage - 1) / kPage * kPage;
+    size_t bytes = (CallRings::bytes(2) + kPage - 1) / kPage * kPage;
     memory_.reset(std::aligned_alloc(kPage, bytes));
     return std::memset(memory_.get(), 0, bytes);
   }
 
-  static CallRecord record(uint64_t sequence, const std::string& unit) {
-    CallRecord record;
-    record.sequence = sequence;
-    record.operation = Operation::all_gather;
-    record.dtype = at::kFloat;
-    record.numel = 64;
-    record.set_unit(unit);
-    return record;
+  static PublishedCall record(uint64_t sequence, const std::string& unit) {
+    PublishedCall published;
+    published.call.sequence = sequence;
+    published.call.operation = Operation::all_gather;
+    published.call.dtype = at::kFloat;
+    published.call.numel = 64;
+    published.call.unit = UnitName(unit);
+    return published;
   }
 
   std::unique_ptr<void, decltype(&std::free)> memory_{nullptr, &std::free};
-  void* shared_ = zeroed();
-  Ledger ranks_[2] = {{shared_, 0, 2, 5000ms}, {shared_, 1, 2, 5000ms}};
+  CallRings rings_{zeroed(), 2};
+  Ledger ranks_[2] = {{rings_, 0, 5000ms}, {rings_, 1, 5000ms}};
 };
 
 TEST_F(LedgerOfTwo, ShowsEachRankTheOthersCalls) {
-  EXPECT_EQ(ranks_[1].published(0), 0u);
-  EXPECT_EQ(ranks_[1].last_call(0), "");
+  EXPECT_EQ(rings_.published(0), 0u);
+  EXPECT_EQ(rings_.last_call(0), "");
   ranks_[0].publish(record(0, "layers.0"));
   ranks_[1].publish(record(0, "layers.0"));
   ranks_[1].check(0);
-  EXPECT_EQ(ranks_[1].published(0), 1u);
-  EXPECT_EQ(ranks_[1].last_call(0), "#0 all_gather layers.0");
-  EXPECT_EQ(ranks_[1].record(0, 0).text(), "all_gather layers.0 (64 x float, 256 B)");
+  EXPECT_EQ(ranks_[0].published(), 1u);
+  EXPECT_EQ(rings_.last_call(0), "#0 all_gather layers.0");
+  EXPECT_EQ(ranks_[1].at(0, 0).call.text(), "all_gather layers.0 (64 x float, 256 B)");
 }
 
 TEST_F(LedgerOfTwo, KeepsTheEndOfALongName) {
   ranks_[0].publish(record(0, std::string(100, 'x').append(".layers.17")));
-  EXPECT_EQ(std::string(ranks_[0].record(0, 0).unit), std::string(61, 'x').append(".layers.17"));
+  EXPECT_EQ(ranks_[0].at(0, 0).call.unit, std::string(53, 'x').append(".layers.17"));
 }
 
 TEST_F(LedgerOfTwo, HoldsARankThatIsTooFarAheadUntilTheOthersHaveWaited) {
@@ -59,11 +59,11 @@ TEST_F(LedgerOfTwo, HoldsARankThatIsTooFarAheadUntilTheOthersHaveWaited) {
       rank.publish(record(i, "unit"));
   }
   for (uint64_t i = 0; i < Ledger::kRing; ++i)
-    ranks_[0].advance(i);
+    ranks_[0].reach(i, Stage::waited_for);
   std::atomic<bool> waited{false};
   std::thread other([&] {
     waited = true;
-    ranks_[1].advance(0);
+    ranks_[1].reach(0, Stage::waited_for);
   });
   ranks_[0].publish(record(Ledger::kRing, "unit"));
   EXPECT_TRUE(waited);
@@ -76,14 +76,14 @@ TEST_F(LedgerOfTwo, LosesNoWakeUpOverManyCalls) {
     for (uint64_t i = 0; i < kCalls; ++i) {
       ranks_[rank].publish(record(i, "unit"));
       ranks_[rank].check(i);
-      ranks_[rank].advance(i);
-      ranks_[rank].wait_for_all(i, 2);
+      ranks_[rank].reach(i, Stage::waited_for);
+      ranks_[rank].wait_for_all(i, Stage::waited_for);
     }
   };
   std::thread other(play, 1);
   play(0);
   other.join();
-  EXPECT_EQ(ranks_[0].published(1), kCalls);
+  EXPECT_EQ(ranks_[1].published(), kCalls);
 }
 
 }  // namespace

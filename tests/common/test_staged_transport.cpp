@@ -1,5 +1,5 @@
-#include <comm/communicator.h>
-#include <comm/transport.h>
+#include <comm/backends.h>
+#include <comm/ledger.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 class Calls {
  public:
   Calls(const RankContext& context, const std::string& backend)
-      : ledger_(std::make_shared<Ledger>(context.shared->ledger(), context.rank, context.world_size,
-                                         5000ms)) {
+      : ledger_(std::make_shared<Ledger>(
+            CallRings(context.shared->call_rings(), context.world_size), context.rank, 5000ms)) {
     auto inner = backend == "shm" ? make_shm_transport(context, ledger_)
                                   : make_gloo_transport(context, ledger_, 5000ms);
     c10::Allocator* staging = inner->allocator();
@@ -27,14 +27,13 @@ class Calls {
 
   std::unique_ptr<Transfer> issue(Operation operation, const at::Tensor& output,
                                   const at::Tensor& input) {
-    CallRecord record;
-    record.sequence = sequence_++;
-    record.operation = operation;
-    record.set_unit("unit");
-    if (output.defined()) record.numel = std::max(output.numel(), input.numel());
-    auto transfer = transport_->begin({operation, output, input, 0, record.sequence, 0});
-    record.address = transfer->address();
-    ledger_->publish(record);
+    Call call;
+    call.sequence = sequence_++;
+    call.operation = operation;
+    call.unit = UnitName("unit");
+    if (output.defined()) call.numel = std::max(output.numel(), input.numel());
+    auto transfer = transport_->begin({call, output, input});
+    ledger_->publish({call, 0, transfer->address()});
     transfer->start();
     return transfer;
   }

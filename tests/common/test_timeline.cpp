@@ -16,13 +16,13 @@ constexpr int64_t kStart = 5'000'000'000;  // [ns]
 Event event(EventKind kind, const std::string& name, int64_t begin, int64_t end) {
   Event event;
   event.kind = kind;
-  event.set_name(name);
+  event.call.unit = UnitName(name);
   event.begin = kStart + begin;
   event.end = end == 0 ? 0 : kStart + end;
   if (kind == EventKind::issue || kind == EventKind::flight || kind == EventKind::wait) {
-    event.operation = Operation::all_gather;
-    event.sequence = 12;
-    event.bytes = 1'500'000;
+    event.call.operation = Operation::all_gather;
+    event.call.sequence = 12;
+    event.call.bytes = 1'500'000;
   }
   if (end != 0 && kind != EventKind::flight) {
     event.live.total = 3'000'000;
@@ -65,9 +65,9 @@ rank 0 was killed
 TEST(TextTimeline, KeepsTo100ColumnsWithLongNamesAndLargeNumbers) {
   Timeline timeline = two_ranks();
   Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
-  wide.operation = Operation::reduce_scatter;
-  wide.sequence = 12345;
-  wide.bytes = 6'000'000'000;
+  wide.call.operation = Operation::reduce_scatter;
+  wide.call.sequence = 12345;
+  wide.call.bytes = 6'000'000'000;
   timeline.failure = std::string(250, 'a') + " rank 1 called all_gather " + std::string(60, 'b');
   timeline.ranks.resize(64);
   timeline.ranks[63] = {wide};

@@ -48,10 +48,8 @@ int64_t storage_bytes(const FlatParameter& unit) {
 
 std::string calls(Communicator& comm) {
   std::string text;
-  for (const LoggedCall& call : comm.take_log()) {
-    text += std::string(to_string(call.operation)) + " " + call.unit + " " +
-            std::to_string(call.bytes) + "; ";
-  }
+  for (const Call& call : comm.take_log())
+    text += call.name() + " " + std::to_string(call.bytes) + "; ";
   return text;
 }
 

@@ -24,8 +24,8 @@ void train(TestRank& rank, const TrainConfig& config) {
     end_span(span);
   }
   nlohmann::json calls;
-  for (const LoggedCall& call : rank.communicator()->take_log())
-    calls.push_back({call.sequence, to_string(call.operation), call.unit, call.bytes});
+  for (const Call& call : rank.communicator()->take_log())
+    calls.push_back({call.sequence, to_string(call.operation), call.unit.str(), call.bytes});
   rank.observe("calls", calls);
   rank.observe("root", strategy->layout().units.front().padded_numel * 4);
   nlohmann::json peaks;
@@ -80,7 +80,7 @@ TEST_P(TimelineOfTraining, has_the_collectives_that_the_communicator_logged) {
     for (const Event& event : of_steps(recorded.events[rank])) {
       EXPECT_TRUE(event.ended()) << event.text() << ' ' << event.name();
       calls[event.kind].push_back(
-          {event.sequence, to_string(event.operation), event.name(), event.bytes});
+          {event.call.sequence, to_string(event.call.operation), event.name(), event.call.bytes});
     }
     const nlohmann::json& expected = recorded.run.at(rank, "calls");
     EXPECT_EQ(calls[EventKind::issue], expected) << "rank " << rank;
@@ -96,7 +96,7 @@ TEST_P(TimelineOfTraining, has_a_free_for_every_unit_that_was_gathered) {
     std::map<std::string, int> gathered;
     for (const Event& event : recorded.events[rank]) {
       const bool gather =
-          event.kind == EventKind::issue && event.operation == Operation::all_gather;
+          event.kind == EventKind::issue && event.call.operation == Operation::all_gather;
       const int before = gathered[event.name()];
       gathered[event.name()] += gather - (event.kind == EventKind::free);
       EXPECT_GE(gathered[event.name()], 0) << event.name() << " freed, was not gathered";
@@ -164,8 +164,9 @@ TEST_P(TimelineOfTraining, is_the_same_in_every_run_but_for_its_times) {
     std::vector<std::string> result;
     for (const auto& events : recorded.events) {
       for (const Event& event : events) {
-        result.push_back(event.text() + ' ' + event.name() + ' ' + std::to_string(event.bytes) +
-                         ' ' + std::to_string(event.live.total) + ' ' + std::to_string(event.peak));
+        result.push_back(event.text() + ' ' + event.name() + ' ' +
+                         std::to_string(event.call.bytes) + ' ' + std::to_string(event.live.total) +
+                         ' ' + std::to_string(event.peak));
       }
     }
     return result;

@@ -144,7 +144,7 @@ TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {
     strategy->forward_backward(tiny_batch(0, config.world));
     strategy->step();
     std::map<std::string, int64_t> bytes;
-    for (const LoggedCall& call : rank.communicator()->take_log())
+    for (const Call& call : rank.communicator()->take_log())
       bytes[to_string(call.operation)] += call.bytes;
     const auto predicted = predict_comm_bytes(config, strategy->layout());
     for (const char* operation : {"all_gather", "reduce_scatter"}) {

@@ -1,0 +1,33 @@
+#include <base/text.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+std::string wrap_line(std::string line, size_t columns, size_t indent) {
+  std::string result;
+  while (line.size() > columns) {
+    size_t end = line.rfind(' ', columns);
+    const bool in_a_word = end == std::string::npos || line.find_first_not_of(' ') > end;
+    if (in_a_word) end = columns;
+    result += line.substr(0, end) + '\n';
+    line = std::string(indent, ' ') + line.substr(in_a_word ? end : end + 1);
+  }
+  return result + line;
+}
+
+}  // namespace
+
+std::string wrap(const std::string& text, size_t columns, size_t indent) {
+  std::string result;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    result += wrap_line(text.substr(begin, end - begin), columns, indent);
+    if (end < text.size()) result += '\n';
+    begin = end + 1;
+  }
+  return result;
+}
+
+}  // namespace fsdp

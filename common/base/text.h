@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace fsdp {
+
+// `text` in lines of at most `columns` characters. A line that is too long is broken at a space, or
+// inside a word that is longer than a line; each line that this begins is indented by `indent`
+// spaces. The line feeds of `text` stay.
+std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
+
+}  // namespace fsdp

@@ -1,0 +1,64 @@
+#include <comm/backends.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+std::shared_ptr<Transport> make_nccl(const RankContext& context,
+                                     const std::shared_ptr<Ledger>& ledger,
+                                     const CommunicatorOptions& options) {
+  if (cuda_backend.make_nccl == nullptr || options.device != c10::kCUDA) {
+    throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
+  }
+  if (context.world_size > cuda_backend.gpus) {
+    throw std::invalid_argument("backend nccl needs " + std::to_string(context.world_size) +
+                                " GPUs, one for each rank; this machine has " +
+                                std::to_string(cuda_backend.gpus));
+  }
+  return cuda_backend.make_nccl(context, ledger, options.timeout);
+}
+
+// Over shm or gloo, for tensors of the options' device.
+std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankContext& context,
+                                        const std::shared_ptr<Ledger>& ledger,
+                                        const CommunicatorOptions& options) {
+  const bool shm = backend == "shm";
+  auto transport = shm ? make_shm_transport(context, ledger)
+                       : make_gloo_transport(context, ledger, options.timeout);
+  if (options.device == c10::kCPU) return transport;
+  if (cuda_backend.gpus == 0) {
+    throw std::invalid_argument("device cuda needs a GPU: call gpu::use_gpu_of() first");
+  }
+  // The GPU copies by itself to and from pinned memory; that of the arenas is not.
+  c10::Allocator* staging = shm ? transport->allocator() : cuda_backend.pinned;
+  return make_staged_transport(std::move(transport), options.device, staging);
+}
+
+}  // namespace
+
+std::string choose_backend(const RankContext& context, const CommunicatorOptions& options) {
+  if (options.backend != "auto") return options.backend;
+  if (options.device == c10::kCUDA && context.world_size <= cuda_backend.gpus) return "nccl";
+  return context.shared->has_arenas() ? "shm" : "gloo";
+}
+
+std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,
+                                          const std::shared_ptr<Ledger>& ledger,
+                                          const CommunicatorOptions& options) {
+  std::shared_ptr<Transport> transport;
+  if (backend == "nccl") {
+    transport = make_nccl(context, ledger, options);
+  } else if (backend == "shm" || backend == "gloo") {
+    transport = make_on_host(backend, context, ledger, options);
+  } else {
+    throw std::invalid_argument("unknown backend '" + backend +
+                                "': allowed are auto, shm, gloo and nccl");
+  }
+  if (!options.link) return transport;
+  return make_link_transport(std::move(transport), *options.link, context.world_size, ledger,
+                             options.clock);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <comm/communicator_options.h>
+#include <comm/launcher.h>
+#include <comm/transport.h>
+
+namespace fsdp {
+
+using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context,
+                                                      std::shared_ptr<Ledger> ledger,
+                                                      std::chrono::milliseconds timeout);
+
+// What the room that knows CUDA adds to the backends: see gpu::use_gpu_of().
+struct CudaBackend {
+  int gpus{};  // of this machine; nccl needs one for each rank
+  TransportMaker make_nccl{};
+  c10::Allocator* pinned{};  // of host memory that the GPU reads and writes by itself
+};
+inline CudaBackend cuda_backend;  // of this process; without GPUs until it is set
+
+// The backend that the options mean: never "auto".
+std::string choose_backend(const RankContext& context, const CommunicatorOptions& options);
+
+// The transport of `backend`, with copies through the host and a simulated link as the options ask.
+// Throws std::invalid_argument if the backend is unknown or unavailable.
+std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,
+                                          const std::shared_ptr<Ledger>& ledger,
+                                          const CommunicatorOptions& options);
+
+// The transports, each in a file of its own.
+std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
+                                              std::shared_ptr<Ledger> ledger);
+std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
+                                               std::shared_ptr<Ledger> ledger,
+                                               std::chrono::milliseconds timeout);
+
+// Passes the calls for tensors of `device` to `inner`, which takes tensors on the CPU: through
+// copies in memory of `staging`, for which the CPU waits.
+std::shared_ptr<Transport> make_staged_transport(std::shared_ptr<Transport> inner,
+                                                 c10::DeviceType device, c10::Allocator* staging);
+
+// Passes the calls to `inner`, and completes none before the link would have completed it: one at a
+// time, in the order of issue, each from when the last rank has issued it. All ranks compute the
+// same times.
+std::shared_ptr<Transport> make_link_transport(std::shared_ptr<Transport> inner, const Link& link,
+                                               int world_size, std::shared_ptr<Ledger> ledger,
+                                               std::shared_ptr<Clock> clock);
+
+}  // namespace fsdp

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fsdp {
+
+enum class Operation : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, barrier };
+inline constexpr size_t kOperations = 5;
+const char* to_string(Operation operation);
+
+// Labels of collectives that serve no unit. Their bytes are counted under keys of their own.
+inline const std::string kNorm = "<norm>";
+inline const std::string kMetrics = "<metrics>";
+
+// The name of a unit or a module as plain data, which may lie in shared memory. A name of more than
+// 63 characters keeps its end.
+class UnitName {
+ public:
+  UnitName() = default;
+  explicit UnitName(std::string_view name);
+  operator std::string_view() const { return characters_.data(); }
+  std::string str() const { return characters_.data(); }
+  bool is_label() const { return characters_[0] == '<'; }  // kNorm or kMetrics
+  friend bool operator==(const UnitName& a, const UnitName& b) = default;
+  friend bool operator==(const UnitName& a, std::string_view b) { return std::string_view(a) == b; }
+
+ private:
+  std::array<char, 64> characters_{};  // a zero after the name and up to the end
+};
+
+// One collective, as one rank has called it. Plain data: it may lie in shared memory.
+struct Call {
+  uint64_t sequence{};  // 0, 1, 2, ... on each rank
+  Operation operation{};
+  at::ScalarType dtype{};
+  int32_t root{};   // of a broadcast
+  int64_t numel{};  // elements of the larger of input and output; 0 for a barrier
+  // What this rank receives by the textbook count (W ranks, B bytes of the larger tensor): (W-1)/W
+  // B for all-gather, reduce-scatter and broadcast; for all-reduce 2(W-1)/W B with B rounded up to
+  // W elements; 0 for a barrier.
+  int64_t bytes{};
+  UnitName unit;
+
+  std::string name() const;  // "all_gather layers.3"
+  std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB)"
+};
+
+// The number that belongs into `bytes` of the call.
+int64_t textbook_bytes(const Call& call, int world_size);
+
+// Whether the calls of two ranks are the same call of one collective.
+bool agree(const Call& a, const Call& b);
+
+}  // namespace fsdp

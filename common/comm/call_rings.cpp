@@ -1,0 +1,111 @@
+#include <comm/bell.h>
+#include <comm/call_rings.h>
+#include <comm/diagnosis.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace fsdp {
+namespace {
+
+// How far a rank is with the calls that share one entry: grows with the sequence, then the stage,
+// so that "has reached" is one comparison, even if the entry already serves a later call.
+uint64_t progress(uint64_t sequence, Stage stage) {
+  constexpr uint64_t kStages = 256;
+  return sequence * kStages + static_cast<uint64_t>(stage);
+}
+
+}  // namespace
+
+struct alignas(128) CallRings::Entry {
+  PublishedCall call;
+  std::atomic<uint64_t> progress;  // guards the call: written before, read after
+};
+
+struct alignas(128) CallRings::RankPage {
+  Bell bell;  // rung by this rank at every change of a stage
+  std::atomic<uint64_t> published;
+  Entry ring[kLength];
+};
+
+size_t CallRings::bytes(int world_size) {
+  return static_cast<size_t>(world_size) * sizeof(RankPage);
+}
+
+CallRings::CallRings(void* shared, int world_size)
+    : pages_(static_cast<RankPage*>(shared)),
+      world_size_(world_size),
+      // With a core for each rank the others are about to come; else they may need this very core.
+      spins_(static_cast<unsigned>(world_size) <= std::thread::hardware_concurrency() ? 200 : 20) {}
+
+CallRings::Entry& CallRings::entry(int rank, uint64_t sequence) const {
+  return pages_[rank].ring[sequence % kLength];
+}
+
+void CallRings::publish(int rank, const PublishedCall& call) {
+  const uint64_t sequence = call.call.sequence;
+  Entry& mine = entry(rank, sequence);
+  mine.call = call;
+  mine.progress.store(progress(sequence, Stage::published), std::memory_order_release);
+  // In one order for all ranks: of two that publish and then compare, one sees the other.
+  pages_[rank].published.store(sequence + 1, std::memory_order_seq_cst);
+  pages_[rank].bell.ring();
+}
+
+void CallRings::reach(int rank, uint64_t sequence, Stage stage) {
+  entry(rank, sequence).progress.store(progress(sequence, stage), std::memory_order_release);
+  pages_[rank].bell.ring();
+}
+
+bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
+  const uint64_t theirs = entry(rank, sequence).progress.load(std::memory_order_acquire);
+  return theirs >= progress(sequence, stage);
+}
+
+bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
+                      std::chrono::milliseconds limit) const {
+  for (int i = 0; i < spins_; ++i) {
+    if (reached(rank, sequence, stage)) return true;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  Bell& bell = pages_[rank].bell;
+  bell.listen();
+  for (;;) {
+    const uint32_t count = bell.count();
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (reached(rank, sequence, stage) || left.count() <= 0) break;
+    bell.sleep(count, left);
+  }
+  bell.leave();
+  return reached(rank, sequence, stage);
+}
+
+const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
+  return entry(rank, sequence).call;
+}
+
+uint64_t CallRings::published(int rank) const {
+  return pages_[rank].published.load(std::memory_order_seq_cst);
+}
+
+std::string CallRings::last_call(int rank) const {
+  const uint64_t count = published(rank);
+  if (count == 0) return {};
+  return "#" + std::to_string(count - 1) + ' ' + at(rank, count - 1).call.name();
+}
+
+std::vector<CallHistory> CallRings::histories() const {
+  std::vector<CallHistory> histories(static_cast<size_t>(world_size_));
+  for (int rank = 0; rank < world_size_; ++rank) {
+    const uint64_t count = published(rank);
+    for (uint64_t sequence = count - std::min(count, kLength); sequence < count; ++sequence)
+      histories[static_cast<size_t>(rank)].calls.push_back(at(rank, sequence).call);
+  }
+  return histories;
+}
+
+}  // namespace fsdp

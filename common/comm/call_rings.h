@@ -1,0 +1,61 @@
+#pragma once
+
+#include <comm/call.h>
+
+#include <chrono>
+#include <vector>
+
+namespace fsdp {
+
+struct CallHistory;
+
+// A call as the other ranks see it. Plain data in shared memory.
+struct PublishedCall {
+  Call call;
+  int64_t issued_at{};  // [ns], by the clock of the communicator's options
+  uint64_t address{};   // where the transport reads this rank's data; 0 if it reads none
+};
+
+// How far a rank is with a call.
+enum class Stage : uint8_t {
+  none,
+  published,
+  waited_for,  // its wait() has read what the other ranks published
+  finished,    // of all-reduce alone: it has read a second time, now the sums
+};
+
+// The latest calls of every rank, in memory that all ranks share: for each rank a ring of kLength
+// calls, with the stage of each. A rank writes its own ring and reads all of them.
+class CallRings {
+ public:
+  static constexpr uint64_t kLength = 64;
+
+  // Bytes of shared, zeroed memory that `world_size` ranks need.
+  static size_t bytes(int world_size);
+  CallRings(void* shared, int world_size);
+  int world_size() const { return world_size_; }
+
+  // Writes the next call of `rank` over the one kLength before it; its stage is `published`.
+  void publish(int rank, const PublishedCall& call);
+
+  void reach(int rank, uint64_t sequence, Stage stage);
+  bool reached(int rank, uint64_t sequence, Stage stage) const;
+  // Sleeps until `rank` has reached it, for at most `limit`. Returns whether it has.
+  bool comes(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
+
+  const PublishedCall& at(int rank, uint64_t sequence) const;
+  uint64_t published(int rank) const;     // calls of `rank` so far: the sequence of its next one
+  std::string last_call(int rank) const;  // "#16 reduce_scatter layers.4"; empty if there is none
+  std::vector<CallHistory> histories() const;  // by rank
+
+ private:
+  struct Entry;
+  struct RankPage;
+  Entry& entry(int rank, uint64_t sequence) const;
+
+  RankPage* pages_;  // [world_size], shared by all ranks
+  int world_size_;
+  int spins_;  // looks at a stage before this rank sleeps
+};
+
+}  // namespace fsdp

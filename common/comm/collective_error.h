@@ -1,0 +1,26 @@
+#pragma once
+
+#include <comm/call.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace fsdp {
+
+// A collective that cannot complete: the ranks called different collectives, one of them did not
+// come in time, or the library that moves the bytes failed.
+struct CollectiveError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// "rank 1: all_gather layers.3 (collective #5)", how errors name a call of `rank`.
+std::string call_of_rank(int rank, const Call& call);
+
+// The error to throw when `library` ("gloo", "nccl") has thrown `error` during a call of `rank`.
+CollectiveError failed_in(const char* library, int rank, const Call& call,
+                          const std::exception& error);
+
+// what(), without the stack that torch adds to the text of its errors.
+std::string message_of(const std::exception& error);
+
+}  // namespace fsdp

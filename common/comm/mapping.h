@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace fsdp {
+
+// A file that is open while this object lives.
+struct OpenFile {
+  explicit OpenFile(int number) : descriptor(number) {}
+  ~OpenFile();
+  OpenFile(OpenFile&& other) noexcept;
+  OpenFile& operator=(OpenFile&&) = delete;
+
+  int descriptor;
+};
+
+// Memory that is shared with the processes which this one forks, and, if it is mapped from a file,
+// with all that map the file. Zeroed. Physical memory is taken as it is touched.
+class Mapping {
+ public:
+  // Throws std::runtime_error, beginning with `purpose`, when the system refuses.
+  Mapping(const std::string& purpose, size_t bytes);
+  Mapping(const std::string& purpose, size_t bytes, const OpenFile& file);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  char* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  char* base_;
+  size_t bytes_;
+};
+
+}  // namespace fsdp

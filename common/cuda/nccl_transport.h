@@ -1,0 +1,13 @@
+#pragma once
+
+#include <comm/launcher.h>
+#include <comm/transport.h>
+
+namespace fsdp {
+
+// NCCL on a stream of its own, for tensors on this rank's GPU, which no other rank may use.
+std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
+                                               std::shared_ptr<Ledger> ledger,
+                                               std::chrono::milliseconds timeout);
+
+}  // namespace fsdp
