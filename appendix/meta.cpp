@@ -1,11 +1,12 @@
 // Tensors without memory: what they can do, what they refuse, and how one gets real data.
+#include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>
 
 #include <iostream>
 
 int main() {
-  fsdp::live_bytes::install();
+  fsdp::counting_allocator::install();
   const at::Tensor weight = torch::empty({1'000'000, 1'000}, torch::kMeta).requires_grad_();
   std::cout << "nbytes " << weight.nbytes() << ", alive " << fsdp::live_bytes::now().total << '\n';
   const at::Tensor y = torch::linear(torch::ones({4, 1'000}, torch::kMeta), weight);

@@ -1,12 +1,13 @@
 // Two ways to take a weight's memory away between forward and backward; one of them frees it.
 #include <ATen/native/Resize.h>
+#include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>
 
 #include <iostream>
 
 int main() {
-  fsdp::live_bytes::install();
+  fsdp::counting_allocator::install();
   for (const bool swap : {true, false}) {
     const at::Tensor x = torch::ones({1, 32}).requires_grad_();
     const int64_t before = fsdp::live_bytes::now().total;

@@ -1,6 +1,6 @@
 #include <base/whole_file.h>
 #include <comm/communicator.h>
-#include <memory/live_bytes.h>
+#include <memory/counting_allocator.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   const Settings settings = parse(argc, argv);
   const auto log = EventLog::create(settings.world);
   const auto body = [&](const RankContext& context) {
-    live_bytes::install();
+    counting_allocator::install();
     at::set_num_threads(1);
     const Recorder recorder(log, context.rank, monotonic_clock());
     return say_hello(context, settings);

@@ -41,7 +41,7 @@ c10::DataPtr Arena::allocate(size_t bytes) {
     erase(free_.find(begin));
     if (stretch > needed) insert(begin + needed, stretch - needed);
   }
-  auto* header = new (begin) Header{this, needed, bytes, live_bytes::current_class()};
+  auto* header = new (begin) Header{this, needed, bytes, MemoryScope::current()};
   live_bytes::add(header->cls, static_cast<int64_t>(bytes));
   void* data = header + 1;
   poison::spoil(data, bytes);

@@ -9,42 +9,53 @@ std::string name_of(const OperatorHandle& op) {
 
 namespace {
 
-// Whether the call changes the memory of the tensors in argument number `argument`.
+// Whether the call may change the memory of the tensors in argument number `argument`.
 bool writes(const OperatorHandle& op, size_t argument) {
   const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
-  // The tag is for those whose schema does not tell: batch_norm changes its running statistics.
+  // The schema of some operators does not say what they change: batch_norm changes its running
+  // statistics. They have the tag instead.
   return (alias && alias->isWrite()) || op.hasTag(at::Tag::maybe_aliasing_or_mutating);
 }
 
 }  // namespace
 
+// Factories have TensorOptions as arguments, and so has to(), which has non_blocking too.
 bool is_factory(const OperatorHandle& op) {
   return op.schema().argumentIndexWithName("pin_memory") &&
          !op.schema().argumentIndexWithName("non_blocking");
+}
+
+// What tells it from others is which keys are excluded: torch::tensor() excludes those of autograd,
+// torch::empty() ADInplaceOrView as well, and at::empty() none.
+bool is_filled_by_pointer(const OperatorHandle& op, const Values& arguments) {
+  return name_of(op) == "aten::empty" && device_of(op, arguments) == at::kCPU &&
+         arguments[0].toDimVector().size() == 1 &&
+         c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality) &&
+         !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView);
 }
 
 bool is_random(const OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded);
 }
 
-at::Generator generator_of(const Stack& arguments) {
+at::Generator generator_of(const Values& arguments) {
   for (const c10::IValue& argument : arguments) {
     if (argument.isGenerator()) return argument.toGenerator();
   }
   return at::detail::getDefaultCPUGenerator();
 }
 
-std::optional<c10::Device> device_of(const OperatorHandle& op, const Stack& arguments) {
+std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arguments) {
   const auto index = op.schema().argumentIndexWithName("device");
   return index ? arguments[*index].toOptional<c10::Device>() : std::nullopt;
 }
 
-Stack call(const OperatorHandle& op, Stack arguments) {
+Values call(const OperatorHandle& op, Values arguments) {
   op.callBoxed(arguments);
   return arguments;
 }
 
-Stack call_on(c10::Device device, const OperatorHandle& op, Stack arguments) {
+Values call_on(c10::Device device, const OperatorHandle& op, Values arguments) {
   if (auto index = op.schema().argumentIndexWithName("device")) arguments[*index] = device;
   return call(op, std::move(arguments));
 }
@@ -75,9 +86,9 @@ c10::IValue map_tensors(const c10::IValue& value,
   return value;
 }
 
-Stack map_tensors(const OperatorHandle& op, const Stack& arguments,
-                  const std::function<at::Tensor(const at::Tensor&, bool written)>& f) {
-  Stack mapped;
+Values map_tensors(const OperatorHandle& op, const Values& arguments,
+                   const std::function<at::Tensor(const at::Tensor&, bool written)>& f) {
+  Values mapped;
   for (size_t i = 0; i < arguments.size(); ++i) {
     mapped.push_back(map_tensors(
         arguments[i], [&](const at::Tensor& tensor) { return f(tensor, writes(op, i)); }));
@@ -91,7 +102,8 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 
 namespace {
 
-// The 2.0 of 2.0 / x is a tensor, marked to take no part in type promotion.
+// The 2.0 of 2.0 / x arrives as a tensor that is marked as a number, so that it does not promote
+// the dtype of the result. What takes its place needs the mark too.
 at::Tensor marked_like(const at::Tensor& tensor, at::Tensor other) {
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     other.unsafeGetTensorImpl()->set_wrapped_number(true);

@@ -9,46 +9,50 @@
 #include <utility>
 #include <vector>
 
-// A call of a LibTorch operator as data: the operator's handle and a stack of arguments, as a boxed
-// kernel is given them.
+// A call of a LibTorch operator as data: the operator's handle and the values of its arguments, as
+// the dispatcher passes them to a boxed kernel.
 namespace fsdp {
 
 using c10::OperatorHandle;
-using torch::jit::Stack;
+using Values = torch::jit::Stack;  // the arguments of a call or its results, in order
 
 std::string name_of(const OperatorHandle& op);  // "aten::normal_"
 
-// Whether it makes a tensor from a description: randn(), zeros_like(), new_empty(); not to().
+// Whether `op` makes a tensor from a description: randn(), zeros_like(), new_empty(); not to().
 bool is_factory(const OperatorHandle& op);
 
-// Whether it draws random numbers.
+// Whether torch::tensor(values) makes this call: of at::empty(), to fill the result through its
+// pointer. False for torch::empty({n}, torch::kCPU), whose arguments are the same.
+bool is_filled_by_pointer(const OperatorHandle& op, const Values& arguments);
+
+// Whether `op` draws random numbers.
 bool is_random(const OperatorHandle& op);
 
-// The generator among the arguments, or the default one.
-at::Generator generator_of(const Stack& arguments);
+// The generator among the arguments, or else the default CPU generator.
+at::Generator generator_of(const Values& arguments);
 
-// The device among the arguments; nothing if none is asked for.
-std::optional<c10::Device> device_of(const OperatorHandle& op, const Stack& arguments);
+// The device among the arguments; nothing if the call names none.
+std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arguments);
 
-// Calls it; returns its results. call_on: a device among the arguments, also one left to the
-// default, is replaced by `device`.
-Stack call(const OperatorHandle& op, Stack arguments);
-Stack call_on(c10::Device device, const OperatorHandle& op, Stack arguments);
+// Calls `op` and returns its results. call_on() first sets the argument `device`, if `op` has one,
+// to `device`, even if the call named none.
+Values call(const OperatorHandle& op, Values arguments);
+Values call_on(c10::Device device, const OperatorHandle& op, Values arguments);
 
-// The defined tensors in an argument or a result: itself, or in the list that it is.
+// The defined tensors in a value, which may be a tensor or a list of tensors; else none.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 
-// The same with each tensor replaced by f(tensor), f(tensor, whether the call changes its memory).
+// Returns the value, or all arguments of a call, with f(tensor) in place of each defined tensor.
+// `written` is true if the call may change the memory of that tensor.
 c10::IValue map_tensors(const c10::IValue& value,
                         const std::function<at::Tensor(const at::Tensor&)>& f);
-Stack map_tensors(const OperatorHandle& op, const Stack& arguments,
-                  const std::function<at::Tensor(const at::Tensor&, bool written)>& f);
+Values map_tensors(const OperatorHandle& op, const Values& arguments,
+                   const std::function<at::Tensor(const at::Tensor&, bool written)>& f);
 
-// Null for a tensor without one (sparse).
-const c10::StorageImpl* storage_of(const at::Tensor& tensor);
+const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null if it has none (sparse)
 
-// A tensor of the same sizes, strides and dtype: without values, with its values, and on a storage,
-// at the same offset.
+// A tensor with the sizes, strides and dtype of `tensor`: with undefined values on `device`, with a
+// copy of its values, or on `storage` at the same offset.
 at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor);
 at::Tensor copy_of(const at::Tensor& tensor);
 at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor);

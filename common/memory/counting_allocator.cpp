@@ -5,27 +5,51 @@
 #include <memory/poison.h>
 
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
-namespace fsdp {
+namespace fsdp::counting_allocator {
 namespace {
 
 constexpr size_t kWorthKeeping = size_t{1} << 20;
 
-}  // namespace
-
-// Lies before the data; as long as the alignment that torch expects of a block.
-struct alignas(64) CountingAllocator::Header {
+// Lies before the data. Its alignment is what torch expects of a block.
+struct alignas(64) Header {
   size_t bytes;
   MemoryClass cls;
 };
 
-void CountingAllocator::install() {
-  constexpr uint8_t kAboveDefault = 200;
-  c10::SetCPUAllocator(&instance(), kAboveDefault);
+Header* header_of(void* data) {
+  return static_cast<Header*>(data) - 1;
 }
 
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+  static void free(void* data);
+
+ private:
+  struct Kept {
+    size_t bytes;
+    void* block;
+  };
+
+  void* take(size_t bytes);
+  void keep(Kept kept);
+  void trim(int64_t bytes_to_come);
+
+  std::mutex mutex_;
+  std::vector<Kept> kept_;  // oldest first
+  int64_t kept_bytes_{};
+};
+
 // Never destroyed: tensors of static duration are freed after main().
-CountingAllocator& CountingAllocator::instance() {
+CountingAllocator& instance() {
   static auto* allocator = new CountingAllocator;
   return *allocator;
 }
@@ -33,34 +57,16 @@ CountingAllocator& CountingAllocator::instance() {
 // The context is the data pointer itself: raw_allocate(), which mkldnn calls, demands it.
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free, c10::kCPU};
-  MemoryClass cls = live_bytes::current_class();
-  live_bytes::add(cls, static_cast<int64_t>(bytes));
-  auto* header = new (take(bytes)) Header{bytes, cls};
+  auto* header = new (take(bytes)) Header{bytes, MemoryScope::current()};
   void* data = header + 1;
   poison::spoil(data, bytes);
   return {data, data, &CountingAllocator::free, c10::kCPU};
 }
 
-c10::DeleterFnPtr CountingAllocator::raw_deleter() const {
-  return &CountingAllocator::free;
-}
-
-void CountingAllocator::copy_data(void* to, const void* from, size_t bytes) const {
-  default_copy_data(to, from, bytes);
-}
-
-void CountingAllocator::reclassify(const c10::DataPtr& block, MemoryClass cls) {
-  if (block.get_deleter() != &CountingAllocator::free || !block) return;
-  auto* header = static_cast<Header*>(block.get()) - 1;
-  live_bytes::add(header->cls, -static_cast<int64_t>(header->bytes));
-  header->cls = cls;
-  live_bytes::add(header->cls, static_cast<int64_t>(header->bytes));
-}
-
 void CountingAllocator::free(void* data) {
   if (!data) return;
-  auto* header = static_cast<Header*>(data) - 1;
-  size_t bytes = header->bytes;
+  Header* header = header_of(data);
+  const size_t bytes = header->bytes;
   live_bytes::remove(header->cls, static_cast<int64_t>(bytes), data);
   poison::spoil(data, bytes);
   if (bytes < kWorthKeeping) {
@@ -70,31 +76,38 @@ void CountingAllocator::free(void* data) {
   }
 }
 
-// A kept block of this size, the one freed last, or else a new one.
+// Returns memory for a header and `bytes`, and counts them: the kept block of this size that was
+// freed last, or else a new one. Counts last, since the allocation may throw, and under the lock,
+// so that another thread's trim() sees these bytes either as kept or as alive.
 void* CountingAllocator::take(size_t bytes) {
-  if (bytes >= kWorthKeeping) {
-    std::lock_guard lock(mutex_);
-    auto same_size = [&](const Kept& kept) { return kept.bytes == bytes; };
-    auto found = std::find_if(kept_.rbegin(), kept_.rend(), same_size);
-    if (found != kept_.rend()) {
-      void* block = found->block;
-      kept_bytes_ -= static_cast<int64_t>(bytes);
-      kept_.erase(std::next(found).base());
-      return block;
-    }
-    trim(live_bytes::peak_total() / 4 * 5 - live_bytes::now().total);
+  const std::lock_guard lock(mutex_);
+  const auto same_size = [&](const Kept& kept) { return kept.bytes == bytes; };
+  const auto found = std::find_if(kept_.rbegin(), kept_.rend(), same_size);
+  void* block = nullptr;
+  if (found != kept_.rend()) {
+    block = found->block;
+    kept_bytes_ -= static_cast<int64_t>(bytes);
+    kept_.erase(std::next(found).base());
+  } else {
+    trim(static_cast<int64_t>(bytes));
+    block = c10::alloc_cpu(bytes + sizeof(Header));
   }
-  return c10::alloc_cpu(bytes + sizeof(Header));
+  live_bytes::add(MemoryScope::current(), static_cast<int64_t>(bytes));
+  return block;
 }
 
 void CountingAllocator::keep(Kept kept) {
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   kept_.push_back(kept);
   kept_bytes_ += static_cast<int64_t>(kept.bytes);
+  trim(0);
 }
 
-// Releases the oldest until at most `room` bytes are kept.
-void CountingAllocator::trim(int64_t room) {
+// Releases the oldest kept blocks until there is room for `bytes_to_come` within 5/4 of the peak.
+void CountingAllocator::trim(int64_t bytes_to_come) {
+  if (kept_.empty()) return;
+  const int64_t alive = live_bytes::now().total + bytes_to_come;
+  const int64_t room = std::max(live_bytes::peak_total(), alive) / 4 * 5 - alive;
   auto end = kept_.begin();
   for (; end != kept_.end() && kept_bytes_ > room; ++end) {
     kept_bytes_ -= static_cast<int64_t>(end->bytes);
@@ -103,4 +116,19 @@ void CountingAllocator::trim(int64_t room) {
   kept_.erase(kept_.begin(), end);
 }
 
-}  // namespace fsdp
+}  // namespace
+
+void install() {
+  constexpr uint8_t kAboveDefault = 200;
+  c10::SetCPUAllocator(&instance(), kAboveDefault);
+}
+
+void reclassify(const c10::DataPtr& block, MemoryClass cls) {
+  if (block.get_deleter() != &CountingAllocator::free || !block) return;
+  Header* header = header_of(block.get());
+  live_bytes::add(header->cls, -static_cast<int64_t>(header->bytes));
+  header->cls = cls;
+  live_bytes::add(header->cls, static_cast<int64_t>(header->bytes));
+}
+
+}  // namespace fsdp::counting_allocator

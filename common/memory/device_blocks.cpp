@@ -1,4 +1,5 @@
 #include <memory/device_blocks.h>
+#include <memory/live_bytes.h>
 
 #include <mutex>
 #include <optional>
@@ -38,7 +39,7 @@ void put(const void* address, const Block& block) {
 }  // namespace
 
 void allocated(const void* block, int64_t bytes) {
-  const MemoryClass cls = live_bytes::current_class();
+  const MemoryClass cls = MemoryScope::current();
   put(block, {bytes, cls});
   live_bytes::add(cls, bytes);
 }

@@ -1,18 +1,18 @@
 #pragma once
 
-#include <memory/live_bytes.h>
+#include <memory/memory_class.h>
 
 #include <cstdint>
 
-// Live bytes of a device whose allocator is not ours and tells of its blocks by their addresses.
-// They are counted into live_bytes as the CPU's are: into the class of the MemoryScope of the
-// thread that allocates.
+// The live bytes of a device whose allocator is not ours: whoever learns of its blocks reports them
+// here by their addresses. They are counted into live_bytes, in the class of the thread that
+// reports them.
 namespace fsdp::device_blocks {
 
 void allocated(const void* block, int64_t bytes);
-void freed(const void* block);  // nothing if it was allocated before anyone told
+void freed(const void* block);  // ignores a block that was not reported as allocated
 
-// Counts a block into `cls` from now on; nothing if it is not known.
+// Counts the block into `cls` from now on. Ignores a block that was not reported as allocated.
 void reclassify(const void* block, MemoryClass cls);
 
 }  // namespace fsdp::device_blocks

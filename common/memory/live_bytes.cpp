@@ -1,5 +1,3 @@
-#include <memory/counting_allocator.h>
-#include <memory/device_blocks.h>
 #include <memory/live_bytes.h>
 
 #include <algorithm>
@@ -9,8 +7,6 @@
 
 namespace fsdp {
 namespace {
-
-thread_local MemoryClass scope = MemoryClass::rest;
 
 // Only what needs no destructor: tensors of static duration are freed after main().
 struct Counters {
@@ -39,30 +35,12 @@ void raise_to(LiveBytes& peak, const LiveBytes& now) {
 
 }  // namespace
 
-const char* to_string(MemoryClass cls) {
-  constexpr std::array<const char*, kMemoryClasses> names{
-      "shards",          "gathered",      "gradients", "sharded_gradients",
-      "optimizer_state", "communication", "rest"};
-  return names.at(static_cast<size_t>(cls));
-}
-
 const char* to_string(Phase phase) {
   constexpr std::array<const char*, kPhases> names{"init", "forward", "backward", "optimizer"};
   return names.at(static_cast<size_t>(phase));
 }
 
-MemoryScope::MemoryScope(MemoryClass cls) : previous_(scope) {
-  scope = cls;
-}
-MemoryScope::~MemoryScope() {
-  scope = previous_;
-}
-
 namespace live_bytes {
-
-void install() {
-  CountingAllocator::install();
-}
 
 LiveBytes now() {
   std::lock_guard lock(counters().mutex);
@@ -101,18 +79,6 @@ void reset(Phase phase) {
   Counters& all = counters();
   std::lock_guard lock(all.mutex);
   all.phases[static_cast<size_t>(phase)] = all.phase == phase ? all.now : LiveBytes{};
-}
-
-void reclassify(const c10::DataPtr& block, MemoryClass cls) {
-  if (block.device().is_cpu()) {
-    CountingAllocator::reclassify(block, cls);
-  } else {
-    device_blocks::reclassify(block.get(), cls);
-  }
-}
-
-MemoryClass current_class() {
-  return scope;
 }
 
 void add(MemoryClass cls, int64_t bytes) {

@@ -4,18 +4,19 @@
 
 #include <cstdint>
 
-// Storage that comes and goes under the tensors that stand on it, on the CPU and on CUDA alike.
-// What is freed goes back to the device's allocator in the order of the current stream: work that
-// is queued there may still read it, work of other streams has to be waited for before.
+// Storage whose memory is freed and allocated again while tensors stand on it, on the CPU and on
+// CUDA. On CUDA, freed memory returns to the allocator in the order of the current stream: work
+// that is queued on this stream may still read it; wait first for work on other streams.
 namespace fsdp {
 
-// Storage of no bytes, from the device's own allocator; on CUDA from the current device's.
+// A storage of 0 bytes from the device's own allocator; on CUDA from the current device's.
 c10::Storage storage_of_no_bytes(c10::DeviceType device);
 
-// Gives `storage` memory of `bytes`, of undefined contents, or frees it with 0.
+// Gives `storage` new memory of `bytes`, with undefined contents. 0 frees its memory.
 void resize_storage(const c10::Storage& storage, int64_t bytes);
 
-// A contiguous view of `storage`, which may have no bytes at the moment: as_strided would refuse.
+// A contiguous view of `storage` from element `offset` on. `storage` may have 0 bytes at the time,
+// which as_strided() refuses.
 at::Tensor view_of_storage(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes,
                            at::ScalarType dtype = at::kFloat);
 

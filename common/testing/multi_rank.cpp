@@ -1,5 +1,6 @@
 #include <base/todo.h>
 #include <memory/live_bytes.h>
+#include <memory/counting_allocator.h>
 #include <memory/poison.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -106,7 +107,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
   setrlimit(RLIMIT_CORE, &no_core_files);
   report_crash(shared.crashes[context.rank]);
   AssertionSender& assertions = send_assertions(channel);
-  live_bytes::install();
+  counting_allocator::install();
   poison::enable();
   at::set_num_threads(1);
   {

@@ -1,6 +1,7 @@
 #include <base/whole_file.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
+#include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <nn/models.h>
@@ -343,7 +344,7 @@ int run_training(const TrainConfig& config, const Stack& stack) {
     if (config.on_cuda()) {
       gpu::use_gpu_of(context.rank);
     } else {
-      live_bytes::install();
+      counting_allocator::install();
     }
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);

@@ -1,4 +1,5 @@
 // The live-bytes counter of the train program, for a Python process: ctypes finds these by name.
+#include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 
 #include <cstdint>
@@ -8,7 +9,7 @@ using fsdp::Phase;
 extern "C" {
 
 void counter_install() {
-  fsdp::live_bytes::install();
+  fsdp::counting_allocator::install();
 }
 
 void counter_enter(int phase) {

@@ -12,18 +12,39 @@
 namespace fsdp {
 namespace {
 
-// Storages stand for tensors: torch::empty() wraps what the dispatcher returned into another
-// tensor, and what is written through one view is seen through the others.
+// A recorded tensor is known by its meta storage and not by its TensorImpl: torch::empty() wraps
+// what the dispatcher returned into another one, and a write through one view shows in the others.
 using StorageSet = std::unordered_set<const c10::StorageImpl*>;
 using StorageMap = std::unordered_map<const c10::StorageImpl*, c10::Storage>;
 
-struct Operation {
+struct RecordedCall {
   OperatorHandle op;
-  Stack arguments;  // a recorded tensor: its meta storage under the sizes of then; another: a copy
+  Values arguments;  // a recorded tensor: its meta storage under the sizes it had then; another
+                     // tensor: a copy, since it may change before the replay
   std::vector<c10::Storage> results;  // meta storages of the tensors returned; owned, so that no
                                       // address is used twice while the tape lives
-  at::Generator generator;            // what it draws from; undefined: draws nothing
+  at::Generator generator;            // what it draws from; undefined: it draws nothing
   at::Tensor generator_state;         // [5056] bytes, from before it drew
+};
+
+// While it lives, a call's generator is where it was before the call; afterwards it is back where
+// it was before the scope. Does nothing for a call that draws nothing.
+class Rewound {
+ public:
+  explicit Rewound(const RecordedCall& call) : generator_(call.generator) {
+    if (!generator_.defined()) return;
+    state_ = generator_.get_state();
+    generator_.set_state(call.generator_state);
+  }
+  ~Rewound() {
+    if (generator_.defined()) generator_.set_state(state_);
+  }
+  Rewound(const Rewound&) = delete;  // it puts the generator back once
+  Rewound& operator=(const Rewound&) = delete;
+
+ private:
+  at::Generator generator_;
+  at::Tensor state_;  // [5056] bytes
 };
 
 // `tensor` on the storage that took the place of its own; itself if none did.
@@ -35,32 +56,37 @@ at::Tensor moved(const at::Tensor& tensor, const StorageMap& places) {
 }  // namespace
 
 struct Tape {
-  std::vector<Operation> operations;
-  StorageSet made;   // meta storages of recorded tensors, kept alive by `operations`
+  std::vector<RecordedCall> calls;
+  StorageSet made;   // meta storages of recorded tensors, kept alive by `calls`
   bool draws{true};  // random operations move their generators
 
-  bool recorded(const at::Tensor& tensor) const { return made.count(storage_of(tensor)) != 0; }
-  bool must_defer(const OperatorHandle& op, const Stack& arguments) const;
-  Stack defer(const OperatorHandle& op, const Stack& arguments);
-  std::optional<Stack> perform_on_meta(const OperatorHandle& op, const Stack& arguments) const;
-  Stack perform_now(const OperatorHandle& op, const Stack& arguments) const;
+  // The real storages that materialize_module() has put in place of meta storages, for the calls
+  // after it. Weak: their owners are the modules.
+  std::unordered_map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> in_modules;
 
-  StorageMap replay(const std::vector<const Operation*>& chosen) const;
-  std::vector<const Operation*> needed_for(StorageSet storages) const;
+  bool recorded(const at::Tensor& tensor) const { return made.count(storage_of(tensor)) != 0; }
+  bool must_defer(const OperatorHandle& op, const Values& arguments) const;
+  Values defer(const OperatorHandle& op, const Values& arguments);
+  std::optional<Values> perform_on_meta(const OperatorHandle& op, const Values& arguments) const;
+  Values perform_now(const OperatorHandle& op, const Values& arguments) const;
+  void draw(const RecordedCall& call) const;
+
+  StorageMap replay(const std::vector<const RecordedCall*>& chosen) const;
+  std::vector<const RecordedCall*> needed_for(StorageSet storages) const;
   at::Tensor materialize(const at::Tensor& tensor) const;
-  void draw(const Operation& operation) const;
+  StorageMap places_of(const std::vector<at::Tensor>& tensors);
 };
 
 namespace {
 
 thread_local Tape* recording = nullptr;
 
-// Every operation comes here first while a construction is recorded; the operations it is made of
-// do not.
-void record(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+// The fallback of every operator while a construction is recorded. It excludes its own key first:
+// else the calls below, and the operators that these are made of, would come back here without end.
+void record(const OperatorHandle& op, c10::DispatchKeySet, Values* stack) {
   c10::impl::ExcludeDispatchKeyGuard not_inside(c10::DispatchKey::DeferredInit);
-  const Stack arguments = torch::jit::pop(*stack, op.schema().arguments().size());
-  const Stack results =
+  const Values arguments = torch::jit::pop(*stack, op.schema().arguments().size());
+  const Values results =
       recording->must_defer(op, arguments) ? recording->defer(op, arguments) : call(op, arguments);
   stack->insert(stack->end(), results.begin(), results.end());
 }
@@ -84,12 +110,20 @@ void record_on(Tape& tape, const std::function<void()>& construct) {
   try {
     construct();
   } catch (const c10::Error& error) {
+    // LibTorch's own message is about the meta tensor, of which the constructor knows nothing.
     if (std::string_view(error.what()).find("data is not allocated") == std::string_view::npos)
       throw;
     throw std::runtime_error(
         "DeferredInit: the constructor uses the memory of a deferred tensor through a pointer "
         "(data_ptr, accessor); use operations, or do it when the tensor is materialized");
   }
+}
+
+void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
+  const c10::Device device = device_of(op, arguments).value_or(at::kCPU);
+  if (device.is_cpu() || device.is_meta()) return;
+  throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ", device,
+                                    "; construct on the CPU, move what is materialized"));
 }
 
 }  // namespace
@@ -107,58 +141,55 @@ DeferredInit::DeferredInit(const std::function<void()>& construct)
 
 DeferredInit::~DeferredInit() = default;
 
-// An operation on tensors made before alone is done as ever.
-bool Tape::must_defer(const OperatorHandle& op, const Stack& arguments) const {
-  // torch::tensor(values) asks for this one, to fill it through its pointer.
-  const bool for_values = name_of(op) == "aten::empty" && device_of(op, arguments) == at::kCPU &&
-                          arguments[0].toDimVector().size() == 1;
-  if (is_factory(op)) return !for_values;
+// An operation whose tensors were all made before is performed as usual, even if it writes to them.
+bool Tape::must_defer(const OperatorHandle& op, const Values& arguments) const {
+  if (is_factory(op)) return !is_filled_by_pointer(op, arguments);
   return std::any_of(arguments.begin(), arguments.end(), [&](const c10::IValue& argument) {
     const auto tensors = tensors_in(argument);
     return std::any_of(tensors.begin(), tensors.end(), [&](auto& t) { return recorded(t); });
   });
 }
 
-Stack Tape::defer(const OperatorHandle& op, const Stack& arguments) {
-  const c10::Device device = device_of(op, arguments).value_or(at::kCPU);
-  if (!device.is_cpu() && !device.is_meta()) {
-    throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ",
-                                      device, "; construct on the CPU, move what is materialized"));
-  }
-
-  Operation operation{op, {}, {}, {}, {}};
+Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
+  refuse_other_devices(op, arguments);
+  RecordedCall call{op, {}, {}, {}, {}};
   bool changes = false;         // a recorded tensor
   bool changes_before = false;  // a tensor made before
-  operation.arguments = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool written) {
+  call.arguments = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool written) {
     if (written) (recorded(tensor) ? changes : changes_before) = true;
+    // variable_data() is a TensorImpl of its own, which keeps the sizes of now: t_() and resize_()
+    // change those of the constructor's tensor.
     return recorded(tensor) ? at::Tensor(tensor.variable_data()) : copy_of(tensor);
   });
   if (is_random(op)) {
-    operation.generator = generator_of(arguments);
-    operation.generator_state = operation.generator.get_state();
+    call.generator = generator_of(arguments);
+    call.generator_state = call.generator.get_state();
   }
 
-  std::optional<Stack> results;
+  std::optional<Rewound> undrawn;
+  if (!draws) undrawn.emplace(call);
+  std::optional<Values> results;  // a write to a tensor made before cannot wait for a replay
   if (!changes_before) results = perform_on_meta(op, arguments);
-  if (draws && results && is_random(op)) draw(operation);
+  if (draws && results && is_random(op)) draw(call);
   if (!results) results = perform_now(op, arguments);
 
   for (const c10::IValue& value : *results) {
     for (const at::Tensor& tensor : tensors_in(value)) {
       if (!tensor.has_storage()) return *results;  // sparse: made now, and not deferred
-      operation.results.push_back(tensor.storage());
+      call.results.push_back(tensor.storage());
       if (tensor.is_meta()) changes |= made.insert(storage_of(tensor)).second;
     }
   }
   // Else it is a view or a question about sizes: nothing that a replay would miss.
-  if (changes) operations.push_back(std::move(operation));
+  if (changes) calls.push_back(std::move(call));
   return *results;
 }
 
-// Nothing if the meta device cannot do it.
-std::optional<Stack> Tape::perform_on_meta(const OperatorHandle& op, const Stack& arguments) const {
+// Returns nothing if the meta device cannot do it.
+std::optional<Values> Tape::perform_on_meta(const OperatorHandle& op,
+                                            const Values& arguments) const {
   try {
-    Stack results =
+    Values results =
         call_on(at::kMeta, op, map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
                   return recorded(tensor) ? tensor : empty_like_on(at::kMeta, tensor);
                 }));
@@ -169,21 +200,23 @@ std::optional<Stack> Tape::perform_on_meta(const OperatorHandle& op, const Stack
     }
     return results;
   } catch (const c10::Error&) {
+    // If it is a mistake of the constructor, perform_now() throws what eager construction would.
     return std::nullopt;
   }
 }
 
-// Performs it on values at once: item() and nonzero() need them, a tensor made before has them, a
-// mistake is told as ever. The tensors it returns are deferred nevertheless.
-Stack Tape::perform_now(const OperatorHandle& op, const Stack& arguments) const {
+// Performs the call on values at once: item() and nonzero() need them, and a tensor made before
+// must change now. The new tensors among the results are deferred nevertheless, so the replay will
+// perform the call again.
+Values Tape::perform_now(const OperatorHandle& op, const Values& arguments) const {
   at::NoGradGuard no_grad;
-  StorageMap origin;
-  Stack real = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
+  StorageMap origin;  // the storage of a value -> the storage of the argument that it stands for
+  Values real = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     const at::Tensor value = materialize(tensor);
     if (value.has_storage()) origin.emplace(storage_of(value), tensor.storage());
     return value;
   });
-  Stack results = call_on(at::kCPU, op, std::move(real));
+  Values results = call_on(at::kCPU, op, std::move(real));
   for (c10::IValue& value : results) {
     value = map_tensors(value, [&](const at::Tensor& tensor) {
       if (!tensor.has_storage()) return tensor;
@@ -194,22 +227,32 @@ Stack Tape::perform_now(const OperatorHandle& op, const Stack& arguments) const 
   return results;
 }
 
-// Performs the `chosen` operations in order. Returns, for each meta storage, the real one.
-StorageMap Tape::replay(const std::vector<const Operation*>& chosen) const {
+// Moves the generator as eager construction would, on scratch memory that is freed at once. The
+// scratch memory has the strides too: normal_() draws in another order into a strided tensor. What
+// the call only reads needs its values, as the probabilities of bernoulli_() do.
+void Tape::draw(const RecordedCall& call) const {
+  at::NoGradGuard no_grad;
+  call_on(at::kCPU, call.op,
+          map_tensors(call.op, call.arguments, [&](const at::Tensor& tensor, bool written) {
+            return written ? empty_like_on(at::kCPU, tensor) : materialize(tensor);
+          }));
+}
+
+// Performs the `chosen` calls in order. Returns the real storage for each of their meta storages.
+StorageMap Tape::replay(const std::vector<const RecordedCall*>& chosen) const {
   at::NoGradGuard no_grad;
   StorageMap real;
-  for (const Operation* operation : chosen) {
-    at::Generator generator = operation->generator;
-    const at::Tensor state = generator.defined() ? generator.get_state() : at::Tensor();
-    if (generator.defined()) generator.set_state(operation->generator_state);
+  for (const RecordedCall* call : chosen) {
+    const Rewound rewound(*call);
+    // A copy of the tape's copy: the call may change it, or return a view of it to whoever asked
+    // for the replay, and the next replay starts from the same values.
+    const Values results =
+        call_on(at::kCPU, call->op,
+                map_tensors(call->op, call->arguments, [&](const at::Tensor& tensor, bool) {
+                  return recorded(tensor) ? moved(tensor, real) : copy_of(tensor);
+                }));
 
-    const Stack results =
-        call_on(at::kCPU, operation->op,
-                map_tensors(operation->op, operation->arguments,
-                            [&](const at::Tensor& tensor, bool) { return moved(tensor, real); }));
-    if (generator.defined()) generator.set_state(state);
-
-    auto meta = operation->results.begin();
+    auto meta = call->results.begin();
     for (const c10::IValue& value : results) {
       for (const at::Tensor& tensor : tensors_in(value)) {
         real.emplace((meta++)->unsafeGetStorageImpl(), tensor.storage());
@@ -224,12 +267,9 @@ void DeferredInit::materialize_module(torch::nn::Module& module) const {
   for (const at::Tensor& buffer : module.buffers())
     tensors.push_back(buffer);
 
-  StorageSet storages;
-  for (const at::Tensor& tensor : tensors)
-    storages.insert(storage_of(tensor));
-  const StorageMap real = tape_->replay(tape_->needed_for(storages));
+  const StorageMap places = tape_->places_of(tensors);
   for (const at::Tensor& tensor : tensors) {
-    if (tape_->recorded(tensor)) assign_data(tensor, moved(tensor, real));
+    if (tape_->recorded(tensor)) assign_data(tensor, moved(tensor, places));
   }
 }
 
@@ -242,33 +282,46 @@ void assign_data(const at::Tensor& variable, const at::Tensor& data) {
   variable.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
 }
 
-// Moves the generator as the operation will: on scratch memory, freed at once.
-void Tape::draw(const Operation& operation) const {
-  at::NoGradGuard no_grad;
-  call_on(
-      at::kCPU, operation.op,
-      map_tensors(operation.op, operation.arguments, [&](const at::Tensor& tensor, bool written) {
-        return written ? empty_like_on(at::kCPU, tensor) : materialize(tensor);
-      }));
+// Real storages for the recorded ones among `tensors`: that of an earlier call while it is alive,
+// so that what is shared stays shared, and else a new one.
+StorageMap Tape::places_of(const std::vector<at::Tensor>& tensors) {
+  StorageMap places;
+  StorageSet missing;
+  for (const at::Tensor& tensor : tensors) {
+    if (!recorded(tensor)) continue;
+    const auto known = in_modules.find(storage_of(tensor));
+    auto alive = known == in_modules.end() ? nullptr : known->second.lock();
+    if (alive) {
+      places.emplace(storage_of(tensor), c10::Storage(std::move(alive)));
+    } else {
+      missing.insert(storage_of(tensor));
+    }
+  }
+  StorageMap made_now = replay(needed_for(missing));
+  for (const c10::StorageImpl* storage : missing) {
+    const c10::Storage& real = places[storage] = made_now.at(storage);
+    in_modules.insert_or_assign(storage, real.getWeakStorageImpl());
+  }
+  return places;
 }
 
-// In order, the operations that the values in `storages` depend on. Found from the end: a storage
-// is needed from the last operation that changes it back to the one that made it.
-std::vector<const Operation*> Tape::needed_for(StorageSet storages) const {
-  std::vector<const Operation*> needed;
-  for (auto operation = operations.rbegin(); operation != operations.rend(); ++operation) {
+// In order, the calls that the values in `storages` depend on. Found from the end: a storage is
+// needed from the last call that changes it back to the one that made it.
+std::vector<const RecordedCall*> Tape::needed_for(StorageSet storages) const {
+  std::vector<const RecordedCall*> needed;
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
     StorageSet used;
     bool changes = false;
-    map_tensors(operation->op, operation->arguments, [&](const at::Tensor& tensor, bool written) {
+    map_tensors(call->op, call->arguments, [&](const at::Tensor& tensor, bool written) {
       used.insert(storage_of(tensor));
       changes |= written && storages.count(storage_of(tensor)) != 0;
       return tensor;
     });
-    for (const c10::Storage& storage : operation->results) {
+    for (const c10::Storage& storage : call->results) {
       changes |= storages.count(storage.unsafeGetStorageImpl()) != 0;
     }
     if (!changes) continue;
-    needed.push_back(&*operation);
+    needed.push_back(&*call);
     storages.merge(used);
   }
   std::reverse(needed.begin(), needed.end());
@@ -286,8 +339,8 @@ at::Tensor DeferredInit::materialize_tensor(const at::Tensor& tensor) const {
 
 std::vector<std::string> DeferredInit::operations() const {
   std::vector<std::string> names;
-  for (const Operation& operation : tape_->operations)
-    names.push_back(name_of(operation.op));
+  for (const RecordedCall& call : tape_->calls)
+    names.push_back(name_of(call.op));
   return names;
 }
 

@@ -1,6 +1,6 @@
 #include <flat_parameter.h>
-#include <memory/live_bytes.h>
 #include <memory/poison.h>
+#include <memory/reclassify.h>
 #include <memory/storage.h>
 #include <meta_init.h>
 

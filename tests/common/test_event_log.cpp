@@ -1,5 +1,6 @@
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
+#include <memory/counting_allocator.h>
 #include <signal.h>
 #include <trace/recorder.h>
 
@@ -28,7 +29,7 @@ template <class Body>
 std::vector<Event> recorded(Body body) {
   const auto log = EventLog::create(1);
   launch(1, [&](const RankContext&) {
-    live_bytes::install();
+    counting_allocator::install();
     Recorder recorder(log, 0, std::make_shared<CountingClock>());
     body();
     return 0;

@@ -1,7 +1,10 @@
 #include <ATen/native/Resize.h>
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
+#include <memory/reclassify.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -15,7 +18,7 @@ namespace {
 std::string failure(const std::function<void()>& body) {
   auto result = launch(1, [&](const RankContext&) {
     at::set_num_threads(1);
-    live_bytes::install();
+    counting_allocator::install();
     body();
     return 0;
   });
@@ -168,6 +171,47 @@ TEST(LiveBytes, TensorsKeepTheirValuesThroughTheCacheOfFreedBlocks) {
                   throw std::runtime_error("tensor " + std::to_string(i) + " was overwritten");
                 }
               }
+            }),
+            "");
+}
+
+// Of all blocks that this process has of malloc(), alive or kept; 0 under the address sanitizer.
+int64_t bytes_of_malloc() {
+  const auto info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
+TEST(LiveBytes, kept_blocks_are_released_when_small_ones_need_the_room) {
+  EXPECT_EQ(failure([] {
+              constexpr int64_t kBig = 64 << 20;
+              constexpr int64_t kSmall = 512 << 10;
+              constexpr int64_t kPages = 1 << 20;  // what malloc() adds to 100 blocks
+              const int64_t before = bytes_of_malloc();
+              at::empty({kBig}, at::kByte);  // freed at once, and kept
+              std::vector<at::Tensor> small;
+              for (int i = 0; i < 100; ++i) {
+                small.push_back(at::empty({kSmall}, at::kByte));
+                const int64_t taken = bytes_of_malloc() - before;
+                if (taken > kBig / 4 * 5 + kPages) {
+                  throw std::runtime_error(std::to_string(taken) + " bytes, more than 5/4 of " +
+                                           std::to_string(kBig));
+                }
+              }
+            }),
+            "");
+}
+
+TEST(LiveBytes, an_allocation_that_fails_is_not_counted) {
+  EXPECT_EQ(failure([] {
+              bool failed = false;
+              try {
+                at::empty({int64_t{1} << 60}, at::kByte);
+              } catch (const c10::Error&) {
+                failed = true;
+              }
+              if (!failed) throw std::runtime_error("nobody has 2^60 bytes");
+              require_equal(live_bytes::now().total, 0, "alive");
+              require_equal(live_bytes::peak_total(), 0, "peak");
             }),
             "");
 }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
+#include <memory/counting_allocator.h>
 #include <memory/device_blocks.h>
+#include <memory/live_bytes.h>
 #include <memory/storage.h>
 
 #include "in_a_process.h"
@@ -13,7 +15,7 @@ const void* address(int64_t number) {
 
 TEST(Storage, ComesBackUnderTheViewsThatStandOnIt) {
   in_a_process([] {
-    live_bytes::install();
+    counting_allocator::install();
     const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
     const at::Tensor whole = view_of_storage(storage, 0, {6});
     const at::Tensor part = view_of_storage(storage, 2, {2, 2});
@@ -34,7 +36,7 @@ TEST(Storage, ComesBackUnderTheViewsThatStandOnIt) {
 
 TEST(Storage, IsCountedInTheClassOfItsResize) {
   in_a_process([] {
-    live_bytes::install();
+    counting_allocator::install();
     const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
     const MemoryScope scope(MemoryClass::gathered);
     resize_storage(storage, 100);

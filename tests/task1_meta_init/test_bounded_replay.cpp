@@ -72,6 +72,18 @@ TEST(T1_3_bounded_replay, tensors_that_depend_on_one_another_are_bitwise_in_reve
                   backward_one_by_one);
 }
 
+TEST(T1_3_bounded_replay, strided_tensors_are_bitwise_and_keep_their_strides) {
+  expect_as_eager({holder("strided",
+                          [](Holder& self) {
+                            self.parameter("transposed", torch::randn({9, 5}).t());
+                            // normal_() draws 16 and more numbers in another order if they are
+                            // contiguous.
+                            self.buffer("drawn transposed", torch::empty({9, 5}).t().normal_());
+                            self.buffer("drawn after", torch::randn({20}));
+                          })},
+                  backward_one_by_one);
+}
+
 TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_construction) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     torch::manual_seed(test_seed(11));
@@ -84,13 +96,54 @@ TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_
     } else {
       const DeferredInit init(construct);
       rank.observe("random numbers drawn after construction", torch::rand({4}));
-      init.materialize_tensor(linear->bias);
+      EXPECT_TRUE(init.materialize_tensor(linear->bias).is_cpu());
       init.materialize_module(*linear);
       rank.observe("random numbers drawn after materializing", torch::randn({20}));
     }
   });
   expect_same_on_all_ranks(run, "random numbers drawn after construction");
   expect_same_on_all_ranks(run, "random numbers drawn after materializing");
+}
+
+TEST(T1_3_bounded_replay, a_generator_of_the_caller_goes_on_as_after_eager_construction) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    auto own = at::make_generator<at::CPUGeneratorImpl>(test_seed(13));
+    at::Tensor weight;
+    const auto construct = [&] { weight = torch::empty({30}).normal_(0, 1, own); };
+    if (rank.rank() == 0) {
+      construct();
+      rank.observe("random numbers drawn after construction", torch::rand({4}, own));
+    } else {
+      const DeferredInit init(construct);
+      rank.observe("random numbers drawn after construction", torch::rand({4}, own));
+      weight = init.materialize_tensor(weight);
+    }
+    rank.observe("weight", weight);
+    rank.observe("random numbers drawn after materializing", torch::rand({4}, own));
+  });
+  expect_same_on_all_ranks(run, "weight");
+  expect_same_on_all_ranks(run, "random numbers drawn after construction");
+  expect_same_on_all_ranks(run, "random numbers drawn after materializing");
+}
+
+TEST(T1_3_bounded_replay, a_change_of_what_was_materialized_does_not_change_the_next_replay) {
+  run_ranks(1, [](TestRank&) {
+    const at::Tensor outside = torch::arange(6);
+    at::Tensor view, set;
+    const DeferredInit init([&] {
+      view = outside.view_as(torch::zeros({2, 3}));
+      set = torch::empty({0}, torch::kLong);
+      set.set_(outside);
+    });
+    for (const at::Tensor& tensor : {view, set}) {
+      init.materialize_tensor(tensor).fill_(-1);
+      const at::Tensor again = init.materialize_tensor(tensor);
+      EXPECT_TRUE(torch::equal(again.view({6}), torch::arange(6)))
+          << "the first result was filled with -1, the second is\n"
+          << again;
+    }
+    EXPECT_TRUE(torch::equal(outside, torch::arange(6)));
+  });
 }
 
 TEST(T1_3_bounded_replay, materializing_a_tensor_leaves_it_and_the_others_on_meta) {
@@ -117,10 +170,30 @@ TEST(T1_3_bounded_replay, no_more_than_one_tensor_is_alive_at_a_time) {
     EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
         << "bytes alive while recording";
     for (const at::Tensor& parameter : model->parameters())
-      init.materialize_tensor(parameter);
+      EXPECT_EQ(init.materialize_tensor(parameter).nbytes(), parameter.nbytes());
     EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
         << "bytes alive while each tensor is materialized and dropped: more than one at a time";
     EXPECT_GE(live_bytes::peak().total - before, kWeight) << "the measurement saw nothing";
+  });
+}
+
+TEST(T1_3_bounded_replay, of_a_model_only_what_is_not_materialized_yet_is_replayed) {
+  run_ranks(1, [](TestRank&) {
+    constexpr int64_t kLayer = (Reinitialized::kWidth + 1) * Reinitialized::kWidth * 4;
+    constexpr int64_t kSmall = 16 * 1'024;  // the state in use, scalars
+    std::shared_ptr<Reinitialized> model;
+    const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
+    const auto expect_one_layer_more = [&](nn::Module& module, const std::string& what) {
+      const int64_t before = live_bytes::now().total;
+      live_bytes::enter(Phase::init);
+      init.materialize_module(module);
+      EXPECT_LE(live_bytes::peak().total - before, kLayer + kSmall) << "bytes needed for " << what;
+      EXPECT_GE(live_bytes::now().total - before, kLayer) << what << " is not materialized";
+    };
+    const auto layers = model->children();
+    for (size_t i = 1; i < layers.size(); ++i)
+      expect_one_layer_more(*layers[i], "one layer");
+    expect_one_layer_more(*model, "the only layer that is not materialized yet");
   });
 }
 

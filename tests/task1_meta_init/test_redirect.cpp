@@ -1,3 +1,4 @@
+#include <ATen/CPUGeneratorImpl.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
@@ -71,6 +72,24 @@ TEST(T1_1_redirect, sizes_alone_are_learned_without_a_random_number) {
   });
 }
 
+TEST(T1_1_redirect, sizes_alone_draw_nothing_even_where_the_meta_device_has_no_kernel) {
+  run_ranks(1, [](TestRank&) {
+    auto own = at::make_generator<at::CPUGeneratorImpl>(9);
+    torch::manual_seed(5);
+    const auto states = [&] {
+      const at::Tensor of_default = at::detail::getDefaultCPUGenerator().get_state();
+      return torch::cat({of_default, own.get_state()});
+    };
+    const at::Tensor before = states();
+    construct_on_meta([&] {
+      torch::randperm(30);
+      torch::randperm(30, own);
+      torch::multinomial(torch::rand({8}), 3);
+    });
+    EXPECT_TRUE(torch::equal(states(), before)) << "construct_on_meta() moved a generator";
+  });
+}
+
 TEST(T1_1_redirect, sizes_strides_dtype_and_requires_grad_are_as_in_eager_construction) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [name, construct] : modules_of_torch()) {
@@ -126,7 +145,11 @@ TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
   run_ranks(1, [](TestRank&) {
     std::vector<at::Tensor> made;
     const DeferredInit init([&] {
-      made = {torch::zeros({2, 3}, torch::kCPU), torch::empty({2, 3}, torch::kCPU),
+      made = {torch::zeros({2, 3}, torch::kCPU),
+              torch::empty({2, 3}, torch::kCPU),
+              torch::empty({1'000}, torch::kCPU),
+              at::empty({1'000}, at::kCPU),
+              torch::empty({4}, torch::device(torch::kCPU).dtype(torch::kDouble)),
               torch::randn({4}, torch::device(torch::kCPU).dtype(torch::kDouble)),
               torch::zeros({4}).to(torch::kCPU)};
     });

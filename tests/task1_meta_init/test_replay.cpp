@@ -1,3 +1,4 @@
+#include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
 
@@ -61,6 +62,66 @@ TEST(T1_2_replay, what_is_shared_stays_shared) {
                 self.buffer("transposed", all.view({4, 2}).t());
               })},
       whole_module);
+}
+
+TEST(T1_2_replay, what_two_modules_share_stays_shared_when_each_is_materialized_alone) {
+  const auto one_by_one = [](const Construct& construct) {
+    std::shared_ptr<nn::Module> module;
+    const DeferredInit init([&] { module = construct(); });
+    for (const auto& child : module->children())
+      init.materialize_module(*child);
+    return module;
+  };
+  expect_as_eager({holder("two modules",
+                          [](Holder& self) {
+                            const auto child = [&](const std::string& name, at::Tensor weight) {
+                              self.register_module(name, std::make_shared<Holder>([&](Holder& c) {
+                                                     c.parameter("weight", weight);
+                                                   }));
+                            };
+                            const at::Tensor weight = torch::randn({4, 6});
+                            child("encoder", weight);
+                            child("decoder", weight.t());
+                            child("first rows", weight.narrow(0, 0, 2));
+                            child("copy", weight.clone());
+                          })},
+                  one_by_one);
+}
+
+TEST(T1_2_replay, a_change_of_shared_memory_is_seen_by_a_module_materialized_later) {
+  run_ranks(1, [](TestRank&) {
+    std::shared_ptr<Holder> first, second;
+    const DeferredInit init([&] {
+      const at::Tensor weight = torch::ones({6});
+      first = std::make_shared<Holder>([&](Holder& self) { self.buffer("weight", weight); });
+      second = std::make_shared<Holder>([&](Holder& self) {
+        self.buffer("half", weight.narrow(0, 3, 3));
+        self.buffer("doubled", weight * 2);
+      });
+    });
+    init.materialize_module(*first);
+    first->buffers()[0].fill_(5);
+    init.materialize_module(*second);
+    EXPECT_TRUE(torch::equal(second->buffers()[0], torch::full({3}, 5.0)))
+        << "half of the other module's weight, which was filled with 5:\n"
+        << second->buffers()[0];
+    EXPECT_TRUE(torch::equal(second->buffers()[1], torch::full({6}, 2.0)))
+        << "computed from the weight in the constructor, when it was 1:\n"
+        << second->buffers()[1];
+  });
+}
+
+TEST(T1_2_replay, a_materialized_module_is_freed_while_the_recording_lives) {
+  run_ranks(1, [](TestRank&) {
+    nn::Linear linear{nullptr};
+    const DeferredInit init([&] { linear = nn::Linear(300, 300); });
+    const at::Tensor weight = linear->weight.detach();  // deferred still
+    const int64_t before = live_bytes::now().total;
+    init.materialize_module(*linear);
+    linear = nullptr;
+    EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after the module is gone";
+    EXPECT_EQ(init.materialize_tensor(weight).numel(), 90'000);
+  });
 }
 
 TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {

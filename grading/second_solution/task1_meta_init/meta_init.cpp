@@ -17,10 +17,11 @@ namespace fsdp {
 namespace {
 
 using Storages = std::unordered_map<const c10::StorageImpl*, c10::Storage>;
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 struct Step {
   OperatorHandle op;
-  Stack arguments;                  // recorded tensors: meta, as they were; others: copies
+  Values arguments;                 // recorded tensors: meta, as they were; others: copies
   std::vector<size_t> needs;        // earlier steps
   std::vector<c10::Storage> makes;  // meta storages of its results, in order
   at::Generator generator;          // undefined: it draws nothing
@@ -52,7 +53,7 @@ at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
 }
 
 template <class Predicate>
-bool any_tensor(const Stack& values, Predicate predicate) {
+bool any_tensor(const Values& values, Predicate predicate) {
   for (const c10::IValue& value : values) {
     for (const at::Tensor& tensor : tensors_in(value)) {
       if (predicate(tensor)) return true;
@@ -65,15 +66,16 @@ bool any_tensor(const Stack& values, Predicate predicate) {
 
 struct Tape {
   std::vector<Step> steps;
-  std::unordered_map<const c10::StorageImpl*, size_t> last_writer;  // of recorded storages
+  std::unordered_map<const c10::StorageImpl*, size_t> last_writer;        // of recorded storages
+  std::unordered_map<const c10::StorageImpl*, WeakStorage> materialized;  // in modules
   bool draws{true};
 
   bool recorded(const at::Tensor& tensor) const {
     return last_writer.count(storage_of(tensor)) != 0;
   }
-  Stack perform(const OperatorHandle& op, const Stack& arguments);
-  std::optional<Stack> on_meta(const OperatorHandle& op, const Stack& arguments) const;
-  Stack on_values(const OperatorHandle& op, const Stack& arguments) const;
+  Values perform(const OperatorHandle& op, const Values& arguments);
+  std::optional<Values> on_meta(const OperatorHandle& op, const Values& arguments) const;
+  Values on_values(const OperatorHandle& op, const Values& arguments) const;
   void on_scratch(const Step& step) const;
 
   Storages replay(std::vector<size_t> last_steps) const;
@@ -84,20 +86,14 @@ namespace {
 
 thread_local Tape* tape_in_use = nullptr;
 
-void on_call(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+void on_call(const OperatorHandle& op, c10::DispatchKeySet, Values* stack) {
   c10::impl::ExcludeDispatchKeyGuard parts_are_not_recorded(c10::DispatchKey::DeferredInit);
-  const Stack arguments = torch::jit::pop(*stack, op.schema().arguments().size());
+  const Values arguments = torch::jit::pop(*stack, op.schema().arguments().size());
   for (c10::IValue& result : tape_in_use->perform(op, arguments))
     stack->push_back(std::move(result));
 }
 
-// torch::tensor() asks for memory like this, to fill it through its pointer.
-bool is_for_values(const OperatorHandle& op, const Stack& arguments) {
-  return name_of(op) == "aten::empty" && device_of(op, arguments) == at::kCPU &&
-         arguments[0].toDimVector().size() == 1;
-}
-
-void refuse_other_devices(const OperatorHandle& op, const Stack& arguments) {
+void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
   const auto device = device_of(op, arguments);
   if (!device || device->is_cpu() || device->is_meta()) return;
   throw std::runtime_error("DeferredInit: " + name_of(op) + " wants the device " + device->str() +
@@ -126,9 +122,9 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_call>());
 }
 
-Stack Tape::perform(const OperatorHandle& op, const Stack& arguments) {
+Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
   const auto is_recorded = [this](const at::Tensor& tensor) { return recorded(tensor); };
-  const bool makes_tensor = is_factory(op) && !is_for_values(op, arguments);
+  const bool makes_tensor = is_factory(op) && !is_filled_by_pointer(op, arguments);
   if (!makes_tensor && !any_tensor(arguments, is_recorded)) return call(op, arguments);
   refuse_other_devices(op, arguments);
 
@@ -150,7 +146,7 @@ Stack Tape::perform(const OperatorHandle& op, const Stack& arguments) {
     step.generator_state = step.generator.get_state();
   }
 
-  std::optional<Stack> results;
+  std::optional<Values> results;
   if (!writes_outside) results = on_meta(op, arguments);
   if (!results) {
     results = on_values(op, arguments);
@@ -174,9 +170,9 @@ Stack Tape::perform(const OperatorHandle& op, const Stack& arguments) {
   return *results;
 }
 
-std::optional<Stack> Tape::on_meta(const OperatorHandle& op, const Stack& arguments) const {
+std::optional<Values> Tape::on_meta(const OperatorHandle& op, const Values& arguments) const {
   try {
-    Stack results =
+    Values results =
         call_on(at::kMeta, op, map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
                   return recorded(tensor) ? tensor : empty_like_on(at::kMeta, tensor);
                 }));
@@ -189,15 +185,15 @@ std::optional<Stack> Tape::on_meta(const OperatorHandle& op, const Stack& argume
 
 // For what the meta device cannot tell, and for tensors from outside that change. What it makes is
 // deferred all the same.
-Stack Tape::on_values(const OperatorHandle& op, const Stack& arguments) const {
+Values Tape::on_values(const OperatorHandle& op, const Values& arguments) const {
   at::NoGradGuard no_grad;
   Storages given;  // the storage of a value -> that which it stands for
-  const Stack values = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
+  const Values values = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     at::Tensor value = value_of(tensor);
     if (value.has_storage()) given.emplace(storage_of(value), tensor.storage());
     return value;
   });
-  Stack results = call_on(at::kCPU, op, values);
+  Values results = call_on(at::kCPU, op, values);
   for (c10::IValue& result : results) {
     result = map_tensors(result, [&](const at::Tensor& tensor) {
       const bool is_new = tensor.has_storage() && given.count(storage_of(tensor)) == 0;
@@ -231,10 +227,11 @@ Storages Tape::replay(std::vector<size_t> last_steps) const {
   for (const size_t index : chosen) {
     const Step& step = steps[index];
     const Rewound rewound(step);
-    const Stack results = call_on(
-        at::kCPU, step.op,
-        map_tensors(step.op, step.arguments,
-                    [&](const at::Tensor& tensor, bool) { return stand_in(tensor, real); }));
+    const Values results =
+        call_on(at::kCPU, step.op,
+                map_tensors(step.op, step.arguments, [&](const at::Tensor& tensor, bool) {
+                  return real.count(storage_of(tensor)) ? stand_in(tensor, real) : copy_of(tensor);
+                }));
     auto meta = step.makes.begin();
     for (const c10::IValue& result : results) {
       for (const at::Tensor& tensor : tensors_in(result))
@@ -280,12 +277,22 @@ void DeferredInit::materialize_module(torch::nn::Module& module) const {
                  [&](const at::Tensor& tensor) { return tape_->recorded(tensor); });
   }
   std::vector<size_t> last_steps;
-  for (const at::Tensor& tensor : deferred)
-    last_steps.push_back(tape_->last_writer.at(storage_of(tensor)));
-  const Storages real = tape_->replay(std::move(last_steps));
+  Storages alive;  // from earlier calls
+  for (const at::Tensor& tensor : deferred) {
+    const c10::StorageImpl* storage = storage_of(tensor);
+    const auto before = tape_->materialized.find(storage);
+    if (before != tape_->materialized.end()) {
+      if (auto impl = before->second.lock()) alive.emplace(storage, std::move(impl));
+    }
+    if (alive.count(storage) == 0) last_steps.push_back(tape_->last_writer.at(storage));
+  }
+  const Storages replayed = tape_->replay(std::move(last_steps));
   for (const at::Tensor& tensor : deferred) {
     // One Variable with two names comes twice, and is no longer recorded the second time.
-    if (tape_->recorded(tensor)) assign_data(tensor, stand_in(tensor, real));
+    if (!tape_->recorded(tensor)) continue;
+    const c10::StorageImpl* storage = storage_of(tensor);
+    assign_data(tensor, stand_in(tensor, alive.count(storage) ? alive : replayed));
+    tape_->materialized.insert_or_assign(storage, tensor.storage().getWeakStorageImpl());
   }
 }
 

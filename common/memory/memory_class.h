@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fsdp {
+
+// What a block of memory is for.
+enum class MemoryClass : uint8_t {
+  shards,     // sharded parameters
+  gathered,   // unsharded parameters
+  gradients,  // unsharded gradients, flat
+  sharded_gradients,
+  optimizer_state,  // moments and step counts
+  communication,    // staging of transports, DDP's buckets
+  rest,             // activations, temporaries, data
+};
+inline constexpr size_t kMemoryClasses = 7;
+const char* to_string(MemoryClass cls);
+
+// While it lives, the memory that its thread allocates is counted into `cls`. The innermost scope
+// of a thread decides.
+class [[nodiscard]] MemoryScope {
+ public:
+  explicit MemoryScope(MemoryClass cls);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;  // each scope ends once
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+  static MemoryClass current();  // of this thread; `rest` outside of every scope
+
+ private:
+  MemoryClass previous_;
+};
+
+}  // namespace fsdp
