@@ -1,5 +1,5 @@
-#include <base/whole_file.h>
 #include <base/text.h>
+#include <base/whole_file.h>
 #include <check/score.h>
 #include <trace/timeline.h>
 #include <unistd.h>

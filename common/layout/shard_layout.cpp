@@ -50,6 +50,15 @@ std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module)
   return distinct;
 }
 
+void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters) {
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.scalar_type() != at::kFloat) {
+      throw std::invalid_argument("unit " + unit + ": parameter " + name + " is " +
+                                  c10::toString(parameter.scalar_type()) + ", not Float");
+    }
+  }
+}
+
 int64_t ShardLayout::padded_numel() const {
   int64_t sum = 0;
   for (const auto& unit : units)

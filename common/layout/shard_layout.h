@@ -30,6 +30,9 @@ using ParameterVisitor = std::function<void(const std::string& name, const at::T
 // lists a tied tensor once per name.
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
+// Throws std::invalid_argument, which names the unit and the first parameter that is not fp32.
+void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters);
+
 // Where FSDP puts every element, as plain data: for those that must compute the same numbers
 // without sharding anything (the global norm is a sum over these shards), and for predictions.
 struct ShardLayout {

@@ -3,8 +3,6 @@
 #include <testing/judge/remote_ranks.h>
 #include <testing/kept_timeline.h>
 #include <testing/memory_limit.h>
-#include <testing/judge/remote_ranks.h>
-#include <base/todo.h>
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #include <base/todo.h>
-#include <memory/live_bytes.h>
 #include <memory/counting_allocator.h>
+#include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

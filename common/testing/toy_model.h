@@ -3,7 +3,6 @@
 #include <layout/shard_layout.h>
 #include <nn/module.h>
 #include <testing/judge/cases.h>
-#include <layout/shard_layout.h>
 
 #include <memory>
 #include <string>

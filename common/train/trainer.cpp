@@ -5,12 +5,12 @@
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <nn/models.h>
+#include <prediction/link_report.h>
+#include <prediction/prediction.h>
 #include <report/parameter_summary.h>
 #include <report/telemetry.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
-#include <prediction/link_report.h>
-#include <prediction/prediction.h>
 #include <train/trainer.h>
 
 #include <chrono>

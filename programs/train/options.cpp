@@ -5,7 +5,6 @@
 #include <nn/models.h>
 #include <trace/timeline.h>
 #include <train/options.h>
-#include <base/whole_file.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>

@@ -5,20 +5,8 @@
 #include <meta_init.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace fsdp {
-
-FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
-  FlatLayout layout;
-  int64_t end = 0;
-  for (const int64_t numel : numels) {
-    layout.offsets.push_back(end);
-    end = round_up(end + numel, kAlignment);
-  }
-  layout.padded_numel = round_up(end, kAlignment * world_size);
-  return layout;
-}
 
 FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                              std::shared_ptr<Communicator> comm, const Materialize& materialize)
@@ -26,14 +14,10 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
       parameters_(std::move(parameters)),
       comm_(std::move(comm)),
       collected_(parameters_.size()) {
+  check_fp32(unit_, parameters_);
   std::vector<int64_t> numels;
-  for (const auto& [name, parameter] : parameters_) {
-    if (parameter.scalar_type() != at::kFloat) {
-      throw std::invalid_argument("unit " + unit_ + ": parameter " + name + " is " +
-                                  c10::toString(parameter.scalar_type()) + ", not Float");
-    }
+  for (const auto& [name, parameter] : parameters_)
     numels.push_back(parameter.numel());
-  }
   layout_ = flat_layout(numels, comm_->world_size());
   take_over(materialize);
 }
@@ -42,6 +26,7 @@ void FlatParameter::take_over(const Materialize& materialize) {
   at::NoGradGuard no_grad;
   {
     MemoryScope scope(MemoryClass::shards);
+    // The other ranks read it without a copy.
     shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
   }
   const c10::Storage storage = storage_of_no_bytes(comm_->device());
@@ -69,27 +54,24 @@ bool FlatParameter::trainable() const {
                      [](const NamedParameter& p) { return p.tensor.requires_grad(); });
 }
 
-bool FlatParameter::holds_storage() const {
-  return full_.storage().nbytes() > 0;
-}
-
 void FlatParameter::unshard_async() {
-  if (holds_storage()) return;
+  if (state_ != UnitState::sharded) return;
   MemoryScope scope(MemoryClass::gathered);
   resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
   // A fresh version counter: to autograd the parameters have not changed, and indeed they have not.
   gather_ = comm_->all_gather_into(full_.variable_data(), shard_, unit_);
+  state_ = UnitState::gathering;
 }
 
 void FlatParameter::unshard() {
   unshard_async();
   gather_.wait();
-  unsharded_ = true;
+  state_ = UnitState::unsharded;
 }
 
 void FlatParameter::reshard() {
-  gather_.wait();
-  unsharded_ = false;
+  gather_.wait();  // it writes into the storage
+  state_ = UnitState::sharded;
   resize_storage(full_.storage(), 0);
 }
 
@@ -105,7 +87,7 @@ bool FlatParameter::has_gradient() const {
 
 void FlatParameter::flatten_gradients() {
   MemoryScope scope(MemoryClass::gradients);
-  gradient_ = comm_->empty(layout_.padded_numel);
+  gradient_ = comm_->empty(layout_.padded_numel);  // the other ranks read it without a copy
   int64_t end = 0;  // of the last gradient; zeros from there to the next
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!collected_[i]) continue;
@@ -114,7 +96,7 @@ void FlatParameter::flatten_gradients() {
     gradient_.slice(0, end, offset).zero_();
     gradient_.narrow(0, offset, gradient.numel()).view(gradient.sizes()).copy_(gradient);
     end = offset + gradient.numel();
-    gradient.reset();
+    gradient.reset();  // here, not after the loop: two copies of the unit would be alive
   }
   gradient_.slice(0, end).zero_();
   collected_.assign(parameters_.size(), false);
@@ -133,13 +115,23 @@ void FlatParameter::wait_for_reduction() {
   if (!reduction_.pending()) return;
   reduction_.wait();
   gradient_.reset();
-  reduced_.div_(comm_->world_size());
+  reduced_.div_(comm_->world_size());  // once, after the sum: 1/W is not exact for every W
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(reduced_);
     reduced_.reset();
   } else {
     sharded_gradient_ = std::move(reduced_);
   }
+}
+
+void FlatParameter::abandon_gradient() {
+  reduction_.wait();  // the other ranks read the flat gradient until then
+  gradient_.reset();
+  reduced_.reset();
+  // Also those that were not collected: the next pass would add to them.
+  for (auto& [name, parameter] : parameters_)
+    parameter.mutable_grad().reset();
+  collected_.assign(parameters_.size(), false);
 }
 
 }  // namespace fsdp

@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <stdexcept>
+
 namespace fsdp {
 
 void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
@@ -10,44 +12,72 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   units_.push_back(unit);
   auto self = shared_from_this();  // the graph may outlive everything else
 
-  module.register_forward_pre_hook([unit](Module&, const at::Tensor& input) {
-    if (at::GradMode::is_enabled() && input.requires_grad()) ++unit->calls;
+  // Counts every call, even one that cannot come back because its input needs no gradient: while
+  // one is missing the unit waits for the end of the pass, when no gradient can follow any more.
+  // After forward, since a call that throws never comes back either.
+  module.register_forward_hook([self, unit](Module&, const at::Tensor&) {
+    self->drop_broken_pass();
+    if (at::GradMode::is_enabled()) ++unit->calls;
     return at::Tensor();
   });
   module.register_full_backward_pre_hook([self, unit](Module&) {
-    self->begin();
+    self->begin_backward();
     unit->flat->unshard();
   });
   module.register_full_backward_hook([self, unit](Module&) {
-    if (--unit->calls <= 0) self->finish(*unit);
+    if (++unit->came_back == unit->calls) self->post_backward(*unit);
   });
 
-  // Weak: the parameters are held by the unit that these hooks would hold.
-  std::weak_ptr<Unit> weak_unit = unit;
-  std::weak_ptr<BackwardHooks> weak_self = self;
+  // Weak: the unit holds its parameters, and a parameter that held the unit would never be freed.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
-    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor,
-                                       [weak_self, weak_unit, i] {
-                                         const auto hooks = weak_self.lock();
-                                         const auto owner = weak_unit.lock();
-                                         if (!hooks || !owner) return;
-                                         hooks->begin();
-                                         owner->flat->collect_gradient(i);
-                                       });
+    const auto ready = [weak_self = weak_from_this(), weak_unit = std::weak_ptr(unit), i] {
+      const auto hooks = weak_self.lock();
+      const auto owner = weak_unit.lock();
+      if (hooks && owner) hooks->collect(*owner, i);
+    };
+    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, ready);
   }
 }
 
-void BackwardHooks::begin() {
-  const int task = torch::autograd::get_current_graph_task_id();
-  if (task == graph_task_) return;
-  graph_task_ = task;
-  torch::autograd::Engine::get_default_engine().queue_callback(
-      [self = shared_from_this()] { self->end(); });
+void BackwardHooks::collect(Unit& unit, size_t index) {
+  begin_backward();
+  // A second reduction would be a collective that the other ranks may not call: whether a gradient
+  // comes late can differ between ranks.
+  if (unit.reduced) {
+    throw std::logic_error("unit " + unit.flat->unit() + ": parameter " +
+                           unit.flat->parameters()[index].name +
+                           " got a gradient after the unit was reduced; use it in its own module " +
+                           "alone, and run backward over each forward before the next forward");
+  }
+  unit.flat->collect_gradient(index);
 }
 
-void BackwardHooks::finish(Unit& unit) {
+void BackwardHooks::begin_backward() {
+  const int pass = torch::autograd::get_current_graph_task_id();
+  if (pass == pass_) return;
+  drop_broken_pass();
+  pass_ = pass;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [self = shared_from_this()] { self->end_backward(); });
+}
+
+// The engine drops the callback of a pass that throws, and nobody learns of it. So a pass counts as
+// broken off when it has begun, has not ended, and something else runs.
+void BackwardHooks::drop_broken_pass() {
+  if (pass_ < 0 || pass_ == torch::autograd::get_current_graph_task_id()) return;
+  for (const auto& unit : units_) {
+    unit->flat->abandon_gradient();
+    *unit = Unit{unit->flat};
+  }
+  reducing_ = nullptr;
+  pass_ = -1;
+  if (on_end_) on_end_();
+}
+
+void BackwardHooks::post_backward(Unit& unit) {
+  // Asks trainable(), which is the same on every rank, and not whether a gradient came.
   if (unit.flat->trainable()) {
-    wait_for_reduction();
+    wait_for_reduction();  // before the next flat gradient is allocated
     unit.flat->reduce_gradient();
     reducing_ = unit.flat;
     unit.reduced = true;
@@ -60,14 +90,18 @@ void BackwardHooks::wait_for_reduction() {
   reducing_ = nullptr;
 }
 
-void BackwardHooks::end() {
+void BackwardHooks::end_backward() {
+  const bool graph_is_kept = torch::autograd::get_current_graph_task_keep_graph();
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
-    if (!(*unit)->reduced || (*unit)->flat->has_gradient()) finish(**unit);
-    (*unit)->flat->reshard();
+    if (!(*unit)->reduced) post_backward(**unit);
+    (*unit)->flat->reshard();  // it may have been issued ahead again after its reduction
     (*unit)->reduced = false;
-    (*unit)->calls = 0;
+    (*unit)->came_back = 0;
+    // Calls whose output was dropped are forgotten too, else later passes would wait for them.
+    if (!graph_is_kept) (*unit)->calls = 0;
   }
   wait_for_reduction();
+  pass_ = -1;
   if (on_end_) on_end_();
 }
 

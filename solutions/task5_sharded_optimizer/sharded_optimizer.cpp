@@ -51,8 +51,11 @@ void ShardedOptimizer::step() {
       throw std::logic_error("optimizer step: unit " + unit->unit() +
                              " has no gradient; run a backward pass first");
     }
-    unit->reshard();
   }
+  for (const auto& unit : units_)
+    unit->reshard();
+  // After resharding: a rank that waited for the others before it had waited for its own
+  // all-gathers would be one that they wait for.
   comm_->wait_for_readers();
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (size_t i = 0; i < runs_[group].size(); ++i) {
@@ -61,7 +64,7 @@ void ShardedOptimizer::step() {
     }
     update(groups_[group].options, pieces_[group]);
     for (Piece& piece : pieces_[group])
-      piece.gradient.reset();
+      piece.gradient.reset();  // a view that stays would keep the gradient alive past zero_grad()
   }
 }
 
@@ -76,7 +79,7 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   for (const auto& unit : units_) {
     if (unit->sharded_gradient().defined()) total += sum_of_squares(unit->sharded_gradient());
   }
-  comm_->all_reduce(total, kNorm).wait();
+  comm_->all_reduce(total, kNorm).wait();  // of squares: norms do not add up
   const double norm = std::sqrt(total.item<double>());
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {

@@ -1,8 +1,13 @@
 #include <prefetch.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
+
+Prefetcher::Prefetcher(int limit) : window_(static_cast<size_t>(limit - 1)) {
+  if (limit < 1) throw std::invalid_argument("prefetch: limit must be at least 1");
+}
 
 void Prefetcher::add_root(Module& root) {
   auto self = shared_from_this();
@@ -21,14 +26,15 @@ void Prefetcher::add_root(Module& root) {
 void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
   auto self = shared_from_this();
   module.register_forward_pre_hook([self, unit](Module&, const at::Tensor&) {
-    self->in_forward(unit);
+    self->pre_forward(unit);
     return at::Tensor();
   });
   module.register_forward_hook([self, unit](Module&, const at::Tensor&) {
+    // Without gradients no backward uses the order up.
     if (at::GradMode::is_enabled()) self->backward_order_.push_back(unit);
     return at::Tensor();
   });
-  module.register_full_backward_pre_hook([self, unit](Module&) { self->in_backward(unit); });
+  module.register_full_backward_pre_hook([self, unit](Module&) { self->pre_backward(unit); });
 }
 
 void Prefetcher::begin_forward() {
@@ -39,9 +45,10 @@ void Prefetcher::begin_forward() {
     last_order_[i]->unshard_async();
 }
 
-void Prefetcher::in_forward(const std::shared_ptr<FlatParameter>& unit) {
+void Prefetcher::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
   const size_t position = forward_order_.size();
   forward_order_.push_back(unit);
+  // Compares positions, since a unit that is used twice has two followers.
   if (position >= last_order_.size() || last_order_[position] != unit) return;  // another path
   const size_t end = std::min(position + 1 + window_, last_order_.size());
   for (size_t i = position + 1; i < end; ++i)
@@ -49,13 +56,16 @@ void Prefetcher::in_forward(const std::shared_ptr<FlatParameter>& unit) {
 }
 
 void Prefetcher::end_forward() {
-  // What was issued and not used: this forward took another path than the last one.
+  // What was issued and not used: this forward took another path than the last one. What stays for
+  // backward on purpose has been waited for.
   for (const auto& unit : last_order_) {
-    if (!unit->is_unsharded()) unit->reshard();
+    if (unit->state() == UnitState::gathering) unit->reshard();
   }
 }
 
-void Prefetcher::in_backward(const std::shared_ptr<FlatParameter>& unit) {
+void Prefetcher::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
+  // From the end: of a unit that is used twice the last use comes back first. What is behind it did
+  // not come back, since it is not part of the loss.
   const auto found = std::find(backward_order_.rbegin(), backward_order_.rend(), unit);
   if (found == backward_order_.rend()) return;
   backward_order_.erase(found.base() - 1, backward_order_.end());

@@ -4,6 +4,7 @@
 #include <flat_parameter.h>
 #include <layout/shard_layout.h>
 #include <prefetch.h>
+#include <unit_plan.h>
 #include <wrap_policy.h>
 
 #include <functional>
@@ -13,41 +14,26 @@
 
 namespace fsdp {
 
-// A module that becomes a unit, and the parameters that its unit holds.
-struct UnitPlan {
-  std::string name;  // the module's path; "root" for the root
-  Module* module;
-  std::vector<NamedParameter> parameters;
-};
-
-// Gives every distinct parameter to one unit: that of the nearest wrapped module around it. A tied
-// parameter, which has several places, goes to the nearest wrapped module around all of them, so
-// that it is gathered wherever it is used. The root first, then parents before children; modules
-// that get no parameter are left out. Throws std::invalid_argument when a chosen module is not
-// under `root`.
-std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
-
-// Where the plan puts every element on `world_size` ranks.
-ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size);
-
 struct FullyShardOptions {
   WrapPolicy wrap{wrap_blocks()};
   bool reshard_after_forward{true};          // of every unit but the root
-  int limit{2};                              // units gathered at a time; 1 means no prefetch
+  int limit{2};                              // Prefetcher's; 1 means no prefetch
   FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
 };
 
-// A model whose parameters, gradients and optimizer state are sharded over the ranks. The module is
+// A model whose parameters, gradients and optimizer state are sharded over the ranks. Its module is
 // called, and its loss differentiated, as before.
 class FullySharded {
  public:
+  FullySharded() = default;
+  FullySharded(const FullySharded&) = delete;  // a model has one set of shards
+
   const std::vector<std::shared_ptr<FlatParameter>>& units() const { return units_; }
   const ShardLayout& layout() const { return layout_; }
-  const Prefetcher& prefetcher() const { return *prefetcher_; }
 
-  // Calls `visit` on rank 0 with every distinct parameter in the order of first registration. One
-  // unit at a time is gathered on every rank: an all-gather whenever the next parameter lies in
-  // another unit than the last.
+  // Calls `visit` on rank 0 with every distinct parameter, whole and on the CPU, in the order of
+  // first registration. All ranks call it. On each, one unit at a time is unsharded: one all-gather
+  // whenever the next parameter lies in another unit than the last. Every unit ends up sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 
  private:
@@ -60,9 +46,11 @@ class FullySharded {
   std::shared_ptr<Prefetcher> prefetcher_;
 };
 
-// Shards `root` over the ranks of `comm`, in place. To be called once per model, by all ranks, with
-// the same values on each. Buffers stay whole on every rank. No collective. Throws
-// std::invalid_argument for a limit below 1.
+// Shards `root` over the ranks of `comm`, in place. Call it once per model, on all ranks, with the
+// same values on each. Buffers stay whole on every rank. Calls no collective. Throws what
+// plan_units() throws, and std::invalid_argument if the limit is below 1 or a parameter is not
+// fp32; then the model is as it was, without a hook. If options.materialize throws, so does this,
+// and the model is unusable.
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options = {});
 

@@ -6,13 +6,8 @@
 #include <meta_init.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace fsdp {
-
-FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
-  todo("flat_layout", "2.1");
-}
 
 FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                              std::shared_ptr<Communicator> comm, const Materialize& materialize) {
@@ -21,10 +16,6 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
 
 bool FlatParameter::trainable() const {
   todo("FlatParameter::trainable", "2.2");
-}
-
-bool FlatParameter::holds_storage() const {
-  todo("FlatParameter::holds_storage", "2.3");
 }
 
 void FlatParameter::unshard_async() {
@@ -53,6 +44,10 @@ void FlatParameter::reduce_gradient() {
 
 void FlatParameter::wait_for_reduction() {
   todo("FlatParameter::wait_for_reduction", "2.5");
+}
+
+void FlatParameter::abandon_gradient() {
+  todo("FlatParameter::abandon_gradient", "2.5");
 }
 
 }  // namespace fsdp

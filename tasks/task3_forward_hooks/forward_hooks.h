@@ -7,11 +7,11 @@
 
 namespace fsdp {
 
-// Makes `module` gather `unit` before its forward and free it afterwards:
-// - forward pre-hook: unit->unshard(), one all-gather unless it is gathered already;
-// - forward hook: unit->reshard(), if `reshard_after_forward`; otherwise the parameters stay for
-//   backward, where the root needs them first. Without gradients there will be no backward, and
-//   after an exception no later hook: then they are freed in any case.
+// Registers two hooks on `module`:
+// - The forward pre-hook calls unit->unshard(): one all-gather, unless the unit is unsharded.
+// - The forward hook calls unit->reshard() if `reshard_after_forward` is on. If it is off, as for
+//   the root, which backward needs first, the unit stays unsharded for backward. But if gradients
+//   are not recorded or forward threw, no backward follows, and the unit is resharded in any case.
 void register_forward_hooks(Module& module, std::shared_ptr<FlatParameter> unit,
                             bool reshard_after_forward);
 

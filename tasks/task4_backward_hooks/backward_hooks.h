@@ -9,23 +9,32 @@
 
 namespace fsdp {
 
-// The backward pass of the units of one model. For each unit:
-// - when the gradient of its module's output arrives, it is gathered again;
-// - a parameter's gradient moves into the flat gradient as soon as it is complete;
-// - when the module has no gradient left to compute, its reduce-scatter is issued and its
-//   parameters are freed, in either order; that reduce-scatter is waited for before the next one is
-//   issued, so that at most two flat gradients are alive besides the root's;
-// - at the end of the backward pass the units that gave no sign (their input needs no gradient,
-//   or a call of them was not part of the loss; one whose graph is gone need not count) are
-//   reduced, in reverse order of add(), and all are freed.
-// Every unit with a trainable parameter is reduced exactly once per backward pass, on every rank in
-// the same order, whatever parameters got a gradient.
+// Runs the backward pass of the units of one model. For each unit:
+// - When the gradient of its module's output arrives, the unit is unsharded.
+// - When the gradient of one of its parameters is complete, it is collected.
+// - When all calls of its module in forward have come back in full backward hooks, the unit is
+//   reduced: its reduce-scatter is issued and it is resharded, in either order. The reduce-scatter
+//   before is waited for first, so at most two flat gradients are alive besides the root's.
+// - At the end of the pass the remaining units are reduced, in reverse order of add(): a call of
+//   theirs has an input that needs no gradient, or its output is not part of the loss, or it was
+//   not counted. Then every unit is resharded. If a pass keeps its graph, the next one counts the
+//   same calls again.
+// A unit with a trainable parameter is reduced exactly once per pass, whatever parameters got a
+// gradient. All ranks reduce in one order if all call their modules in one order and alike. If a
+// gradient arrives after its unit was reduced, the pass throws std::logic_error, which names unit
+// and parameter.
+// A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
+// still reducing is dropped. What it had reduced before stays until drop_gradient().
 class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
  public:
-  // Registers the hooks on `module` and on the unit's parameters. In the order of forward.
+  BackwardHooks() = default;
+  BackwardHooks(const BackwardHooks&) = delete;  // the hooks hold this object
+
+  // Registers the hooks on `module` and on the unit's parameters. Call it in the order of forward.
   void add(Module& module, std::shared_ptr<FlatParameter> unit);
 
-  // Runs at the end of every backward pass, when all units are reduced and freed.
+  // Sets what runs at the end of every backward pass, when all units are reduced and resharded. For
+  // a pass that broke off it runs at the first sign of what comes next, a forward or a backward.
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
 
  private:
@@ -33,14 +42,15 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
 
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    int64_t calls{};  // in forward, which will end in a full backward hook
-    bool reduced{};   // in this backward pass
+    int64_t calls{};      // in forward, with gradients recorded
+    int64_t came_back{};  // of these calls, in this pass
+    bool reduced{};       // in this pass
   };
 
-  void begin();               // at every sign of a backward pass: asks for end() once
-  void finish(Unit& unit);    // issues its reduction and frees its parameters
-  void wait_for_reduction();  // for the one under way
-  void end();                 // when the engine has run everything
+  void begin_backward();           // at every sign of a pass: asks for end_backward() once
+  void post_backward(Unit& unit);  // issues its reduction and reshards it
+  void wait_for_reduction();       // waits for the one under way, whichever unit's it is
+  void end_backward();             // when the engine has run everything
 
   std::vector<std::shared_ptr<Unit>> units_;
 

@@ -8,28 +8,31 @@
 
 namespace fsdp {
 
-// An optimizer whose state exists for this rank's shards alone: with AdamW 2 x 4 bytes per owned
-// element and a step count per piece. A piece is a run of a shard whose parameters lie in one
-// group, or the part of it that one parameter takes, up to the next multiple of 16; frozen
-// parameters have none. Padding has neither value nor gradient, so an update leaves it zero.
+// An optimizer that keeps state for this rank's shards alone: with AdamW 2 x 4 bytes per owned
+// element, and a step count per piece. A piece lies in one shard. It is either a run of neighbours
+// whose parameters belong to one group, or one parameter's part of the shard; both are right. It
+// ends at a multiple of 16 elements, so it includes the padding after a parameter. A frozen
+// parameter has no piece. Padding is updated too, but no result depends on it: its gradient is
+// zero.
 class ShardedOptimizer {
  public:
-  // Throws std::invalid_argument naming a parameter that no group takes.
+  // Throws std::invalid_argument naming a trainable parameter that belongs to no group.
   ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
                    std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
+  ShardedOptimizer(const ShardedOptimizer&) = delete;  // a copy would update the same shards
 
-  // Updates the shards, when no other rank reads them any more. Units that are still gathered are
-  // freed before: what they hold would be old, as the root's parameters after a forward that no
-  // backward followed. No collective. Throws std::logic_error naming a unit without a gradient.
+  // Throws std::logic_error naming the first unit without a gradient, and then changes nothing.
+  // Reshards every unit, since what is gathered would be stale afterwards (the root after an
+  // evaluation, for example). Waits until no other rank reads the shards and updates them. Calls no
+  // collective. A parameter that got no gradient has a gradient of zero, and is decayed.
   void step();
 
-  // Drops the sharded gradients.
-  void zero_grad();
+  void zero_grad();  // drops the sharded gradients
 
   // Scales the sharded gradients so that their norm over all units of all ranks is at most
-  // `max_norm`, with PyTorch's max_norm / (norm + 1e-6). Returns the norm before, the same on every
-  // rank: sums of squares of the shards in fp64, added over units, then over ranks. One all-reduce
-  // of 8 bytes.
+  // `max_norm`, by PyTorch's factor max_norm / (norm + 1e-6). Returns the norm before, the same on
+  // every rank: sums of squares of the shards in fp64, added over units, then over ranks. Units
+  // without a gradient add nothing. Calls one all-reduce of 8 bytes.
   double clip_grad_norm(double max_norm);
 
  private:

@@ -8,22 +8,28 @@
 
 namespace fsdp {
 
-// Issues all-gathers before they are needed, so that they run while another unit computes. The
-// order of units is the one seen last time. At most `limit` units are gathered at any time, the
-// running one counted and the root and the running unit's ancestors not; 1 means no prefetch.
-// - Forward: when a unit has been gathered, those that came next in the last forward are issued.
-// - Backward: likewise those that ended before it in forward, latest first. That is before the
-//   unit's gradients are computed, and so before its reduce-scatter, which would delay them.
+// Issues all-gathers before they are needed, so that they run while another unit computes. It
+// expects the order of units of the last time.
+// - In forward, when a unit has been unsharded, it issues the units that came next in the last
+//   forward.
+// - In backward, when a unit has been unsharded, it issues the units that finished just before it
+// in
+//   forward, the most recent first: before this unit computes, and so ahead of its reduce-scatter,
+//   which would delay them.
+// It issues as many as keep at most `limit` units gathered at a time, the running one counted, the
+// root and the running unit's ancestors not; 1 means no prefetch. Units that stay gathered from
+// forward to backward, as without reshard_after_forward, come on top.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
-  explicit Prefetcher(int limit) : window_(static_cast<size_t>(limit - 1)) {}
+  explicit Prefetcher(int limit);          // throws std::invalid_argument if it is below 1
+  Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
 
-  // Registers hooks that run after those of tasks 3 and 4, which must have been registered before.
-  // `root` is gathered throughout and has no place in the order; its forward begins a new one.
+  // Both register hooks that run after those of tasks 3 and 4, which must be registered before.
+  // `root` is unsharded throughout and has no place in the order. Its forward begins a new order.
   void add_root(Module& root);
   void add(Module& module, std::shared_ptr<FlatParameter> unit);
 
-  // To be called when a backward pass ends: its order is used up.
+  // Drops the order of backward. Call it when a backward pass has ended or has broken off.
   void end_backward() { backward_order_.clear(); }
 
   // The units in the order of use in the last forward, with repeats.
@@ -37,11 +43,10 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   Order forward_order_;   // of the forward under way
   Order backward_order_;  // ended in forward, still to come back
 
-  // The root's forward begins and ends, and a unit has been gathered in forward and in backward.
-  void begin_forward();
-  void end_forward();
-  void in_forward(const std::shared_ptr<FlatParameter>& unit);
-  void in_backward(const std::shared_ptr<FlatParameter>& unit);
+  void begin_forward();  // the root has been unsharded for its forward
+  void pre_forward(const std::shared_ptr<FlatParameter>& unit);   // it has been unsharded
+  void end_forward();                                             // the root's forward has ended
+  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
 
   // Add what you need.
 };

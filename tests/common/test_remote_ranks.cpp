@@ -1,6 +1,6 @@
 #include <base/todo.h>
-#include <testing/multi_rank.h>
 #include <testing/judge/remote_ranks.h>
+#include <testing/multi_rank.h>
 #include <unistd.h>
 
 #include <array>

@@ -1,56 +1,14 @@
-#include <flat_parameter.h>
 #include <memory/live_bytes.h>
 #include <testing/counted_clock.h>
 #include <testing/expected_shards.h>
-#include <testing/multi_rank.h>
-#include <testing/provenance.h>
 
-#include <numeric>
+#include "small_unit.h"
 
 namespace fsdp {
 namespace {
 
-// Sizes that no number of ranks divides, of 48, 16 and 32 elements with what pads them.
-const std::vector<std::vector<int64_t>> kShapes{
-    test_choice<std::vector<int64_t>>("shape of p0", {{5, 7}, {6, 7}, {5, 9}, {4, 11}, {3, 13}}),
-    test_choice<std::vector<int64_t>>("shape of p1", {{3}, {5}, {7}, {11}}),
-    test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {29}, {2, 11}})};
-
-// The elements of such a unit on `world_size` ranks.
-int64_t padded_numel(int world_size) {
-  return round_up(48 + 16 + 32, int64_t{16} * world_size);
-}
-
-int64_t numel(size_t parameter) {
-  int64_t product = 1;
-  for (const int64_t size : kShapes[parameter])
-    product *= size;
-  return product;
-}
-
-std::vector<NamedParameter> make_parameters(const std::vector<std::vector<int64_t>>& shapes) {
-  std::vector<NamedParameter> parameters;
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(7));
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    parameters.push_back({"p" + std::to_string(i), at::randn(shapes[i], generator)});
-    parameters.back().tensor.set_requires_grad(true);
-  }
-  return parameters;
-}
-
-FlatParameter make_unit(TestRank& rank, const std::vector<std::vector<int64_t>>& shapes = kShapes) {
-  return FlatParameter("unit", make_parameters(shapes), rank.communicator());
-}
-
 int64_t storage_bytes(const FlatParameter& unit) {
   return static_cast<int64_t>(unit.parameters()[0].tensor.storage().nbytes());
-}
-
-std::string calls(Communicator& comm) {
-  std::string text;
-  for (const Call& call : comm.take_log())
-    text += call.name() + " " + std::to_string(call.bytes) + "; ";
-  return text;
 }
 
 MULTI_RANK_SUITE_ON(T2_1_layout, 1, 2, 3, 4, 8);
@@ -201,6 +159,33 @@ TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
       "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
+TEST_P(T2_3_unshard, the_state_tells_whether_the_parameters_can_be_used) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    const auto text = [&] {
+      switch (unit.state()) {
+        case UnitState::sharded:
+          return "sharded";
+        case UnitState::gathering:
+          return "gathering";
+        default:
+          return "unsharded";
+      }
+    };
+    rank.observe("state at first", text());
+    unit.unshard_async();
+    rank.observe("state after unshard_async()", text());
+    unit.unshard();
+    rank.observe("state after unshard()", text());
+    unit.unshard_async();
+    rank.observe("state after unshard_async() of an unsharded unit", text());
+  });
+  expect_on_all_ranks(run, "state at first", "sharded");
+  expect_on_all_ranks(run, "state after unshard_async()", "gathering");
+  expect_on_all_ranks(run, "state after unshard()", "unsharded");
+  expect_on_all_ranks(run, "state after unshard_async() of an unsharded unit", "unsharded");
+}
+
 TEST_P(T2_3_unshard, is_no_change_of_the_parameters_to_autograd) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -226,12 +211,12 @@ TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
     rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);
     rank.observe("bytes under a view that autograd saved",
                  static_cast<int64_t>(view.storage().nbytes()));
-    rank.observe("is_unsharded() after reshard()", unit.is_unsharded());
+    rank.observe("state() is sharded after reshard()", unit.state() == UnitState::sharded);
   });
   expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
   expect_on_all_ranks(run, "bytes that reshard() left alive", 0);
   expect_on_all_ranks(run, "bytes under a view that autograd saved", 0);
-  expect_on_all_ranks(run, "is_unsharded() after reshard()", false);
+  expect_on_all_ranks(run, "state() is sharded after reshard()", true);
 }
 
 // The weight is used as it is (mm), through a saved view (linear) and twice.
@@ -297,100 +282,6 @@ TEST_P(T2_4_reshard, waits_for_an_all_gather_that_nobody_used) {
                       kHop * (world_size() - 1));
   expect_on_all_ranks(run, "gathered bytes after reshard()", 0);
   expect_same_on_all_ranks(run, "value");
-}
-
-MULTI_RANK_SUITE(T2_5_flat_gradient);
-
-void set_gradient(const NamedParameter& parameter, TestRank& rank) {
-  const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
-  parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
-}
-
-TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    for (size_t i = 0; i < 3; ++i) {
-      set_gradient(unit.parameters()[i], rank);
-      unit.collect_gradient(i);
-    }
-    unit.reduce_gradient();
-    unit.wait_for_reduction();
-    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
-  });
-  expect_mean_over_ranks(run, "gradient");
-}
-
-TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    const auto mean = static_cast<double>(provenance::mean(world_size()));
-    observe_expected_shards(
-        rank, "shard", {at::zeros({numel(0)}), at::zeros({numel(1)}), at::full({numel(2)}, mean)},
-        world_size());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    { const at::Tensor dirt = rank.communicator()->empty(4096).fill_(42); }  // poisons the arena
-    set_gradient(unit.parameters()[2], rank);
-    unit.collect_gradient(2);
-    unit.reduce_gradient();
-    unit.wait_for_reduction();
-    rank.observe("gradient of p2 alone", unit.sharded_gradient(), places_of_shard(unit));
-  });
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "gradient of p2 alone", oracle.at(0, "shard " + std::to_string(r)));
-  }
-}
-
-TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank, {{int64_t{16} * rank.world_size()}});  // no padding
-    for (int pass = 0; pass < 2; ++pass) {
-      set_gradient(unit.parameters()[0], rank);
-      unit.collect_gradient(0);
-      unit.reduce_gradient();
-      unit.wait_for_reduction();
-    }
-    const auto of_one = static_cast<double>(provenance::mean(rank.world_size()));
-    rank.observe("passes in the gradient", unit.sharded_gradient().max().item<double>() / of_one);
-  });
-  expect_on_all_ranks(run, "passes in the gradient", 2.0);
-}
-
-TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_called) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    set_gradient(unit.parameters()[0], rank);
-    unit.collect_gradient(0);
-    rank.observe("bytes collected", live_bytes::now()[MemoryClass::gradients]);
-    live_bytes::enter(Phase::backward);
-    unit.reduce_gradient();
-    rank.observe("the parameter still has its .grad", unit.parameters()[0].tensor.grad().defined());
-    rank.observe("has_gradient() after reduce_gradient()", unit.has_gradient());
-    rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
-    rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
-    unit.wait_for_reduction();
-    rank.observe("bytes of full gradients after the reduction",
-                 live_bytes::now()[MemoryClass::gradients]);
-    rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
-    rank.observe("calls", calls(*rank.communicator()));
-  });
-  const int64_t bytes = padded_numel(world_size()) * 4;
-  expect_on_all_ranks(run, "the parameter still has its .grad", false);
-  expect_on_all_ranks(run, "has_gradient() after reduce_gradient()", false);
-  // The flat gradient may be there from the first that is collected, and .grad a view of it.
-  for (int r = 0; r < world_size(); ++r) {
-    const auto collected = run.at(r, "bytes collected").get<int64_t>();
-    EXPECT_GE(collected, numel(0) * 4) << "rank " << r;
-    EXPECT_LE(collected, numel(0) * 4 + bytes) << "rank " << r;
-    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), numel(0) * 4 + bytes)
-        << "rank " << r;
-  }
-  expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
-  expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
-  expect_on_all_ranks(run, "sharded", bytes / world_size());
-  expect_on_all_ranks(
-      run, "calls",
-      "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Sharded {
   std::string gathered() const {
     std::string names;
     for (const auto& unit : units)
-      names += unit->holds_storage() ? unit->unit() + " " : "";
+      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
     return names;
   }
 
@@ -118,7 +118,8 @@ TEST_P(T3_3_nesting, a_unit_around_units_stays_gathered_while_they_run) {
     std::string seen;
     for (const auto& block : sharded.model->blocks) {
       block->register_forward_hook([&](Module&, const at::Tensor&) {
-        seen += sharded.units[0]->is_unsharded() ? "root is there; " : "root is gone; ";
+        seen += sharded.units[0]->state() == UnitState::unsharded ? "root is there; "
+                                                                  : "root is gone; ";
         return at::Tensor();
       });
     }

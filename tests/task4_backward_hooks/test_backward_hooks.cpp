@@ -1,100 +1,9 @@
-#include <backward_hooks.h>
-#include <forward_hooks.h>
-#include <memory/live_bytes.h>
-#include <testing/call_text.h>
-#include <testing/expected_shards.h>
-#include <testing/multi_rank.h>
 #include <testing/provenance.h>
-#include <testing/toy_model.h>
+
+#include "sharded_model.h"
 
 namespace fsdp {
 namespace {
-
-// A ToyModel whose root and blocks are units, with the hooks of tasks 3 and 4.
-struct Sharded {
-  explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
-      : model(std::make_shared<ToyModel>(layers)), hooks(std::make_shared<BackwardHooks>()) {
-    if (frozen_block >= 0) {
-      for (auto& p : model->blocks[static_cast<size_t>(frozen_block)]->parameters()) {
-        p.set_requires_grad(false);
-      }
-    }
-    for (auto& [module, name, parameters] : toy_units(*model)) {
-      units.push_back(
-          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-      register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "root");
-      hooks->add(*module, units.back());
-    }
-  }
-
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->holds_storage() ? unit->unit() + " " : "";
-    return names;
-  }
-
-  void observe_gradients(TestRank& rank) const {
-    for (const auto& unit : units) {
-      if (unit->sharded_gradient().defined()) {
-        rank.observe(unit->unit(), unit->sharded_gradient(), places_of_shard(*unit));
-      } else {
-        rank.observe(unit->unit(), "no sharded gradient");
-      }
-    }
-  }
-
-  std::shared_ptr<ToyModel> model;
-  std::shared_ptr<BackwardHooks> hooks;
-  std::vector<std::shared_ptr<FlatParameter>> units;
-};
-
-// A loss as one rank computes it, from tokens that differ between ranks.
-using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
-
-at::Tensor plain_loss(ToyModel& model, int rank) {
-  return model(toy_tokens(rank)).square().sum();
-}
-
-// What one process makes of the ranks' losses, laid out as the units' shards: for each rank its own
-// backward from zero, the sum in rank order, the division by W.
-RankRun oracle(int world_size, const Loss& loss, const std::function<void(ToyModel&)>& prepare) {
-  return run_oracle([&](TestRank& rank) {
-    ToyModel model(3);
-    prepare(model);
-    std::map<std::string, at::Tensor> sums;
-    for (int r = 0; r < world_size; ++r) {
-      loss(model, r).backward();
-      for (auto& item : model.named_parameters()) {
-        at::Tensor& gradient = item.value().mutable_grad();
-        if (!gradient.defined()) gradient = at::zeros_like(item.value());
-        sums[item.key()] = r == 0 ? gradient.clone() : sums[item.key()] + gradient;
-        gradient.reset();
-      }
-    }
-    const auto observe_unit = [&](const std::string& unit, const std::vector<std::string>& names) {
-      std::vector<at::Tensor> means;
-      for (const auto& name : names)
-        means.push_back(sums.at(name) / world_size);
-      observe_expected_shards(rank, unit, means, world_size);
-    };
-    observe_unit("root", {"embedding", "head"});
-    for (const std::string block : {"blocks0", "blocks1", "blocks2"}) {
-      observe_unit(block, {block + ".weight", block + ".bias", block + ".spare"});
-    }
-  });
-}
-
-void expect_gradients_of_one_process(
-    const RankRun& run, const Loss& loss,
-    const std::function<void(ToyModel&)>& prepare = [](auto&) {}) {
-  const RankRun expected = oracle(run.world_size(), loss, prepare);
-  for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
-    for (int r = 0; r < run.world_size(); ++r) {
-      expect_on_rank(run, r, unit, expected.at(0, unit + " " + std::to_string(r)));
-    }
-  }
-}
 
 MULTI_RANK_SUITE(T4_1_pre_backward);
 
@@ -112,10 +21,7 @@ TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
         "bytes of the root and one unit",
         (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
   });
-  expect_on_all_ranks(run, "calls",
-                      "all_gather blocks2; reduce_scatter blocks2; "
-                      "all_gather blocks1; reduce_scatter blocks1; "
-                      "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ");
+  expect_on_all_ranks(run, "calls", kBackward);
   for (int r = 0; r < world_size(); ++r)
     expect_on_rank(run, r, "peak of gathered bytes", run.at(r, "bytes of the root and one unit"));
 }
@@ -173,28 +79,12 @@ TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
 
 MULTI_RANK_SUITE(T4_3_exactly_once);
 
-std::string reductions(const std::string& calls) {
-  std::string result;
-  size_t at = 0;
-  while (at < calls.size()) {
-    const size_t end = calls.find("; ", at);
-    if (calls.compare(at, 14, "reduce_scatter") == 0)
-      result += calls.substr(at + 15, end - at - 13);
-    at = end + 2;
-  }
-  return result;
-}
-
 const Loss kSpareUnused = [](ToyModel& model, int rank) {
   model.blocks[1]->use_spare = false;
   return plain_loss(model, rank);
 };
 const Loss kSpareUnusedOnOneRank = [](ToyModel& model, int rank) {
   model.blocks[1]->use_spare = rank != 0;
-  return plain_loss(model, rank);
-};
-const Loss kBlockUnused = [](ToyModel& model, int rank) {
-  model.order = {0, 2};
   return plain_loss(model, rank);
 };
 const Loss kBlockUsedTwice = [](ToyModel& model, int rank) {
@@ -204,10 +94,6 @@ const Loss kBlockUsedTwice = [](ToyModel& model, int rank) {
 const Loss kTwoForwards = [](ToyModel& model, int rank) {
   const auto one = plain_loss(model, rank);
   return one + plain_loss(model, rank + 3);
-};
-const Loss kOutputDropped = [](ToyModel& model, int rank) {
-  (*model.blocks[1])(at::ones({1, 7}).requires_grad_(true));
-  return plain_loss(model, rank);
 };
 
 void expect_one_reduction_each(int world_size, const Loss& loss, const std::string& expected,
@@ -256,131 +142,61 @@ TEST_P(T4_3_exactly_once, with_a_frozen_unit) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
 }
 
-// The constant needs no gradient, so this call of the block gives no sign that it is over; it comes
-// first, so that its gradient comes last, when the other call's sign has been given.
-TEST_P(T4_3_exactly_once, no_gradient_is_lost_when_one_of_two_inputs_needs_none) {
-  const Loss loss = [](ToyModel& model, int rank) {
-    const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
-    return plain_loss(model, rank) + on_constant.sum();
-  };
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    Sharded sharded(rank);
-    loss(*sharded.model, rank.rank()).backward();
-    sharded.observe_gradients(rank);
-    rank.observe("units still gathered", sharded.gathered());
-  });
-  expect_on_all_ranks(run, "units still gathered", "");
-  expect_gradients_of_one_process(run, loss);
+// The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
+// first, so that its gradient comes last, after the other call's hook.
+const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
+  const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
+  return plain_loss(model, rank) + on_constant.sum();
+};
+
+TEST_P(T4_3_exactly_once, with_one_of_two_inputs_that_needs_no_gradient) {
+  expect_one_reduction_each(world_size(), kOneInputNeedsNoGradient,
+                            "blocks2; blocks0; blocks1; root; ");
 }
 
-MULTI_RANK_SUITE(T4_4_finish);
-
-TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.communicator();
-    const int64_t before = live_bytes::now().total;
-    Sharded sharded(rank);
-    int ends = 0;
-    sharded.hooks->on_end([&] { ++ends; });
-    plain_loss(*sharded.model, rank.rank()).backward();
-    rank.observe("all bytes that are left", live_bytes::now().total - before);
-    rank.observe("gathered bytes that are left", live_bytes::now()[MemoryClass::gathered]);
-    rank.observe("bytes of full gradients that are left",
-                 live_bytes::now()[MemoryClass::gradients]);
-    rank.observe("calls of on_end()", ends);
-    int64_t left = 0;
-    for (const auto& p : sharded.model->parameters())
-      left += p.grad().defined();
-    rank.observe("parameters that have .grad", left);
-  });
-  expect_on_all_ranks(run, "gathered bytes that are left", 0);
-  expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
-  // Shards of parameters and of gradients.
-  expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
-  expect_on_all_ranks(run, "calls of on_end()", 1);
-  expect_on_all_ranks(run, "parameters that have .grad", 0);
-}
-
-TEST_P(T4_4_finish, at_most_two_units_gradients_and_the_roots_are_alive) {
+// Where backward runs twice over one graph, both passes see the same calls come back.
+TEST_P(T4_3_exactly_once, in_a_second_pass_over_a_retained_graph) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    const auto loss = plain_loss(*sharded.model, rank.rank());
+    const auto loss = kBlockUsedTwice(*sharded.model, rank.rank());
+    loss.backward({}, /*retain_graph=*/true);
+    rank.communicator()->take_log();
     live_bytes::enter(Phase::backward);
     loss.backward();
-    rank.observe("peak of full gradients' bytes",
-                 live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
-    rank.observe("root", sharded.units[0]->layout().padded_numel * 4);
-    rank.observe("block", sharded.units[1]->layout().padded_numel * 4);
-  });
-  for (int r = 0; r < world_size(); ++r) {
-    // A flat gradient counts from when it is made, which may be its unit's first gradient: then the
-    // root's, the running block's and the one that is being reduced are alive.
-    const auto root = run.at(r, "root").get<int64_t>(), block = run.at(r, "block").get<int64_t>();
-    const auto peak = run.at(r, "peak of full gradients' bytes").get<int64_t>();
-    EXPECT_LE(peak, root + 2 * block) << "peak of full gradients' bytes on rank " << r;
-    EXPECT_GE(peak, root) << "rank " << r;  // else nothing was counted
-  }
-}
-
-TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
-  const Loss twice = [](ToyModel& model, int rank) { return plain_loss(model, rank) * 2; };
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    plain_loss(*sharded.model, rank.rank()).backward();
-    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units reduced in the second pass", reductions(take_calls(*rank.communicator())));
+    rank.observe("units gathered at the peak of the second pass",
+                 live_bytes::peak(Phase::backward)[MemoryClass::gathered] /
+                     (sharded.units[1]->layout().padded_numel * 4));
     sharded.observe_gradients(rank);
   });
-  expect_gradients_of_one_process(run, twice);
+  expect_on_all_ranks(run, "units reduced in the second pass", "blocks2; blocks1; blocks0; root; ");
+  // The root and blocks0, from its second use to its first, and the block between them.
+  expect_on_all_ranks(run, "units gathered at the peak of the second pass", 3);
+  expect_gradients_of_one_process(
+      run, [](ToyModel& model, int rank) { return kBlockUsedTwice(model, rank) * 2; });
 }
 
-// Dropped outputs, then unused units: a pass must not take over what the one before it noted.
-TEST_P(T4_4_finish, a_pass_is_as_any_other_whatever_the_one_before_it_left_out) {
+// The weight is also used before its module is called, so its gradient comes after the module's.
+TEST_P(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    const auto pass = [&](const Loss& loss) {
-      sharded.model->order = {0, 1, 2};
-      loss(*sharded.model, rank.rank()).backward();
-      return reductions(take_calls(*rank.communicator()));
-    };
-    pass(kOutputDropped);
-    rank.observe("units reduced after a dropped output", pass(plain_loss));
-    rank.observe("units reduced without blocks1", pass(kBlockUnused));
-    rank.observe("units reduced after that", pass(plain_loss));
-  });
-  const std::string all = "blocks2; blocks1; blocks0; root; ";
-  expect_on_all_ranks(run, "units reduced after a dropped output", all);
-  expect_on_all_ranks(run, "units reduced without blocks1", "blocks2; blocks0; blocks1; root; ");
-  expect_on_all_ranks(run, "units reduced after that", all);
-}
-
-TEST_P(T4_4_finish, an_exception_after_a_pass_has_begun_does_not_spoil_the_next_one) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    auto head = sharded.model->head;
-    const auto hook =
-        head.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
-    EXPECT_THROW(plain_loss(*sharded.model, rank.rank()).backward(), std::runtime_error);
-    head.remove_hook(hook);
-    plain_loss(*sharded.model, rank.rank()).backward();
-    rank.observe("gathered", sharded.gathered());
-    sharded.observe_gradients(rank);
-  });
-  expect_on_all_ranks(run, "gathered", "");
-  expect_gradients_of_one_process(run, plain_loss);
-}
-
-TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    {
-      auto loss = plain_loss(*sharded.model, rank.rank());
-      loss.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
-      EXPECT_THROW(loss.backward(), std::runtime_error);
+    sharded.units[1]->unshard();
+    const auto early = sharded.model->blocks[0]->weight.sum();
+    std::string error = "none";
+    try {
+      (plain_loss(*sharded.model, rank.rank()) + early).backward();
+    } catch (const std::logic_error& thrown) {
+      error = thrown.what();
     }
-    plain_loss(*sharded.model, rank.rank()).backward();
-    sharded.observe_gradients(rank);
+    rank.observe("error", error);
+    rank.observe("units reduced before it", reductions(take_calls(*rank.communicator())));
   });
-  expect_gradients_of_one_process(run, plain_loss);
+  expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
+  for (int r = 0; r < world_size(); ++r) {
+    const auto error = run.at(r, "error").get<std::string>();
+    EXPECT_NE(error.find("unit blocks0"), std::string::npos) << "rank " << r << ": " << error;
+    EXPECT_NE(error.find("weight"), std::string::npos) << "rank " << r << ": " << error;
+  }
 }
 
 }  // namespace

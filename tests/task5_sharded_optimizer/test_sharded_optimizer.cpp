@@ -283,6 +283,23 @@ TEST_P(T5_1_step_on_shards, a_step_without_gradients_names_the_unit) {
   });
 }
 
+TEST_P(T5_1_step_on_shards, a_step_that_is_refused_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    units[1]->drop_gradient();
+    const at::Tensor before = units[0]->shard().clone();
+    units[0]->unshard();
+    EXPECT_THROW(optimizer.step(), std::logic_error);
+    rank.observe("unit a is still unsharded", units[0]->state() == UnitState::unsharded);
+    rank.observe("unit a's shard is as before",
+                 before.nan_to_num(0).equal(units[0]->shard().nan_to_num(0)));
+  });
+  expect_on_all_ranks(run, "unit a is still unsharded", true);
+  expect_on_all_ranks(run, "unit a's shard is as before", true);
+}
+
 TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters();

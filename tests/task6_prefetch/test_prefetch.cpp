@@ -114,7 +114,7 @@ TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
     const auto output = (*sharded.model)(toy_tokens(0));
     std::string gathered;
     for (const auto& unit : sharded.units)
-      gathered += unit->holds_storage() ? unit->unit() : "";
+      gathered += unit->state() == UnitState::sharded ? "" : unit->unit();
     rank.observe("units gathered afterwards", gathered);
   });
   expect_on_all_ranks(run, "units gathered afterwards", "root");
@@ -153,7 +153,7 @@ TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
     EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
     std::string gathered;
     for (const auto& unit : sharded.units)
-      gathered += unit->holds_storage() ? unit->unit() + " " : "";
+      gathered += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
     rank.observe("units gathered afterwards", gathered);
   });
   expect_on_all_ranks(run, "units gathered afterwards", "");
@@ -186,6 +186,23 @@ TEST_P(T6_3_backward, a_forward_without_gradients_leaves_no_trace) {
     rank.observe("calls of backward after an evaluation", sharded.step(rank).second);
   });
   expect_on_all_ranks(run, "calls of backward after an evaluation", run.at(0, "calls of backward"));
+}
+
+TEST_P(T6_3_backward, a_pass_that_broke_off_leaves_no_trace) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 2);
+    rank.observe("calls of backward", sharded.step(rank).second);
+    {
+      auto bias = sharded.model->blocks[3]->bias;
+      const auto hook = bias.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
+      EXPECT_THROW(sharded.step(rank), std::runtime_error);
+      bias.remove_hook(hook);
+    }
+    rank.observe("calls of backward after one that broke off", sharded.step(rank).second);
+  });
+  expect_on_all_ranks(run, "calls of backward after one that broke off",
+                      run.at(0, "calls of backward"));
 }
 
 TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
@@ -242,6 +259,13 @@ TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
     expect_on_all_ranks(run, "units at the peak of forward, the root counted", 1 + limit);
     expect_on_all_ranks(run, "units at the peak of backward, the root counted", 1 + limit);
   }
+}
+
+TEST_P(T6_4_limit, below_one_is_refused) {
+  run_ranks(world_size(), [](TestRank&) {
+    for (const int limit : {0, -1})
+      EXPECT_THROW(std::make_shared<Prefetcher>(limit), std::invalid_argument) << limit;
+  });
 }
 
 TEST_P(T6_4_limit, one_is_no_prefetch) {

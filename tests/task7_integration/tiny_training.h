@@ -4,7 +4,6 @@
 #include <data/batch.h>
 #include <layout/shard_layout.h>
 #include <testing/judge/cases.h>
-#include <config/train_config.h>
 
 // What the tests of the whole train: two layers, rows that every number of ranks divides.
 namespace fsdp {

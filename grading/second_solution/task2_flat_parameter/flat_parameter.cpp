@@ -4,32 +4,17 @@
 #include <meta_init.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace fsdp {
-
-FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
-  FlatLayout layout;
-  for (const int64_t numel : numels) {
-    layout.offsets.push_back(layout.padded_numel);
-    layout.padded_numel += round_up(numel, kAlignment);
-  }
-  layout.padded_numel = round_up(layout.padded_numel, kAlignment * world_size);
-  return layout;
-}
 
 FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                              std::shared_ptr<Communicator> comm, const Materialize& materialize)
     : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
   at::NoGradGuard no_grad;
   std::vector<int64_t> numels;
-  for (const auto& [name, parameter] : parameters_) {
-    if (parameter.scalar_type() != at::kFloat) {
-      throw std::invalid_argument(c10::str("unit ", unit_, ": parameter ", name, " is ",
-                                           parameter.scalar_type(), ", not Float"));
-    }
-    numels.push_back(parameter.numel());
-  }
+  check_fp32(unit_, parameters_);
+  for (const NamedParameter& parameter : parameters_)
+    numels.push_back(parameter.tensor.numel());
   layout_ = flat_layout(numels, comm_->world_size());
   {
     const MemoryScope scope(MemoryClass::shards);
@@ -88,24 +73,24 @@ void FlatParameter::set_memory(size_t bytes) {
 }
 
 void FlatParameter::unshard_async() {
-  if (state_ != State::sharded) return;
+  if (state_ != UnitState::sharded) return;
   set_memory(flat_.nbytes());
   // To autograd this is no change of the parameters: variable_data() has a version of its own.
   gather_ = comm_->all_gather_into(flat_.variable_data(), shard_, unit_);
-  state_ = State::gathering;
+  state_ = UnitState::gathering;
 }
 
 void FlatParameter::unshard() {
   unshard_async();
-  if (state_ == State::gathering) gather_.wait();
-  state_ = State::unsharded;
+  if (state_ == UnitState::gathering) gather_.wait();
+  state_ = UnitState::unsharded;
 }
 
 void FlatParameter::reshard() {
-  if (state_ == State::sharded) return;
-  if (state_ == State::gathering) gather_.wait();
+  if (state_ == UnitState::sharded) return;
+  if (state_ == UnitState::gathering) gather_.wait();
   set_memory(0);
-  state_ = State::sharded;
+  state_ = UnitState::sharded;
 }
 
 void FlatParameter::begin_gradient() {
@@ -123,13 +108,18 @@ void FlatParameter::collect_gradient(size_t index) {
   gradient = view;
 }
 
-void FlatParameter::discard_gradient() {
-  if (!gradient_.defined()) return;
-  for (const auto& parameter : parameters_) {
-    at::Tensor& gradient = parameter.tensor.mutable_grad();
-    if (gradient.defined() && gradient.is_alias_of(gradient_)) gradient.reset();
-  }
+void FlatParameter::take_gradients() {
+  for (const auto& parameter : parameters_)
+    parameter.tensor.mutable_grad().reset();
   gradient_.reset();
+}
+
+void FlatParameter::abandon_gradient() {
+  take_gradients();
+  if (!in_reduction_.defined()) return;
+  reduction_.wait();
+  in_reduction_.reset();
+  mean_.reset();
 }
 
 void FlatParameter::reduce_gradient() {
@@ -137,7 +127,7 @@ void FlatParameter::reduce_gradient() {
   wait_for_reduction();
   if (!gradient_.defined()) begin_gradient();
   in_reduction_ = gradient_;
-  discard_gradient();
+  take_gradients();
   const MemoryScope scope(MemoryClass::sharded_gradients);
   mean_ = at::empty_like(shard_);
   reduction_ = comm_->reduce_scatter_into(mean_, in_reduction_, unit_);

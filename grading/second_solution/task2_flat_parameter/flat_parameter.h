@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <flat_layout.h>
 #include <layout/shard_layout.h>
 
 #include <functional>
@@ -10,11 +11,7 @@
 
 namespace fsdp {
 
-struct FlatLayout {
-  std::vector<int64_t> offsets;
-  int64_t padded_numel{};
-};
-FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size);
+enum class UnitState { sharded, gathering, unsharded };
 
 // The contract is in tasks/. Here the flat gradient exists from the first gradient that is
 // collected, and each .grad is a view of it from then until reduce_gradient().
@@ -24,6 +21,7 @@ class FlatParameter {
 
   FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                 std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
+  FlatParameter(const FlatParameter&) = delete;
 
   const std::string& unit() const { return unit_; }
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
@@ -35,34 +33,31 @@ class FlatParameter {
   void unshard_async();
   void unshard();
   void reshard();
-  bool is_unsharded() const { return state_ == State::unsharded; }
-  bool holds_storage() const { return state_ != State::sharded; }
+  UnitState state() const { return state_; }
 
   void collect_gradient(size_t index);
   bool has_gradient() const { return gradient_.defined(); }
   void reduce_gradient();
   void wait_for_reduction();
-  // Of a backward pass that did not end: as if nothing had been collected.
-  void discard_gradient();
+  void abandon_gradient();
 
   const at::Tensor& shard() const { return shard_; }
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }
   void drop_gradient() { sharded_gradient_.reset(); }
 
  private:
-  enum class State { sharded, gathering, unsharded };
-
   at::Tensor part(const at::Tensor& flat, size_t index) const;  // view of a parameter's elements
   std::vector<at::Tensor> views_without_memory();
   void keep_shard_of(size_t index, const Materialize& materialize);
   void set_memory(size_t bytes);
   void begin_gradient();
+  void take_gradients();  // out of every .grad
 
   std::string unit_;
   std::vector<NamedParameter> parameters_;  // views of flat_
   std::shared_ptr<Communicator> comm_;
   FlatLayout layout_;
-  State state_{};
+  UnitState state_{};
   at::Tensor flat_;              // [padded_numel], owned; without memory while sharded
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor gradient_;          // [padded_numel], owned; being collected

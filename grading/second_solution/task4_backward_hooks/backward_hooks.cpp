@@ -2,6 +2,10 @@
 #include <backward_hooks.h>
 #include <nn/gradient_hook.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
 
@@ -18,14 +22,12 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
 
   // Weak, for the unit holds the parameters.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
-    const auto collect = [hooks = weak_from_this(), owner = std::weak_ptr(unit->flat), i] {
+    const auto ready = [hooks = weak_from_this(), owner = std::weak_ptr(unit), i] {
       const auto alive = hooks.lock();
       const auto holder = owner.lock();
-      if (!alive || !holder) return;
-      alive->begin();
-      holder->collect_gradient(i);
+      if (alive && holder) alive->collect(*holder, i);
     };
-    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, collect);
+    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, ready);
   }
 }
 
@@ -38,7 +40,7 @@ at::Tensor BackwardHooks::enter_forward(const std::shared_ptr<Unit>& unit,
   if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
   at::Tensor inside = input.view_as(input);
   inside.register_hook([self = shared_from_this(), unit, call](const at::Tensor&) {
-    self->leave_backward(*unit, call);
+    self->leave_backward(*unit, *call);
   });
   return inside;
 }
@@ -48,10 +50,11 @@ at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
   if (unit->in_forward.empty()) return {};
   const auto call = unit->in_forward.back();
   unit->in_forward.pop_back();
+  drop_broken_pass();
   if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) return {};
-  unit->to_come.push_back(call);
+  unit->calls.push_back(call);
   const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
-    self->enter_backward(*unit);
+    self->enter_backward(*unit, *call);
   };
   if (output.is_leaf()) {  // the hook would stay with it for ever
     at::Tensor other = output.view_as(output);
@@ -71,37 +74,68 @@ at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
   return {};
 }
 
-void BackwardHooks::enter_backward(Unit& unit) {
-  begin();
+void BackwardHooks::enter_backward(Unit& unit, Call& call) {
+  begin_backward();
+  call.begun = true;
   unit.flat->unshard();
 }
 
-void BackwardHooks::leave_backward(Unit& unit, const std::shared_ptr<Call>& call) {
-  begin();
-  std::erase_if(unit.to_come,
-                [&](const auto& other) { return other.expired() || other.lock() == call; });
-  if (unit.to_come.empty() && !unit.reduced) finish(unit);
+void BackwardHooks::collect(Unit& unit, size_t index) {
+  begin_backward();
+  if (unit.reduced) {
+    throw std::logic_error("unit " + unit.flat->unit() + " was reduced before the gradient of " +
+                           unit.flat->parameters()[index].name + " came");
+  }
+  unit.flat->collect_gradient(index);
+}
+
+// A call whose input needs no gradient is never over before the pass is.
+void BackwardHooks::leave_backward(Unit& unit, Call& call) {
+  begin_backward();
+  call.back = true;
+  const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
+    const auto alive = other.lock();
+    return !alive || alive->back;
+  });
+  if (all && !unit.reduced) post_backward(unit);
 }
 
 // At every sign of a backward pass. The engine drops its callbacks with the pass, also when that
-// ends by an exception: then what it had collected is of no use.
-void BackwardHooks::begin() {
+// ends by an exception.
+void BackwardHooks::begin_backward() {
   if (!pass_.expired()) return;
-  if (!ended_) {
-    for (const auto& unit : units_) {
-      unit->flat->discard_gradient();
-      unit->reduced = false;
-    }
-  }
+  drop_broken_pass();
   ended_ = false;
   auto pass = std::make_shared<Pass>();
   pass_ = pass;
   torch::autograd::Engine::get_default_engine().queue_callback(
-      [self = shared_from_this(), pass] { self->end(); });
+      [self = shared_from_this(), pass] { self->end_backward(); });
+}
+
+void BackwardHooks::drop_broken_pass() {
+  if (ended_ || !pass_.expired()) return;
+  for (const auto& unit : units_) {
+    unit->flat->abandon_gradient();
+    unit->reduced = false;
+    unit->forget_calls(/*graph_is_kept=*/false);
+  }
+  reducing_ = nullptr;
+  ended_ = true;
+  if (on_end_) on_end_();
+}
+
+// Those that have come back cannot do so again, unless the graph is kept.
+void BackwardHooks::Unit::forget_calls(bool graph_is_kept) {
+  std::erase_if(calls, [&](const auto& other) {
+    const auto call = other.lock();
+    if (!call || (call->begun && !graph_is_kept)) return true;
+    call->begun = call->back = false;
+    return false;
+  });
 }
 
 // Parameters first: their memory is free before the gradient of the next unit needs some.
-void BackwardHooks::finish(Unit& unit) {
+void BackwardHooks::post_backward(Unit& unit) {
   unit.flat->reshard();
   if (!unit.flat->trainable()) return;
   if (reducing_) reducing_->wait_for_reduction();
@@ -110,12 +144,12 @@ void BackwardHooks::finish(Unit& unit) {
   unit.reduced = true;
 }
 
-void BackwardHooks::end() {
+void BackwardHooks::end_backward() {
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
-    if (!(*unit)->reduced || (*unit)->flat->has_gradient()) finish(**unit);
+    if (!(*unit)->reduced) post_backward(**unit);
     (*unit)->flat->reshard();
     (*unit)->reduced = false;
-    (*unit)->to_come.clear();
+    (*unit)->forget_calls(torch::autograd::get_current_graph_task_keep_graph());
   }
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = nullptr;

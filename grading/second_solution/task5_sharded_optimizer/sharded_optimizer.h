@@ -13,6 +13,7 @@ class ShardedOptimizer {
  public:
   ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
                    std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
+  ShardedOptimizer(const ShardedOptimizer&) = delete;
 
   void step();
   void zero_grad();

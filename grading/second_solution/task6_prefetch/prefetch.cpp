@@ -1,6 +1,7 @@
 #include <prefetch.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
 namespace {
@@ -9,11 +10,15 @@ namespace {
 template <class Iterator>
 void pass_over(Iterator begin, Iterator end) {
   std::for_each(begin, end, [](const std::shared_ptr<FlatParameter>& unit) {
-    if (!unit->is_unsharded()) unit->reshard();
+    if (unit->state() != UnitState::unsharded) unit->reshard();
   });
 }
 
 }  // namespace
+
+Prefetcher::Prefetcher(int limit) : limit_(limit) {
+  if (limit < 1) throw std::invalid_argument("prefetch: a limit has to be 1 or more");
+}
 
 void Prefetcher::issue_ahead(const Queue& coming) const {
   const size_t count = std::min(static_cast<size_t>(limit_) - 1, coming.size());

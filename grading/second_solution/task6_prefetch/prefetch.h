@@ -13,7 +13,8 @@ namespace fsdp {
 // one comes, those before it are passed over and the next ones issued.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
-  explicit Prefetcher(int limit) : limit_(limit) {}
+  explicit Prefetcher(int limit);
+  Prefetcher(const Prefetcher&) = delete;
 
   void add_root(Module& root);
   void add(Module& module, std::shared_ptr<FlatParameter> unit);

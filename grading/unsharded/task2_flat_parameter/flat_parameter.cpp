@@ -6,17 +6,6 @@
 
 namespace fsdp {
 
-FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
-  FlatLayout layout;
-  int64_t end = 0;
-  for (const int64_t numel : numels) {
-    layout.offsets.push_back(end);
-    end = round_up(end + numel, kAlignment);
-  }
-  layout.padded_numel = round_up(end, kAlignment * world_size);
-  return layout;
-}
-
 FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                              std::shared_ptr<Communicator> comm, const Materialize& materialize)
     : unit_(std::move(unit)),
@@ -45,8 +34,8 @@ bool FlatParameter::trainable() const {
 }
 
 void FlatParameter::unshard_async() {
-  if (gathered_) return;
-  gathered_ = true;
+  if (state_ != UnitState::sharded) return;
+  state_ = UnitState::gathering;
   const int64_t numel = layout_.padded_numel / comm_->world_size();
   const at::Tensor all = at::empty({layout_.padded_numel});
   comm_->all_gather_into(all, at::zeros({numel}), unit_).wait();
@@ -54,11 +43,11 @@ void FlatParameter::unshard_async() {
 
 void FlatParameter::unshard() {
   unshard_async();
-  unsharded_ = true;
+  state_ = UnitState::unsharded;
 }
 
 void FlatParameter::reshard() {
-  gathered_ = unsharded_ = false;
+  state_ = UnitState::sharded;
 }
 
 void FlatParameter::collect_gradient(size_t index) {
@@ -94,6 +83,13 @@ void FlatParameter::wait_for_reduction() {
     sharded_gradient_ = gradient_;
   }
   gradient_.reset();
+}
+
+void FlatParameter::abandon_gradient() {
+  gradient_.reset();
+  for (const auto& [name, parameter] : parameters_)
+    parameter.mutable_grad().reset();
+  collected_.assign(parameters_.size(), false);
 }
 
 }  // namespace fsdp

@@ -1,68 +1,55 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <flat_layout.h>
 #include <layout/shard_layout.h>
 
 #include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace fsdp {
 
-// Where the parameters of a unit lie in its flat parameter.
-struct FlatLayout {
-  std::vector<int64_t> offsets;  // [elements] one per parameter, in order, multiples of kAlignment
-  int64_t padded_numel{};        // [elements] a multiple of kAlignment * world_size
-};
-FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size);
+// Sharded: the flat tensor has no storage. Gathering: it has; an all-gather fills it.
+enum class UnitState { sharded, gathering, unsharded };
 
 // A cheat: has all parameters on every rank, all the time, and says otherwise. It makes the calls
 // that are expected of it and throws their results away. No task from 2 on may give a point for it.
 class FlatParameter {
  public:
-  // The values of a parameter: itself, or what deferred initialization makes of it.
+  // Returns a parameter's values: itself, or what deferred initialization makes of it.
   using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
 
-  // Takes over the parameters, which are distinct and all fp32: keeps this rank's shard of their
-  // values and frees the rest. One parameter at a time is materialized. No collective.
-  // Throws std::invalid_argument naming unit and parameter.
+  // Takes over the distinct `parameters`: keeps this rank's shard of their values, frees the rest.
+  // Materializes one at a time, of which this rank owns a part. Calls no collective. Throws
+  // std::invalid_argument naming unit and parameter if one is not fp32.
   FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                 std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
+  FlatParameter(const FlatParameter&) = delete;  // a copy would own and free the same storage
 
   const std::string& unit() const { return unit_; }
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const FlatLayout& layout() const { return layout_; }
   int64_t shard_numel() const { return shard_.numel(); }
   int64_t shard_offset() const { return 0; }
-  bool trainable() const;  // a parameter requires a gradient
+  bool trainable() const;  // one of the parameters requires a gradient
+  UnitState state() const { return state_; }
 
-  // Allocates the flat tensor and issues the all-gather of the shards: (W-1)/W of padded_numel x 4
-  // bytes. Nothing if that was done already and reshard() has not come since.
-  void unshard_async();
-  // As above, and waits: the parameters can be used.
-  void unshard();
-  // Frees the storage of the flat tensor, after waiting for an all-gather under way.
-  void reshard();
-  bool is_unsharded() const { return unsharded_; }  // unshard() without reshard()
-  bool holds_storage() const { return gathered_; }
+  void unshard_async();  // if sharded: allocates the flat tensor's storage, issues its all-gather
+  void unshard();        // the same, and waits for the all-gather: the parameters can be used
+  void reshard();        // waits for an all-gather under way, then frees the storage
 
-  // Takes note that parameter `index` has its gradient of this pass in .grad, where it stays until
-  // reduce_gradient(): a flat tensor made earlier would be alive for longer.
+  // Marks parameter `index`'s .grad as complete and counts its bytes as `gradients`. It stays in
+  // .grad until reduce_gradient(), as it is or as a view of a flat gradient made at the first call.
   void collect_gradient(size_t index);
-  bool has_gradient() const;  // one was collected and not reduced
-
-  // Moves the collected gradients into a flat one, each freed when it is copied, and issues its
-  // reduce-scatter: (W-1)/W of padded_numel x 4 bytes. Padding and parameters that got no gradient
-  // count as zero, even if none got one.
+  bool has_gradient() const;  // one was collected and is not reduced
+  // Moves each collected gradient out of .grad into a flat gradient, one at a time, and issues its
+  // reduce-scatter. Padding and what got no gradient count as zero, even if nothing was collected.
   void reduce_gradient();
-  // Waits for it, adds the mean over ranks to sharded_gradient() and frees the flat gradient.
-  void wait_for_reduction();
+  void wait_for_reduction();  // adds the mean over ranks to sharded_gradient(), frees the flat one
+  // After a pass that broke off: waits for a reduction under way, drops its result and all .grad.
+  void abandon_gradient();
 
-  // [padded_numel / W], owned; the values between steps
-  const at::Tensor& shard() const { return shard_; }
-  // [padded_numel / W], owned; undefined until a reduction and after drop_gradient()
-  const at::Tensor& sharded_gradient() const { return sharded_gradient_; }
+  const at::Tensor& shard() const { return shard_; }  // the values between steps
+  const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
   void drop_gradient() { sharded_gradient_.reset(); }
 
  private:
@@ -70,8 +57,7 @@ class FlatParameter {
   std::vector<NamedParameter> parameters_;  // views of shard_
   std::shared_ptr<Communicator> comm_;
   FlatLayout layout_;
-  bool gathered_{};
-  bool unsharded_{};
+  UnitState state_{};
   at::Tensor shard_;             // [padded_numel], owned: not a shard
   at::Tensor sharded_gradient_;  // [padded_numel], owned: not a shard
   at::Tensor gradient_;          // [padded_numel], owned

@@ -1,5 +1,5 @@
-#include <strategy/fsdp_strategy.h>
 #include <prediction/prediction.h>
+#include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 
 namespace fsdp {

@@ -1,0 +1,111 @@
+#include <flat_layout.h>
+#include <unit_plan.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace fsdp {
+namespace {
+
+// The modules around a place in the tree, from the root down.
+using Path = std::vector<const torch::nn::Module*>;
+
+// Every place of every parameter, and the name of each module's first place.
+struct Tree {
+  explicit Tree(const torch::nn::Module& root) { add(root, {}, ""); }
+
+  std::unordered_map<const c10::TensorImpl*, std::vector<Path>> places;
+  std::vector<std::pair<const torch::nn::Module*, std::string>> modules;  // parents first
+
+  bool has(const torch::nn::Module* module) const {
+    return std::any_of(modules.begin(), modules.end(),
+                       [&](const auto& known) { return known.first == module; });
+  }
+
+ private:
+  void add(const torch::nn::Module& module, Path path, const std::string& name) {
+    path.push_back(&module);
+    if (!has(&module)) modules.emplace_back(&module, name);
+    for (const at::Tensor& parameter : module.parameters(/*recurse=*/false))
+      places[parameter.unsafeGetTensorImpl()].push_back(path);
+    for (const auto& child : module.named_children())
+      add(*child.value(), path, name.empty() ? child.key() : name + "." + child.key());
+  }
+};
+
+bool holds(const Path& path, const torch::nn::Module* module) {
+  return std::find(path.begin(), path.end(), module) != path.end();
+}
+
+// The innermost of the units that are around every place.
+const torch::nn::Module* owner_of(const std::vector<Path>& places,
+                                  const std::set<const torch::nn::Module*>& units) {
+  const auto around_all = [&](const torch::nn::Module* module) {
+    return units.count(module) != 0 &&
+           std::all_of(places.begin(), places.end(),
+                       [&](const Path& place) { return holds(place, module); });
+  };
+  return *std::find_if(places[0].rbegin(), places[0].rend(), around_all);
+}
+
+}  // namespace
+
+std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
+  const Tree tree(root);
+  std::unordered_map<const torch::nn::Module*, Module*> chosen{{&root, &root}};
+  std::set<const torch::nn::Module*> units{&root};
+  for (Module* module : policy(root)) {
+    if (module == nullptr || !tree.has(module)) {
+      throw std::invalid_argument("wrap policy: a " + (module ? module->name() : "nullptr") +
+                                  " was chosen that the model does not hold");
+    }
+    units.insert(module);
+    chosen[module] = module;
+  }
+
+  std::unordered_map<const torch::nn::Module*, std::vector<NamedParameter>> owned;
+  for (const NamedParameter& parameter : distinct_parameters(root)) {
+    const auto& places = tree.places.at(parameter.tensor.unsafeGetTensorImpl());
+    owned[owner_of(places, units)].push_back(parameter);
+  }
+  std::vector<UnitPlan> plan;
+  for (const auto& [module, name] : tree.modules) {
+    if (owned.count(module) == 0) continue;
+    plan.push_back({module == &root ? "root" : name, chosen.at(module), owned.at(module)});
+  }
+  return plan;
+}
+
+ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {
+  ShardLayout layout;
+  layout.world_size = world_size;
+  std::vector<FlatLayout> flats;
+  for (const UnitPlan& unit : plan) {
+    std::vector<int64_t> numels;
+    bool trainable = false;
+    for (const auto& parameter : unit.parameters) {
+      numels.push_back(parameter.tensor.numel());
+      trainable |= parameter.tensor.requires_grad();
+    }
+    flats.push_back(flat_layout(numels, world_size));
+    layout.units.push_back({unit.name, flats.back().padded_numel, unit.module == &root, trainable});
+  }
+  for (const NamedParameter& parameter : distinct_parameters(root)) {
+    for (size_t unit = 0; unit < plan.size(); ++unit) {
+      const auto& parameters = plan[unit].parameters;
+      const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& other) {
+        return other.tensor.is_same(parameter.tensor);
+      });
+      if (found == parameters.end()) continue;
+      layout.parameters.push_back(
+          {parameter.name, unit,
+           flats[unit].offsets[static_cast<size_t>(found - parameters.begin())],
+           parameter.tensor.numel(), parameter.tensor.requires_grad()});
+    }
+  }
+  return layout;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,96 @@
+#include <flat_layout.h>
+#include <unit_plan.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// The wrapped modules around a place in the tree, from the root down.
+using Chain = std::vector<torch::nn::Module*>;
+
+struct Walk {
+  const std::vector<torch::nn::Module*>& wrapped;
+  // In the order met. A module with two names comes twice, and the second gets no parameter.
+  std::vector<std::pair<std::string, torch::nn::Module*>> units;
+  std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
+
+  void visit(torch::nn::Module& module, const std::string& path, Chain chain) {
+    if (std::find(wrapped.begin(), wrapped.end(), &module) != wrapped.end()) {
+      chain.push_back(&module);
+      units.emplace_back(path, &module);
+    }
+    for (const auto& parameter : module.parameters(/*recurse=*/false)) {
+      const auto [place, first] = owners.try_emplace(parameter.unsafeGetTensorImpl(), chain);
+      if (!first) place->second = common(place->second, chain);
+    }
+    for (const auto& child : module.named_children()) {
+      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
+    }
+  }
+
+  static Chain common(const Chain& one, const Chain& other) {
+    if (one.back() == other.back()) return one;  // one module under two names
+    const auto end = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
+    return Chain(one.begin(), end);
+  }
+};
+
+}  // namespace
+
+std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
+  std::vector<torch::nn::Module*> wrapped{&root};
+  for (Module* module : policy(root))
+    wrapped.push_back(module);
+  Walk walk{wrapped, {}, {}};
+  walk.visit(root, "", {});
+
+  std::vector<UnitPlan> plan;
+  for (const auto& [path, module] : walk.units) {
+    plan.push_back({path.empty() ? "root" : path, dynamic_cast<Module*>(module), {}});
+  }
+  for (const torch::nn::Module* module : wrapped) {
+    const auto found = [&](const UnitPlan& unit) { return unit.module == module; };
+    if (std::none_of(plan.begin(), plan.end(), found)) {
+      throw std::invalid_argument("wrap policy: it chose a " +
+                                  (module != nullptr ? module->name() : "null pointer") +
+                                  " that is not part of the model");
+    }
+  }
+  for (const NamedParameter& parameter : distinct_parameters(root)) {
+    const auto* owner = walk.owners.at(parameter.tensor.unsafeGetTensorImpl()).back();
+    const auto unit = std::find_if(plan.begin(), plan.end(),
+                                   [&](const UnitPlan& u) { return u.module == owner; });
+    unit->parameters.push_back(parameter);
+  }
+  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
+  return plan;
+}
+
+ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {
+  ShardLayout layout;
+  layout.world_size = world_size;
+  std::map<at::TensorImpl*, ShardLayout::Parameter> places;
+  for (const UnitPlan& unit : plan) {
+    std::vector<int64_t> numels;
+    for (const auto& parameter : unit.parameters)
+      numels.push_back(parameter.tensor.numel());
+    const FlatLayout flat = flat_layout(numels, world_size);
+    bool trainable = false;
+    for (size_t i = 0; i < numels.size(); ++i) {
+      const auto& [name, tensor] = unit.parameters[i];
+      trainable = trainable || tensor.requires_grad();
+      places[tensor.unsafeGetTensorImpl()] = {name, layout.units.size(), flat.offsets[i], numels[i],
+                                              tensor.requires_grad()};
+    }
+    layout.units.push_back({unit.name, flat.padded_numel, unit.module == &root, trainable});
+  }
+  for (const NamedParameter& parameter : distinct_parameters(root)) {
+    layout.parameters.push_back(places.at(parameter.tensor.unsafeGetTensorImpl()));
+  }
+  return layout;
+}
+
+}  // namespace fsdp

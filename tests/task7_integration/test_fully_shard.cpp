@@ -1,0 +1,177 @@
+#include <fully_shard.h>
+#include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <nn/models.h>
+#include <sharded_optimizer.h>
+#include <testing/call_text.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+
+#include <functional>
+#include <map>
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T7_1_fully_shard_ranks);
+
+TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    rank.observe("bytes of shards", live_bytes::now()[MemoryClass::shards]);
+    rank.observe("expected", sharded->layout().padded_numel() * 4 / rank.world_size());
+    int64_t full = 0;
+    for (const auto& p : model.parameters())
+      full += static_cast<int64_t>(p.storage().nbytes());
+    rank.observe("bytes of full parameters", full);
+  });
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "bytes of shards", run.at(r, "expected"));
+  expect_on_all_ranks(run, "bytes of full parameters", 0);
+}
+
+// The calls of a backward pass of three blocks.
+constexpr const char* kBackwardOf3 =
+    "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
+    "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
+
+TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    for (const std::string step : {"first", "second"}) {
+      const auto loss = model(toy_tokens(rank.rank())).square().sum();
+      rank.observe("calls of the " + step + " forward", take_calls(*rank.communicator()));
+      loss.backward();
+      rank.observe("calls of the " + step + " backward", take_calls(*rank.communicator()));
+    }
+  });
+  for (const std::string step : {"first", "second"}) {
+    expect_on_all_ranks(
+        run, "calls of the " + step + " forward",
+        "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; ");
+    expect_on_all_ranks(run, "calls of the " + step + " backward", kBackwardOf3);
+  }
+}
+
+TEST_P(T7_1_fully_shard_ranks, an_output_that_was_dropped_costs_the_next_step_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    const auto loss = [&] { return model(toy_tokens(rank.rank())).square().sum(); };
+    loss();
+    loss().backward();
+    const auto next = loss();
+    take_calls(*rank.communicator());
+    next.backward();
+    rank.observe("calls of the next backward", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls of the next backward", kBackwardOf3);
+}
+
+TEST_P(T7_1_fully_shard_ranks, deferred_initialization_takes_the_shards_and_one_parameter) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    std::shared_ptr<Module> model;
+    live_bytes::enter(Phase::init);
+    const int64_t before = live_bytes::now().total;
+    const DeferredInit init([&] { model = make_model("gpt2-tiny"); });
+    FullyShardOptions options;
+    options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
+    const auto sharded = fully_shard(*model, rank.communicator(), options);
+    init.materialize_module(*model);
+    int64_t largest = 0;
+    for (const auto& p : distinct_parameters(*model)) {
+      largest = std::max(largest, static_cast<int64_t>(p.tensor.nbytes()));
+    }
+    // One state of the generator for each random operation, and one to put back.
+    int64_t states = 1;
+    for (const auto& name : init.operations())
+      states += name.find("normal_") != std::string::npos;
+    const int64_t shards = sharded->layout().padded_numel() * 4 / rank.world_size();
+    const int64_t peak = live_bytes::peak(Phase::init).total - before;
+    rank.observe("beyond", peak - shards - largest - states * 5056);
+    rank.observe("allowance", 20 * 1024);  // copies of small operands, buffers
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    EXPECT_LE(run.at(r, "beyond").get<int64_t>(), run.at(r, "allowance").get<int64_t>());
+  }
+}
+
+TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_goes_on_over_steps) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto model = std::make_shared<ToyModel>(2);
+    model->register_buffer("table", at::arange(9));
+    const auto sharded = fully_shard(*model, rank.communicator());
+    OptimizerOptions options;
+    options.lr = 0.05;
+    ShardedOptimizer optimizer(sharded->units(), {{"", options}}, rank.communicator());
+    std::vector<double> losses;
+    for (int step = 0; step < 20; ++step) {
+      const auto loss = ((*model)(toy_tokens(0)) - at::arange(5)).square().mean();
+      loss.backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      losses.push_back(loss.item<double>());
+    }
+    rank.observe("loss falls", losses.back() < losses.front() / 2);
+    rank.observe("buffer", model->named_buffers()["table"]);
+  });
+  expect_on_all_ranks(run, "loss falls", true);
+  expect_same_on_all_ranks(run, "buffer");
+}
+
+// The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.
+const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> kRefused{
+    {"a limit of 0", [](ToyModel&, FullyShardOptions& options) { options.limit = 0; }},
+    {"a type that is not in the model",
+     [](ToyModel&, FullyShardOptions& options) { options.wrap = wrap_by_type("Blok"); }},
+    {"a null pointer for a module",
+     [](ToyModel&, FullyShardOptions& options) { options.wrap = wrap_by_hand({nullptr}); }},
+    {"a parameter of fp64 in the last unit",
+     [](ToyModel& model, FullyShardOptions&) {
+       model.blocks[2]->register_parameter("extra", at::zeros({3}, at::kDouble));
+     }},
+};
+
+TEST_P(T7_1_fully_shard_ranks, what_is_refused_is_not_changed) {
+  for (const auto& [what, change] : kRefused) {
+    SCOPED_TRACE(what);
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      ToyModel model(3);
+      FullyShardOptions options;
+      change(model, options);
+      const at::Tensor output = model(toy_tokens(0)).detach();
+      EXPECT_THROW(fully_shard(model, rank.communicator(), options), std::invalid_argument);
+      bool whole = true;
+      for (const at::Tensor& p : model.parameters())
+        whole = whole && p.storage().nbytes() == p.nbytes();
+      rank.observe("every parameter has its storage", whole);
+      if (whole) rank.observe("the output is as before", model(toy_tokens(0)).equal(output));
+      rank.observe("calls of the module's hooks", take_calls(*rank.communicator()));
+    });
+    expect_on_all_ranks(run, "every parameter has its storage", true);
+    expect_on_all_ranks(run, "the output is as before", true);
+    expect_on_all_ranks(run, "calls of the module's hooks", "");
+  }
+}
+
+TEST_P(T7_1_fully_shard_ranks, shards_gradients_and_hooks_go_with_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    {
+      ToyModel model(3);
+      const auto sharded = fully_shard(model, rank.communicator());
+      for (int step = 0; step < 2; ++step)
+        model(toy_tokens(rank.rank())).square().sum().backward();
+    }
+    // The communicator holds what other ranks may still read.
+    rank.communicator()->wait_for_readers();
+    rank.observe("bytes that are left of the model", live_bytes::now().total - before);
+  });
+  expect_on_all_ranks(run, "bytes that are left of the model", 0);
+}
+
+}  // namespace
+}  // namespace fsdp
