@@ -34,9 +34,9 @@ class LayerNorm : public Module {
   torch::Tensor bias_;    // [width]
 };
 
-class CausalAttention : public Module {
+class GPT2Attention : public Module {
  public:
-  explicit CausalAttention(const GPT2Options& options) : heads_(options.heads) {
+  explicit GPT2Attention(const GPT2Options& options) : heads_(options.heads) {
     const int64_t d = options.d_model;
     c_attn_ = register_module("c_attn", make_linear(d, 3 * d));
     c_proj_ = register_module("c_proj", make_residual_linear(d, d, options));
@@ -75,7 +75,7 @@ class MLP : public Module {
 
 GPT2Block::GPT2Block(const GPT2Options& options) {
   ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
-  attn_ = register_module("attn", std::make_shared<CausalAttention>(options));
+  attn_ = register_module("attn", std::make_shared<GPT2Attention>(options));
   ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
   mlp_ = register_module("mlp", std::make_shared<MLP>(options));
 }

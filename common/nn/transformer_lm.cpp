@@ -11,7 +11,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-std::shared_ptr<Linear> make_linear(int64_t in, int64_t out) {
+std::shared_ptr<Linear> make_truncated_linear(int64_t in, int64_t out) {
   const double std = std::sqrt(2.0 / static_cast<double>(in + out));
   return std::make_shared<Linear>(truncated_normal({out, in}, std));
 }
@@ -80,10 +80,10 @@ class CausalAttention : public Module {
   CausalAttention(const TransformerLMOptions& options, const at::Tensor& rotary)
       : heads_(options.heads), rotary_(rotary) {
     const int64_t d = options.d_model;
-    q_proj_ = register_module("q_proj", make_linear(d, d));
-    k_proj_ = register_module("k_proj", make_linear(d, d));
-    v_proj_ = register_module("v_proj", make_linear(d, d));
-    output_proj_ = register_module("output_proj", make_linear(d, d));
+    q_proj_ = register_module("q_proj", make_truncated_linear(d, d));
+    k_proj_ = register_module("k_proj", make_truncated_linear(d, d));
+    v_proj_ = register_module("v_proj", make_truncated_linear(d, d));
+    output_proj_ = register_module("output_proj", make_truncated_linear(d, d));
   }
 
   torch::Tensor forward(torch::Tensor x) override {
@@ -104,9 +104,9 @@ class CausalAttention : public Module {
 class SwiGLU : public Module {
  public:
   SwiGLU(int64_t d_model, int64_t d_ff) {
-    w1_ = register_module("w1", make_linear(d_model, d_ff));
-    w2_ = register_module("w2", make_linear(d_ff, d_model));
-    w3_ = register_module("w3", make_linear(d_model, d_ff));
+    w1_ = register_module("w1", make_truncated_linear(d_model, d_ff));
+    w2_ = register_module("w2", make_truncated_linear(d_ff, d_model));
+    w3_ = register_module("w3", make_truncated_linear(d_model, d_ff));
   }
 
   torch::Tensor forward(torch::Tensor x) override {
@@ -144,7 +144,7 @@ TransformerLM::TransformerLM(const TransformerLMOptions& options) : context_(opt
     list->push_back(layers_.back());
   }
   ln_final_ = register_module("ln_final", std::make_shared<RMSNorm>(options.d_model));
-  lm_head_ = register_module("lm_head", make_linear(options.d_model, options.vocabulary));
+  lm_head_ = register_module("lm_head", make_truncated_linear(options.d_model, options.vocabulary));
 }
 
 torch::Tensor TransformerLM::forward(torch::Tensor tokens) {

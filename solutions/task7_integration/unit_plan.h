@@ -1,6 +1,6 @@
 #pragma once
 
-#include <train/shard_layout.h>
+#include <layout/shard_layout.h>
 #include <wrap_policy.h>
 
 #include <string>

@@ -45,10 +45,8 @@ inline FlatParameter make_unit(TestRank& rank,
 
 inline std::string calls(Communicator& comm) {
   std::string text;
-  for (const LoggedCall& call : comm.take_log()) {
-    text += std::string(to_string(call.operation)) + " " + call.unit + " " +
-            std::to_string(call.bytes) + "; ";
-  }
+  for (const Call& call : comm.take_log())
+    text += call.name() + " " + std::to_string(call.bytes) + "; ";
   return text;
 }
 
