@@ -48,7 +48,11 @@ build() {
   (
     # Two commands at a time would overwrite each other's files. Silent under torchrun, whose ranks
     # queue here as a matter of course.
-    flock --nonblock 9 || { [[ -n ${RANK-} ]] || say "waiting for another build to end"; flock 9; }
+    if ! flock --nonblock 9; then
+      if is_current "$dir" "${targets[@]}"; then exit 0; fi
+      [[ -n ${RANK-} ]] || say "waiting for another build to end"
+      flock 9
+    fi
     configure "$preset"
     steps=$(steps_to_build "$dir" "${targets[@]}")
     what=${targets[*]}
@@ -64,6 +68,30 @@ build() {
       say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
     fi
   ) 9>"$dir/lock" || return 1
+}
+
+# is_current DIR TARGET...: whether the targets are newer than all that they are made from. Changes
+# nothing, so another build may be running; new files of a folder are not looked for.
+is_current() {
+  local dir=$1 copy
+  copy=$(mktemp "$dir/dry_run.XXXXXX") || return 1
+  shift
+  cp "$dir/build.ninja" "$copy" 2>/dev/null
+  ninja -C "$dir" -f "$copy" -n "$@" 2>/dev/null | grep -q '^ninja: no work to do'
+  local status=$?
+  rm -f "$copy"
+  return $status
+}
+
+# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; the
+# course's own repository makes it anew from the solutions.
+first_states() {
+  if [[ -d $root/.pristine ]]; then
+    echo "$root/.pristine"
+  else
+    "$root/.venv/bin/python3" "$root/grading/skeletons.py" --into "$root/build/first_state" >&2 &&
+      echo "$root/build/first_state/tasks"
+  fi 2>/dev/null
 }
 
 # steps_to_build DIR TARGET...: prints how many steps ninja would take; nothing if there are none.
