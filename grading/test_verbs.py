@@ -1,7 +1,10 @@
 """The verbs that students use: python3 -m unittest discover grading."""
 
+import fcntl
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,6 +80,57 @@ class Verbs(unittest.TestCase):
         self.assertIn("nothing to do", text)
         self.assertFalse((self.root / ".backup").exists())
         self.assertEqual(self.run_verb("reset", "9")[0], 2)
+
+    def test_a_task_that_is_as_delivered_is_not_built(self):
+        script = (
+            f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^is_blank()/,/^}}/p' fsdp)\"; "
+            'for task in 3 4; do is_blank $task "$(first_states)" && echo blank $task; done'
+        )
+        (self.root / SKELETON).write_text((self.root / SKELETON).read_text() + "\n")
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=self.root, capture_output=True, text=True
+        )
+        self.assertEqual(done.stdout, "blank 4\n", done.stderr)
+
+    def test_check_refuses_an_unknown_problem_before_it_builds(self):
+        for problem in ("12", "8", "3.22", "0"):
+            status, text = self.run_verb("check", problem)
+            self.assertEqual(status, 2, text)
+            self.assertIn(f"there is no task or problem '{problem}'", text)
+        self.assertFalse((self.root / "build").exists())
+
+    @unittest.skipIf(pathlib.Path("/dev/nvidia0").exists(), "this machine has a GPU")
+    def test_device_cuda_without_a_gpu_is_refused_before_anything_is_built(self):
+        status, text = self.run_verb("train", "--device", "cuda", "--mode", "fsdp")
+        self.assertEqual(status, 2, text)
+        self.assertIn("--device cuda needs an NVIDIA GPU", text)
+        self.assertFalse((self.root / "build").exists())
+
+    def build_while_another_holds_the_lock(self, rule):
+        """Of a folder whose one target is made by `rule`; None if it waits."""
+        folder = self.root / "build/default"
+        folder.mkdir(parents=True)
+        (folder / "build.ninja").write_text(f"rule r\n  command = {rule}\nbuild made: r\n")
+        subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
+        script = f"root={str(self.root)!r}; source scripts/build.sh; build default made"
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            waiting = subprocess.Popen(
+                ["bash", "-c", script], cwd=self.root, stderr=subprocess.PIPE, text=True,
+                start_new_session=True,
+            )
+            first = waiting.stderr.readline()  # ends with the script, or says that it waits
+            if first:
+                os.killpg(waiting.pid, signal.SIGKILL)
+            waiting.communicate()
+        return first
+
+    def test_what_is_current_does_not_wait_for_another_build(self):
+        self.assertEqual(self.build_while_another_holds_the_lock("touch made"), "")
+
+    def test_what_is_not_current_waits_for_another_build(self):
+        said = self.build_while_another_holds_the_lock("true")  # makes nothing, so it is never current
+        self.assertEqual(said, "fsdp: waiting for another build to end\n")
 
     def test_help_has_the_verbs_of_this_copy(self):
         (self.root / "grading/skeletons.py").unlink()

@@ -9,15 +9,7 @@ source "$root/scripts/build.sh"
 folder=$(cd "$root" && compgen -G "tasks/task$1_*") || fail "there is no task $1 under tasks/"
 task=$(basename "$folder")
 
-# A handout contains the first state. In the course's own repository it is made from solutions/.
-pristine=$root/.pristine/$task
-if [[ ! -d $pristine ]]; then
-  [[ -f $root/grading/skeletons.py ]] || fail ".pristine/$task is missing: unpack the handout again"
-  made=$(mktemp -d)
-  trap 'rm -rf "$made"' EXIT
-  "$root/.venv/bin/python3" "$root/grading/skeletons.py" --into "$made"
-  pristine=$made/tasks/$task
-fi
+pristine=$(first_states)/$task || fail ".pristine/ is missing: unpack the handout again"
 
 same=yes
 for file in "$pristine"/*.{h,cpp}; do
