@@ -112,8 +112,8 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
     return someone + " left out a call, or runs its units in another order than the rest";
   }
   if (usual.call->unit == odd.call->unit) {
-    return outvoted ? they + " left out " + usual.call->name() + ", or called " +
-                          odd.call->name() + " out of turn"
+    return outvoted ? they + " left out " + usual.call->name() + ", or called " + odd.call->name() +
+                          " out of turn"
                     : "one side left out a call for " + unit + ", or made one out of turn";
   }
   return someone + " took another path through the program than the rest";
