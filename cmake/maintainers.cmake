@@ -22,6 +22,10 @@ test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tes
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
 test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tests})
 
+# What the course's own code does under the reference solutions.
+file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
+test_executable(fsdp_common_tests reference_tests reference_task7 ${reference_tests})
+
 # What needs a GPU. Compiled in every build, run with the other tests in a build with CUDA alone: a
 # test says what it needs and is skipped where that is missing.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)

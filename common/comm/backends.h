@@ -6,6 +6,8 @@
 
 namespace fsdp {
 
+class Ledger;
+
 using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context,
                                                       std::shared_ptr<Ledger> ledger,
                                                       std::chrono::milliseconds timeout);

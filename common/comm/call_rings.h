@@ -9,7 +9,7 @@ namespace fsdp {
 
 struct CallHistory;
 
-// A call as the other ranks see it. Plain data in shared memory.
+// A call as the other ranks see it.
 struct PublishedCall {
   Call call;
   int64_t issued_at{};  // [ns], by the clock of the communicator's options
@@ -37,13 +37,12 @@ class CallRings {
 
   // Writes the next call of `rank` over the one kLength before it; its stage is `published`.
   void publish(int rank, const PublishedCall& call);
-
   void reach(int rank, uint64_t sequence, Stage stage);
   bool reached(int rank, uint64_t sequence, Stage stage) const;
   // Sleeps until `rank` has reached it, for at most `limit`. Returns whether it has.
   bool comes(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
 
-  const PublishedCall& at(int rank, uint64_t sequence) const;
+  const PublishedCall& at(int rank, uint64_t sequence) const;  // one of the last kLength
   uint64_t published(int rank) const;     // calls of `rank` so far: the sequence of its next one
   std::string last_call(int rank) const;  // "#16 reduce_scatter layers.4"; empty if there is none
   std::vector<CallHistory> histories() const;  // by rank

@@ -34,7 +34,13 @@ struct CommunicatorState {
   // ranks' calls no longer match, and to wait again would only delay its report.
   template <class Body>
   void attempt(const Body& body) {
-    body();
+    if (failure) std::rethrow_exception(failure);
+    try {
+      body();
+    } catch (...) {
+      failure = std::current_exception();
+      throw;
+    }
   }
 };
 
@@ -194,8 +200,6 @@ std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
   state->transport = make_transport(state->backend, context, state->ledger, options);
   return std::shared_ptr<Communicator>(new Communicator(state));
 }
-
-Communicator::~Communicator() = default;
 
 int Communicator::rank() const {
   return state_->rank;

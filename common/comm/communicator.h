@@ -6,38 +6,31 @@
 #include <comm/launcher.h>
 #include <torch/torch.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace fsdp {
 
 struct CommunicatorState;
 
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
-// the name of the unit it serves, and every call is compared with the other ranks' calls. A call
-// returns at once; its tensors belong to it until wait(). Sums are taken in rank order, so a result
-// has the same bits over every transport on the CPU; NCCL sums in an order of its own. After a call
-// has failed, every function that calls or waits throws the same error at once.
+// the name of the unit it serves; every call is compared with the other ranks' calls. A call
+// returns at once, and its tensors belong to it until wait(). Sums are taken in rank order, so a
+// result has the same bits over every transport on the CPU; NCCL sums in an order of its own. After
+// a call has failed, every function that calls or waits throws the same error at once.
 class Communicator {
  public:
-  // Throws std::invalid_argument if the backend is unknown or unavailable, or if calls that are
-  // never compared go over shm or a simulated link: both read what the comparison brings.
+  // Throws std::invalid_argument if the backend is unknown or unavailable, or if not every call
+  // over shm or a simulated link is to be compared: both read what the comparison brings.
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options = {});
-  ~Communicator();
   Communicator(const Communicator&) = delete;  // it owns the connections to the other ranks
-  Communicator& operator=(const Communicator&) = delete;
-
   int rank() const;
   int world_size() const;
   const std::string& backend() const;  // never "auto"
   c10::DeviceType device() const;      // of the tensors
 
-  // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output.
-  // The other ranks read an input made by empty() in place. It may be freed at once, but changed
-  // only after wait_for_readers(), or after a later collective has shown that they have waited for
-  // this one (the unit's reduce-scatter does).
+  // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output. The
+  // other ranks read an input made by empty() in place: it may be freed at once, but changed only
+  // after wait_for_readers(), or after a later collective has shown that they have waited for this
+  // one (the unit's reduce-scatter does).
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
 
@@ -48,17 +41,15 @@ class Communicator {
   // output [n] <- the sum over ranks of part `rank` of their inputs [W n].
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                              const std::string& unit);
-
-  Handle all_reduce(const at::Tensor& tensor, const std::string& unit);  // tensor <- sum over ranks
+  // tensor <- the sum over ranks of tensor; tensor <- rank `root`'s tensor.
+  Handle all_reduce(const at::Tensor& tensor, const std::string& unit);
   Handle broadcast(const at::Tensor& tensor, int root, const std::string& unit);
   Handle barrier(const std::string& unit);  // its wait() returns when every rank has called it
 
   // A contiguous tensor of undefined values, in memory that the transport reads without a copy.
   at::Tensor empty(int64_t numel, at::ScalarType dtype = at::kFloat) const;
-
   // All ranks must call it when they have waited for every call of the first iteration.
   void end_first_iteration();
-
   std::vector<Call> take_log();  // the calls since the last take_log(), in the order of issue
 
  private:

@@ -3,10 +3,8 @@
 #include <c10/core/Allocator.h>
 #include <comm/mapping.h>
 
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace fsdp {

@@ -3,17 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <comm/call.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
 namespace fsdp {
-
-class Clock;
-class Ledger;
-struct Link;
-struct RankContext;
 
 // A call with its tensors, which are contiguous and fit; a barrier has none.
 struct Collective {

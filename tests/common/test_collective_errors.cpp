@@ -1,6 +1,7 @@
 #include <comm/communicator.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <stdexcept>
@@ -164,6 +165,48 @@ TEST_P(CollectiveErrors, AsManyCallsAsTheLedgerHoldsMayBeInFlight) {
       },
       options());
   EXPECT_EQ(text, "");
+}
+
+// What `body` throws, in words; empty if it returns.
+template <class Body>
+std::string thrown(const Body& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+// Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.
+TEST_P(CollectiveErrors, AfterAFailureEveryCallAndEveryWaitThrowsTheSameErrorAtOnce) {
+  int failed[2], called[2];
+  ASSERT_EQ(pipe(failed), 0);
+  ASSERT_EQ(pipe(called), 0);
+  const auto body = [&](Communicator& comm) {
+    char byte = 0;
+    if (comm.rank() == 1) {
+      require(read(failed[0], &byte, 1) == 1, "rank 0 has not failed");
+      Handle first = comm.barrier("first"), second = comm.barrier("second");
+      require(write(called[1], "c", 1) == 1, "write");
+      pause();
+    }
+    Handle first = comm.barrier("first"), second = comm.barrier("second");
+    const std::string error = thrown([&] { first.wait(); });
+    require(write(failed[1], "f", 1) == 1, "write");
+    require(read(called[0], &byte, 1) == 1, "rank 1 has not called");
+    require(thrown([&] { first.wait(); }) == error, "a second wait for the call that failed");
+    require(thrown([&] { second.wait(); }) == error, "a wait for another call");
+    require(thrown([&] { comm.barrier("third").wait(); }) == error, "another call");
+    require(thrown([&] { comm.wait_for_readers(); }) == error, "wait_for_readers()");
+    throw std::runtime_error("rank 0: " + error);
+  };
+  const auto text = failure(2, body, {GetParam(), 500ms, {}});
+  EXPECT_IN("barrier first (collective #0) timed out after 0.5 s: rank 1 has not called it", text);
 }
 
 TEST_P(CollectiveErrors, TensorsThatDoNotFitAreRefusedBeforeTheCall) {

@@ -97,10 +97,10 @@ TEST(EventLogs, KeepTheEndOfALongName) {
   EXPECT_TRUE(event.name().ends_with("x.layers.3"));
 }
 
-Call all_gather(uint64_t sequence, const std::string& unit) {
+Call call_of(Operation operation, uint64_t sequence, const std::string& unit) {
   Call call;
   call.sequence = sequence;
-  call.operation = Operation::all_gather;
+  call.operation = operation;
   call.unit = UnitName(unit);
   return call;
 }
@@ -137,8 +137,8 @@ TEST(Recorders, TellWhenTheStorageOfAUnitIsFreedOnceForEachTimeItIsWatched) {
     at::set_num_threads(1);
     at::Tensor gathered = at::empty({300}, at::kByte);
     at::Tensor other = at::empty({400}, at::kByte);
-    call_observer->issued(all_gather(0, "layers.1"), gathered);
-    call_observer->issued(all_gather(1, kMetrics), other);
+    call_observer->issued(call_of(Operation::all_gather, 0, "layers.1"), gathered);
+    call_observer->issued(call_of(Operation::all_gather, 1, kMetrics), other);
     other.reset();
     gathered.reset();
     at::empty({300}, at::kByte);
@@ -152,29 +152,31 @@ TEST(Recorders, TellWhenTheStorageOfAUnitIsFreedOnceForEachTimeItIsWatched) {
 
 TEST(Recorders, TakeTheTimesOfAFlightFromThoseWhoKnowThem) {
   const auto events = recorded([] {
-    const Call known = all_gather(0, "known"), other = all_gather(1, "other");
-    for (const Call& call : {known, other})
-      call_observer->issued(call, at::empty({1}));
+    const Call known = call_of(Operation::broadcast, 0, "known");
+    const Call other = call_of(Operation::broadcast, 1, "other");
+    call_observer->issued(known, at::Tensor());
+    call_observer->issued(other, at::Tensor());
     call_observer->waits(known);
     call_observer->waited(known, std::pair<int64_t, int64_t>(70, 90));
     call_observer->waits(other);
     call_observer->waited(other, std::nullopt);
   });
   ASSERT_EQ(events.size(), 6);
-  EXPECT_EQ(events[1].text(), "all_gather flight");
+  EXPECT_EQ(events[1].text(), "broadcast flight");
   EXPECT_EQ(events[1].begin, 70);
   EXPECT_EQ(events[1].end, 90);
   EXPECT_EQ(events[3].begin, 4);
   EXPECT_GT(events[3].end, 4);
-  EXPECT_EQ(events[5].text(), "all_gather wait");
+  EXPECT_EQ(events[5].text(), "broadcast wait");
   EXPECT_GT(events[5].end, events[3].end);
 }
 
 TEST(Recorders, RecordTheWaitForACallThatWasIssuedBeforeThem) {
   const auto events = recorded([] {
     begin_span(EventKind::forward, "layers.0");
-    call_observer->waits(all_gather(7, "layers.0"));
-    call_observer->waited(all_gather(7, "layers.0"), std::nullopt);
+    const Call earlier = call_of(Operation::broadcast, 7, "layers.0");
+    call_observer->waits(earlier);
+    call_observer->waited(earlier, std::nullopt);
   });
   ASSERT_EQ(events.size(), 2);
   EXPECT_FALSE(events[0].ended()) << "the end of the flight was written over another event";
