@@ -50,8 +50,10 @@ class Program:
         build's own and common/."""
         if self.trains:  # its seconds are compared with those of the reference
             return ["grading/grader/throughput.py", "programs", "solutions"]
-        earlier = course.tasks()[: self.task.number - 1] if self.base == "reference" else []
-        return ["programs/check", f"tests/{self.task.folder}", *(f"solutions/{t.folder}" for t in earlier)]
+        folders = [task.folder for task in course.tasks()[: self.task.number]]
+        earlier = folders[:-1] if self.base == "reference" else []
+        tests = [f"tests/{folder}" for folder in folders]  # a later task's include an earlier one's
+        return ["programs/check", *tests, *(f"solutions/{folder}" for folder in earlier)]
 
     def key(self, submission, looked_at=True):
         digest = submission.digest([task.number for task in self.tasks])
