@@ -8,6 +8,7 @@ set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backwar
 # programs that are run together.
 function(test_executable list target library)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
   set_property(GLOBAL APPEND PROPERTY ${list} ${target})

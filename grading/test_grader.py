@@ -85,6 +85,18 @@ class Submissions(unittest.TestCase):
             holds_it = 2 in [task.number for task in program.tasks]
             self.assertEqual(mine != first, holds_it, program.target)
 
+    def test_training_is_known_by_all_tasks_and_by_the_reference_it_is_compared_with(self):
+        blank, program = submission.Submission(course.blank(), ()), programs.training_program()
+        for name in course.blank():
+            changed = submission.Submission({**blank.files, name: b"// mine\n"}, ())
+            self.assertNotEqual(program.key(changed), program.key(blank), name)
+        tests = next(p for p in programs.all_programs() if p.target == "graded_task7_tests")
+        self.assertEqual(program.tasks, tests.tasks)
+        self.assertNotEqual(program.key(blank), tests.key(blank))
+        last = f"solutions/{program.task.folder}"
+        self.assertIn("programs", program.sources)
+        self.assertTrue(any(last.startswith(folder) for folder in program.sources))
+
     def test_the_programs_of_equal_submissions_do_not_end_with_one_of_them(self):
         binary = self.put("bin/tests")
         with mock.patch.object(programs, "COPIES", self.folder / "programs"):
@@ -115,6 +127,29 @@ class Compiling(unittest.TestCase):
         log, steps = self.compile("echo error: no such thing >&2; false", seconds=60)
         self.assertIn("error: no such thing", log)
         self.assertIn("1/1", steps)
+
+    def test_a_program_has_the_errors_of_its_own_parts(self):
+        log = "".join(
+            f"[{i}/5] making\nFAILED: {made} \n{made}: error: {i}\n"
+            for i, made in enumerate((
+                "CMakeFiles/graded_task3.dir/build/graded/task3/forward_hooks.cpp.o",
+                "CMakeFiles/graded_task3_tests.dir/tests/task3/test_forward_hooks.cpp.o",
+                "bin/graded_train",
+                "CMakeFiles/graded_on_reference_task3.dir/build/graded/task3/forward_hooks.cpp.o",
+                "bin/graded_on_reference_task3_tests"))
+        )
+        programs_of = {p.target: p for p in (*programs.all_programs(), programs.training_program())}
+
+        def errors(target):
+            found = programs.errors_of(programs_of[target], log)
+            return [line.rpartition(" ")[2] for line in found.splitlines() if "error:" in line]
+
+        self.assertEqual(errors("graded_task2_tests"), [])
+        self.assertEqual(errors("graded_task3_tests"), ["0", "1"])
+        self.assertEqual(errors("graded_task4_tests"), ["0"])
+        self.assertEqual(errors("graded_train"), ["0", "2"])
+        self.assertEqual(errors("graded_on_reference_task3_tests"), ["3", "4"])
+        self.assertEqual(errors("graded_on_reference_task4_tests"), [])
 
     def test_ends_when_the_time_is_over(self):
         log, _ = self.compile("sleep 5", seconds=0.1)

@@ -24,10 +24,11 @@ BASES = {"own": "graded", "reference": "graded_on_reference"}
 @dataclasses.dataclass(frozen=True)
 class Program:
     """The tests of a task, over the student's own tasks before it or over the reference ones. Of task 1
-    there is one: nothing comes before it."""
+    there is one: nothing comes before it. Of the last task over the student's own, also `fsdp train`."""
 
     task: course.Task
     base: str  # own or reference
+    trains: bool = False
 
     @property
     def stack(self):
@@ -35,7 +36,7 @@ class Program:
 
     @property
     def target(self):
-        return f"{self.stack}_task{self.task.number}_tests"
+        return f"{self.stack}_train" if self.trains else f"{self.stack}_task{self.task.number}_tests"
 
     @property
     def tasks(self):
@@ -43,11 +44,21 @@ class Program:
         first = 1 if self.base == "own" else self.task.number
         return [task for task in course.tasks() if first <= task.number <= self.task.number]
 
+    @property
+    def sources(self):
+        """Folders and files of the repository that the program or its result depends on, besides the
+        build's own and common/."""
+        if self.trains:  # its seconds are compared with those of the reference
+            return ["grading/grader/throughput.py", "programs", "solutions"]
+        folders = [task.folder for task in course.tasks()[: self.task.number]]
+        earlier = folders[:-1] if self.base == "reference" else []
+        tests = [f"tests/{folder}" for folder in folders]  # a later task's include an earlier one's
+        return ["programs/check", *tests, *(f"solutions/{folder}" for folder in earlier)]
+
     def key(self, submission, looked_at=True):
         digest = submission.digest([task.number for task in self.tasks])
-        of_code = code(self.task, self.base)
         how = "" if looked_at else " not looked at"
-        return hashlib.sha256(f"{of_code} {self.target} {digest}{how}".encode()).hexdigest()[:32]
+        return hashlib.sha256(f"{code(self)} {self.target} {digest}{how}".encode()).hexdigest()[:32]
 
 
 def all_programs():
@@ -57,16 +68,19 @@ def all_programs():
     ]
 
 
+def training_program():
+    return Program(course.tasks()[-1], "own", trains=True)
+
+
 @functools.cache
-def code(task, base):
+def code(program):
     """A hash of everything that a program depends on besides the submission, and whether it is run."""
-    earlier = range(1, task.number) if base == "reference" else ()
-    folders = ["cmake", "common", "programs/check", f"tests/{task.folder}"]
-    folders += [f"solutions/{other.folder}" for other in course.tasks() if other.number in earlier]
-    names = ["CMakeLists.txt", "course.toml", "grading/rubric.toml", "grading/grader/objects.py"]
-    files = [ROOT / name for name in names]
-    for folder in folders:
-        files += [p for p in (ROOT / folder).rglob("*") if p.suffix in (".cpp", ".h", ".cmake")]
+    own = ["CMakeLists.txt", "cmake", "common", "course.toml"]
+    graders = ["grading/rubric.toml", "grading/grader/objects.py"]
+    files = []
+    for path in (ROOT / name for name in (*own, *graders, *program.sources)):
+        found = path.rglob("*") if path.is_dir() else [path]
+        files += [p for p in found if p == path or p.suffix in (".cpp", ".h", ".cmake")]
     return course.digest(files)
 
 
@@ -149,17 +163,12 @@ def first_errors(log, stack):
     return "\n".join((own or shown)[:5]) or "does not build"
 
 
-def errors_by_target(log, targets):
-    """Target -> the part of ninja's log that names it, or a task's library under it."""
+def errors_of(program, log):
+    """The parts of ninja's log in which the program failed, or the library of a task that is in it."""
+    numbers = "".join(str(task.number) for task in program.tasks)
+    own = re.compile(rf"[/ ]({program.target}|{program.stack}_task[{numbers}])\b")
     parts = re.split(r"(?m)^(?=FAILED: |\[\d+/\d+\] )", log)
-    failed = [part for part in parts if part.startswith("FAILED: ")]
-    found = {}
-    for target in targets:
-        stack, number = re.fullmatch(r"(.+)_task(\d)_tests", target).groups()
-        numbers = number if "reference" in stack else f"1-{number}"
-        own = re.compile(rf"[/ ]{stack}_task[{numbers}](_tests)?\b")
-        found[target] = "".join(part for part in failed if own.search(part.splitlines()[0]))
-    return found
+    return "".join(p for p in parts if p.startswith("FAILED: ") and own.search(p.splitlines()[0]))
 
 
 @dataclasses.dataclass
@@ -206,12 +215,11 @@ def build_programs(submission, wanted, job, looked_at=True, on_step=None):
         for target in targets:
             (BUILD / "bin" / target).unlink(missing_ok=True)
         log = ninja(targets, place, on_step)
-        errors = errors_by_target(log, targets)
         refused = {}  # (stack, task) -> why
         for program in wanted:
             binary = BUILD / "bin" / program.target
             if not binary.exists():
-                part = errors[program.target] or log[-3000:]
+                part = errors_of(program, log) or log[-3000:]
                 built[program] = Built(None, "does not compile:\n" + first_errors(part, program.stack))
                 continue
             for task in program.tasks:

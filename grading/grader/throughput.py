@@ -4,12 +4,11 @@ counts if its parameters end as the reference's, from a seed that nobody knew.""
 import dataclasses
 import hashlib
 import os
-import pathlib
 import re
 import subprocess
 import time
 
-from grader import course, objects, programs, run, sandbox
+from grader import programs, run, sandbox
 from grader.course import BUILD, rubric, tasks
 
 
@@ -83,24 +82,15 @@ def measure(submission, grade, seed, job, fresh):
     own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
     if own is None or own.points < last.points:
         return {"points": 0, "why": "training needs all of task 7 over your own tasks"}
-    digest = submission.digest([task.number for task in tasks()])
-    code = course.digest([pathlib.Path(__file__)]) + programs.code(last, "reference")
-    key = hashlib.sha256(f"{code} train {digest}".encode()).hexdigest()[:32]
+    program = programs.training_program()
+    key = program.key(submission)
     known = None if fresh else run.kept(key, seed)
     if known:
         return known.tests[0]
     started = time.monotonic()
-    with programs.place_to_build() as place:
-        programs.put_in(submission)
-        binary = BUILD / "bin" / "graded_train"
-        binary.unlink(missing_ok=True)
-        programs.ninja(["graded_train"], place)
-        why = "" if binary.exists() else "the training program does not build"
-        for task in tasks():
-            why = why or objects.wrong("graded", task, programs.GRADED)
-        path = programs.keep_program(binary, job) if not why else None
+    built = programs.build_programs(submission, [program], job)[program]
     number = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) % 1_000_000
-    measured = {"points": 0, "why": why} if why else compare(path, number, job)
+    measured = compare(built.path, number, job) if built.path else {"points": 0, "why": built.why}
     measured["seconds"] = time.monotonic() - started
     run.keep(key, seed, run.Result([measured]))
     return measured

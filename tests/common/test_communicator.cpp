@@ -5,6 +5,8 @@
 #include <cstring>
 #include <functional>
 
+#include "rank_failure.h"
+
 namespace fsdp {
 namespace {
 
@@ -26,15 +28,6 @@ LaunchResult run(const Setting& setting, const Body& body, std::optional<Fault> 
     body(*comm);
     return 0;
   });
-}
-
-std::string failure(const LaunchResult& result) {
-  return result.ok() ? "" : result.ranks[result.first_failure].text();
-}
-
-// For ranks: the parent reads the message from how the rank ended.
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
 }
 
 // Sums of these differ in their last bits with the order of the ranks.

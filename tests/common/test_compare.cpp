@@ -5,6 +5,9 @@
 #include <functional>
 #include <optional>
 
+#include "expect_text.h"
+#include "rank_failure.h"
+
 namespace fsdp {
 namespace {
 
@@ -18,13 +21,12 @@ CommunicatorOptions over_gloo(std::optional<Compare> compare, std::optional<Faul
 
 std::string failure(const CommunicatorOptions& options,
                     const std::function<void(Communicator&)>& body) {
-  const LaunchResult result = launch(2, [&](const RankContext& context) {
+  return failure(launch(2, [&](const RankContext& context) {
     at::set_num_threads(1);
     const auto comm = Communicator::create(context, options);
     body(*comm);
     return 0;
-  });
-  return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+  }));
 }
 
 // Calls that move the same bytes for units of different names.
@@ -46,12 +48,12 @@ TEST(Compare, IsTheDefaultOfTheCpusTransportsForEveryCall) {
     comm.end_first_iteration();
     call_for_different_units(comm);
   });
-  EXPECT_NE(text.find(kDifference), std::string::npos) << text;
+  EXPECT_CONTAINS(text, kDifference);
 }
 
 TEST(Compare, OfTheFirstIterationNamesADifferenceInIt) {
   const std::string text = failure(over_gloo(Compare::first_iteration), call_for_different_units);
-  EXPECT_NE(text.find(kDifference), std::string::npos) << text;
+  EXPECT_CONTAINS(text, kDifference);
 }
 
 TEST(Compare, OfTheFirstIterationEndsWithIt) {
@@ -90,7 +92,7 @@ TEST(Compare, ABarrierIsAComparisonInAnyCase) {
         comm.barrier("start").wait();
         comm.barrier("end").wait();
       });
-  EXPECT_NE(text.find(kDifference), std::string::npos) << text;
+  EXPECT_CONTAINS(text, kDifference);
 }
 
 TEST(Compare, WhatWasCalledLastIsKnownOfCallsThatAreNotCompared) {
@@ -99,15 +101,14 @@ TEST(Compare, WhatWasCalledLastIsKnownOfCallsThatAreNotCompared) {
     if (comm.rank() == 0) std::abort();
     comm.barrier("end").wait();
   });
-  EXPECT_NE(text.find("after collective #0 all_gather layers.0"), std::string::npos) << text;
+  EXPECT_CONTAINS(text, "after collective #0 all_gather layers.0");
 }
 
 TEST(Compare, IsNeededWhereItBringsTheAddresses) {
   CommunicatorOptions options;
   options.compare = Compare::never;
   const std::string text = failure(options, call_for_one_unit);
-  EXPECT_NE(text.find("calls over backend shm have to be compared always"), std::string::npos)
-      << text;
+  EXPECT_CONTAINS(text, "calls over backend shm have to be compared always");
 }
 
 }  // namespace

@@ -3,50 +3,21 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
+#include "expect_text.h"
 #include "in_a_process.h"
+#include "temporary_folder.h"
 
 namespace fsdp {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that goes with the test.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "fsdp_data_XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string write(const std::string& name, const std::string& text) const {
-    const fs::path file = path_ / name;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << text;
-    return file.string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
-
 // The message of the std::invalid_argument that `call` throws.
 template <class Call>
 std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return "";
+  return error_of<std::invalid_argument>(call);
 }
 
 TEST(Batch, IsCutIntoEqualPartsOfItsRows) {
@@ -56,7 +27,7 @@ TEST(Batch, IsCutIntoEqualPartsOfItsRows) {
     const Batch part = batch.part(1, 3);
     EXPECT_TRUE(torch::equal(part.inputs, tokens.slice(0, 2, 4).slice(1, 0, 3)));
     EXPECT_TRUE(torch::equal(part.targets, tokens.slice(0, 2, 4).slice(1, 1, 4)));
-    EXPECT_NE(refusal([&] { batch.part(0, 4); }).find("6 rows"), std::string::npos);
+    EXPECT_CONTAINS(refusal([&] { batch.part(0, 4); }), "6 rows");
     EXPECT_THROW(batch.part(3, 3), std::invalid_argument);
     EXPECT_THROW(batch.part(-1, 3), std::invalid_argument);
   });
@@ -80,7 +51,7 @@ TEST(PublishedDataset, DrawsWhatManualSeedDrawsAndLeavesTheDefaultGenerator) {
 }
 
 TEST(TextDataset, ReadsFoldersInOrderOfNameAndSkipsWhatIsNoText) {
-  Folder folder;
+  const TemporaryFolder folder;
   folder.write("b.txt", "bb");
   folder.write("a/z.txt", "az");
   folder.write("c.bin", std::string("c\0c", 3));
@@ -95,7 +66,7 @@ TEST(TextDataset, ReadsFoldersInOrderOfNameAndSkipsWhatIsNoText) {
 }
 
 TEST(TextDataset, BatchesArePiecesOfTheTextThatDependOnTheStepAlone) {
-  Folder folder;
+  const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 256; ++i) {
     if (i != 0) text += static_cast<char>(i);
@@ -119,26 +90,26 @@ TEST(TextDataset, BatchesArePiecesOfTheTextThatDependOnTheStepAlone) {
 }
 
 TEST(TextDataset, KnowsItsUnigramEntropy) {
-  Folder folder;
+  const TemporaryFolder folder;
   EXPECT_NEAR(TextDataset({folder.write("two", "abab")}, 0).unigram_entropy(), std::log(2), 1e-12);
   EXPECT_EQ(TextDataset({folder.write("one", "aaaa")}, 0).unigram_entropy(), 0);
 }
 
 TEST(TextDataset, RefusalsNameThePath) {
-  Folder folder;
+  const TemporaryFolder folder;
   const auto binary = folder.write("folder/binary", std::string("\0", 1));
   const auto refused = [](const std::string& path) {
     return refusal([&] { TextDataset({path}, 0); });
   };
-  EXPECT_NE(refused("/no/such/file").find("/no/such/file"), std::string::npos);
-  EXPECT_NE(refused(binary).find(binary), std::string::npos);
-  EXPECT_NE(refused(folder.path() + "/folder").find(folder.path() + "/folder"), std::string::npos);
+  EXPECT_CONTAINS(refused("/no/such/file"), "/no/such/file");
+  EXPECT_CONTAINS(refused(binary), binary);
+  EXPECT_CONTAINS(refused(folder.path() + "/folder"), folder.path() + "/folder");
   const TextDataset data({folder.write("short", "abc")}, 0);
-  EXPECT_NE(refusal([&] { data.batch(0, 1, 3); }).find("only 3"), std::string::npos);
+  EXPECT_CONTAINS(refusal([&] { data.batch(0, 1, 3); }), "only 3");
 }
 
 TEST(RepositoryText, IsTheSourcesAndNothingThatWasBuilt) {
-  Folder folder;
+  const TemporaryFolder folder;
   for (const char* name : {"README.md", "common/nn/a.h", "common/nn/a.cpp", "tasks/t/README.md"}) {
     folder.write(name, "x");
   }
@@ -152,7 +123,7 @@ TEST(RepositoryText, IsTheSourcesAndNothingThatWasBuilt) {
   }
   EXPECT_EQ(repository_text(folder.path()), expected);
   const std::string none = folder.path() + "/build";
-  EXPECT_NE(refusal([&] { repository_text(none); }).find(none), std::string::npos);
+  EXPECT_CONTAINS(refusal([&] { repository_text(none); }), none);
 }
 
 }  // namespace

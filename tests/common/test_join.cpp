@@ -6,6 +6,7 @@
 #include <testing/multi_rank.h>
 #include <unistd.h>
 
+#include "expect_text.h"
 #include "torchrun.h"
 
 namespace fsdp {
@@ -13,8 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
-
-#define EXPECT_IN(part, text) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 // What started_rank() says of torchrun's environment for rank 1 of 2 with these changes.
 std::string complaint(const Variables& changes) {
@@ -47,21 +46,22 @@ TEST(StartedRank, IsNoneInAnOrdinaryEnvironment) {
 
 TEST(StartedRank, NamesTheVariableThatIsMissing) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-    EXPECT_IN(std::string(name) + " is not set: ", complaint({{name, ""}}));
+    EXPECT_CONTAINS(complaint({{name, ""}}), std::string(name) + " is not set: ");
 }
 
 TEST(StartedRank, NamesTheVariableThatMakesNoSense) {
   EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
-  EXPECT_IN("RANK=-1 is no number", complaint({{"RANK", "-1"}}));
-  EXPECT_IN("RANK=1x is no number", complaint({{"RANK", "1x"}}));
-  EXPECT_IN("WORLD_SIZE=0 is no number from 1", complaint({{"WORLD_SIZE", "0"}}));
-  EXPECT_IN("WORLD_SIZE=99999999999 is no", complaint({{"WORLD_SIZE", "99999999999"}}));
-  EXPECT_IN("MASTER_PORT=65536 is no number", complaint({{"MASTER_PORT", "65536"}}));
+  EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is no number");
+  EXPECT_CONTAINS(complaint({{"RANK", "1x"}}), "RANK=1x is no number");
+  EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "0"}}), "WORLD_SIZE=0 is no number from 1");
+  EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "99999999999"}}), "WORLD_SIZE=99999999999 is no");
+  EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is no number");
 }
 
 TEST(StartedRank, RefusesRanksOnSeveralMachines) {
-  EXPECT_IN("LOCAL_WORLD_SIZE=1 is not WORLD_SIZE=2: ranks on several machines can't be joined",
-            complaint({{"LOCAL_WORLD_SIZE", "1"}}));
+  EXPECT_CONTAINS(
+      complaint({{"LOCAL_WORLD_SIZE", "1"}}),
+      "LOCAL_WORLD_SIZE=1 is not WORLD_SIZE=2: ranks on several machines can't be joined");
 }
 
 TEST(StartedRank, IsOfAnotherGroupAfterARestart) {
@@ -169,9 +169,9 @@ TEST(JoinFailures, ACallThatDiffersIsToldByOneProcess) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::skip, 1, 3}));
   EXPECT_EQ(count("program: rank ", ended.said), 1) << ended.said;
-  EXPECT_IN("collective #3 differs", ended.said);
-  EXPECT_IN("all_gather layers.3", ended.said);
-  EXPECT_IN("all_gather layers.4", ended.said);
+  EXPECT_CONTAINS(ended.said, "collective #3 differs");
+  EXPECT_CONTAINS(ended.said, "all_gather layers.3");
+  EXPECT_CONTAINS(ended.said, "all_gather layers.4");
   for (const int status : ended.statuses)
     EXPECT_NE(status, 0);
 }
@@ -179,9 +179,9 @@ TEST(JoinFailures, ACallThatDiffersIsToldByOneProcess) {
 TEST(JoinFailures, AKilledRankIsToldWithItsLastCall) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}));
-  EXPECT_IN(
-      "program: rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3\n",
-      ended.said);
+  EXPECT_CONTAINS(
+      ended.said,
+      "program: rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3\n");
   EXPECT_TRUE(WIFEXITED(ended.statuses[1]));
   EXPECT_EQ(WEXITSTATUS(ended.statuses[1]), 1);
 }
@@ -232,36 +232,31 @@ TEST(JoinFailures, SharedArenasAreRefused) {
     Communicator::create(context, {.backend = "shm"});
     return 0;
   });
-  EXPECT_IN("rank 0 failed: backend shm needs ranks that start() has forked", ended.said);
+  EXPECT_CONTAINS(ended.said, "rank 0 failed: backend shm needs ranks that start() has forked");
 }
 
 // Why `self` can't join.
 std::string refusal(const StartedRank& self) {
-  try {
-    join(self);
-    return "";
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
+  return error_of<std::runtime_error>([&] { join(self); });
 }
 
 TEST(JoinFailures, ARankThatDoesNotComeIsNamed) {
   HostedStore store;
   StartedRank self{0, 3, "127.0.0.1", store.port(), true, "a", 200ms};
-  EXPECT_IN("rank 0: can't join the others: rank 1 has not come (store at 127.0.0.1:",
-            refusal(self));
+  EXPECT_CONTAINS(refusal(self),
+                  "rank 0: can't join the others: rank 1 has not come (store at 127.0.0.1:");
   self.rank = 2;
   self.group = "b";
-  EXPECT_IN("rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:",
-            refusal(self));
+  EXPECT_CONTAINS(refusal(self),
+                  "rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:");
 }
 
 TEST(JoinFailures, AStoreThatIsNotThereIsNamed) {
   const ReservedPort port;
   const std::string text = refusal({1, 2, "127.0.0.1", port.number(), true, "a", 200ms});
-  EXPECT_IN("rank 1: can't join the others: can't reach the store (store at 127.0.0.1:" +
-                std::to_string(port.number()),
-            text);
+  EXPECT_CONTAINS(text,
+                  "rank 1: can't join the others: can't reach the store (store at 127.0.0.1:" +
+                      std::to_string(port.number()));
   EXPECT_EQ(count("\n", text), 0) << text;
 }
 

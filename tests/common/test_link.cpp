@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "expect_text.h"
+
 namespace fsdp {
 namespace {
 
@@ -137,7 +139,7 @@ TEST_P(LinkedCollectives, AreComparedBeforeTheyAreTimed) {
         Gather(rank, "later").handle.wait();
       },
       options_);
-  EXPECT_NE(run.failure().find("collective #0 differs"), std::string::npos) << run.failure();
+  EXPECT_CONTAINS(run.failure(), "collective #0 differs");
 }
 
 }  // namespace

@@ -41,6 +41,12 @@ Module::BackwardHook note(Events& events, const std::string& event) {
   return [&events, event](Module&) { events.push_back(event); };
 }
 
+// With "opens" before and "closes" after the gradients of the module.
+void note_backward(Module& module, Events& events) {
+  module.register_full_backward_pre_hook(note(events, "opens"));
+  module.register_full_backward_hook(note(events, "closes"));
+}
+
 torch::Tensor input() {
   return torch::ones({2, 3}).set_requires_grad(true);
 }
@@ -91,8 +97,7 @@ TEST(Module, BackwardHooksRunOncePerCallThatIsPartOfTheLoss) {
   in_a_process([] {
     Events events;
     Probe module(events);
-    module.register_full_backward_pre_hook(note(events, "opens"));
-    module.register_full_backward_hook(note(events, "closes"));
+    note_backward(module, events);
     auto twice = module(module(input())).sum();
     module(input());
     events.clear();
@@ -106,8 +111,7 @@ TEST(Module, InputsWithoutGradientGiveNoSignOfTheEnd) {
   in_a_process([] {
     Events events;
     Probe module(events);
-    module.register_full_backward_pre_hook(note(events, "opens"));
-    module.register_full_backward_hook(note(events, "closes"));
+    note_backward(module, events);
     auto loss = module(torch::ones({2, 3})).sum();
     events.clear();
     loss.backward();
@@ -128,8 +132,7 @@ TEST(Module, TakesIntegerInputs) {
   in_a_process([] {
     Events events;
     Lookup module;
-    module.register_full_backward_pre_hook(note(events, "opens"));
-    module.register_full_backward_hook(note(events, "closes"));
+    note_backward(module, events);
     module(torch::tensor({1, 3})).sum().backward();
     EXPECT_EQ(events, Events{"opens"});
   });
@@ -139,8 +142,7 @@ TEST(Module, RecordsNothingWithoutGradMode) {
   in_a_process([] {
     Events events;
     Probe module(events);
-    module.register_full_backward_pre_hook(note(events, "opens"));
-    module.register_full_backward_hook(note(events, "closes"));
+    note_backward(module, events);
     torch::NoGradGuard no_grad;
     EXPECT_FALSE(module(input()).requires_grad());
     EXPECT_EQ(events, Events{"forward"});
@@ -160,8 +162,7 @@ TEST_P(ModuleOutputs, OpenTheModuleBeforeItsGradientsOncePerCall) {
   in_a_process([] {
     Events events;
     Probe module(events, GetParam().finish);
-    module.register_full_backward_pre_hook(note(events, "opens"));
-    module.register_full_backward_hook(note(events, "closes"));
+    note_backward(module, events);
     auto y = module(input());
     if (GetParam().in_place) y += 1;
     auto loss = (y * y).sum();

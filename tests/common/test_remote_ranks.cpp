@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "expect_text.h"
+
 namespace fsdp {
 namespace {
 
@@ -76,8 +78,6 @@ std::string judged(const std::string& test) {
   pclose(output);
   return text;
 }
-
-#define EXPECT_CONTAINS(text, part) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
 
 TEST(RemoteRanks, areComparedInTheJudge) {
   EXPECT_CONTAINS(judged("passes"), "[  PASSED  ] 1 test.");

@@ -4,6 +4,7 @@
 #include <functional>
 #include <stdexcept>
 
+#include "expect_text.h"
 #include "in_a_process.h"
 
 namespace fsdp {
@@ -79,13 +80,8 @@ TEST_P(ShardLayoutFaults, AreFoundAndNamed) {
   in_a_process([] {
     ShardLayout faulty = layout();
     GetParam().make(faulty);
-    try {
-      faulty.check(distinct_parameters(Outer()));
-      ADD_FAILURE() << "accepted";
-    } catch (const std::logic_error& error) {
-      EXPECT_NE(std::string(error.what()).find(GetParam().named), std::string::npos)
-          << error.what();
-    }
+    EXPECT_CONTAINS(error_of<std::logic_error>([&] { faulty.check(distinct_parameters(Outer())); }),
+                    GetParam().named);
   });
 }
 

@@ -6,6 +6,9 @@
 #include <functional>
 #include <stdexcept>
 
+#include "expect_text.h"
+#include "rank_failure.h"
+
 namespace fsdp {
 namespace {
 
@@ -13,16 +16,11 @@ using namespace std::chrono_literals;
 using Body = std::function<void(Communicator&, SharedRegion&)>;
 
 std::string failure(int world_size, const Body& body, std::chrono::milliseconds timeout = 5000ms) {
-  auto result = launch(world_size, [&](const RankContext& context) {
+  return failure(launch(world_size, [&](const RankContext& context) {
     auto comm = Communicator::create(context, {"shm", timeout, {}});
     body(*comm, *context.shared);
     return 0;
-  });
-  return result.ok() ? "" : result.ranks[result.first_failure].text();
-}
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
+  }));
 }
 
 int64_t staged() {
@@ -129,7 +127,7 @@ TEST(ShmTransport, ReusesFreedMemoryOfTheArena) {
 
 TEST(ShmTransport, SaysThatTheArenaIsFull) {
   auto text = failure(1, [](Communicator& comm, SharedRegion&) { comm.empty(int64_t{1} << 50); });
-  EXPECT_NE(text.find("has no room for 4503599627370496 bytes"), std::string::npos) << text;
+  EXPECT_CONTAINS(text, "has no room for 4503599627370496 bytes");
 }
 
 TEST(ShmTransport, NamesARankThatCalledButDoesNotWait) {

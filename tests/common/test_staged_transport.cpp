@@ -6,6 +6,8 @@
 #include <functional>
 #include <stdexcept>
 
+#include "rank_failure.h"
+
 // On the CPU too, a staged call moves copies of its tensors: what is tested here is all of it but
 // the copies between host and GPU.
 namespace fsdp {
@@ -53,20 +55,15 @@ class Calls {
   uint64_t sequence_{};
 };
 
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
 class Staged : public testing::TestWithParam<std::string> {
  protected:
   static std::string failure(int world_size, const std::function<void(int rank, Calls&)>& body) {
-    const LaunchResult result = launch(world_size, [&](const RankContext& context) {
+    return fsdp::failure(launch(world_size, [&](const RankContext& context) {
       at::set_num_threads(1);
       Calls calls(context, GetParam());
       body(context.rank, calls);
       return 0;
-    });
-    return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+    }));
   }
 };
 

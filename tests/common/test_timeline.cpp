@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 #include <trace/timeline.h>
 #include <unistd.h>
+#include <base/whole_file.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "expect_text.h"
+#include "temporary_folder.h"
 
 namespace fsdp {
 namespace {
@@ -74,10 +78,7 @@ TEST(TextTimeline, KeepsTo100ColumnsWithLongNamesAndLargeNumbers) {
   const auto lines = lines_of(text_timeline(timeline));
   for (const auto& line : lines)
     EXPECT_LE(line.size(), 100) << line;
-  EXPECT_NE(lines.back().find(".."
-                              "er.layers.31"),
-            std::string::npos)
-      << lines.back();
+  EXPECT_CONTAINS(lines.back(), "..er.layers.31");
 }
 
 TEST(ChromeTimeline, HasAProcessPerRankWithThreadsAndCounters) {
@@ -115,8 +116,8 @@ TEST(ChromeTimeline, PutsFlightsThatOverlapIntoThreadsOfTheirOwn) {
 
 TEST(HtmlTimeline, IsOnePageThatHoldsItsData) {
   const std::string page = html_timeline(two_ranks());
-  EXPECT_EQ(page.find("{\"the data\": 0}"), std::string::npos);
-  EXPECT_EQ(page.find("http"), std::string::npos) << "needs the network";
+  EXPECT_LACKS(page, "{\"the data\": 0}");
+  EXPECT_LACKS(page, "http") << "needs the network";
   const size_t begin = page.find("id=\"data\">") + 10;
   const auto data = nlohmann::json::parse(page.substr(begin, page.find("</script>") - begin));
   EXPECT_EQ(data["title"], "fsdp of small, 2 ranks");
@@ -134,25 +135,20 @@ TEST(Timelines, OfNoEventsAreWrittenToo) {
   const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
   EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 4);
   EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
-  EXPECT_NE(html_timeline(nothing).find("rank 0 was killed"), std::string::npos);
+  EXPECT_CONTAINS(html_timeline(nothing), "rank 0 was killed");
 }
 
 TEST(Timelines, AreChosenByTheNameOfTheFile) {
   EXPECT_EQ(timeline_writer("a/b.txt"), text_timeline);
   EXPECT_EQ(timeline_writer("a/b.json"), chrome_timeline);
   EXPECT_EQ(timeline_writer("a/b.html"), html_timeline);
-  try {
-    timeline_writer("a/b.png");
-    ADD_FAILURE() << "accepted";
-  } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(), "a/b.png: the name of a timeline ends in .txt, .json or .html");
-  }
+  EXPECT_EQ(error_of<std::invalid_argument>([] { timeline_writer("a/b.png"); }),
+            "a/b.png: the name of a timeline ends in .txt, .json or .html");
 }
 
 TEST(WholeFiles, AppearWithTheirContentOrNotAtAll) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / ("whole_file." + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path();
   const std::string path = folder / "file";
   EXPECT_TRUE(can_be_written(path));
   write_whole_file(path, "one\n");
@@ -167,7 +163,6 @@ TEST(WholeFiles, AppearWithTheirContentOrNotAtAll) {
   EXPECT_THROW(write_whole_file(folder / "taken", "text"), std::runtime_error);
   const auto left = std::filesystem::directory_iterator(folder);
   EXPECT_EQ(std::distance(begin(left), end(left)), 2) << "no half-written file is left";
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -128,28 +128,39 @@ ReservedPort::~ReservedPort() {
   close(socket_);
 }
 
-Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
-               const Variables& changes) {
+namespace {
+
+using Body = std::function<int(const RankContext&)>;
+
+// What a rank's process does; stderr goes to `said`.
+[[noreturn]] void run_rank(const Variables& environment, int world_size, const Body& body,
+                           int said) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
+  alarm(30);
+  dup2(said, STDERR_FILENO);
+  const SetVariables set(environment);
+  const int code = start(world_size, body, "program");
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+}  // namespace
+
+Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables& changes) {
   const int said = memfd_create("said", MFD_CLOEXEC);
   require(said >= 0 && fcntl(said, F_SETFL, O_APPEND) == 0, "memfd_create");
   std::fflush(nullptr);
   std::vector<pid_t> processes;
   for (int rank = 0; rank < world_size; ++rank) {
+    Variables environment = torchrun_variables(rank, world_size, port);
+    for (const auto& [name, value] : changes)
+      environment[name] = value;
     const pid_t process = fork();
     require(process >= 0, "fork");
     if (process == 0) {
       setpgid(0, processes.empty() ? 0 : processes[0]);
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
-      alarm(30);
-      dup2(said, STDERR_FILENO);
-      Variables variables = torchrun_variables(rank, world_size, port);
-      for (const auto& [name, value] : changes)
-        variables[name] = value;
-      const SetVariables environment(variables);
-      const int code = start(world_size, body, "program");
-      std::fflush(nullptr);
-      _exit(code);
+      run_rank(environment, world_size, body, said);
     }
     processes.push_back(process);
     setpgid(process, processes[0]);

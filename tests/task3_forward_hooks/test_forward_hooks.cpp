@@ -1,33 +1,11 @@
-#include <forward_hooks.h>
-#include <memory/live_bytes.h>
-#include <testing/call_text.h>
-#include <testing/multi_rank.h>
-#include <testing/toy_model.h>
+#include "sharded_toy.h"
 
 namespace fsdp {
 namespace {
 
-// A ToyModel whose root and blocks are units, with the hooks of this task alone.
-struct Sharded {
+struct Sharded : ShardedToy {
   explicit Sharded(TestRank& rank, int layers = 2, bool reshard_after_forward = true)
-      : model(std::make_shared<ToyModel>(layers)) {
-    for (auto& [module, name, parameters] : toy_units(*model)) {
-      units.push_back(
-          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-      register_forward_hooks(*module, units.back(), reshard_after_forward && name != "root");
-    }
-  }
-
-  // Which units have storage: "root " and so on.
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    return names;
-  }
-
-  std::shared_ptr<ToyModel> model;
-  std::vector<std::shared_ptr<FlatParameter>> units;
+      : ShardedToy(rank, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
 };
 
 // What one process computes.

@@ -1,12 +1,8 @@
 #pragma once
 
 #include <backward_hooks.h>
-#include <forward_hooks.h>
-#include <memory/live_bytes.h>
-#include <testing/call_text.h>
+#include <task3_forward_hooks/sharded_toy.h>
 #include <testing/expected_shards.h>
-#include <testing/multi_rank.h>
-#include <testing/toy_model.h>
 
 #include <functional>
 #include <map>
@@ -17,28 +13,25 @@
 // What the tests of backward run: a sharded ToyModel, losses, and what one process makes of them.
 namespace fsdp {
 
-// A ToyModel whose root and blocks are units, with the hooks of tasks 3 and 4.
-struct Sharded {
-  explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
-      : model(std::make_shared<ToyModel>(layers)), hooks(std::make_shared<BackwardHooks>()) {
-    if (frozen_block >= 0) {
-      for (auto& p : model->blocks[static_cast<size_t>(frozen_block)]->parameters()) {
-        p.set_requires_grad(false);
-      }
-    }
-    for (auto& [module, name, parameters] : toy_units(*model)) {
-      units.push_back(
-          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-      register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "root");
-      hooks->add(*module, units.back());
-    }
+// Of a ToyModel of these layers, the parameters of block `frozen` need no gradient.
+inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
+  auto model = std::make_shared<ToyModel>(layers);
+  if (frozen >= 0) {
+    for (auto& p : model->blocks[static_cast<size_t>(frozen)]->parameters())
+      p.set_requires_grad(false);
   }
+  return model;
+}
 
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    return names;
+// A ToyModel whose root and blocks are units, with the hooks of tasks 3 and 4.
+struct Sharded : ShardedToy {
+  explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
+      : Sharded(rank, toy_model(layers, frozen_block)) {}
+  Sharded(TestRank& rank, std::shared_ptr<ToyModel> toy, bool reshard_after_forward = true)
+      : ShardedToy(rank, std::move(toy), reshard_after_forward),
+        hooks(std::make_shared<BackwardHooks>()) {
+    for (size_t i = 0; i < units.size(); ++i)
+      hooks->add(*modules[i], units[i]);
   }
 
   void observe_gradients(TestRank& rank) const {
@@ -51,9 +44,7 @@ struct Sharded {
     }
   }
 
-  std::shared_ptr<ToyModel> model;
   std::shared_ptr<BackwardHooks> hooks;
-  std::vector<std::shared_ptr<FlatParameter>> units;
 };
 
 // A loss as one rank computes it, from tokens that differ between ranks.

@@ -28,6 +28,20 @@ Places places_of_parameter(const FlatParameter& unit, size_t index) {
   return places;
 }
 
+// The norm over the ranks' shards of these gradients: the same sums in the same order.
+double norm_over_shards(const std::vector<at::Tensor>& gradients, int world_size) {
+  double squares = 0;
+  for (int r = 0; r < world_size; ++r) {
+    double of_rank = 0;
+    for (size_t u = 0; u < 2; ++u) {
+      const auto shards = expected_shards({gradients[2 * u], gradients[2 * u + 1]}, world_size);
+      of_rank += sum_of_squares(shards[static_cast<size_t>(r)].contiguous());
+    }
+    squares += of_rank;
+  }
+  return std::sqrt(squares);
+}
+
 // One process: each parameter in storage of a multiple of 16 elements, as the header of
 // update_rule.h asks, and one group after the other.
 void train_in_one_process(TestRank& rank, int world_size, const std::vector<ParameterGroup>& groups,
@@ -35,52 +49,29 @@ void train_in_one_process(TestRank& rank, int world_size, const std::vector<Para
   at::NoGradGuard no_grad;
   const auto parameters = make_parameters();
   std::vector<std::vector<Piece>> pieces(groups.size());
-  std::vector<std::vector<size_t>> which(groups.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    at::Tensor padded = at::zeros({(parameters[i].tensor.numel() + 15) / 16 * 16});
-    padded.slice(0, 0, parameters[i].tensor.numel()).copy_(parameters[i].tensor.flatten());
-    const size_t group = group_of(parameters[i].name, groups);
-    pieces[group].push_back({padded, {}, {}, {}, {}});
-    which[group].push_back(i);
+  std::vector<at::Tensor> values, gradients;  // views of the pieces, without their padding
+  for (const auto& [name, tensor] : parameters) {
+    const at::Tensor value = at::zeros({round_up(tensor.numel(), 16)});
+    const at::Tensor gradient = at::zeros_like(value);
+    pieces[group_of(name, groups)].push_back({value, gradient, {}, {}, {}});
+    values.push_back(value.narrow(0, 0, tensor.numel()).view(tensor.sizes()));
+    gradients.push_back(gradient.narrow(0, 0, tensor.numel()).view(tensor.sizes()));
+    values.back().copy_(tensor);
   }
   for (int step = 0; step < 3; ++step) {
-    std::vector<at::Tensor> gradients;
-    for (size_t i = 0; i < 4; ++i)
-      gradients.push_back(mean_of_equal(gradient(i, step), world_size));
-    double norm = 0;
+    for (size_t i = 0; i < gradients.size(); ++i)
+      gradients[i].copy_(mean_of_equal(gradient(i, step), world_size));
     if (max_norm > 0) {
-      // The same sums in the same order as over the shards.
-      for (int r = 0; r < world_size; ++r) {
-        double of_rank = 0;
-        for (size_t u = 0; u < 2; ++u) {
-          const auto shards = expected_shards({gradients[2 * u], gradients[2 * u + 1]}, world_size);
-          of_rank += sum_of_squares(shards[static_cast<size_t>(r)].contiguous());
-        }
-        norm += of_rank;
-      }
-      norm = std::sqrt(norm);
-      for (auto& g : gradients)
+      const double norm = norm_over_shards(gradients, world_size);
+      for (const at::Tensor& g : gradients)
         g.mul_(std::min(1.0, max_norm / (norm + 1e-6)));
       rank.observe(norm_of_step(step), norm);
     }
-    for (size_t group = 0; group < groups.size(); ++group) {
-      for (size_t i = 0; i < pieces[group].size(); ++i) {
-        Piece& piece = pieces[group][i];
-        const at::Tensor& g = gradients[which[group][i]];
-        piece.gradient = at::zeros_like(piece.parameter);
-        piece.gradient.slice(0, 0, g.numel()).copy_(g.flatten());
-      }
+    for (size_t group = 0; group < groups.size(); ++group)
       update(groups[group].options, pieces[group]);
-    }
   }
-  for (size_t group = 0; group < groups.size(); ++group) {
-    for (size_t i = 0; i < pieces[group].size(); ++i) {
-      const auto& parameter = parameters[which[group][i]];
-      rank.observe(parameter.name, pieces[group][i]
-                                       .parameter.slice(0, 0, parameter.tensor.numel())
-                                       .view(parameter.tensor.sizes()));
-    }
-  }
+  for (size_t i = 0; i < values.size(); ++i)
+    rank.observe(parameters[i].name, values[i]);
 }
 
 void train_on_shards(TestRank& rank, const std::vector<ParameterGroup>& groups, double max_norm) {

@@ -6,6 +6,8 @@
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 
+#include "prefetching_toy.h"
+
 namespace fsdp {
 namespace {
 
@@ -31,27 +33,17 @@ RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t back
   return run_ranks(
       world_size,
       [&](TestRank& rank) {
-        auto model = std::make_shared<ToyModel>(kLayers);
-        auto hooks = std::make_shared<BackwardHooks>();
-        auto prefetcher = std::make_shared<Prefetcher>(limit);
-        hooks->on_end([&] { prefetcher->end_backward(); });
-        for (auto& [module, name, parameters] : toy_units(*model)) {
-          auto unit = std::make_shared<FlatParameter>(name, parameters, rank.communicator());
-          register_forward_hooks(*module, unit, reshard_after_forward && name != "root");
-          hooks->add(*module, unit);
-          if (name == "root") continue;
-          prefetcher->add(*module, unit);
-          module->register_forward_pre_hook([&](Module&, const at::Tensor&) {
+        PrefetchingToy toy(rank, limit, kLayers, reshard_after_forward);
+        for (const auto& block : toy.model->blocks) {
+          block->register_forward_pre_hook([&](Module&, const at::Tensor&) {
             clock->pass(forward_time);
             return at::Tensor();
           });
-          module->register_full_backward_pre_hook([&](Module&) { clock->pass(backward_time); });
+          block->register_full_backward_pre_hook([&](Module&) { clock->pass(backward_time); });
         }
-        prefetcher->add_root(*model);
-
         const auto step = [&] {
           const int64_t start = clock->now();
-          const auto loss = (*model)(toy_tokens(rank.rank())).square().sum();
+          const auto loss = plain_loss(*toy.model, rank.rank());
           const int64_t middle = clock->now();
           loss.backward();
           return std::pair(middle - start, clock->now() - middle);

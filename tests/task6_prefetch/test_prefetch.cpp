@@ -1,50 +1,7 @@
-#include <backward_hooks.h>
-#include <forward_hooks.h>
-#include <memory/live_bytes.h>
-#include <prefetch.h>
-#include <testing/call_text.h>
-#include <testing/multi_rank.h>
-#include <testing/toy_model.h>
+#include "prefetching_toy.h"
 
 namespace fsdp {
 namespace {
-
-// A ToyModel whose root and blocks are units, with the hooks of tasks 3, 4 and 6.
-struct Sharded {
-  Sharded(TestRank& rank, int limit, int layers = 4)
-      : model(std::make_shared<ToyModel>(layers)),
-        hooks(std::make_shared<BackwardHooks>()),
-        prefetcher(std::make_shared<Prefetcher>(limit)) {
-    hooks->on_end([p = prefetcher] { p->end_backward(); });
-    for (auto& [module, name, parameters] : toy_units(*model)) {
-      const bool is_root = name == "root";
-      units.push_back(
-          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
-      register_forward_hooks(*module, units.back(), !is_root);
-      hooks->add(*module, units.back());
-      if (!is_root) prefetcher->add(*module, units.back());
-    }
-    prefetcher->add_root(*model);
-  }
-
-  // The calls of one forward and one backward, in the order of issue.
-  std::pair<std::string, std::string> step(TestRank& rank) {
-    rank.communicator()->take_log();
-    live_bytes::enter(Phase::forward);
-    const auto loss = (*model)(toy_tokens(rank.rank())).square().sum();
-    auto forward = take_calls(*rank.communicator());
-    live_bytes::enter(Phase::backward);
-    loss.backward();
-    for (const auto& unit : units)
-      unit->drop_gradient();
-    return {forward, take_calls(*rank.communicator())};
-  }
-
-  std::shared_ptr<ToyModel> model;
-  std::shared_ptr<BackwardHooks> hooks;
-  std::shared_ptr<Prefetcher> prefetcher;
-  std::vector<std::shared_ptr<FlatParameter>> units;
-};
 
 std::string order_text(const Prefetcher& prefetcher) {
   std::string text;
@@ -57,7 +14,7 @@ MULTI_RANK_SUITE(T6_1_record);
 
 TEST_P(T6_1_record, the_order_of_use_is_kept_with_repeats) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 1);
+    PrefetchingToy sharded(rank, 1);
     const at::NoGradGuard no_grad;  // no backward will follow
     sharded.model->order = {0, 2, 0, 3, 1};
     (*sharded.model)(toy_tokens(0));
@@ -73,7 +30,7 @@ TEST_P(T6_1_record, the_order_of_use_is_kept_with_repeats) {
 MULTI_RANK_SUITE(T6_2_forward);
 
 // What was issued before the block began to compute.
-std::vector<std::string> calls_before_each_block(TestRank& rank, Sharded& sharded) {
+std::vector<std::string> calls_before_each_block(TestRank& rank, PrefetchingToy& sharded) {
   std::vector<std::string> seen;
   for (const auto& block : sharded.model->blocks) {
     block->register_forward_pre_hook([&](Module&, const at::Tensor&) {
@@ -87,7 +44,7 @@ std::vector<std::string> calls_before_each_block(TestRank& rank, Sharded& sharde
 
 TEST_P(T6_2_forward, the_next_unit_is_issued_before_a_unit_computes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     sharded.step(rank);
     rank.observe("calls before blocks", calls_before_each_block(rank, sharded));
   });
@@ -98,7 +55,7 @@ TEST_P(T6_2_forward, the_next_unit_is_issued_before_a_unit_computes) {
 
 TEST_P(T6_2_forward, the_first_step_knows_no_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     rank.observe("calls before blocks", calls_before_each_block(rank, sharded));
   });
   expect_on_all_ranks(run, "calls before blocks",
@@ -108,21 +65,18 @@ TEST_P(T6_2_forward, the_first_step_knows_no_order) {
 
 TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3);
+    PrefetchingToy sharded(rank, 3);
     sharded.step(rank);
     sharded.model->order = {0, 3};
     const auto output = (*sharded.model)(toy_tokens(0));
-    std::string gathered;
-    for (const auto& unit : sharded.units)
-      gathered += unit->state() == UnitState::sharded ? "" : unit->unit();
-    rank.observe("units gathered afterwards", gathered);
+    rank.observe("units gathered afterwards", sharded.gathered());
   });
-  expect_on_all_ranks(run, "units gathered afterwards", "root");
+  expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
 TEST_P(T6_2_forward, where_the_path_turns_off_nothing_more_is_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     sharded.step(rank);
     sharded.model->order = {3, 2};
     const std::string calls = sharded.step(rank).first;
@@ -134,7 +88,7 @@ TEST_P(T6_2_forward, where_the_path_turns_off_nothing_more_is_issued_ahead) {
 
 TEST_P(T6_2_forward, a_new_path_is_known_the_second_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     sharded.step(rank);
     sharded.model->order = {3, 2, 1, 0};
     sharded.step(rank);
@@ -147,14 +101,11 @@ TEST_P(T6_2_forward, a_new_path_is_known_the_second_time) {
 
 TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3);
+    PrefetchingToy sharded(rank, 3);
     sharded.step(rank);
     sharded.model->blocks[0]->fails = true;
     EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
-    std::string gathered;
-    for (const auto& unit : sharded.units)
-      gathered += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    rank.observe("units gathered afterwards", gathered);
+    rank.observe("units gathered afterwards", sharded.gathered());
   });
   expect_on_all_ranks(run, "units gathered afterwards", "");
 }
@@ -163,7 +114,7 @@ MULTI_RANK_SUITE(T6_3_backward);
 
 TEST_P(T6_3_backward, the_unit_before_is_issued_ahead_of_the_reduce_scatter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     rank.observe("calls of the first backward", sharded.step(rank).second);
     rank.observe("calls of the second backward", sharded.step(rank).second);
   });
@@ -177,7 +128,7 @@ TEST_P(T6_3_backward, the_unit_before_is_issued_ahead_of_the_reduce_scatter) {
 
 TEST_P(T6_3_backward, a_forward_without_gradients_leaves_no_trace) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     rank.observe("calls of backward", sharded.step(rank).second);
     {
       const at::NoGradGuard no_grad;
@@ -190,7 +141,7 @@ TEST_P(T6_3_backward, a_forward_without_gradients_leaves_no_trace) {
 
 TEST_P(T6_3_backward, a_pass_that_broke_off_leaves_no_trace) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2);
+    PrefetchingToy sharded(rank, 2);
     rank.observe("calls of backward", sharded.step(rank).second);
     {
       auto bias = sharded.model->blocks[3]->bias;
@@ -207,7 +158,7 @@ TEST_P(T6_3_backward, a_pass_that_broke_off_leaves_no_trace) {
 
 TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2, 3);
+    PrefetchingToy sharded(rank, 2, 3);
     sharded.model->order = {0, 1, 0, 2};
     rank.observe("calls of backward", sharded.step(rank).second);
   });
@@ -221,9 +172,9 @@ TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
 TEST_P(T6_3_backward, gradients_are_those_without_prefetch) {
   const auto gradients = [&](int limit) {
     return run_ranks(world_size(), [limit](TestRank& rank) {
-      Sharded sharded(rank, limit);
+      PrefetchingToy sharded(rank, limit);
       sharded.step(rank);
-      (*sharded.model)(toy_tokens(rank.rank())).square().sum().backward();
+      plain_loss(*sharded.model, rank.rank()).backward();
       for (const auto& unit : sharded.units) {
         rank.observe(unit->unit(), unit->sharded_gradient());
       }
@@ -245,7 +196,7 @@ TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
     const RankRun run = run_ranks(world_size(), [limit](TestRank& rank) {
       rank.communicator();
       const int64_t before = live_bytes::now().total;
-      Sharded sharded(rank, limit);
+      PrefetchingToy sharded(rank, limit);
       sharded.step(rank);
       sharded.step(rank);
       rank.observe("owned bytes", live_bytes::now().total - before);
@@ -270,7 +221,7 @@ TEST_P(T6_4_limit, below_one_is_refused) {
 
 TEST_P(T6_4_limit, one_is_no_prefetch) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 1, 2);
+    PrefetchingToy sharded(rank, 1, 2);
     sharded.step(rank);
     const auto [forward, backward] = sharded.step(rank);
     rank.observe("forward", forward);

@@ -174,39 +174,41 @@ TEST_P(TimelineOfTraining, is_the_same_in_every_run_but_for_its_times) {
   EXPECT_EQ(texts(), texts());
 }
 
+// What one rank does in the second step, unit by unit.
+const std::vector<std::string> kForwardOfStep{
+    "step",
+    "forward root",
+    "all_gather issue root",
+    "all_gather wait root",
+    "all_gather issue h.0",  // the order is known from the step before: one ahead
+    "forward h.0",
+    "all_gather wait h.0",
+    "all_gather issue h.1",
+    "free h.0",
+    "forward h.1",
+    "all_gather wait h.1",
+    "all_gather issue h.2",
+    "free h.1",
+    "forward h.2",
+    "all_gather wait h.2",
+    "free h.2",
+};
+const std::vector<std::string> kCollectivesOfBackward{
+    "all_gather issue h.2",      "all_gather wait h.2",      "all_gather issue h.1",
+    "reduce_scatter issue h.2",  "all_gather wait h.1",      "all_gather issue h.0",
+    "reduce_scatter wait h.2",   "reduce_scatter issue h.1", "all_gather wait h.0",
+    "reduce_scatter wait h.1",   "reduce_scatter issue h.0", "reduce_scatter wait h.0",
+    "reduce_scatter issue root", "reduce_scatter wait root",
+};
+
+// In backward a unit may be freed before or after its reduce-scatter is issued, and be gathered
+// before or after the hook that begins its span: there each kind has an order of its own.
 TEST_P(TimelineOfTraining, has_the_events_of_a_step_in_this_order) {
-  // In backward a unit may be freed before or after its reduce-scatter is issued, and be gathered
-  // before or after the hook that begins its span: there each kind has an order of its own.
   using Lists = std::map<std::string, std::vector<std::string>>;
-  const std::vector<std::string> forward{
-      "step",
-      "forward root",
-      "all_gather issue root",
-      "all_gather wait root",
-      "all_gather issue h.0",  // the order is known from the step before: one ahead
-      "forward h.0",
-      "all_gather wait h.0",
-      "all_gather issue h.1",
-      "free h.0",
-      "forward h.1",
-      "all_gather wait h.1",
-      "all_gather issue h.2",
-      "free h.1",
-      "forward h.2",
-      "all_gather wait h.2",
-      "free h.2",
-  };
-  const std::vector<std::string> collectives{
-      "all_gather issue h.2",      "all_gather wait h.2",      "all_gather issue h.1",
-      "reduce_scatter issue h.2",  "all_gather wait h.1",      "all_gather issue h.0",
-      "reduce_scatter wait h.2",   "reduce_scatter issue h.1", "all_gather wait h.0",
-      "reduce_scatter wait h.1",   "reduce_scatter issue h.0", "reduce_scatter wait h.0",
-      "reduce_scatter issue root", "reduce_scatter wait root",
-  };
-  const Lists expected{{"forward", forward},
+  const Lists expected{{"forward", kForwardOfStep},
                        {"spans of backward", {"root", "h.2", "h.1", "h.0"}},
                        {"frees in backward", {"h.2", "h.1", "h.0", "root"}},
-                       {"collectives in backward", collectives}};
+                       {"collectives in backward", kCollectivesOfBackward}};
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     Lists orders;

@@ -9,6 +9,7 @@
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 
+#include "predicted_peaks.h"
 #include "tiny_training.h"
 
 namespace fsdp {
@@ -81,8 +82,26 @@ TEST_P(T7_5_the_proof, however_the_model_is_cut_and_gathered) {
   }
 }
 
-// What the contracts leave open to the byte: gradients may lie in flat ones from the first of a
-// unit on, and every parameter may be a piece of the optimizer with a count of its own.
+// [bytes] What the contracts leave open: gradients may lie in flat ones from the first gradient of
+// a unit on, when those of the root, of the running unit and of the one that is being reduced are
+// alive, and every parameter may be a piece of the optimizer with a step count of its own.
+AllowedPeak allowed_by_the_contracts(const ShardLayout& layout) {
+  constexpr int64_t kStepCount = 4;
+  int64_t root = 0, largest = 0;
+  for (const auto& unit : layout.units) {
+    int64_t& most = unit.root ? root : largest;
+    most = std::max(most, unit.padded_numel * 4);
+  }
+  const auto parameters = static_cast<int64_t>(layout.parameters.size());
+  return [=](Phase phase, MemoryClass cls, int64_t predicted) -> Allowed {
+    if (cls == MemoryClass::gradients && phase == Phase::backward)
+      return {root, std::max(predicted, root + 2 * largest)};
+    if (cls == MemoryClass::optimizer_state)
+      return {predicted, predicted + parameters * kStepCount};
+    return exactly(phase, cls, predicted);
+  };
+}
+
 TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 2;
@@ -94,42 +113,11 @@ TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
       live_bytes::reset(static_cast<Phase>(phase));
     strategy->forward_backward(tiny_batch(1, config.world));
     strategy->step();
-    const auto predicted =
-        predict_live_bytes(config, strategy->layout(), rank.rank(), "shm", /*first=*/false);
     const ShardLayout& layout = strategy->layout();
-    int64_t root = 0, largest = 0;
-    for (const auto& unit : layout.units) {
-      int64_t& most = unit.root ? root : largest;
-      most = std::max(most, unit.padded_numel * 4);
-    }
-    std::string wrong;
-    int compared = 0;
-    for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
-      const LiveBytes measured = live_bytes::peak(phase);
-      for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
-        const auto expected = predicted[static_cast<size_t>(phase)][cls];
-        // The loss is averaged over ranks by the trainer, which is not here.
-        if (!expected || cls == static_cast<size_t>(MemoryClass::communication)) continue;
-        ++compared;
-        const int64_t actual = measured.by_class[cls];
-        int64_t least = *expected, most = *expected;
-        if (cls == static_cast<size_t>(MemoryClass::gradients) && phase == Phase::backward) {
-          least = root;
-          most = std::max(most, root + 2 * largest);
-        } else if (cls == static_cast<size_t>(MemoryClass::optimizer_state)) {
-          most += 4 * static_cast<int64_t>(layout.parameters.size());
-        }
-        if (least <= actual && actual <= most) continue;
-        wrong += std::string(to_string(phase)) + " " + to_string(static_cast<MemoryClass>(cls)) +
-                 ": predicted " + std::to_string(*expected) + ", measured " +
-                 std::to_string(actual) + "; ";
-      }
-    }
-    rank.observe("wrong", wrong);
-    rank.observe("compared", compared);
+    observe_peaks(rank, predict_live_bytes(config, layout, rank.rank(), "shm", /*first=*/false),
+                  allowed_by_the_contracts(layout));
   });
-  expect_on_all_ranks(run, "wrong", "");
-  expect_on_all_ranks(run, "compared", 15);  // 3 phases, every class but those two
+  expect_predicted_peaks(run);
 }
 
 TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {

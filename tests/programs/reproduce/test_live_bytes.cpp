@@ -1,6 +1,7 @@
 #include <prediction/prediction.h>
 #include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
+#include <task7_integration/predicted_peaks.h>
 
 namespace fsdp {
 namespace {
@@ -25,28 +26,10 @@ TEST_P(LiveBytesOfTheReference, are_the_predicted_ones_to_the_byte) {
           {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()});
       strategy->step();
     }
-    const auto predicted =
-        predict_live_bytes(config, strategy->layout(), rank.rank(), "shm", /*first=*/false);
-    std::string wrong;
-    int compared = 0;
-    for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
-      for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
-        const auto expected = predicted[static_cast<size_t>(phase)][cls];
-        // The loss is averaged over ranks by the trainer, which is not here.
-        if (!expected || cls == static_cast<size_t>(MemoryClass::communication)) continue;
-        ++compared;
-        const int64_t measured = live_bytes::peak(phase).by_class[cls];
-        if (*expected == measured) continue;
-        wrong += std::string(to_string(phase)) + " " + to_string(static_cast<MemoryClass>(cls)) +
-                 ": predicted " + std::to_string(*expected) + ", measured " +
-                 std::to_string(measured) + "; ";
-      }
-    }
-    rank.observe("wrong", wrong);
-    rank.observe("compared", compared);
+    observe_peaks(rank, predict_live_bytes(config, strategy->layout(), rank.rank(), "shm",
+                                           /*first=*/false));
   });
-  expect_on_all_ranks(run, "wrong", "");
-  expect_on_all_ranks(run, "compared", 15);  // 3 phases, every class but those two
+  expect_predicted_peaks(run);
 }
 
 }  // namespace

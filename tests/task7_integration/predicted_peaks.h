@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory/live_bytes.h>
+#include <testing/multi_rank.h>
+#include <train/prediction.h>
+
+#include <functional>
+#include <string>
+
+// Whether the peaks of live bytes in a step are the predicted ones.
+namespace fsdp {
+
+// [bytes] what a peak may be
+struct Allowed {
+  int64_t least, most;
+};
+using AllowedPeak = std::function<Allowed(Phase phase, MemoryClass cls, int64_t predicted)>;
+
+inline Allowed exactly(Phase, MemoryClass, int64_t predicted) {
+  return {predicted, predicted};
+}
+
+// On a rank: compares the peaks since live_bytes::reset(), in each phase of a step and of each
+// class that is predicted, but for communication: the trainer, which is not here, averages the
+// loss.
+inline void observe_peaks(TestRank& rank, const PredictedBytes& predicted,
+                          const AllowedPeak& allowed = exactly) {
+  std::string wrong;
+  int compared = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
+    for (size_t c = 0; c < kMemoryClasses; ++c) {
+      const auto cls = static_cast<MemoryClass>(c);
+      const auto expected = predicted[static_cast<size_t>(phase)][c];
+      if (!expected || cls == MemoryClass::communication) continue;
+      ++compared;
+      const int64_t measured = live_bytes::peak(phase)[cls];
+      const auto [least, most] = allowed(phase, cls, *expected);
+      if (least <= measured && measured <= most) continue;
+      wrong += std::string(to_string(phase)) + " " + to_string(cls) + ": predicted " +
+               std::to_string(*expected) + ", measured " + std::to_string(measured) + "; ";
+    }
+  }
+  rank.observe("wrong", wrong);
+  rank.observe("compared", compared);
+}
+
+inline void expect_predicted_peaks(const RankRun& run) {
+  expect_on_all_ranks(run, "wrong", "");
+  expect_on_all_ranks(run, "compared", 15);  // 3 phases, every class but rest and communication
+}
+
+}  // namespace fsdp
