@@ -79,7 +79,7 @@ TEST(T1_2_replay, what_two_modules_share_stays_shared_when_each_is_materialized_
                                                      c.parameter("weight", weight);
                                                    }));
                             };
-                            const at::Tensor weight = torch::randn({4, 6});
+                            const at::Tensor weight = torch::arange(24.0f).view({4, 6});
                             child("encoder", weight);
                             child("decoder", weight.t());
                             child("first rows", weight.narrow(0, 0, 2));
@@ -115,12 +115,10 @@ TEST(T1_2_replay, a_materialized_module_is_freed_while_the_recording_lives) {
   run_ranks(1, [](TestRank&) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(300, 300); });
-    const at::Tensor weight = linear->weight.detach();  // deferred still
     const int64_t before = live_bytes::now().total;
     init.materialize_module(*linear);
     linear = nullptr;
     EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after the module is gone";
-    EXPECT_EQ(init.materialize_tensor(weight).numel(), 90'000);
   });
 }
 
