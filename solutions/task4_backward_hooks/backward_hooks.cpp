@@ -44,10 +44,10 @@ void BackwardHooks::collect(Unit& unit, size_t index) {
   // A second reduction would be a collective that the other ranks may not call: whether a gradient
   // comes late can differ between ranks.
   if (unit.reduced) {
-    throw std::logic_error("unit " + unit.flat->unit() + ": parameter " +
-                           unit.flat->parameters()[index].name +
-                           " got a gradient after the unit was reduced; use it in its own module " +
-                           "alone, and run backward over each forward before the next forward");
+    throw std::logic_error(
+        "unit " + unit.flat->unit() + ": parameter " + unit.flat->parameters()[index].name +
+        " got a gradient after the unit was reduced; use it in its own module alone, and run "
+        "backward over a forward before the next forward");
   }
   unit.flat->collect_gradient(index);
 }

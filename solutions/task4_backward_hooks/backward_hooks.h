@@ -15,14 +15,12 @@ namespace fsdp {
 // - When all calls of its module in forward have come back in full backward hooks, the unit is
 //   reduced: its reduce-scatter is issued and it is resharded, in either order. The reduce-scatter
 //   before is waited for first, so at most two flat gradients are alive besides the root's.
-// - At the end of the pass the remaining units are reduced, in reverse order of add(): a call of
-//   theirs has an input that needs no gradient, or its output is not part of the loss, or it was
-//   not counted. Then every unit is resharded. If a pass keeps its graph, the next one counts the
-//   same calls again.
+// - At the end of the pass the remaining units are reduced, in reverse order of add(): the input of
+//   a call needs no gradient, or its output is not part of the loss. Then all units are resharded.
 // A unit with a trainable parameter is reduced exactly once per pass, whatever parameters got a
 // gradient. All ranks reduce in one order if all call their modules in one order and alike. If a
 // gradient arrives after its unit was reduced, the pass throws std::logic_error, which names unit
-// and parameter.
+// and parameter. If a pass keeps its graph, the next pass may go over the same calls again.
 // A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
 // still reducing is dropped. What it had reduced before stays until drop_gradient().
 class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {

@@ -12,23 +12,23 @@ namespace {
 using Chain = std::vector<torch::nn::Module*>;
 
 struct Walk {
-  const std::vector<torch::nn::Module*>& wrapped;
+  std::vector<Module*> wrapped;
   // In the order met. A module with two names comes twice, and the second gets no parameter.
-  std::vector<std::pair<std::string, torch::nn::Module*>> units;
+  std::vector<UnitPlan> plan;
   std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
 
   void visit(torch::nn::Module& module, const std::string& path, Chain chain) {
-    if (std::find(wrapped.begin(), wrapped.end(), &module) != wrapped.end()) {
+    const auto found = std::find(wrapped.begin(), wrapped.end(), &module);
+    if (found != wrapped.end()) {
       chain.push_back(&module);
-      units.emplace_back(path, &module);
+      plan.push_back({path.empty() ? "root" : path, *found, {}});
     }
     for (const auto& parameter : module.parameters(/*recurse=*/false)) {
       const auto [place, first] = owners.try_emplace(parameter.unsafeGetTensorImpl(), chain);
       if (!first) place->second = common(place->second, chain);
     }
-    for (const auto& child : module.named_children()) {
+    for (const auto& child : module.named_children())
       visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
-    }
   }
 
   static Chain common(const Chain& one, const Chain& other) {
@@ -41,17 +41,12 @@ struct Walk {
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
-  std::vector<torch::nn::Module*> wrapped{&root};
-  for (Module* module : policy(root))
-    wrapped.push_back(module);
-  Walk walk{wrapped, {}, {}};
+  Walk walk{policy(root), {}, {}};
+  walk.wrapped.push_back(&root);
   walk.visit(root, "", {});
 
-  std::vector<UnitPlan> plan;
-  for (const auto& [path, module] : walk.units) {
-    plan.push_back({path.empty() ? "root" : path, dynamic_cast<Module*>(module), {}});
-  }
-  for (const torch::nn::Module* module : wrapped) {
+  std::vector<UnitPlan>& plan = walk.plan;
+  for (const Module* module : walk.wrapped) {
     const auto found = [&](const UnitPlan& unit) { return unit.module == module; };
     if (std::none_of(plan.begin(), plan.end(), found)) {
       throw std::invalid_argument("wrap policy: it chose a " +
@@ -87,9 +82,8 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
     }
     layout.units.push_back({unit.name, flat.padded_numel, unit.module == &root, trainable});
   }
-  for (const NamedParameter& parameter : distinct_parameters(root)) {
+  for (const NamedParameter& parameter : distinct_parameters(root))
     layout.parameters.push_back(places.at(parameter.tensor.unsafeGetTensorImpl()));
-  }
   return layout;
 }
 

@@ -40,12 +40,10 @@ void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
   int64_t size = 0;
   for (const auto& child : module.children())
     choose_by_size(*child, bytes, false, chosen, left);
-  for (const auto& parameter : module.parameters(/*recurse=*/false)) {
+  for (const auto& parameter : module.parameters(/*recurse=*/false))
     left.insert(parameter.unsafeGetTensorImpl());
-  }
-  for (const at::TensorImpl* parameter : left) {
+  for (const at::TensorImpl* parameter : left)
     size += parameter->numel() * static_cast<int64_t>(parameter->itemsize());
-  }
   auto* hookable = dynamic_cast<Module*>(&module);
   if (!root && hookable != nullptr && size >= bytes) {
     const bool seen = std::find(chosen.begin(), chosen.end(), hookable) != chosen.end();

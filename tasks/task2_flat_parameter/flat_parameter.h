@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// Sharded: the flat tensor has no storage. Gathering: it has; an all-gather fills it.
+// A unit is gathering while an all-gather fills its flat tensor.
 enum class UnitState { sharded, gathering, unsharded };
 
 // The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal
@@ -20,9 +20,9 @@ class FlatParameter {
   // Returns a parameter's values: itself, or what deferred initialization makes of it.
   using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
 
-  // Takes over the distinct `parameters`: keeps this rank's shard of their values, frees the rest.
-  // Materializes one at a time, of which this rank owns a part. Calls no collective. Throws
-  // std::invalid_argument naming unit and parameter if one is not fp32.
+  // Keeps this rank's shard of the values of the distinct `parameters`, and frees the rest.
+  // Materializes one parameter at a time, and none of which this rank owns no element. Calls no
+  // collective. Throws what check_fp32() throws.
   FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                 std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
   FlatParameter(const FlatParameter&) = delete;  // a copy would own and free the same storage
@@ -43,12 +43,11 @@ class FlatParameter {
   // .grad until reduce_gradient(), as it is or as a view of a flat gradient made at the first call.
   void collect_gradient(size_t index);
   bool has_gradient() const;  // one was collected and is not reduced
-  // Moves each collected gradient out of .grad into a flat gradient, one at a time, and issues its
+  // Moves the collected gradients from .grad into a flat gradient, one at a time, and issues its
   // reduce-scatter. Padding and what got no gradient count as zero, even if nothing was collected.
   void reduce_gradient();
   void wait_for_reduction();  // adds the mean over ranks to sharded_gradient(), frees the flat one
-  // After a pass that broke off: waits for a reduction under way, drops its result and all .grad.
-  void abandon_gradient();
+  void abandon_gradient();    // waits for a reduction under way, drops its result and every .grad
 
   const at::Tensor& shard() const { return shard_; }  // the values between steps
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined

@@ -8,17 +8,15 @@
 
 namespace fsdp {
 
-// Issues all-gathers before they are needed, so that they run while another unit computes. It
-// expects the order of units of the last time.
+// Issues all-gathers before they are needed, so that they run while another unit computes.
 // - In forward, when a unit has been unsharded, it issues the units that came next in the last
 //   forward.
 // - In backward, when a unit has been unsharded, it issues the units that finished just before it
-// in
-//   forward, the most recent first: before this unit computes, and so ahead of its reduce-scatter,
-//   which would delay them.
-// It issues as many as keep at most `limit` units gathered at a time, the running one counted, the
-// root and the running unit's ancestors not; 1 means no prefetch. Units that stay gathered from
-// forward to backward, as without reshard_after_forward, come on top.
+//   in forward, the most recent first. They are issued before this unit computes, hence ahead of
+//   its reduce-scatter, which would delay them.
+// At most `limit` units are gathered at a time: the running one counts; the root and the running
+// unit's ancestors do not, nor do units that stay unsharded from forward to backward because they
+// are not resharded after forward. A limit of 1 means no prefetch.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
   explicit Prefetcher(int limit);          // throws std::invalid_argument if it is below 1

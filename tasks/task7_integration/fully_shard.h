@@ -17,7 +17,7 @@ namespace fsdp {
 struct FullyShardOptions {
   WrapPolicy wrap{wrap_blocks()};
   bool reshard_after_forward{true};          // of every unit but the root
-  int limit{2};                              // Prefetcher's; 1 means no prefetch
+  int limit{2};                              // see Prefetcher; 1 means no prefetch
   FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
 };
 
