@@ -4,6 +4,9 @@
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
+# Solutions may be released into a folder that has been configured: then this runs again.
+file(GLOB released CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/solutions/task*)
+
 # A test program of the sources that follow over `library`. `list` names the global property of the
 # programs that are run together.
 function(test_executable list target library)

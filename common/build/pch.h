@@ -1,4 +1,4 @@
 // What every file may use without waiting for it: never a header of a task.
-#include <torch/torch.h>
+#include <base/torch.h>
 
 #include <nlohmann/json.hpp>

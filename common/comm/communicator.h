@@ -1,10 +1,10 @@
 #pragma once
 
+#include <base/torch.h>
 #include <comm/call.h>
 #include <comm/communicator_options.h>
 #include <comm/handle.h>
 #include <comm/launcher.h>
-#include <torch/torch.h>
 
 namespace fsdp {
 

@@ -1,9 +1,9 @@
+#include <base/torch.h>
 #include <comm/backends.h>
 #include <comm/collective_error.h>
 #include <comm/ledger.h>
 #include <comm/rank_order_sum.h>
 #include <memory/live_bytes.h>
-#include <torch/torch.h>
 
 // The declarations of gloo it includes come from gloo_declarations/.
 #include <torch/csrc/distributed/c10d/FileStore.hpp>

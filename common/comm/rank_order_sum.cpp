@@ -1,5 +1,5 @@
+#include <base/torch.h>
 #include <comm/rank_order_sum.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstring>

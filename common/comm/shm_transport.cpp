@@ -1,8 +1,8 @@
+#include <base/torch.h>
 #include <comm/backends.h>
 #include <comm/ledger.h>
 #include <comm/rank_order_sum.h>
 #include <memory/live_bytes.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstring>

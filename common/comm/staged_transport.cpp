@@ -1,7 +1,7 @@
 #include <ATen/EmptyTensor.h>
+#include <base/torch.h>
 #include <comm/backends.h>
 #include <memory/live_bytes.h>
-#include <torch/torch.h>
 
 #include <utility>
 

@@ -1,4 +1,5 @@
 #include <ATen/cuda/PinnedMemoryAllocator.h>
+#include <base/torch.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <comm/backends.h>
@@ -6,7 +7,6 @@
 #include <cuda/nccl_transport.h>
 #include <memory/device_blocks.h>
 #include <sys/wait.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
+#include <base/torch.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <comm/collective_error.h>
 #include <comm/ledger.h>
 #include <cuda/nccl_transport.h>
 #include <memory/storage.h>
-#include <torch/torch.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>

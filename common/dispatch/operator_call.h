@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/torch.h>
+#include <base/torch.h>
 
 #include <functional>
 #include <optional>

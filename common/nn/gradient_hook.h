@@ -1,8 +1,8 @@
 #pragma once
 
+#include <base/torch.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/torch.h>
 
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <base/torch.h>
 #include <report/sha256.h>
-#include <torch/torch.h>
 
 #include <string>
 

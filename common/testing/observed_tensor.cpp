@@ -1,5 +1,5 @@
+#include <base/torch.h>
 #include <testing/observed_tensor.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <cstring>

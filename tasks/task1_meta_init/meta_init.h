@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <base/torch.h>
 
 #include <functional>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <base/torch.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,11 +1,11 @@
 #include <ATen/native/Resize.h>
+#include <base/torch.h>
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/reclassify.h>
-#include <torch/torch.h>
 
 #include <functional>
 #include <stdexcept>

@@ -1,10 +1,10 @@
 #include <base/todo.h>
+#include <base/torch.h>
 #include <gtest/gtest-spi.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <array>

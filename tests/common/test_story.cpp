@@ -1,10 +1,10 @@
+#include <base/torch.h>
 #include <gtest/gtest-spi.h>
 #include <memory/live_bytes.h>
 #include <testing/memory_limit.h>
 #include <testing/multi_rank.h>
 #include <testing/provenance.h>
 #include <testing/story.h>
-#include <torch/torch.h>
 
 #include "expect_text.h"
 

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <trace/timeline.h>
 #include <unistd.h>
-#include <base/whole_file.h>
 
 #include <filesystem>
 #include <fstream>

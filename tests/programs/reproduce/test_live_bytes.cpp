@@ -1,7 +1,7 @@
 #include <prediction/prediction.h>
 #include <strategy/fsdp_strategy.h>
-#include <testing/multi_rank.h>
 #include <task7_integration/predicted_peaks.h>
+#include <testing/multi_rank.h>
 
 namespace fsdp {
 namespace {
