@@ -1,6 +1,7 @@
 # The flags of every target: fsdp_warnings of those without LibTorch, fsdp_flags of those with it. The
 # latter share one precompiled header, so they must all be the same.
 add_library(fsdp_warnings INTERFACE)
+target_include_directories(fsdp_warnings INTERFACE ${PROJECT_SOURCE_DIR}/common)
 target_compile_options(fsdp_warnings INTERFACE -Wall -Wextra -Wno-unused-parameter)
 target_link_libraries(fsdp_warnings INTERFACE Threads::Threads nlohmann_json::nlohmann_json
                                               CLI11::CLI11)
@@ -36,6 +37,6 @@ if(FSDP_SANITIZE)
 endif()
 
 # A precompiled header, without which a file takes three times as long.
-add_library(fsdp_pch STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/common/build/pch.cpp)
-target_precompile_headers(fsdp_pch PRIVATE ${PROJECT_SOURCE_DIR}/common/build/pch.h)
+add_library(fsdp_pch STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+target_precompile_headers(fsdp_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
 target_link_libraries(fsdp_pch PUBLIC fsdp_flags)

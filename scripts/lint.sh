@@ -62,6 +62,8 @@ python_tests() {
     .venv/bin/python3 -m unittest discover -s "$folder" >/dev/null 2>"$work" || tail -n 20 "$work"
   done
 }
+# What grading/house.py would draw otherwise, and arrows between rooms that may not be.
+wrong_house() { .venv/bin/python3 grading/house.py --check 2>&1 || true; }
 # The example in the README has to be the program that is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
@@ -94,6 +96,7 @@ rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
 rule "tasks/ is what solutions/ gives" stale_skeletons
 rule "the fault bank fits the code" stale_faults
+rule "the house is as drawn" wrong_house
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" wrong_texts
 rule "Python's own tests" python_tests

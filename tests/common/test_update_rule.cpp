@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 #include <optim/update_rule.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include <stdexcept>
 

@@ -1,6 +1,7 @@
 #include "constructions.h"
 
 #include <testing/multi_rank.h>
+#include <torch/nn.h>
 
 #include <set>
 

@@ -1,6 +1,8 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
+#include <torch/nn.h>
+#include <torch/optim/sgd.h>
 
 #include "constructions.h"
 
