@@ -24,7 +24,7 @@ struct Peers {
 
   c10::Allocator* allocator() const { return shared->allocator(rank); }
 
-  // The ranks from one on, going round: so that not all read the same memory at once.
+  // The ranks in turn, beginning with this one, so that not all read the same memory at once.
   int after(int i) const { return (rank + i) % world_size; }
 };
 
@@ -53,6 +53,7 @@ class Readable {
   uint64_t address_;
 };
 
+// What the calls have in common.
 class ShmTransfer : public Transfer {
  protected:
   ShmTransfer(const Peers& peers, const Collective& collective)
@@ -122,8 +123,8 @@ class ShmReduceScatter final : public ShmTransfer {
   Readable input_;
 };
 
-// Rank r sums part r of all tensors into part r of its own readable one, which nobody else reads
-// until then; when all have, everyone copies the other parts.
+// Rank r sums part r of all tensors into part r of its own readable one, which no other rank reads
+// before. When all ranks have done so, each copies the other parts.
 class ShmAllReduce final : public ShmTransfer {
  public:
   ShmAllReduce(const Peers& peers, const Collective& collective)
@@ -185,14 +186,14 @@ class ShmBroadcast final : public ShmTransfer {
   std::optional<Readable> source_;  // on the root
 };
 
-// That every rank has called it was seen before complete().
+// complete() is called after every rank was seen to have called it: nothing is left to do.
 class ShmBarrier final : public ShmTransfer {
  public:
   ShmBarrier(const Peers& peers, const Collective& collective) : ShmTransfer(peers, collective) {}
   void complete() override { reach(Stage::waited_for); }
 };
 
-// Tensors that the other ranks read in place: kept alive until they have, whatever the caller does.
+// Keeps tensors alive that the other ranks read in place until they have, whatever the caller does.
 class Lent {
  public:
   explicit Lent(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
@@ -227,8 +228,8 @@ class Lent {
   std::deque<std::pair<uint64_t, at::Tensor>> tensors_;
 };
 
-// Moves the bytes with the caller's own hands, in wait(): no thread of its own, so what happens is
-// the same in every run.
+// The caller itself moves the bytes, in wait(). There is no thread besides, so every run does the
+// same.
 class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}

@@ -127,7 +127,7 @@ std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
       c10::make_intrusive<c10d::FileStore>(context.shared->rendezvous_path(), context.world_size);
   store->setTimeout(timeout);
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-  // When it is over NCCL's watchdog ends the process: later than the ledger, which says why.
+  // When this time is over, NCCL's watchdog ends the process: after the ledger, which says why.
   options->timeout = 2 * timeout;
   auto nccl =
       c10::make_intrusive<c10d::ProcessGroupNCCL>(store, context.rank, context.world_size, options);

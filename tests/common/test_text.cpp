@@ -1,0 +1,28 @@
+#include <base/text.h>
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+TEST(Wrap, breaks_a_long_line_at_the_last_space_that_fits) {
+  EXPECT_EQ(wrap("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrap("one two three", 6), "one\ntwo\nthree");
+  EXPECT_EQ(wrap("one two", 7), "one two");
+  EXPECT_EQ(wrap("", 7), "");
+}
+
+TEST(Wrap, indents_the_lines_that_it_begins) {
+  EXPECT_EQ(wrap("one two three four", 10, 2), "one two\n  three\n  four");
+}
+
+TEST(Wrap, keeps_line_feeds_and_the_blanks_at_the_begin_of_a_line) {
+  EXPECT_EQ(wrap("  one two\n\n  three", 7), "  one\ntwo\n\n  three");
+}
+
+TEST(Wrap, cuts_a_word_that_is_longer_than_a_line) {
+  EXPECT_EQ(wrap("abcdefgh", 3), "abc\ndef\ngh");
+  EXPECT_EQ(wrap("  abcdef gh", 5, 1), "  abc\n def\n gh");
+}
+
+}  // namespace
+}  // namespace fsdp
