@@ -4,6 +4,10 @@ file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
 test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
 add_subdirectory(grading/peers)
 
+# Runs a test program for ./fsdp test and scripts/stress.sh.
+add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
+target_link_libraries(run_tests PRIVATE fsdp_check)
+
 program(transport_bench fsdp_given programs/transport_bench.cpp)
 
 # What reproduce consists of. It trains through the train program, but runs the strict test itself,

@@ -10,13 +10,15 @@ endfunction()
 
 program(hello fsdp_trace programs/hello.cpp)
 
-# Knows the course, not the tasks: it runs their test programs.
+# Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
+# first program that a student can run.
 file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
 add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
+set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 target_include_directories(fsdp_check PUBLIC programs)
-target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_trace)
-target_precompile_headers(fsdp_check REUSE_FROM fsdp_pch)
-program(check fsdp_check programs/check.cpp)
+target_link_libraries(fsdp_check PUBLIC fsdp_base)
+add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
+target_link_libraries(check PRIVATE fsdp_check)
 
 # A student's copy has neither.
 if(EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)
@@ -39,7 +41,7 @@ foreach(program own_model reproduce transport_bench reference_train mine_train)
     add_dependencies(everything ${program})
   endif()
 endforeach()
-foreach(program own_model gpu_tests appendix_programs)
+foreach(program own_model gpu_tests appendix_programs run_tests)
   if(TARGET ${program})
     add_dependencies(all_tests ${program})
   endif()

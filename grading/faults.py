@@ -83,8 +83,7 @@ def run(fault, fresh):
     red = {}  # what each test that fails prints, by the name of the test and the ranks
     for test in results["tests"].tests:
         if test["outcome"] != "passed":
-            ranks = test["name"].partition("/")[2]
-            red.setdefault(score.name_of(test), {})[ranks] = test["text"][:30000]
+            red.setdefault(test["test"], {})[test["ranks"]] = test["text"][:30000]
     return {"red": red, "points": score.score_task(task, base, results).points, "of": task.points}
 
 

@@ -1,5 +1,6 @@
 """The grader without compiling anything: what it takes, how points come about, what it writes."""
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -156,26 +157,27 @@ class Compiling(unittest.TestCase):
         self.assertIn("the time for compiling was over", log)
 
 
-def tests_of(task, outcome="passed", without=()):
-    return [
-        {"suite": suite, "name": f"says_so/W{ranks}", "outcome": outcome, "text": "why"}
-        for problem in task.problems
-        for suite in problem.suites
-        for ranks in (1, 2)
-        if suite not in without
-    ]
+OUTCOMES = {"passed": (2, 0, 0), "failed": (0, 2, 0), "not started": (0, 0, 2)}
 
 
-def sentinel(task, outcome):
-    suite, _, name = task.sentinel.partition(".")
-    return [{"suite": suite, "name": f"{name}/W2", "outcome": outcome, "text": "all is there"}]
+def result_of(task, outcome="passed", sentinel_fails=False):
+    """As `check --json` tells it, if all tests of the task have this outcome."""
+    tests, problems = [], {}
+    for problem in task.problems:
+        passed, failed, not_started = OUTCOMES[outcome]
+        problems[problem.number] = {
+            "number": problem.number, "passed": passed, "failed": failed, "not_started": not_started,
+            "share": passed / 2, "explanation": "" if outcome == "passed" else "why",
+        }
+        for ranks in ("W1", "W2"):
+            test = f"{problem.suites[0]}.says_so"
+            tests.append({"test": test, "ranks": ranks, "outcome": outcome, "text": "why"})
+    return Result(tests, problems=problems, sentinel_fails=sentinel_fails)
 
 
-def scored(task, base, outcome="passed", of_sentinel="passed"):
-    tests = tests_of(task, outcome)
-    if task.sentinel:
-        tests += sentinel(task, of_sentinel)
-    return score.score_task(task, base, {"tests": Result(tests), "hidden": Result(tests)})
+def scored(task, base, outcome="passed", sentinel_fails=False):
+    result = result_of(task, outcome, sentinel_fails)
+    return score.score_task(task, base, {"tests": result, "hidden": result})
 
 
 class Scores(unittest.TestCase):
@@ -185,11 +187,11 @@ class Scores(unittest.TestCase):
 
     def test_nothing_started_gives_none(self):
         for task in course.tasks():
-            self.assertEqual(scored(task, "own", "not started", "not started").points, 0)
+            self.assertEqual(scored(task, "own", "not started", sentinel_fails=True).points, 0)
 
-    def test_what_shards_nothing_has_no_point_and_is_told_why(self):
+    def test_a_task_whose_sentinel_fails_has_no_points_and_the_remark_says_why(self):
         for task in course.tasks()[1:]:
-            got = scored(task, "own", of_sentinel="failed")
+            got = scored(task, "own", sentinel_fails=True)
             self.assertEqual(got.points, 0)
             self.assertIn(task.sentinel, got.remark)
 
@@ -206,9 +208,27 @@ class Scores(unittest.TestCase):
         self.assertEqual(score.better([own, other]).base, "reference")
         self.assertEqual(score.better([scored(task, "own"), other]).base, "own")
 
-    def test_the_failure_that_is_told_is_on_more_than_one_rank(self):
-        tests = tests_of(course.tasks()[1], "failed")
-        self.assertTrue(score.telling(tests)["name"].endswith("/W2"))
+    def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
+        task = course.tasks()[1]
+        results = {"tests": result_of(task), "hidden": result_of(task, "failed", sentinel_fails=True)}
+        got = score.score_task(task, "own", results)
+        self.assertAlmostEqual(got.points, task.points * (1 - course.rubric()["hidden"]))
+
+    def test_reads_what_check_has_written(self):
+        written = {
+            "points": 2, "possible": 4, "sentinel_fails": [2],
+            "problems": [{"number": "2.1", "passed": 1, "failed": 1, "not_started": 0, "share": 0.5,
+                          "explanation": "is 3"}],
+            "tests": [{"test": "T2_1_layout.a", "ranks": "W1", "outcome": "failed", "text": "is 3"}],
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tests.json"
+            path.write_text(json.dumps(written))
+            result = run.read_result(path, course.tasks()[1], 1.5)
+            other = run.read_result(path, course.tasks()[2], 1.5)
+        self.assertEqual(result.problems["2.1"]["share"], 0.5)
+        self.assertTrue(result.sentinel_fails)
+        self.assertFalse(other.sentinel_fails)
 
 
 class Grades(unittest.TestCase):

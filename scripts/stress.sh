@@ -5,6 +5,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
+bin=$root/build/default/bin
 
 rounds=${1:-20}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || refuse "stress wants a number of rounds, not '$rounds'"
@@ -17,7 +18,8 @@ touch "$kept"
 
 taskset -c 0 sh -c 'while :; do :; done' &
 neighbour=$!
-trap 'kill $neighbour' EXIT
+totals=$(mktemp)
+trap 'kill $neighbour; rm "$totals"' EXIT
 
 failed=0
 for ((round = 1; round <= rounds; ++round)); do
@@ -25,16 +27,14 @@ for ((round = 1; round <= rounds; ++round)); do
   for program in "${programs[@]}"; do
     name=$(basename "$program")
     if ! grep -q "^$round $name " "$kept"; then
-      output=$(taskset -c 0 "$program" --gtest_filter='*/W*' --gtest_shuffle \
-        --gtest_random_seed="$round" --gtest_color=no 2>&1) || true
-      count=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\?\.$/\1/p' <<<"$output")
-      if grep -q '^\[  FAILED  \]' <<<"$output" || [[ ! $count ]]; then
+      : >"$totals"
+      if ! taskset -c 0 "$bin/run_tests" "$program" --filter '*/W*' --shuffle "$round" --quiet \
+        --totals "$totals"; then
         echo "round $round, $name: run it with --gtest_shuffle --gtest_random_seed=$round"
-        grep '^\[  FAILED  \] .*(' <<<"$output" || tail -n 5 <<<"$output"
         failed=$((failed + 1))
         continue
       fi
-      echo "$round $name $count" >>"$kept"
+      echo "$round $name $(cut -d ' ' -f 1 "$totals")" >>"$kept"
     fi
     tests=$((tests + $(sed -n "s/^$round $name //p" "$kept")))
   done

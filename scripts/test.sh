@@ -57,17 +57,11 @@ counted() {
 failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
 
 run_tests() {
-  local program name status
+  local program
   while read -r program; do
-    name=$(basename "$program")
-    status=0
-    echo "== $name"
-    "$program" --gtest_list_tests >"$work/list" 2>"$work/error" || cat "$work/error"
-    # In a separate shell, because bash prints a remark when a program crashes.
-    bash -c 'timeout --kill-after=10 "$1" "$2" --gtest_color=no >"$3" 2>&1; exit $?' _ \
-      "$seconds_per_program" "$program" "$work/output" 2>/dev/null </dev/null || status=$?
-    awk -v name="$name" -v status="$status" -v totals="$totals" -f "$root/scripts/gtest.awk" \
-      "$work/list" "$work/output"
+    echo "== $(basename "$program")"
+    "$root/build/$preset/bin/run_tests" "$program" --seconds "$seconds_per_program" \
+      --totals "$totals" </dev/null || true
   done <"$root/build/$preset/tests.txt"
 }
 

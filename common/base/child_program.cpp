@@ -56,7 +56,12 @@ std::optional<size_t> ChildProgram::read(void* into, size_t most, Clock::time_po
   }
 }
 
-std::string ChildProgram::end(std::chrono::milliseconds moment) {
+std::string ChildProgram::End::text() const {
+  if (signal != 0) return std::string("was killed: ") + strsignal(signal);
+  return "left by exit(" + std::to_string(code) + ')';
+}
+
+ChildProgram::End ChildProgram::end(std::chrono::milliseconds moment) {
   const int self = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   wait_for(self, moment);
   close(self);
@@ -64,8 +69,8 @@ std::string ChildProgram::end(std::chrono::milliseconds moment) {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
-  if (WIFSIGNALED(status)) return std::string("was killed: ") + strsignal(WTERMSIG(status));
-  return "left by exit(" + std::to_string(WEXITSTATUS(status)) + ')';
+  if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
+  return {WEXITSTATUS(status), 0};
 }
 
 }  // namespace fsdp

@@ -28,9 +28,15 @@ class ChildProgram {
   // none by `deadline`: nullopt.
   std::optional<size_t> read(void* into, size_t most, Clock::time_point deadline);
 
-  // Ends it and what it has forked; it is given a moment to end by itself. In words, how it ended:
-  // "left by exit(3)", "was killed: Aborted".
-  std::string end(std::chrono::milliseconds moment);
+  struct End {
+    int code{};    // the argument of exit()
+    int signal{};  // that killed it, else 0
+
+    std::string text() const;  // "left by exit(3)", "was killed: Aborted"
+  };
+
+  // Waits until it ends, at most for `moment`; then kills it and all that it has forked.
+  End end(std::chrono::milliseconds moment);
 
  private:
   pid_t pid_{};

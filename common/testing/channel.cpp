@@ -1,6 +1,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <testing/channel.h>
+#include <testing/frames.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -24,17 +25,9 @@ Channel::~Channel() {
 }
 
 void Channel::send(const nlohmann::json& frame) {
-  std::vector<uint8_t> bytes(sizeof(uint64_t));
-  nlohmann::json::to_cbor(frame, bytes);
-  const uint64_t length = bytes.size() - sizeof length;
-  std::memcpy(bytes.data(), &length, sizeof length);
-
+  const std::vector<uint8_t> bytes = to_frame(frame);
   std::lock_guard lock(mutex_);
-  for (size_t sent = 0; sent < bytes.size();) {
-    const ssize_t n = write(file_, bytes.data() + sent, bytes.size() - sent);
-    if (n < 0 && errno != EINTR) fail("observations: write");
-    if (n > 0) sent += static_cast<size_t>(n);
-  }
+  if (!write_frame(file_, bytes)) fail("observations: write");
 }
 
 std::vector<nlohmann::json> Channel::frames() const {

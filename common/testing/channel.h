@@ -6,18 +6,20 @@
 
 namespace fsdp {
 
-// What one rank tells the test's process: a memory file that both hold open, so that whatever was
-// sent stays when the rank dies, and the sender never waits for the reader. Frames are a length and
-// a value in CBOR.
+// From one rank to the test's own process. It is a file in memory that both hold open: what a rank
+// has sent is still there when the rank has died, and a sender never waits for the reader.
 class Channel {
  public:
-  Channel();  // to be called before the fork
+  Channel();  // in the test's process, before the fork; throws std::system_error
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  void send(const nlohmann::json& frame);      // from any thread
-  std::vector<nlohmann::json> frames() const;  // a last one that was cut off is left out
+  // In the rank, from any thread. Throws std::system_error.
+  void send(const nlohmann::json& frame);
+
+  // In the test's process, after the rank has ended: all frames that were sent whole, in order.
+  std::vector<nlohmann::json> frames() const;
 
  private:
   int file_;

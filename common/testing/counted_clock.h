@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// A clock that stands still until the test says that time has passed, or until something has to be
-// waited for: what a step takes is then a sum that can be written down.
+// A clock that moves only when the test calls pass() or when somebody sleeps. So a test can compute
+// by hand how long a step takes.
 class CountedClock final : public Clock {
  public:
   int64_t now() override { return now_; }

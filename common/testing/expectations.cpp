@@ -1,4 +1,5 @@
-#include <testing/multi_rank.h>
+#include <gtest/gtest.h>
+#include <testing/expectations.h>
 #include <testing/provenance.h>
 
 namespace fsdp {

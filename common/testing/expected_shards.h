@@ -1,15 +1,15 @@
 #pragma once
 
+#include <testing/test_rank.h>
 #include <layout/shard_layout.h>
-#include <testing/multi_rank.h>
 
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
-// What each of `world_size` ranks should hold of these parameters, or of their gradients, in this
-// order in one unit. Padding is zero.
+// The shard that each rank should own of one unit with these parameters, or these gradients, in
+// this order. Padding is zero. Shape: [world_size] tensors of [padded_numel / world_size].
 inline std::vector<at::Tensor> expected_shards(const std::vector<at::Tensor>& parameters,
                                                int world_size) {
   const auto padded = [](const at::Tensor& tensor, int64_t multiple) {
@@ -18,11 +18,11 @@ inline std::vector<at::Tensor> expected_shards(const std::vector<at::Tensor>& pa
   };
   std::vector<at::Tensor> aligned;
   for (const at::Tensor& parameter : parameters)
-    aligned.push_back(padded(parameter, 16));
-  return padded(at::cat(aligned), int64_t{16} * world_size).chunk(world_size);
+    aligned.push_back(padded(parameter, kAlignment));
+  return padded(at::cat(aligned), kAlignment * world_size).chunk(world_size);
 }
 
-// The same, observed as "NAME 0", "NAME 1", ...
+// Observes these shards as "NAME 0", "NAME 1", ...
 inline void observe_expected_shards(TestRank& rank, const std::string& name,
                                     const std::vector<at::Tensor>& parameters, int world_size) {
   const auto shards = expected_shards(parameters, world_size);

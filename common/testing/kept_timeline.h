@@ -6,14 +6,15 @@ namespace fsdp {
 
 class EventLog;
 
-// The timeline of a test, for ./fsdp check --trace: written to the file that FSDP_TRACE names, if
-// it is set. The first test that fails has it; if none does, the last one that ran.
+// For ./fsdp check --trace: writes the timeline of one test to the file that FSDP_TRACE names. It
+// is the first test that fails, or the last test that ran if none fails. Does nothing without
+// FSDP_TRACE.
 namespace kept_timeline {
 
-// Of the run that has just ended. A run without a collective takes no other's place.
+// Keeps the events of the run that has just ended, unless it issued no collective.
 void keep(const std::shared_ptr<EventLog>& log);
 
-// When a test has ended: its name, and whether it failed.
+// Call this when a test has ended: writes the events that its last run has left.
 void end_test(const char* suite, const char* test, bool failed);
 
 }  // namespace kept_timeline

@@ -1,25 +1,24 @@
-#include <base/todo.h>
 #include <gtest/gtest.h>
 #include <testing/judge/remote_ranks.h>
 #include <testing/kept_timeline.h>
 #include <testing/memory_limit.h>
+#include <testing/results.h>
 
 #include <string>
 #include <string_view>
 
 namespace {
 
-// A test that came to a todo() is marked, whatever else became of it: in the results as the
-// property "not_started", with what is still to be written.
-class NotStartedMarker : public testing::EmptyTestEventListener {
-  void OnTestStart(const testing::TestInfo&) override { fsdp::take_todo(); }
-
+class TimelineKeeper : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& test) override {
-    const std::string unwritten = fsdp::take_todo();
-    if (!unwritten.empty()) testing::Test::RecordProperty("not_started", unwritten);
     fsdp::kept_timeline::end_test(test.test_suite_name(), test.name(), test.result()->Failed());
   }
 };
+
+// The number in an argument "--NAME=NUMBER"; -1 if the argument is another one.
+int file_in(std::string_view argument, std::string_view option) {
+  return argument.starts_with(option) ? std::stoi(std::string(argument.substr(option.size()))) : -1;
+}
 
 }  // namespace
 
@@ -27,10 +26,12 @@ class NotStartedMarker : public testing::EmptyTestEventListener {
 int main(int argc, char** argv) {
   fsdp::limit_memory(int64_t{4} << 30);  // of each rank, too
   testing::InitGoogleTest(&argc, argv);
-  constexpr std::string_view kReportTo = "--report_to=";
-  if (argc > 1 && std::string_view(argv[1]).starts_with(kReportTo)) {
-    fsdp::remote_ranks::report_to(std::stoi(argv[1] + kReportTo.size()));
+  for (int i = 1; i < argc; ++i) {
+    const int results = file_in(argv[i], "--results_to=");
+    const int reports = file_in(argv[i], "--report_to=");
+    if (results >= 0) fsdp::results::write_to(results);
+    if (reports >= 0) fsdp::remote_ranks::report_to(reports);
   }
-  testing::UnitTest::GetInstance()->listeners().Append(new NotStartedMarker);  // which owns it
+  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // which owns it
   return RUN_ALL_TESTS();
 }

@@ -4,8 +4,9 @@
 
 namespace fsdp {
 
-// Limits what this process, and each that it forks, may allocate: what allocates without end is
-// told, and not the machine's end. False, and no limit, where a sanitizer reserves more for itself.
+// Limits the memory that this process, and each process that it forks, may allocate, so that
+// runaway allocation fails in the test instead of taking the machine down. Returns false and sets
+// no limit under a sanitizer, which itself reserves more.
 bool limit_memory(int64_t bytes);
 
 }  // namespace fsdp

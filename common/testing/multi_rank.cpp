@@ -6,10 +6,12 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <testing/channel.h>
+#include <testing/end_test.h>
 #include <testing/judge/remote_ranks.h>
 #include <testing/kept_timeline.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
+#include <testing/results.h>
 #include <testing/story.h>
 #include <trace/recorder.h>
 
@@ -101,6 +103,8 @@ struct Shared {
 
 int run_rank(const RankContext& context, const RankBody& body, const RunOptions& options,
              Shared& shared) {
+  results::close();
+  remote_ranks::close();
   Channel& channel = shared.channels[context.rank];
   set_time_limit(options.time_limit);
   const rlimit no_core_files{};
@@ -148,13 +152,6 @@ RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
   return run;
 }
 
-// Ends the running test. GoogleTest takes the exception for one that was reported.
-[[noreturn]] void end_test(testing::TestPartResult::Type type, const char* file, int line,
-                           const std::string& text) {
-  GTEST_MESSAGE_AT_(file, line, text.c_str(), type);
-  throw testing::AssertionException(testing::TestPartResult(type, file, line, text.c_str()));
-}
-
 RunReport guarded(const char* file, int line, const std::function<RunReport()>& run) {
   try {
     return run();
@@ -165,7 +162,7 @@ RunReport guarded(const char* file, int line, const std::function<RunReport()>& 
 
 RankRun to_run(const RunReport& run, const char* file, int line) {
   if (!run.not_started.empty()) {
-    testing::Test::RecordProperty("not_started", run.not_started);
+    results::mark_not_started(run.not_started);
     end_test(testing::TestPartResult::kSkip, file, line, "not started: " + run.not_started);
   }
   return RankRun(run.ranks);
@@ -179,74 +176,6 @@ RankRun succeeded(RankRun run, const char* file, int line) {
 }
 
 }  // namespace
-
-TestRank::TestRank(const RankContext& context, const RunOptions& options, Channel& channel)
-    : context_(context), options_(options), channel_(channel) {}
-
-const std::shared_ptr<Communicator>& TestRank::communicator() {
-  if (!communicator_) {
-    const CommunicatorOptions options{options_.backend, options_.timeout, options_.fault,
-                                      options_.link, options_.clock};
-    communicator_ = Communicator::create(context_, options);
-  }
-  return communicator_;
-}
-
-void TestRank::observe(const std::string& name, const nlohmann::json& value) {
-  if (!names_.insert(name).second) {
-    throw std::logic_error("observe: \"" + name + "\" was observed before on this rank");
-  }
-  const uint64_t events = Recorder::current() == nullptr ? 0 : Recorder::current()->count();
-  channel_.send(observation_frame(name, value, events));
-}
-
-void TestRank::observe(const std::string& name, const at::Tensor& tensor) {
-  observe(name, to_observation(tensor));
-}
-
-void TestRank::observe(const std::string& name, const at::Tensor& tensor, const Places& places) {
-  observe(name, with_places(to_observation(tensor), places));
-}
-
-RankRun::RankRun(const std::vector<RankReport>& ranks) : failure_(describe_failure(ranks)) {
-  for (const RankReport& report : ranks) {
-    observations_.push_back(report.observations);
-    observed_after_.push_back(report.observed_after);
-    steps_.push_back(report.steps);
-  }
-  if (!failure_.empty()) failure_ = "\n" + fsdp::story(steps_) + failure_;
-}
-
-std::string RankRun::story(const std::string& name) const {
-  if (std::exchange(told_, true)) return "";
-  std::vector<std::vector<std::string>> steps = steps_;
-  for (size_t rank = 0; rank < steps.size(); ++rank) {
-    const auto found = observed_after_[rank].find(name);
-    if (found != observed_after_[rank].end()) steps[rank].resize(found->second);
-  }
-  return fsdp::story(steps);
-}
-
-bool RankRun::observed(int rank, const std::string& name) const {
-  return observations_.at(rank).count(name) > 0;
-}
-
-const nlohmann::json& RankRun::at(int rank, const std::string& name, const char* file,
-                                  int line) const {
-  const auto& observed = observations_.at(rank);
-  const auto found = observed.find(name);
-  if (found != observed.end()) return found->second;
-  std::string names;
-  for (const auto& [other, value] : observed)
-    names += (names.empty() ? "" : ", ") + other;
-  end_test(testing::TestPartResult::kFatalFailure, file, line,
-           "rank " + std::to_string(rank) + " did not observe \"" + name + "\", only: " + names);
-}
-
-ObservedTensor RankRun::tensor(int rank, const std::string& name, const char* file,
-                               int line) const {
-  return to_tensor(at(rank, name, file, line));
-}
 
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options, const char* file,
                   int line) {

@@ -15,30 +15,31 @@ class Tensor;
 
 namespace fsdp {
 
-// A tensor as the test's process sees it: bytes, since that process runs no torch operator.
+// A tensor as the test's own process sees it: bytes, since that process runs no torch operator.
 struct ObservedTensor {
   at::ScalarType dtype{};
   std::vector<int64_t> sizes;
   std::vector<uint8_t> bytes;    // row-major
-  std::optional<Places> places;  // of its elements, if they were observed
+  std::optional<Places> places;  // which parameters its elements belong to, if that was observed
 
   int64_t numel() const;
   double value(int64_t index) const;  // element `index` in row-major order
   std::string text(int64_t index) const;
 };
 
-// As a value that can be sent, and back. is_tensor: whether a value was made so.
+// to_observation() makes of a tensor a value that can be sent; to_tensor() reads it back;
+// is_tensor() returns whether a value was made by to_observation().
 nlohmann::json to_observation(const at::Tensor& tensor);
 nlohmann::json with_places(nlohmann::json observation, const Places& places);
 bool is_tensor(const nlohmann::json& observation);
 ObservedTensor to_tensor(const nlohmann::json& observation);
 
-// An observation in at most a line.
+// An observation on one line.
 std::string summary(const nlohmann::json& observation);
 
-// How two observations differ: for tensors the first element that does, how many do, and the ratio
-// if all have the same. Empty if they are equal, which for tensors means dtype, sizes and every
-// bit.
+// How two observations differ; empty if they are equal. Tensors are equal if dtype, sizes and every
+// bit are. Of tensors that differ it says which element is the first that differs, how many do, and
+// their ratio if it is the same for all.
 std::string difference(const nlohmann::json& actual, const nlohmann::json& expected);
 
 }  // namespace fsdp

@@ -7,9 +7,9 @@
 
 namespace fsdp {
 
-// Whose elements an observed tensor holds, so that a wrong one can be told in the model's terms.
-// The tensor is a part of a flat one, in which every parameter has a place; between them lies
-// padding.
+// Which parameters the elements of an observed tensor belong to, so that a failure can name the
+// parameter. The observed tensor is a part of a flat tensor, in which every parameter has its place
+// and padding lies between them.
 struct Places {
   struct Parameter {
     std::string name;
@@ -17,15 +17,16 @@ struct Places {
     int64_t offset;  // [elements] of its first element in the flat tensor
   };
   std::vector<Parameter> parameters;  // in the order of their offsets
-  int64_t shard_numel{};              // [elements] what one rank owns of the flat tensor
-  int64_t begin{};                    // [elements] of the observed tensor's first element in it
+  int64_t shard_numel{};              // [elements] of the flat tensor that one rank owns
+  int64_t begin{};                    // [elements] where in the flat tensor the observed one begins
 
-  bool in_parameter(int64_t index) const;  // whether element `index` is one's, and not padding
-  // "p0[3, 2], which rank 1 owns" or "padding after p1, which rank 1 owns".
+  bool in_parameter(int64_t index) const;  // whether element `index` belongs to a parameter
+  // Element `index` in words: "p0[3, 2], which rank 1 owns", "padding after p1, which rank 1 owns".
   std::string text(int64_t index) const;
 };
 
-// Of a unit's shard on this rank: a FlatParameter, or what has the same members.
+// The places of this rank's shard of `unit`. A unit has the members parameters(), layout(),
+// shard_numel() and shard_offset().
 template <typename Unit>
 Places places_of_shard(const Unit& unit) {
   Places places;

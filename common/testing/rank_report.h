@@ -17,37 +17,40 @@ struct RankAssertion {
   std::string text;
 };
 
-// Where a rank used memory that it must not: written by the rank when it is about to die of it.
+// The address whose use ends a rank by SIGSEGV. The rank's signal handler writes it.
 struct Crash {
   std::atomic<bool> seen;
   std::atomic<uintptr_t> address;
 };
 
-// All that is known of one rank when a run is over.
+// Everything that is known about one rank after the run.
 struct RankReport {
   RankExit exit;
-  bool first_to_fail{};  // its failure ended the other ranks
-  bool finished{};       // it reached the end of the body
+  bool first_to_fail{};  // this rank's failure ended the other ranks
+  bool finished{};       // the rank reached the end of the body
   std::map<std::string, nlohmann::json> observations;
-  std::map<std::string, size_t> observed_after;  // how many of the steps
-  std::vector<std::string> steps;                // what it did, in order
-  std::optional<uintptr_t> crash_address;        // the memory whose use ended it
+  std::map<std::string, size_t> observed_after;  // observation -> how many steps came before
+  std::vector<std::string> steps;                // what the rank did, in order
+  std::optional<uintptr_t> crash_address;        // whose use ended the rank
   std::string latest;                            // the name of the last observation
-  std::vector<RankAssertion> assertions;         // that failed
+  std::vector<RankAssertion> assertions;         // those that failed
 
   bool ok() const { return finished && exit.ok() && assertions.empty(); }
 };
 
-// The frames that a rank sends.
+// The frames that a rank sends. `events`: how many events the rank had recorded before.
 nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
-                                 uint64_t events);  // that the rank had recorded before
+                                 uint64_t events);
 nlohmann::json assertion_frame(const RankAssertion& assertion);
 nlohmann::json finished_frame();
 
+// Reads the frames that one rank has sent, and puts the steps between its observations from the
+// events that it recorded.
 RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel,
                        const std::vector<Event>& events = {}, const Crash* crash = nullptr);
 
-// What went wrong in a run, the cause first, then where the other ranks were; empty if nothing did.
+// What went wrong in a run: first the cause, then where the other ranks were. Empty if nothing went
+// wrong.
 std::string describe_failure(const std::vector<RankReport>& ranks);
 
 }  // namespace fsdp

@@ -32,8 +32,9 @@ def symbols(*arguments):
 
 
 def libraries():
-    """The shared libraries that a test program is linked to."""
-    listing = output("ldd", BUILD / "bin" / "check")
+    """The shared libraries that the tests are linked to."""
+    program = next((BUILD / "bin").glob("mine_task*_tests"))
+    listing = output("ldd", program)
     return re.findall(r"=> (\S+)", listing)
 
 
@@ -41,8 +42,8 @@ def libraries():
 def names_of_others():
     """Mangled name -> the library that defines it."""
     found = {}
-    for archive in ("libfsdp_common.a", "libfsdp_testing.a"):
-        for name, kind in symbols("-g", "--defined-only", BUILD / archive):
+    for archive in sorted(BUILD.glob("libfsdp_*.a")):  # the rooms of common/
+        for name, kind in symbols("-g", "--defined-only", archive):
             if is_strong(kind):
                 found[name] = "the course's own code"
     for library in libraries():

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import pathlib
 import subprocess
 import tempfile
 import time
@@ -21,6 +22,8 @@ class Result:
     tests: list  # as `check --json` has them
     why: str = ""  # there are none
     seconds: float = 0
+    problems: dict = dataclasses.field(default_factory=dict)  # number -> as `check --json` has it
+    sentinel_fails: bool = False
 
 
 @functools.cache
@@ -47,8 +50,16 @@ def keep(key, seed, result):
 
 
 def shortened(test):
-    text = test["text"].replace(f"{ROOT}/", "")
+    text = test["text"]
     return {**test, "text": text if len(text) <= 20_000 else text[:20_000] + "\n..."}
+
+
+def read_result(path, task, seconds):
+    """The result of the task from the file that `check --json` has written."""
+    found = json.loads(pathlib.Path(path).read_text())
+    tests = [shortened(test) for test in found["tests"]]
+    problems = {problem["number"]: problem for problem in found["problems"]}
+    return Result(tests, "", seconds, problems, task.number in found["sentinel_fails"])
 
 
 def run_tests(path, task, seed, job):
@@ -84,6 +95,4 @@ def run_tests(path, task, seed, job):
         seconds = time.monotonic() - started
         if not os.path.exists(out):
             return Result([], f"gave no result: {errors.decode(errors='replace')[-500:]}", seconds)
-        with open(out) as file:
-            tests = [shortened(test) for test in json.load(file)["tests"]]
-    return Result(tests, "", seconds)
+        return read_result(out, task, seconds)

@@ -1,4 +1,4 @@
-"""From results of tests to points."""
+"""From the shares that `check` computes to the points of a grade."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ from grader.course import rubric
 
 @dataclasses.dataclass
 class ProblemScore:
-    """On one base."""
+    """Of one problem on one base."""
 
     problem: object
     counts: dict  # "tests" and "hidden" -> (passed, failed, not started)
     points: dict  # "tests" and "hidden" -> (score, most)
-    text: str  # the first failure, as a story, or why nothing was run
+    text: str  # the failure to show, or why nothing was run
 
 
 @dataclasses.dataclass
@@ -34,80 +34,49 @@ def parts(problem):
     return {"tests": problem.points - hidden, "hidden": hidden}
 
 
-def of_problem(problem, tests):
-    return [test for test in tests if test["suite"] in problem.suites]
+def counts_of(found):
+    """`found`: a problem as `check --json` has it; None if nothing was run."""
+    names = ("passed", "failed", "not_started")
+    return tuple(found[name] for name in names) if found else (0, 0, 0)
 
 
-def count(tests):
-    return tuple(
-        sum(test["outcome"] == outcome for test in tests)
-        for outcome in ("passed", "failed", "not started")
-    )
-
-
-def name_of(test):
-    """Of the test, whatever the number of ranks."""
-    return f"{test['suite']}.{test['name'].partition('/')[0]}"
-
-
-def telling(tests):
-    """The first test that failed, on the fewest ranks but not on one, if there is a choice."""
-    failed = [test for test in tests if test["outcome"] == "failed"]
-    if not failed:
-        return None
-    same = [test for test in failed if name_of(test) == name_of(failed[0])]
-    return next((test for test in same if not test["name"].endswith("/W1")), same[0])
-
-
-def story(tests):
-    test = telling(tests)
-    if test is None:
-        waiting = [t["text"] for t in tests if t["outcome"] == "not started"]
-        return f"not started: {waiting[0]}" if waiting else ""
-    lines = [line for line in test["text"].splitlines() if line.strip() not in ("", "Failed")]
-    text = "\n".join(lines[:60])[:6000]
-    return f"{test['suite']}.{test['name']}\n{text}"
-
-
-def sentinel_fails(task, tests):
-    return any(test["outcome"] != "passed" for test in tests if name_of(test) == task.sentinel)
+def shortened(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(lines[:60])[:6000]
 
 
 def score_problem(problem, results, held):
-    """`results`: kind -> Result."""
+    """`results`: kind -> Result. What share of the tests passed is for `check` to say."""
     counts, points, texts = {}, {}, []
     for kind, most in parts(problem).items():
-        tests = of_problem(problem, results[kind].tests)
-        counts[kind] = count(tests)
-        share = counts[kind][0] / len(tests) if tests and not held else 0
+        found = results[kind].problems.get(problem.number)
+        counts[kind] = counts_of(found)
+        share = found["share"] if found and not held else 0
         points[kind] = (round(most * share, 2), most)
-        texts.append((kind, results[kind].why or story(tests)))
-    visible, hidden = (text for _, text in texts)
+        texts.append(results[kind].why or (shortened(found["explanation"]) if found else ""))
+    visible, hidden = texts
     return ProblemScore(problem, counts, points, visible or hidden)
 
 
-def outcomes(task, results):
+def outcomes(results):
     found = {}
     for result in results.values():
-        for problem in task.problems:
-            for test in of_problem(problem, result.tests):
-                name = name_of(test)
-                found[name] = found.get(name, True) and test["outcome"] == "passed"
+        for test in result.tests:
+            found[test["test"]] = found.get(test["test"], True) and test["outcome"] == "passed"
     return found
 
 
 def score_task(task, base, results):
-    """`results`: kind ("tests", "hidden") -> Result of the task on this base."""
-    fails = sentinel_fails(task, results["tests"].tests)
-    problems = [score_problem(problem, results, fails) for problem in task.problems]
-    score = TaskScore(task, base, problems, outcomes(task, results))
-    if fails and any(counts[0] for p in problems for counts in p.counts.values()):
-        score.remark = (
-            f"What shards nothing earns nothing: points count once this passes: {task.sentinel}"
-        )
+    """`results`: kind ("tests", "hidden") -> Result of the task on this base. The sentinel of the usual
+    tests decides about the hidden ones too."""
+    held = results["tests"].sentinel_fails
+    problems = [score_problem(problem, results, held) for problem in task.problems]
+    score = TaskScore(task, base, problems, outcomes(results))
+    if held and any(counts[0] for p in problems for counts in p.counts.values()):
+        score.remark = f"This task's points count only once this test passes: {task.sentinel}"
     return score
 
 
 def better(scores):
-    """Of a task's scores on the bases; the student's own stack where they are equal."""
+    """The best of a task's scores; the one over the student's own tasks where points are equal."""
     return max(scores, key=lambda score: (score.points, score.base == "own"))

@@ -1,8 +1,38 @@
 #include <check/score.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
+namespace {
+
+bool contains(const Problem& problem, const TestResult& result) {
+  return std::count(problem.suites.begin(), problem.suites.end(), result.suite) > 0;
+}
+
+const std::vector<const Problem*>& problems() {
+  static const std::vector<const Problem*> all = [] {
+    std::vector<const Problem*> found;
+    for (const Task& task : course()) {
+      for (const Problem& problem : task.problems)
+        found.push_back(&problem);
+    }
+    return found;
+  }();
+  return all;
+}
+
+size_t position(const TestResult& result) {
+  const auto found =
+      std::find_if(problems().begin(), problems().end(),
+                   [&](const Problem* problem) { return contains(*problem, result); });
+  if (found == problems().end()) {
+    throw std::logic_error("suite " + result.suite + " belongs to no problem");
+  }
+  return static_cast<size_t>(found - problems().begin());
+}
+
+}  // namespace
 
 int Task::points() const {
   int sum = 0;
@@ -11,23 +41,31 @@ int Task::points() const {
   return sum;
 }
 
+double Tally::share() const {
+  return tests() == 0 ? 0 : static_cast<double>(passed) / tests();
+}
+
 Tally& Tally::operator+=(const Tally& other) {
   passed += other.passed;
   failed += other.failed;
   not_started += other.not_started;
+  untested |= other.untested;
   points += other.points;
   possible += other.possible;
   return *this;
+}
+
+bool has_failed(const TestResult& result) {
+  return result.outcome == Outcome::failed || result.outcome == Outcome::skipped;
 }
 
 Tally tally(const Problem& problem, const std::vector<TestResult>& results) {
   Tally tally;
   tally.possible = problem.points;
   for (const TestResult& result : results) {
-    const auto& suites = problem.suites;
-    if (std::find(suites.begin(), suites.end(), result.suite) == suites.end()) continue;
+    if (!contains(problem, result)) continue;
     tally.passed += result.outcome == Outcome::passed;
-    tally.failed += result.outcome == Outcome::failed;
+    tally.failed += has_failed(result);
     tally.not_started += result.outcome == Outcome::not_started;
   }
   if (tally.tests() > 0) tally.points = tally.possible * tally.passed / tally.tests();
@@ -35,28 +73,29 @@ Tally tally(const Problem& problem, const std::vector<TestResult>& results) {
 }
 
 bool sentinel_fails(const Task& task, const std::vector<TestResult>& results) {
-  return !task.sentinel.empty() &&
-         std::any_of(results.begin(), results.end(), [&](const TestResult& result) {
-           const std::string test = result.suite + '.' + result.name;
-           return test.substr(0, test.rfind('/')) == task.sentinel &&
-                  result.outcome != Outcome::passed;
-         });
+  return std::any_of(results.begin(), results.end(), [&](const TestResult& result) {
+    return result.test() == task.sentinel && result.outcome != Outcome::passed;
+  });
 }
 
-std::string sentence(const TestResult& result) {
-  const size_t slash = result.name.rfind("/W");
-  std::string text = result.name.substr(0, slash);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  if (slash == std::string::npos) return text;
-  const std::string ranks = result.name.substr(slash + 2);
-  return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
+const Problem& problem_of(const TestResult& result) {
+  return *problems()[position(result)];
 }
 
-std::string bar(const Tally& tally) {
-  constexpr int kWidth = 16;
-  const int full = tally.tests() == 0 ? 0 : kWidth * tally.passed / tally.tests();
-  return std::string(static_cast<size_t>(full), '#') +
-         std::string(static_cast<size_t>(kWidth - full), '.');
+void sort_by_problem(std::vector<TestResult>& results) {
+  std::stable_sort(results.begin(), results.end(), [](const TestResult& a, const TestResult& b) {
+    return position(a) < position(b);
+  });
+}
+
+const TestResult* telling_failure(const std::vector<TestResult>& results) {
+  const TestResult* found = nullptr;
+  for (const TestResult& result : results) {
+    if (!has_failed(result)) continue;
+    if (found == nullptr) found = &result;
+    if (result.test() == found->test() && found->ranks() == "W1") found = &result;
+  }
+  return found;
 }
 
 }  // namespace fsdp

@@ -8,27 +8,40 @@
 
 namespace fsdp {
 
-// What the tests of one problem, or of several, came to.
+// The one place where results become points.
+
+// The results of one problem, or of several.
 struct Tally {
-  int passed{}, failed{}, not_started{};
+  int passed{}, failed{}, not_started{};  // how many tests
+  bool untested{};                        // the tests of a problem could not run
   double points{};
   double possible{};
 
   int tests() const { return passed + failed + not_started; }
-  bool complete() const { return tests() > 0 && passed == tests(); }
+  double share() const;  // the part of the tests that passed, 0 to 1; 0 if there is no test
+  bool complete() const { return tests() > 0 && passed == tests() && !untested; }
   Tally& operator+=(const Tally& other);
 };
+
+// A test that was skipped counts as failed: nobody knows whether it would pass.
+bool has_failed(const TestResult& result);
 
 // Each test of a problem brings the same part of its points.
 Tally tally(const Problem& problem, const std::vector<TestResult>& results);
 
-// Whether the task's sentinel is among the results and has not passed on every number of ranks.
+// Whether the task's sentinel is among the results and failed on some number of ranks. Then no
+// point of the task counts.
 bool sentinel_fails(const Task& task, const std::vector<TestResult>& results);
 
-// "on 2 ranks: only the root stays gathered for backward", which the name of a test says.
-std::string sentence(const TestResult& result);
+// The problem that a result belongs to. Throws std::logic_error if there is none.
+const Problem& problem_of(const TestResult& result);
 
-// "#####...........": how much of 16 has passed.
-std::string bar(const Tally& tally);
+// Sorts results by problem, in the order of the course; keeps the order within a problem.
+void sort_by_problem(std::vector<TestResult>& results);
+
+// The failure to show: of the first test that failed, the run on the fewest ranks, but not on one
+// rank if another run failed too, since there no collective has anything to do. Null if none
+// failed.
+const TestResult* telling_failure(const std::vector<TestResult>& results);
 
 }  // namespace fsdp

@@ -1,6 +1,5 @@
-#include <base/child_program.h>
+#include <check/test_program.h>
 #include <check/test_run.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,194 +10,183 @@ namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = ChildProgram::Clock;
+using Clock = TestProgram::Clock;
+using Read = TestProgram::Read;
 
-// A program whose output is read line by line.
-class Program {
- public:
-  Program(const std::string& path, const std::vector<std::string>& arguments)
-      : child_([&](int pipe) {
-          dup2(pipe, STDOUT_FILENO);
-          dup2(pipe, STDERR_FILENO);
-          dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
-          std::vector<std::string> command{path};
-          command.insert(command.end(), arguments.begin(), arguments.end());
-          return command;
-        }) {}
-
-  enum class Read { line, end, timeout };
-
-  // The next line, without its end, or why there is none by `deadline`.
-  Read line(std::string& line, Clock::time_point deadline) {
-    for (;;) {
-      const size_t found = buffer_.find('\n');
-      if (found != std::string::npos) {
-        line = buffer_.substr(0, found);
-        buffer_.erase(0, found + 1);
-        return Read::line;
-      }
-      char bytes[4096];
-      const auto count = child_.read(bytes, sizeof bytes, deadline);
-      if (!count) return Read::timeout;
-      if (*count == 0) return Read::end;
-      buffer_.append(bytes, *count);
-    }
-  }
-
-  std::string end(std::chrono::milliseconds moment) { return child_.end(moment); }
-
- private:
-  ChildProgram child_;
-  std::string buffer_;
-};
-
-constexpr auto kForListing = 60s;
-
-std::vector<TestResult> list_tests(const std::string& path, const std::string& filter) {
-  Program program(path, {"--gtest_list_tests", "--gtest_filter=" + filter});
-  std::vector<TestResult> tests;
-  std::string line, suite;
-  while (program.line(line, Clock::now() + kForListing) == Program::Read::line) {
-    line = line.substr(0, line.find("  #"));
-    while (!line.empty() && line.back() == ' ')
-      line.pop_back();
-    if (line.starts_with("  ")) {
-      tests.push_back({suite, line.substr(2), Outcome::failed, ""});
-    } else if (line.ends_with('.')) {
-      suite = line.substr(0, line.size() - 1);
-    }
-  }
-  return tests;
-}
+constexpr auto kToBegin = 60s;
+constexpr auto kToEnd = 5s;
 
 std::string seconds(std::chrono::seconds time) {
   return std::to_string(time.count()) + " s\n";
 }
 
-// What a line of GoogleTest says of a test: "[  FAILED  ] suite.name, where ... (12 ms)".
-struct Mark {
-  std::string tag;
-  std::string test;
-};
-
-std::optional<Mark> mark_of(const std::string& line) {
-  const size_t begin = line.find("[ "), end = line.find(" ] ");
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  const size_t first = line.find_first_not_of(' ', begin + 1);
-  const std::string tag = line.substr(first, line.find(' ', first) - first);
-  const std::string rest = line.substr(end + 3);
-  return Mark{tag, rest.substr(0, rest.find_first_of(", "))};
+Outcome outcome_of(const std::string& text) {
+  for (const Outcome outcome : {Outcome::passed, Outcome::not_started, Outcome::skipped}) {
+    if (text == to_string(outcome)) return outcome;
+  }
+  return Outcome::failed;
 }
 
-// One run of the tests that are left; ends with the last of them or with one that ends the program.
+size_t ranks_at(const std::string& name) {
+  return std::min(name.rfind("/W"), name.size());
+}
+
+// One process: runs the tests that `filter` names until it ends, by itself or by one of them.
 class Attempt {
  public:
-  Attempt(const std::string& path, std::vector<TestResult>& tests, const TestRunOptions& options,
+  Attempt(const std::string& path, const std::string& filter, const TestRunOptions& options,
           Clock::time_point end)
-      : tests_(tests),
-        options_(options),
-        end_(end),
-        program_(path, {"--gtest_filter=" + names(), "--gtest_color=no"}) {}
+      : options_(options), end_(end), program_(path, arguments(filter, options)) {}
 
   void run() {
-    std::string line;
-    for (;;) {
-      const auto read = program_.line(line, std::min(deadline_, end_));
-      if (read == Program::Read::line) {
-        take(line);
-        continue;
-      }
-      const std::string how = program_.end(read == Program::Read::end ? 5000ms : 0ms);
-      if (next_ < tests_.size() && running_) {
-        tests_[next_].text +=
-            read == Program::Read::timeout
-                ? (Clock::now() < end_
-                       ? "did not end within " + seconds(options_.time_limit)
-                       : "ran when all tests had run for " + seconds(options_.whole_limit))
-                : "the test's own process " + how + "\n";
-        finish(Outcome::failed);
-      } else if (next_ == 0) {
-        tests_[next_].text = "the test program " + how + " before its first test\n";
-        finish(Outcome::failed);
-      }
-      return;
+    nlohmann::json record;
+    auto read = program_.next(record, until());
+    for (; read == Read::record; read = program_.next(record, until()))
+      take(record);
+    const ChildProgram::End how = program_.end(read == Read::end ? kToEnd : 0s);
+    const MemoryFile& all = program_.printed();
+    const std::string printed = all.text(printed_, all.size());
+    if (running_) {
+      running_->text = printed + why_it_ended(read, how);
+      finish();
+    } else {
+      ended_ = how.text() + (printed.empty() ? "" : " and printed:\n" + printed);
+      as_expected_ = how.signal == 0 && how.code <= (any_failed() ? 1 : 0);
     }
   }
 
-  size_t done() const { return next_; }
+  // "suite.name" of the tests that were to run. None if the program ended before it said so.
+  const std::optional<std::vector<std::string>>& plan() const { return plan_; }
+  std::vector<TestResult>& results() { return results_; }
+  // How the program ended, if it was not by a test; and whether that is what its results lead to.
+  const std::string& ended() const { return ended_; }
+  bool as_expected() const { return as_expected_; }
 
  private:
-  std::string names() const {
-    std::string names;
-    for (const TestResult& test : tests_)
-      names += (names.empty() ? "" : ":") + test.suite + '.' + test.name;
-    return names;
+  static std::vector<std::string> arguments(const std::string& filter,
+                                            const TestRunOptions& options) {
+    std::vector<std::string> arguments = options.arguments;
+    arguments.push_back("--gtest_filter=" + filter);
+    return arguments;
   }
 
-  void take(const std::string& line) {
-    const auto mark = mark_of(line);
-    if (next_ >= tests_.size()) return;
-    const std::string expected = tests_[next_].suite + '.' + tests_[next_].name;
-    const bool ours = mark && mark->test == expected;
-    if (ours && mark->tag == "RUN") {
-      running_ = true;
+  // Of the running test.
+  std::string why_it_ended(Read read, const ChildProgram::End& how) const {
+    if (read == Read::end) return "the test's own process " + how.text() + '\n';
+    if (read == Read::flood) return "\nprinted more than 256 MiB\n";
+    if (Clock::now() < end_) return "did not end within " + seconds(options_.time_limit);
+    return "ran when all tests had run for " + seconds(options_.whole_limit);
+  }
+
+  bool any_failed() const {
+    return std::any_of(results_.begin(), results_.end(), [](const TestResult& result) {
+      return result.outcome == Outcome::failed || result.outcome == Outcome::not_started;
+    });
+  }
+
+  Clock::time_point until() const { return std::min(deadline_, end_); }
+
+  void take(const nlohmann::json& record) {
+    const std::string event = record.value("event", "");
+    if (event == "plan") {
+      plan_ = record.at("tests").get<std::vector<std::string>>();
+    } else if (event == "start") {
+      running_ = TestResult{record.at("suite"), record.at("name"), Outcome::failed};
       deadline_ = Clock::now() + options_.time_limit;
-    } else if (ours && running_ && mark->tag == "OK") {
-      finish(Outcome::passed);
-    } else if (ours && running_ && (mark->tag == "FAILED" || mark->tag == "SKIPPED")) {
-      finish(Outcome::failed);
-    } else if (running_) {
-      tests_[next_].text += line + '\n';
+    } else if (event == "end" && running_) {
+      running_->outcome = outcome_of(record.at("outcome"));
+      running_->milliseconds = record.at("milliseconds");
+      const int64_t end = record.at("printed");
+      if (running_->outcome == Outcome::failed)
+        running_->text = program_.printed().text(printed_, end);
+      printed_ = end;
+      running_->text += record.at("text").get<std::string>();
+      finish();
     }
   }
 
-  void finish(Outcome outcome) {
-    TestResult& test = tests_[next_++];
-    running_ = false;
-    test.outcome = outcome;
-    static const std::string kNotStarted = "not started: ";
-    const size_t found = test.text.find(kNotStarted);
-    if (found != std::string::npos) {
-      test.outcome = Outcome::not_started;
-      const size_t begin = found + kNotStarted.size();
-      test.text = test.text.substr(begin, test.text.find('\n', begin) - begin);
-    }
-    if (options_.on_result) options_.on_result(test);
+  void finish() {
+    results_.push_back(*running_);
+    running_.reset();
+    deadline_ = Clock::now() + kToBegin;
+    if (options_.on_result) options_.on_result(results_.back());
   }
 
-  std::vector<TestResult>& tests_;
   const TestRunOptions& options_;
   Clock::time_point end_;
-  size_t next_{};
-  bool running_{};
-  Program program_;
-  Clock::time_point deadline_{Clock::now() + kForListing};
+  TestProgram program_;
+  Clock::time_point deadline_{Clock::now() + kToBegin};
+  std::optional<std::vector<std::string>> plan_;
+  std::optional<TestResult> running_;
+  int64_t printed_{};  // [bytes] before the running test
+  std::vector<TestResult> results_;
+  std::string ended_;
+  bool as_expected_{true};
 };
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names)
+    text += (text.empty() ? "" : ":") + name;
+  return text;
+}
+
+// What became of a test to which nobody came.
+TestResult not_run(const std::string& test, const TestRunOptions& options) {
+  const size_t dot = test.find('.');
+  return {test.substr(0, dot), test.substr(dot + 1), Outcome::failed,
+          "not run: the tests before it took " + seconds(options.whole_limit)};
+}
 
 }  // namespace
 
-std::vector<TestResult> run_tests(const std::string& program, const TestRunOptions& options) {
+const char* to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::passed:
+      return "passed";
+    case Outcome::failed:
+      return "failed";
+    case Outcome::not_started:
+      return "not started";
+    case Outcome::skipped:
+      return "skipped";
+  }
+  return "";
+}
+
+std::string TestResult::test() const {
+  return suite + '.' + name.substr(0, ranks_at(name));
+}
+
+std::string TestResult::ranks() const {
+  const size_t at = ranks_at(name);
+  return at == name.size() ? "" : name.substr(at + 1);
+}
+
+TestRun run_tests(const std::string& program, const TestRunOptions& options) {
   if (access(program.c_str(), X_OK) != 0) throw std::runtime_error(program + " can't be run");
-  auto tests = list_tests(program, options.filter);
-  if (tests.empty()) throw std::runtime_error(program + " has no test " + options.filter);
-  std::vector<TestResult> left = tests, done;
-  const auto whole_end = Clock::now() + options.whole_limit;
-  while (!left.empty()) {
-    if (Clock::now() >= whole_end) {
-      for (TestResult& test : left) {
-        test.text = "not run: the tests before it took " + seconds(options.whole_limit);
-        done.push_back(test);
-      }
+  const auto end = Clock::now() + options.whole_limit;
+  TestRun run;
+  std::optional<std::vector<std::string>> left;  // the tests that have no result yet
+  while (!left || !left->empty()) {
+    Attempt attempt(program, left ? joined(*left) : options.filter, options, end);
+    attempt.run();
+    if (!left) left = attempt.plan();
+    if (!left) throw std::runtime_error(program + ' ' + attempt.ended() + " before its first test");
+    run.wrong_end = attempt.as_expected() ? "" : attempt.ended();
+    for (TestResult& result : attempt.results()) {
+      std::erase(*left, result.suite + '.' + result.name);
+      run.results.push_back(std::move(result));
+    }
+    if (Clock::now() >= end) {
+      for (const std::string& test : *left)
+        run.results.push_back(not_run(test, options));
       break;
     }
-    Attempt attempt(program, left, options, whole_end);
-    attempt.run();
-    const auto end = left.begin() + static_cast<std::ptrdiff_t>(attempt.done());
-    if (end == left.begin()) throw std::runtime_error(program + " ends without a result");
-    done.insert(done.end(), std::make_move_iterator(left.begin()), std::make_move_iterator(end));
-    left.erase(left.begin(), end);
+    if (!left->empty() && attempt.results().empty())
+      throw std::runtime_error(program + ' ' + attempt.ended() + " without a result");
   }
-  return done;
+  return run;
 }
 
 }  // namespace fsdp

@@ -1,32 +1,49 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
-enum class Outcome { passed, failed, not_started };
+enum class Outcome { passed, failed, not_started, skipped };
+const char* to_string(Outcome outcome);  // "not started"
 
 struct TestResult {
   std::string suite;  // T2_3_unshard
   std::string name;   // gathers_with_one_collective/W3
   Outcome outcome;
-  std::string text;  // what it printed, or what became of it; of a test not started: the symbol
+  std::string text{};  // what it printed, then what failed; of a test that is not started: the
+                       // function that is still to be written
+  int64_t milliseconds{};
+
+  // "T2_3_unshard.gathers_with_one_collective" and "W3", which is empty for a test that has no
+  // number of ranks.
+  std::string test() const;
+  std::string ranks() const;
 };
 
 struct TestRunOptions {
   std::string filter{"*"};                           // GoogleTest's
+  std::vector<std::string> arguments;                // more arguments of the program
   std::chrono::seconds time_limit{90};               // of one test
-  std::chrono::seconds whole_limit{86'400};          // of all together; those that are left fail
-  std::function<void(const TestResult&)> on_result;  // as each test ends
+  std::chrono::seconds whole_limit{86'400};          // of all together
+  std::function<void(const TestResult&)> on_result;  // called when a test has ended
 };
 
-// Runs the tests of the GoogleTest program `program` and returns one result for each, in order. A
-// test that crashes, leaves by exit() or exceeds the time limit has failed and says so; the tests
-// after it run all the same. Throws std::runtime_error if the program can't be run or lists no
-// test.
-std::vector<TestResult> run_tests(const std::string& program, const TestRunOptions& options);
+struct TestRun {
+  std::vector<TestResult> results;
+  std::string wrong_end;  // how the program ended, if not as the results say: "left by exit(3)"
+};
+
+// Runs the tests of the program `program`, which writes results as common/testing/results.h says,
+// and returns one result for each test, in the order in which they ran. What the program prints is
+// text of the running test and decides nothing. A test that crashes, calls exit() or exceeds its
+// time limit fails and its text says so; the tests after it run in a new process. When whole_limit
+// is over, the tests that are left fail. Throws std::runtime_error if the program cannot be run or
+// ends before it says which tests it will run.
+TestRun run_tests(const std::string& program, const TestRunOptions& options);
 
 }  // namespace fsdp

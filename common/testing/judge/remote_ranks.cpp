@@ -1,12 +1,12 @@
 #include <base/child_program.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <testing/frames.h>
 #include <testing/judge/remote_ranks.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <stdexcept>
 
@@ -147,7 +147,7 @@ class Program {
         throw std::runtime_error("did not report within " +
                                  std::to_string((kToStart + kTimeLimit).count()) + " s");
       }
-      if (*got == 0) throw std::runtime_error(child_.end(1s));
+      if (*got == 0) throw std::runtime_error(child_.end(1s).text());
       at += *got;
       count -= *got;
     }
@@ -190,19 +190,14 @@ void report(const RunReport& run) {
   Json ranks = Json::array();
   for (const RankReport& rank : run.ranks)
     ranks.push_back(to_json(rank));
-  std::vector<uint8_t> bytes(sizeof(uint64_t));
-  Json::to_cbor({{"test", place.test},
-                 {"run", place.run},
-                 {"not_started", run.not_started},
-                 {"ranks", ranks}},
-                bytes);
-  const uint64_t length = bytes.size() - sizeof length;
-  std::memcpy(bytes.data(), &length, sizeof length);
-  for (size_t sent = 0; sent < bytes.size();) {
-    const ssize_t n = write(report_file, bytes.data() + sent, bytes.size() - sent);
-    if (n < 0 && errno != EINTR) return;
-    if (n > 0) sent += static_cast<size_t>(n);
-  }
+  write_frame(report_file, to_frame({{"test", place.test},
+                                     {"run", place.run},
+                                     {"not_started", run.not_started},
+                                     {"ranks", ranks}}));
+}
+
+void close() {
+  if (report_file >= 0) ::close(report_file);
 }
 
 RunReport receive(int world_size) {

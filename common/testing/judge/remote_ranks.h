@@ -4,36 +4,43 @@
 
 #include <chrono>
 
-// For grading: the ranks of a test run in another program, of the same tests over the code that is
-// graded. The program that compares never holds that code, so nothing that the code prints,
-// overwrites or returns decides; and the program of the ranks is told what to run, not what to
-// expect.
+// For grading. The tests run in two programs: the judge compares, and the program of the ranks runs
+// the ranks. Both are compiled from the same tests; only the second one holds the graded code. So
+// nothing that this code prints, overwrites or returns can decide a test. The program of the ranks
+// knows what to run, not which values the judge expects.
 //
-//   FSDP_RANKS_OF='COMMAND...' mine_task3_tests        judges: runs COMMAND when a test wants ranks
-//   COMMAND... --gtest_filter=... --report_to=FD       runs the tests, reports every run of ranks
+//   FSDP_RANKS_OF='COMMAND...' mine_task3_tests      the judge: starts COMMAND when a test needs
+//   ranks COMMAND... --gtest_filter=... --report_to=FD     the program of the ranks: reports each
+//   run to FD
 //
-// The judge links the skeletons: a test that calls the code outside of a rank is not started there.
+// The judge is linked with the skeletons, so a test that calls task code outside of a rank is "not
+// started" there.
 namespace fsdp::remote_ranks {
 
-// What became of one run_ranks().
+// The result of one run_ranks().
 struct RunReport {
-  std::string not_started;  // what is still to be written, else empty
+  std::string not_started;  // the function that is still to be written; empty if there is none
   std::vector<RankReport> ranks;
 };
 
-// How long ranks may take there, whatever a test allows.
+// The limit of a run in the program of the ranks, if the test's own limit is longer.
 constexpr std::chrono::seconds kTimeLimit{20};
 
-bool judging();
-void report_to(int file);  // makes this the program of the ranks
-bool reporting();
+bool judging();            // whether this program is the judge
+void report_to(int file);  // makes this program the program of the ranks
+bool reporting();          // whether it is
 
-// The running test's next run has ended. A judge that is gone is no error.
+// In the program of the ranks: sends the report of the run that has just ended. If the judge is
+// gone, nothing happens.
 void report(const RunReport& run);
 
-// Of the running test's next run, on `world_size` ranks. Starts the program of the ranks with this
-// test and those after it, if it isn't running. Throws std::runtime_error when the report does not
-// come: the program has ended, says something else or takes longer than kTimeLimit and a start.
+// In a forked rank, before it runs anything else: closes the file of the reports.
+void close();
+
+// In the judge: waits for the report of the running test's next run, on `world_size` ranks. If the
+// program of the ranks is not running, starts it with this test and the tests after it. Throws
+// std::runtime_error if that program ends, sends something else, or sends nothing for kTimeLimit
+// and the time of a start.
 RunReport receive(int world_size);
 
 }  // namespace fsdp::remote_ranks

@@ -1,8 +1,9 @@
-#include <check/score.h>
 #include <check/test_run.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 
 namespace fsdp {
@@ -10,108 +11,136 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A program that answers as a GoogleTest program of the tests S.a, S.b and S.c: `script` runs for
-// each test that its filter names, with the test in $1.
+// A test program with the tests S.a, S.b and S.c. For each of them that its filter names, `script`
+// runs with the test in $1; it may set `outcome` and `text`.
 std::string program_that(const std::string& script) {
   const std::string path = testing::TempDir() + "check_" + std::to_string(getpid()) + "_" +
                            testing::UnitTest::GetInstance()->current_test_info()->name();
-  std::ofstream(path) << "#!/bin/bash\n"
-                         "run() {\n" +
-                             script +
-                             "\n}\n"
-                             "if [[ $1 == --gtest_list_tests ]]; then\n"
-                             "  printf 'S.\\n  a\\n  b\\n  c  # GetParam() = 3\\n'; exit\n"
-                             "fi\n"
-                             "IFS=: read -ra tests <<<\"${1#--gtest_filter=}\"\n"
-                             "for test in \"${tests[@]}\"; do\n"
-                             "  echo \"[ RUN      ] $test\"; run \"$test\"\n"
-                             "  echo \"[       OK ] $test (1 ms)\"\n"
-                             "done\n";
+  std::ofstream(path) << R"sh(#!/bin/bash
+for argument; do
+  case $argument in
+    --results_to=*) results=${argument#*=} ;;
+    --gtest_filter=*) filter=${argument#*=} ;;
+  esac
+done
+if [[ $filter == '*' ]]; then filter=S.a:S.b:S.c; fi
+record() { echo "$1" >&"$results"; }
+run() {
+)sh" << script << R"sh(
+}
+record '{"event":"plan","tests":["'"${filter//:/\",\"}"'"]}'
+IFS=: read -ra tests <<<"$filter"
+for test in "${tests[@]}"; do
+  name='"suite":"S","name":"'"${test#S.}"'"'
+  outcome=passed text=
+  record '{"event":"start",'"$name"'}'
+  run "$test"
+  record '{"event":"end",'"$name"',"outcome":"'"$outcome"'","text":"'"$text"'","milliseconds":3,"printed":'"$(stat -L -c %s /proc/$$/fd/1)"'}'
+  if [[ $outcome == failed ]]; then status=1; fi
+done
+exit ${status-0}
+)sh";
   chmod(path.c_str(), 0700);
   return path;
 }
 
-std::vector<TestResult> run(const std::string& script, std::chrono::seconds time_limit = 60s) {
+TestRun run(const std::string& script, std::chrono::seconds time_limit = 60s) {
   TestRunOptions options;
   options.time_limit = time_limit;
   const std::string program = program_that(script);
-  auto results = run_tests(program, options);
+  TestRun run = run_tests(program, options);
   std::remove(program.c_str());
-  return results;
+  return run;
 }
 
 // "a passed, b failed, c not started"
-std::string outcomes(const std::vector<TestResult>& results) {
+std::string outcomes(const TestRun& run) {
   std::string text;
-  for (const TestResult& result : results) {
-    const char* outcome = result.outcome == Outcome::passed   ? " passed"
-                          : result.outcome == Outcome::failed ? " failed"
-                                                              : " not started";
-    text += (text.empty() ? "" : ", ") + result.name + outcome;
-  }
+  for (const TestResult& result : run.results)
+    text += (text.empty() ? "" : ", ") + result.name + ' ' + to_string(result.outcome);
   return text;
 }
 
-TEST(TestRun, GivesAResultForEachTest) {
-  EXPECT_EQ(outcomes(run("true")), "a passed, b passed, c passed");
+TEST(TestRun, gives_a_result_for_each_test) {
+  const TestRun all = run("true");
+  EXPECT_EQ(outcomes(all), "a passed, b passed, c passed");
+  EXPECT_EQ(all.results[2].milliseconds, 3);
+  EXPECT_EQ(all.wrong_end, "");
 }
 
-TEST(TestRun, KeepsWhatAFailedTestPrinted) {
-  const auto results =
-      run("[[ $1 != S.b ]] || { echo 'is 3, expected 4'; echo \"[  FAILED  ] $1 (1 ms)\"; }");
-  EXPECT_EQ(outcomes(results), "a passed, b failed, c passed");
-  EXPECT_EQ(results[1].text, "is 3, expected 4\n");
+TEST(TestRun, keeps_what_a_failed_test_printed_and_what_failed) {
+  const TestRun all =
+      run("[[ $1 != S.b ]] || { echo 'x is 3'; outcome=failed text='is 3, expected 4'; }");
+  EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
+  EXPECT_EQ(all.results[1].text, "x is 3\nis 3, expected 4");
 }
 
-TEST(TestRun, TellsWhatIsNotStartedFromWhatFailed) {
-  const auto results = run(
-      "[[ $1 != S.a ]] || { echo 'not started: unshard (problem 2.3)'; echo \"[  SKIPPED ] $1\"; }");
-  EXPECT_EQ(outcomes(results), "a not started, b passed, c passed");
-  EXPECT_EQ(results[0].text, "unshard (problem 2.3)");
+TEST(TestRun, distinguishes_not_started_and_skipped_from_failed) {
+  const TestRun all =
+      run("case $1 in S.a) outcome='not started' text='unshard (problem 2.3)' ;;"
+          " S.c) outcome=skipped text='needs a GPU' ;; esac");
+  EXPECT_EQ(outcomes(all), "a not started, b passed, c skipped");
+  EXPECT_EQ(all.results[0].text, "unshard (problem 2.3)");
 }
 
-TEST(TestRun, GoesOnAfterATestThatEndsTheProgram) {
+TEST(TestRun, goes_on_after_a_test_that_ends_the_program) {
   for (const auto& [how, said] :
        {std::pair("kill -SEGV $$", "was killed: Segmentation fault"),
         std::pair("exit 0", "left by exit(0)"), std::pair("exit 7", "left by exit(7)")}) {
-    const auto results = run(std::string("[[ $1 != S.b ]] || ") + how);
-    EXPECT_EQ(outcomes(results), "a passed, b failed, c passed");
-    EXPECT_NE(results[1].text.find(said), std::string::npos) << results[1].text;
+    const TestRun all = run(std::string("[[ $1 != S.b ]] || ") + how);
+    EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
+    EXPECT_NE(all.results[1].text.find(said), std::string::npos) << all.results[1].text;
   }
 }
 
-TEST(TestRun, EndsATestThatDoesNotEnd) {
-  const auto results = run("[[ $1 != S.b ]] || read < <(sleep 1000)", 2s);
-  EXPECT_EQ(outcomes(results), "a passed, b failed, c passed");
-  EXPECT_NE(results[1].text.find("did not end within 2 s"), std::string::npos) << results[1].text;
+TEST(TestRun, ends_a_test_that_exceeds_its_time_limit) {
+  const TestRun all = run("[[ $1 != S.b ]] || read < <(sleep 1000)", 2s);
+  EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
+  EXPECT_NE(all.results[1].text.find("did not end within 2 s"), std::string::npos)
+      << all.results[1].text;
 }
 
-TEST(TestRun, IsNotFooledByAResultThatATestPrintsOfAnother) {
-  const auto results = run("[[ $1 != S.a ]] || { echo '[       OK ] S.c (0 ms)'; exit 0; }");
-  EXPECT_EQ(outcomes(results), "a failed, b passed, c passed");
+// Everything that a passing test could ever print, from a test that fails: as output, as the text
+// of its failure, and as a record that is printed.
+TEST(TestRun, takes_no_result_from_text) {
+  const std::string passes =
+      R"(printf '\n[ RUN      ] %s\n[       OK ] %s\n[       OK ] %s (0 ms)\n[  PASSED  ] 1 test.\n')"
+      R"( $1 $1 $1; printf '{"event":"end","suite":"S","name":"%s","outcome":"passed",)"
+      R"("text":"","milliseconds":0}\n' ${1#S.};)";
+  const std::string prints = "[[ $1 == S.c ]] || { " + passes;
+  EXPECT_EQ(outcomes(run(prints + "outcome=failed; }")), "a failed, b failed, c passed");
+  EXPECT_EQ(outcomes(run(prints + "exit 0; }")), "a failed, b failed, c passed");
+  EXPECT_EQ(outcomes(run(R"([[ $1 == S.c ]] || { outcome=failed text='\n[       OK ] '$1'\n'; })")),
+            "a failed, b failed, c passed");
+  EXPECT_EQ(outcomes(run("[[ $1 == S.c ]] || { echo 'not started: x'; outcome=failed; }")),
+            "a failed, b failed, c passed");
 }
 
-TEST(TestRun, RefusesAProgramThatIsNotThere) {
+TEST(TestRun, ends_a_test_that_prints_without_end) {
+  const TestRun all = run("[[ $1 != S.b ]] || yes");
+  EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
+  EXPECT_NE(all.results[1].text.find("y\ny\n"), std::string::npos);
+  EXPECT_NE(all.results[1].text.find("printed more than 256 MiB"), std::string::npos);
+  EXPECT_LE(all.results[1].text.size(), size_t{65} << 10);
+}
+
+TEST(TestRun, says_how_a_program_ends_whose_tests_passed) {
+  EXPECT_EQ(run("[[ $1 != S.c ]] || trap 'echo leaks; exit 3' EXIT").wrong_end,
+            "left by exit(3) and printed:\nleaks\n");
+}
+
+TEST(TestRun, refuses_a_program_that_is_missing_or_has_no_results) {
   EXPECT_THROW(run_tests("/nowhere/tests", {}), std::runtime_error);
+  EXPECT_THROW(run_tests("/bin/true", {}), std::runtime_error);
 }
 
-TEST(Score, GivesEachTestTheSamePartOfItsProblemsPoints) {
-  const Problem problem{"2.3", "unshard", 6, {"T2_3_unshard"}};
-  const std::vector<TestResult> results{{"T2_3_unshard", "a", Outcome::passed, ""},
-                                        {"T2_3_unshard", "b", Outcome::failed, ""},
-                                        {"T2_3_unshard", "c", Outcome::not_started, ""},
-                                        {"T2_4_reshard", "d", Outcome::passed, ""}};
-  const Tally sum = tally(problem, results);
-  EXPECT_EQ(sum.points, 2);
-  EXPECT_EQ(sum.tests(), 3);
-  EXPECT_FALSE(sum.complete());
-}
-
-TEST(Course, AddsUpTo120Points) {
-  int points = 0;
-  for (const Task& task : course())
-    points += task.points();
-  EXPECT_EQ(points, 120);
+TEST(TestRun, names_a_test_without_its_number_of_ranks) {
+  const TestResult on_ranks{"T2_3_unshard", "gathers_once/W3", Outcome::passed};
+  EXPECT_EQ(on_ranks.test(), "T2_3_unshard.gathers_once");
+  EXPECT_EQ(on_ranks.ranks(), "W3");
+  const TestResult alone{"T7_3_policy", "wraps_nothing", Outcome::passed};
+  EXPECT_EQ(alone.test(), "T7_3_policy.wraps_nothing");
+  EXPECT_EQ(alone.ranks(), "");
 }
 
 }  // namespace

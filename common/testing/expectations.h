@@ -1,0 +1,29 @@
+#pragma once
+
+#include <testing/rank_run.h>
+
+namespace fsdp {
+
+// Each of these compares observations. It fails the test unless they are equal (tensors: bit by
+// bit), goes on with the test, and prints the steps of the ranks and the observations of all ranks
+// side by side.
+
+// Compares what one rank, or every rank, observed as `name` with `expected`.
+void expect_on_rank(const RankRun& run, int rank, const std::string& name,
+                    const nlohmann::json& expected, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE());
+void expect_on_all_ranks(const RankRun& run, const std::string& name,
+                         const nlohmann::json& expected, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE());
+
+// Compares what the other ranks observed with what rank 0 observed.
+void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
+                              const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+// For gradients that rank r made of provenance::gradient(r, W), observed with their places: fails
+// unless every element of a parameter is the mean over the ranks and padding is zero. Says which
+// ranks are missing and which are counted twice.
+void expect_mean_over_ranks(const RankRun& run, const std::string& name,
+                            const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+}  // namespace fsdp

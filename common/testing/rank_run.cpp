@@ -1,0 +1,50 @@
+#include <testing/end_test.h>
+#include <testing/rank_report.h>
+#include <testing/rank_run.h>
+#include <testing/story.h>
+
+#include <utility>
+
+namespace fsdp {
+
+RankRun::RankRun(const std::vector<RankReport>& ranks) : failure_(describe_failure(ranks)) {
+  for (const RankReport& report : ranks) {
+    observations_.push_back(report.observations);
+    observed_after_.push_back(report.observed_after);
+    steps_.push_back(report.steps);
+  }
+  if (!failure_.empty()) failure_ = "\n" + fsdp::story(steps_) + failure_;
+}
+
+std::string RankRun::story(const std::string& name) const {
+  if (std::exchange(told_, true)) return "";
+  std::vector<std::vector<std::string>> steps = steps_;
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
+    const auto found = observed_after_[rank].find(name);
+    if (found != observed_after_[rank].end()) steps[rank].resize(found->second);
+  }
+  return fsdp::story(steps);
+}
+
+bool RankRun::observed(int rank, const std::string& name) const {
+  return observations_.at(rank).count(name) > 0;
+}
+
+const nlohmann::json& RankRun::at(int rank, const std::string& name, const char* file,
+                                  int line) const {
+  const auto& observed = observations_.at(rank);
+  const auto found = observed.find(name);
+  if (found != observed.end()) return found->second;
+  std::string names;
+  for (const auto& [other, value] : observed)
+    names += (names.empty() ? "" : ", ") + other;
+  end_test(testing::TestPartResult::kFatalFailure, file, line,
+           "rank " + std::to_string(rank) + " did not observe \"" + name + "\", only: " + names);
+}
+
+ObservedTensor RankRun::tensor(int rank, const std::string& name, const char* file,
+                               int line) const {
+  return to_tensor(at(rank, name, file, line));
+}
+
+}  // namespace fsdp

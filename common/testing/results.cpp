@@ -1,0 +1,111 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <testing/results.h>
+#include <base/todo.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace fsdp::results {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kNotStarted = "not_started";  // a property of GoogleTest's result
+
+int results_file = -1;
+
+void write_record(const Json& record) {
+  const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t count = write(results_file, line.data() + sent, line.size() - sent);
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) sent += static_cast<size_t>(count);
+  }
+}
+
+// What is still to be written, if the test reached a todo(): in this process or a rank, which
+// take_todo() tells, or in a rank of another program, which mark_not_started() has told.
+std::string not_started(const testing::TestResult& result) {
+  const std::string here = take_todo();
+  if (!here.empty() || !result.Skipped()) return here;
+  for (int i = 0; i < result.test_property_count(); ++i) {
+    const testing::TestProperty& property = result.GetTestProperty(i);
+    if (property.key() == std::string(kNotStarted)) return property.value();
+  }
+  return "";
+}
+
+// "test_x.cpp:12: Failure\nthe message\n" of every assertion that did not pass.
+std::string text_of(const testing::TestResult& result) {
+  std::string text;
+  for (int i = 0; i < result.total_part_count(); ++i) {
+    const testing::TestPartResult& part = result.GetTestPartResult(i);
+    if (part.passed()) continue;
+    const std::string line = ':' + std::to_string(part.line_number());
+    text += part.file_name() == nullptr ? "unknown file" : part.file_name() + line;
+    text += part.skipped() ? ": Skipped\n" : ": Failure\n";
+    std::string message = part.message();
+    if (message.starts_with("Failed\n")) message.erase(0, 7);  // what FAIL() puts before its text
+    text += message + '\n';
+  }
+  return text;
+}
+
+class Writer : public testing::EmptyTestEventListener {
+  void OnTestIterationStart(const testing::UnitTest& program, int) override {
+    Json tests = Json::array();
+    for (int i = 0; i < program.total_test_suite_count(); ++i) {
+      const testing::TestSuite& suite = *program.GetTestSuite(i);
+      for (int j = 0; j < suite.total_test_count(); ++j) {
+        const testing::TestInfo& test = *suite.GetTestInfo(j);
+        if (test.should_run()) tests.push_back(std::string(suite.name()) + '.' + test.name());
+      }
+    }
+    write_record({{"event", "plan"}, {"tests", tests}});
+  }
+
+  void OnTestStart(const testing::TestInfo& test) override {
+    take_todo();
+    write_record({{"event", "start"}, {"suite", test.test_suite_name()}, {"name", test.name()}});
+  }
+
+  void OnTestEnd(const testing::TestInfo& test) override {
+    const testing::TestResult& result = *test.result();
+    const std::string unwritten = not_started(result);
+    std::fflush(nullptr);
+    write_record({{"event", "end"},
+                  {"suite", test.test_suite_name()},
+                  {"name", test.name()},
+                  {"outcome", !unwritten.empty() ? "not started"
+                              : result.Failed()  ? "failed"
+                              : result.Skipped() ? "skipped"
+                                                 : "passed"},
+                  {"text", unwritten.empty() ? text_of(result) : unwritten},
+                  {"milliseconds", result.elapsed_time()},
+                  {"printed", lseek(STDOUT_FILENO, 0, SEEK_CUR)}});
+  }
+};
+
+}  // namespace
+
+void write_to(int file) {
+  fcntl(file, F_SETFD, FD_CLOEXEC);
+  results_file = file;
+  auto& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new Writer);  // which owns it
+}
+
+void close() {
+  if (results_file >= 0) ::close(results_file);
+  results_file = -1;
+}
+
+void mark_not_started(const std::string& what) {
+  testing::Test::RecordProperty(kNotStarted, what);
+}
+
+}  // namespace fsdp::results

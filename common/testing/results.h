@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+namespace fsdp::results {
+
+// Results as data. Writes one line of JSON to `file` for each of these events, and stops GoogleTest
+// from printing: a result is never read from text, so no text can claim one.
+//
+//   {"event":"plan","tests":["T2_3_unshard.gathers/W3", ...]}    first: the tests that will run
+//   {"event":"start","suite":"T2_3_unshard","name":"gathers/W3"}
+//   {"event":"end","suite":"T2_3_unshard","name":"gathers/W3","outcome":"failed",
+//    "text":"test_x.cpp:12: Failure\n...","milliseconds":12,"printed":345}
+//
+// outcome: "passed"; "failed", with the text of every failure; "not started", with the function
+// that is still to be written, if the test reached a todo(); "skipped", with the reason.
+// printed: the position in standard output, if that is a file: how much was printed so far.
+//
+// Call this after InitGoogleTest() and before RUN_ALL_TESTS(). No program that this one starts
+// inherits `file`.
+void write_to(int file);
+
+// Closes that file. A forked rank calls this before it runs anything else, so that the code under
+// test cannot write results.
+void close();
+
+// Makes the outcome of the running test "not started", if the test is then skipped. `what` is the
+// function that is still to be written.
+void mark_not_started(const std::string& what);
+
+}  // namespace fsdp::results

@@ -1,0 +1,37 @@
+#include <testing/channel.h>
+#include <testing/observed_tensor.h>
+#include <testing/rank_report.h>
+#include <testing/test_rank.h>
+#include <trace/recorder.h>
+
+namespace fsdp {
+
+TestRank::TestRank(const RankContext& context, const RunOptions& options, Channel& channel)
+    : context_(context), options_(options), channel_(channel) {}
+
+const std::shared_ptr<Communicator>& TestRank::communicator() {
+  if (!communicator_) {
+    const CommunicatorOptions options{options_.backend, options_.timeout, options_.fault,
+                                      options_.link, options_.clock};
+    communicator_ = Communicator::create(context_, options);
+  }
+  return communicator_;
+}
+
+void TestRank::observe(const std::string& name, const nlohmann::json& value) {
+  if (!names_.insert(name).second) {
+    throw std::logic_error("observe: \"" + name + "\" was observed before on this rank");
+  }
+  const uint64_t events = Recorder::current() == nullptr ? 0 : Recorder::current()->count();
+  channel_.send(observation_frame(name, value, events));
+}
+
+void TestRank::observe(const std::string& name, const at::Tensor& tensor) {
+  observe(name, to_observation(tensor));
+}
+
+void TestRank::observe(const std::string& name, const at::Tensor& tensor, const Places& places) {
+  observe(name, with_places(to_observation(tensor), places));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <testing/places.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace fsdp {
+
+class Channel;
+
+// How the ranks of a test run.
+struct RunOptions {
+  std::string backend{"auto"};  // these five are options of the communicator
+  std::chrono::milliseconds timeout{2'000};
+  std::optional<Fault> fault{};
+  std::optional<Link> link{};
+  std::shared_ptr<Clock> clock{monotonic_clock()};
+  std::chrono::milliseconds time_limit{60'000};  // of the whole run
+  bool record{true};                             // record events, for the story of a failure
+};
+
+// One rank of a test, as the body of run_ranks() sees it. EXPECT_ and ASSERT_ work in the body too:
+// the test's own process reports what failed, with the numbers of the ranks. In a rank torch has
+// one thread, live bytes are counted, and memory that was allocated but not written, or freed,
+// holds NaN.
+class TestRank {
+ public:
+  TestRank(const RankContext& context, const RunOptions& options, Channel& channel);
+
+  int rank() const { return context_.rank; }
+  int world_size() const { return context_.world_size; }
+
+  // The first call creates it; every rank must make that call.
+  const std::shared_ptr<Communicator>& communicator();
+
+  // Sends a value to the test's own process, under a name that this rank has not used before. Of a
+  // tensor it sends dtype, sizes and bytes. With `places`, a failure names the parameter that a
+  // wrong element belongs to.
+  void observe(const std::string& name, const nlohmann::json& value);
+  void observe(const std::string& name, const at::Tensor& tensor);
+  void observe(const std::string& name, const at::Tensor& tensor, const Places& places);
+
+ private:
+  const RankContext& context_;
+  const RunOptions& options_;
+  Channel& channel_;
+  std::shared_ptr<Communicator> communicator_;  // null before the first call
+  std::set<std::string> names_;                 // of the observations so far
+};
+
+}  // namespace fsdp

@@ -1,0 +1,104 @@
+#include <check/check_course.h>
+#include <check/print.h>
+#include <unistd.h>
+#include <base/whole_file.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// On a terminal, one line with the test that ended last. It is wiped out before other output.
+class Progress {
+ public:
+  void operator()(const TestResult& result) const {
+    if (terminal_) {
+      std::printf("\r\033[K%.90s", (result.suite + '.' + result.name).c_str());
+      std::fflush(stdout);
+    }
+  }
+  void clear() const {
+    if (terminal_) std::printf("\r\033[K");
+  }
+
+ private:
+  bool terminal_{isatty(STDOUT_FILENO) != 0};
+};
+
+// Paths from the root of the repository.
+void shorten_paths(std::string& text) {
+  const char* root = std::getenv("FSDP_ROOT");
+  if (root == nullptr) return;
+  const std::string prefix = std::string(root) + '/';
+  for (size_t at = 0; (at = text.find(prefix, at)) != std::string::npos;)
+    text.erase(at, prefix.size());
+}
+
+std::vector<TestResult> run_task(const Settings& settings, const Task& task) {
+  const Progress progress;
+  std::vector<TestResult> tests;
+  for (int i = 0; settings.runs(task) && i < settings.repeat; ++i) {
+    TestRunOptions options;
+    options.filter = settings.filter(task);
+    options.on_result = progress;
+    options.whole_limit = std::chrono::seconds(settings.seconds);
+    TestRun run = run_tests(settings.program(task), options);
+    if (run.results.empty() && settings.worlds.empty()) {
+      throw std::runtime_error(settings.program(task) + " has no test " + options.filter);
+    }
+    std::move(run.results.begin(), run.results.end(), std::back_inserter(tests));
+  }
+  progress.clear();
+  for (TestResult& test : tests)
+    shorten_paths(test.text);
+  sort_by_problem(tests);
+  return tests;
+}
+
+TaskResult check_task(const Settings& settings, const Task& task) {
+  TaskResult result;
+  result.task = &task;
+  result.compiles = settings.compiles(task);
+  result.tests = run_task(settings, task);
+  for (const Problem& problem : task.problems) {
+    if (!settings.wants(problem)) continue;
+    Tally of_problem = tally(problem, result.tests);
+    of_problem.untested = !settings.runs(task);
+    result.problems.emplace_back(&problem, of_problem);
+    result.sum += of_problem;
+  }
+  result.held =
+      settings.wants_whole_tasks() && result.sum.points > 0 && sentinel_fails(task, result.tests);
+  if (result.held) result.sum.points = 0;
+  return result;
+}
+
+}  // namespace
+
+int check_course(const Settings& settings) {
+  std::vector<TaskResult> tasks;
+  std::vector<TestResult> tests;
+  Tally total;
+  for (const Task& task : course()) {
+    if (!settings.wants(task)) continue;
+    tasks.push_back(check_task(settings, task));
+    print_task(settings, tasks.back());
+    total += tasks.back().sum;
+    tests.insert(tests.end(), tasks.back().tests.begin(), tasks.back().tests.end());
+  }
+  if (settings.what.empty()) print_tally("all", total);
+  print_bases(settings, tasks);
+  print_failures(tests);
+  if (!settings.json.empty()) write_whole_file(settings.json, to_json(tasks, total));
+  if (!total.complete()) print_next_step(tasks);
+  if (std::filesystem::exists(settings.trace)) {
+    std::printf("timeline: %s\n", settings.trace.c_str());
+  }
+  return total.complete() ? 0 : 1;
+}
+
+}  // namespace fsdp

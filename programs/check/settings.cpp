@@ -1,0 +1,138 @@
+#include <check/settings.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+bool contains(const std::vector<int>& numbers, int number) {
+  return std::count(numbers.begin(), numbers.end(), number) > 0;
+}
+
+void add_public_options(CLI::App& app, Settings& settings) {
+  app.add_option("what", settings.what, "a task (3) or a problem (3.2); everything if left out");
+  // The script turns --base and --solutions into --stacks; here they are only explained.
+  static std::string base;
+  static bool solutions{};
+  app.add_option("--base", base,
+                 "the code under a task: reference, the solutions of the tasks before it (the "
+                 "default where they are here), or mine, your own tasks before it")
+      ->check(CLI::IsMember({"reference", "mine"}));
+  app.add_flag("--solutions", solutions, "test the reference solutions instead of tasks/");
+  app.add_option("--repeat", settings.repeat, "run every test this many times (default 1)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--world", settings.worlds,
+                 "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
+                 "on 8")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 8));
+  app.add_option("--trace", settings.trace,
+                 "write the timeline of the first test that fails, or of the last test if none "
+                 "fails, to FILE.txt, .json or .html");
+  app.add_option("--json", settings.json, "write the points and every test's result to FILE");
+}
+
+// For the scripts that call this program.
+void add_hidden_options(CLI::App& app, Settings& settings) {
+  app.add_option("--stacks", settings.stacks)->delimiter(',')->required()->group("");
+  app.add_option("--seconds", settings.seconds)->group("");
+  app.add_option("--broken", settings.broken)->delimiter(',')->group("");
+  app.add_option("--blank", settings.blank)->delimiter(',')->group("");
+}
+
+// Makes the path absolute, and known to the test programs. They do not overwrite a file of before.
+void prepare_trace(std::string& trace) {
+  const std::string ending = std::filesystem::path(trace).extension();
+  if (ending != ".txt" && ending != ".json" && ending != ".html") {
+    throw std::invalid_argument("--trace " + trace +
+                                ": the name of a timeline ends in .txt, .json or .html");
+  }
+  trace = std::filesystem::absolute(trace);
+  std::filesystem::remove(trace);
+  setenv("FSDP_TRACE", trace.c_str(), 1);
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  std::fprintf(stderr, "fsdp check: %s\n", why.c_str());
+  std::exit(2);
+}
+
+bool wants_anything(const Settings& settings) {
+  for (const Task& task : course()) {
+    for (const Problem& problem : task.problems) {
+      if (settings.wants(task) && settings.wants(problem)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+const std::string& Settings::stack(const Task& task) const {
+  return stacks.at(static_cast<size_t>(task.number) - 1);
+}
+
+std::string Settings::program(const Task& task) const {
+  return bin + "/" + stack(task) + "_task" + std::to_string(task.number) + "_tests";
+}
+
+bool Settings::compiles(const Task& task) const {
+  return !contains(broken, task.number);
+}
+
+bool Settings::runs(const Task& task) const {
+  return compiles(task) && !contains(blank, task.number);
+}
+
+bool Settings::wants(const Task& task) const {
+  return what.empty() || what.substr(0, 1) == std::to_string(task.number);
+}
+
+bool Settings::wants(const Problem& problem) const {
+  return wants_whole_tasks() || what == problem.number;
+}
+
+std::string Settings::filter(const Task& task) const {
+  std::string filter;
+  for (const Problem& problem : task.problems) {
+    if (!wants(problem)) continue;
+    for (const std::string& suite : problem.suites)
+      filter += (filter.empty() ? "" : ":") + suite + ".*";
+  }
+  const char* separator = "-";  // after it come the tests that are left out
+  for (int world = 1; world <= 8 && !worlds.empty(); ++world) {
+    if (contains(worlds, world)) continue;
+    filter += separator + ("*/W" + std::to_string(world));
+    separator = ":";
+  }
+  return filter;
+}
+
+Settings parse_settings(int argc, char** argv) {
+  Settings settings;
+  settings.bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  CLI::App app("Runs the tests of the tasks and says how far they are.", "fsdp check");
+  add_public_options(app, settings);
+  add_hidden_options(app, settings);
+  try {
+    app.parse(argc, argv);
+    settings.stacks.resize(course().size(), settings.stacks.back());
+    if (!settings.trace.empty()) prepare_trace(settings.trace);
+  } catch (const CLI::CallForHelp& help) {
+    std::exit(app.exit(help));
+  } catch (const std::exception& error) {
+    refuse(error.what());
+  }
+  if (!wants_anything(settings)) {
+    refuse("there is no task or problem " + settings.what + "; tasks are 1 to " +
+           std::to_string(course().size()));
+  }
+  return settings;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,113 @@
+// run_tests PROGRAM [OPTION...]: runs a test program and prints a line per suite, then the output
+// of every test that did not pass. Ends with 1 if any test failed.
+#include <check/test_run.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+struct Counts {
+  int passed{}, failed{}, skipped{};
+  int64_t milliseconds{};
+
+  void add(const TestResult& result) {
+    passed += result.outcome == Outcome::passed;
+    failed += result.outcome == Outcome::failed || result.outcome == Outcome::not_started;
+    skipped += result.outcome == Outcome::skipped;
+    milliseconds += result.milliseconds;
+  }
+};
+
+void print_indented(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    std::printf("    %s\n", line.c_str());
+}
+
+// In the order in which the suites came first.
+void print_suites(const std::vector<TestResult>& results) {
+  std::vector<std::pair<std::string, Counts>> suites;
+  for (const TestResult& result : results) {
+    auto suite = std::find_if(suites.begin(), suites.end(),
+                              [&](const auto& entry) { return entry.first == result.suite; });
+    if (suite == suites.end()) suite = suites.insert(suites.end(), {result.suite, {}});
+    suite->second.add(result);
+  }
+  for (const auto& [name, counts] : suites) {
+    std::printf("%-36s %3d passed, %d failed, %d skipped  %6.1f s\n", name.c_str(), counts.passed,
+                counts.failed, counts.skipped, static_cast<double>(counts.milliseconds) / 1000);
+  }
+}
+
+void print_failures(const std::vector<TestResult>& results) {
+  for (const TestResult& result : results) {
+    if (result.outcome == Outcome::passed || result.outcome == Outcome::skipped) continue;
+    std::printf("  FAILED %s.%s\n", result.suite.c_str(), result.name.c_str());
+    print_indented(result.text);
+  }
+}
+
+// What is wrong with the program as a whole; empty if nothing is.
+std::string wrong_program(const TestRun& run) {
+  if (run.results.empty()) return "it has no tests";
+  return run.wrong_end.empty() ? "" : "after its last test it " + run.wrong_end;
+}
+
+// Adds "passed failed skipped" to the file.
+void add_totals(const std::string& totals, const Counts& all) {
+  if (totals.empty()) return;
+  std::ofstream(totals, std::ios::app)
+      << all.passed << ' ' << all.failed << ' ' << all.skipped << '\n';
+}
+
+int run(const std::string& program, const TestRunOptions& options, const std::string& totals,
+        bool quiet) {
+  Counts all;
+  std::string wrong;
+  try {
+    const TestRun run = run_tests(program, options);
+    for (const TestResult& result : run.results)
+      all.add(result);
+    if (!quiet) print_suites(run.results);
+    print_failures(run.results);
+    wrong = wrong_program(run);
+  } catch (const std::runtime_error& error) {
+    wrong = error.what();
+  }
+  if (!wrong.empty()) {
+    ++all.failed;
+    std::printf("  FAILED %s:\n", std::filesystem::path(program).filename().c_str());
+    print_indented(wrong);
+  }
+  add_totals(totals, all);
+  return all.failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace fsdp
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs a test program and prints a line for each suite.", "run_tests");
+  std::string program, totals;
+  int seconds = 900, seed = 0;
+  bool quiet{};
+  fsdp::TestRunOptions options;
+  app.add_option("program", program)->required();
+  app.add_option("--filter", options.filter, "GoogleTest's filter");
+  app.add_option("--seconds", seconds, "for all tests together (default 900)");
+  app.add_option("--shuffle", seed, "run them in the random order of this seed");
+  app.add_option("--totals", totals, "add 'passed failed skipped' to this file");
+  app.add_flag("--quiet", quiet, "print failures only");
+  CLI11_PARSE(app, argc, argv);
+  options.time_limit = options.whole_limit = std::chrono::seconds(seconds);
+  if (seed > 0) {
+    options.arguments = {"--gtest_shuffle", "--gtest_random_seed=" + std::to_string(seed)};
+  }
+  return fsdp::run(program, options, totals, quiet);
+}
