@@ -41,8 +41,9 @@ def libraries():
 def names_of_others():
     """Mangled name -> the library that defines it."""
     found = {}
-    for archive in ("libfsdp_common.a", "libfsdp_testing.a"):
-        for name, kind in symbols("-g", "--defined-only", BUILD / archive):
+    rooms = [path.name for path in (ROOT / "common").iterdir() if any(path.glob("*.cpp"))]
+    for archive in filter(pathlib.Path.exists, (BUILD / f"libfsdp_{room}.a" for room in rooms)):
+        for name, kind in symbols("-g", "--defined-only", archive):
             if is_strong(kind):
                 found[name] = "the course's own code"
     for library in libraries():
