@@ -111,6 +111,20 @@ class Submissions(unittest.TestCase):
             self.assertFalse(kept.exists())
 
 
+class NamesOfOthers(unittest.TestCase):
+    def test_hold_those_of_every_room_that_is_built(self):
+        rooms = {path.parent.name for path in course.ROOT.glob("common/*/*.cpp")} - {"build", "train"}
+        self.assertGreater(len(rooms), 5)
+        with tempfile.TemporaryDirectory() as folder:
+            for room in rooms:  # train is not: nothing that was built needs it
+                (pathlib.Path(folder) / f"libfsdp_{room}.a").touch()
+            with (mock.patch.object(objects, "BUILD", pathlib.Path(folder)),
+                  mock.patch.object(objects, "libraries", lambda: []),
+                  mock.patch.object(objects, "symbols", lambda *args: [(args[-1].stem, "T")])):
+                found = objects.names_of_others.__wrapped__()
+        self.assertEqual(set(found), {f"libfsdp_{room}" for room in rooms})
+
+
 class Compiling(unittest.TestCase):
     def compile(self, command, seconds):
         """The log and the steps of a build of one command."""

@@ -53,7 +53,8 @@ class Program:
         folders = [task.folder for task in course.tasks()[: self.task.number]]
         earlier = folders[:-1] if self.base == "reference" else []
         tests = [f"tests/{folder}" for folder in folders]  # a later task's include an earlier one's
-        return ["programs/check", *tests, *(f"solutions/{folder}" for folder in earlier)]
+        given = ["programs/check", "programs/strategy"]
+        return [*given, *tests, *(f"solutions/{folder}" for folder in earlier)]
 
     def key(self, submission, looked_at=True):
         digest = submission.digest([task.number for task in self.tasks])

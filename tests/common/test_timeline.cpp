@@ -1,7 +1,6 @@
 #include <base/whole_file.h>
 #include <gtest/gtest.h>
 #include <trace/timeline.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>

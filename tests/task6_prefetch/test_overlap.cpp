@@ -1,10 +1,5 @@
-#include <backward_hooks.h>
-#include <forward_hooks.h>
 #include <prediction/step_time.h>
-#include <prefetch.h>
 #include <testing/counted_clock.h>
-#include <testing/multi_rank.h>
-#include <testing/toy_model.h>
 
 #include "prefetching_toy.h"
 

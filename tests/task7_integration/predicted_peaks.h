@@ -1,8 +1,8 @@
 #pragma once
 
 #include <memory/live_bytes.h>
+#include <prediction/prediction.h>
 #include <testing/multi_rank.h>
-#include <train/prediction.h>
 
 #include <functional>
 #include <string>

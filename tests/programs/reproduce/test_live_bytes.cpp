@@ -1,4 +1,3 @@
-#include <prediction/prediction.h>
 #include <strategy/fsdp_strategy.h>
 #include <task7_integration/predicted_peaks.h>
 #include <testing/multi_rank.h>
