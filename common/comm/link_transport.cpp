@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// When each call is done. Every rank computes a table of its own from what all ranks have published,
-// so the tables are equal.
+// When each call is done. Every rank computes a table of its own from what all ranks have
+// published, so the tables are equal.
 class Timetable {
  public:
   Timetable(const Link& link, int world_size, std::shared_ptr<Ledger> ledger)
@@ -19,8 +19,8 @@ class Timetable {
     times_[call.sequence].took = link_.time(call.operation, call.bytes, world_size_);
   }
 
-  // [ns] From when to when the bytes of the call move. Those of the calls before it, which all ranks
-  // have published, move first. Must be called once for each call.
+  // [ns] From when to when the bytes of the call move. Those of the calls before it, which all
+  // ranks have published, move first. Must be called once for each call.
   std::pair<int64_t, int64_t> take(uint64_t sequence) {
     for (auto next = times_.begin(); next != times_.end() && next->first <= sequence; ++next) {
       Time& time = next->second;
