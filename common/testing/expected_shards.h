@@ -1,7 +1,7 @@
 #pragma once
 
-#include <testing/test_rank.h>
 #include <layout/shard_layout.h>
+#include <testing/test_rank.h>
 
 #include <string>
 #include <vector>

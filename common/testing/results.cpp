@@ -1,7 +1,7 @@
+#include <base/todo.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <testing/results.h>
-#include <base/todo.h>
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <nn/module.h>
 #include <layout/shard_layout.h>
+#include <nn/module.h>
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
+#include <base/whole_file.h>
 #include <check/check_course.h>
 #include <check/print.h>
 #include <unistd.h>
-#include <base/whole_file.h>
 
 #include <cstdio>
 #include <cstdlib>
