@@ -281,7 +281,7 @@ class Reports(unittest.TestCase):
         half = Grade("ada", scores={1: [scored(course.tasks()[0], "own")]})
         results = report.gradescope(half)
         self.assertEqual(results["score"], course.tasks()[0].points)
-        self.assertIn("when the grader stopped", results["output"])
+        self.assertIn("The grader stopped early", results["output"])
 
     def test_names_and_texts_of_students_are_no_html(self):
         grade = Grade("<b>ada</b>", refused="<script>")

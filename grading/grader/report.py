@@ -6,7 +6,10 @@ import json
 from grader import course, whole_file
 from grader.grade import most_points
 
-BASE_NAMES = {"own": "your own tasks before it", "reference": "the reference solutions before it"}
+BASE_NAMES = {
+    "own": "your own tasks before it",
+    "reference": "the reference solutions of the tasks before it",
+}
 
 
 def counts_text(counts):
@@ -40,7 +43,7 @@ def entry(name, number, points, output, visibility, tags=()):
 
 
 def of_problem(task_score, problem_score):
-    """The problem's usual tests, and its hidden ones."""
+    """The entries of the problem's usual tests and of its hidden cases."""
     problem = problem_score.problem
     visibility = course.rubric()["visibility"]
     task = f"task {task_score.task.number}"
@@ -49,7 +52,7 @@ def of_problem(task_score, problem_score):
     usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}"
     hidden = (
         f"{head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
-        "The same tests with other numbers of ranks, sizes and values."
+        "These are the same tests with other numbers of ranks, sizes and values."
     )
     name = f"{problem.number} {problem.name}"
     yield entry(name, problem.number, problem_score.points["tests"], usual.strip(),
@@ -70,8 +73,8 @@ def of_throughput(grade):
     settings = course.rubric()["throughput"]
     if "ratio" in measured:
         text = (
-            f"a run of training takes {measured['ratio']:.2f} times the reference's seconds; "
-            f"full points up to {settings['full']:g}"
+            f"A training run takes {measured['ratio']:.2f} times as long as the reference's. "
+            f"Full points are given up to {settings['full']:g} times."
         )
     else:
         text = measured.get("why", "not graded yet")
@@ -95,10 +98,10 @@ def summary(grade):
         return f"Not graded: {grade.refused}"
     lines = [f"{grade.points:g} of {most_points():g} points, graded in {grade.seconds:.0f} s."]
     if not grade.complete:
-        lines.append("This is what was known when the grader stopped.")
+        lines.append("The grader stopped early. This is what it knew by then.")
     if grade.missing:
-        lines.append(f"Not handed in, so as at first: {', '.join(grade.missing)}.")
-    lines.append("Of each task the better of two counts:")
+        lines.append(f"Not handed in, so graded as delivered: {', '.join(grade.missing)}.")
+    lines.append("Each task was graded twice. The better result counts:")
     for task in course.tasks():
         if task.number in grade.scores:
             lines.append(f"  task {task.number} {task.name}: {bases_text(grade, task)}")

@@ -7,11 +7,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 
 #include "expect_text.h"
 
 namespace fsdp {
 namespace {
+
+constexpr int kResults = 9;  // the judge's file of results
 
 // Not run by themselves: a test below runs one of them in another process, as a judge of this very
 // program.
@@ -35,70 +40,115 @@ TEST_F(Judged, DISABLED_passes) {
   }
 }
 
-TEST_F(Judged, DISABLED_isToldWhatRanksFoundWrong) {
+TEST_F(Judged, DISABLED_says_what_ranks_found_wrong) {
   run_ranks(2, [](TestRank& rank) { EXPECT_EQ(rank.rank(), 0) << "it is another"; });
 }
 
-TEST_F(Judged, DISABLED_isNotDecidedByTheProgramOfTheRanks) {
+TEST_F(Judged, DISABLED_is_not_decided_by_the_program_of_the_ranks) {
   const RankRun run = run_ranks(1, [](TestRank& rank) { rank.observe("value", 2); });
   if (in_program_of_ranks()) {
-    std::puts("[       OK ] Judged.isNotDecidedByTheProgramOfTheRanks (0 ms)");
+    std::puts("[       OK ] Judged.is_not_decided_by_the_program_of_the_ranks (0 ms)");
     _exit(0);
   }
   expect_on_all_ranks(run, "value", 1);
 }
 
-TEST_F(Judged, DISABLED_failsWhenTheProgramOfTheRanksLeaves) {
+TEST_F(Judged, DISABLED_fails_when_the_program_of_the_ranks_leaves) {
   if (in_program_of_ranks()) _exit(0);
   run_ranks(1, [](TestRank&) {});
 }
 
-TEST_F(Judged, DISABLED_failsWhenARunIsLeftOut) {
+TEST_F(Judged, DISABLED_fails_when_a_run_is_left_out) {
   if (!in_program_of_ranks()) run_ranks(1, [](TestRank&) {});
   run_ranks(2, [](TestRank&) {});
 }
 
-TEST_F(Judged, DISABLED_isNotStartedWhereRanksAreNot) {
+TEST_F(Judged, DISABLED_is_not_started_where_ranks_are_not) {
   run_ranks(1, [](TestRank&) { todo("a function", "1.1"); });
 }
 
-// What a judge of the test prints.
-std::string judged(const std::string& test) {
+TEST_F(Judged, DISABLED_catches_a_todo) {
+  EXPECT_ANY_THROW(todo("a function", "1.1"));
+}
+
+// A rank that has the judge print everything a passing test prints.
+TEST_F(Judged, DISABLED_throws_what_passing_tests_print) {
+  run_ranks(2, [](TestRank&) {
+    const std::string name = "Judged.DISABLED_throws_what_passing_tests_print";
+    throw std::runtime_error("\n[       OK ] " + name + "\n[       OK ] " + name +
+                             " (0 ms)\nnot started: a function (problem 1.1)\n");
+  });
+}
+
+// Not in the program of the ranks, which never has the file of the results.
+TEST_F(Judged, DISABLED_writes_a_result) {
+  run_oracle([](TestRank& rank) {
+    const std::string record = R"({"event":"end","suite":"Judged","name":"","outcome":"passed",)"
+                               R"("text":"","milliseconds":0,"printed":0})";
+    rank.observe("written", write(kResults, (record + '\n').data(), record.size() + 1));
+    EXPECT_EQ(rank.rank(), 1);
+  });
+}
+
+// The record of the end of a test that a judge has run.
+nlohmann::json judged(const std::string& test) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = "FSDP_RANKS_OF='" + self + " --gtest_also_run_disabled_tests' " +
-                              self +
-                              " --gtest_also_run_disabled_tests --gtest_color=no --gtest_filter="
-                              "Judged.DISABLED_" +
-                              test + " 2>&1";
+  const std::string disabled = " --gtest_also_run_disabled_tests ";
+  const std::string to = std::to_string(kResults);
+  const std::string command = "FSDP_RANKS_OF='" + self + disabled + "' " + self + disabled +
+                              "--results_to=" + to + " --gtest_filter=Judged.DISABLED_" + test +
+                              ' ' + to + ">&1 >/dev/null 2>&1";
   FILE* output = popen(command.c_str(), "r");
   std::string text;
   std::array<char, 4096> bytes;
   while (const size_t count = fread(bytes.data(), 1, bytes.size(), output))
     text.append(bytes.data(), count);
   pclose(output);
-  return text;
+  std::istringstream lines(text);
+  std::vector<nlohmann::json> records;
+  for (std::string line; std::getline(lines, line);)
+    records.push_back(nlohmann::json::parse(line));
+  EXPECT_EQ(records.size(), 3U) << text;  // the plan, the start, the end
+  return records.back();
 }
 
-TEST(RemoteRanks, areComparedInTheJudge) {
-  EXPECT_CONTAINS(judged("passes"), "[  PASSED  ] 1 test.");
-  const std::string text = judged("isToldWhatRanksFoundWrong");
-  EXPECT_CONTAINS(text, "on rank 1");
-  EXPECT_CONTAINS(text, "it is another");
-  EXPECT_CONTAINS(text, "[  FAILED  ] 1 test");
+TEST(RemoteRanks, are_compared_in_the_judge) {
+  EXPECT_EQ(judged("passes")["outcome"], "passed");
+  const nlohmann::json record = judged("says_what_ranks_found_wrong");
+  EXPECT_EQ(record["outcome"], "failed");
+  EXPECT_CONTAINS(std::string(record["text"]), "on rank 1");
+  EXPECT_CONTAINS(std::string(record["text"]), "it is another");
 }
 
-TEST(RemoteRanks, decideNothingByWhatTheirProgramPrintsOrReturns) {
-  EXPECT_CONTAINS(judged("isNotDecidedByTheProgramOfTheRanks"), "[  FAILED  ] 1 test");
+TEST(RemoteRanks, decide_nothing_by_what_their_program_prints_or_returns) {
+  EXPECT_EQ(judged("is_not_decided_by_the_program_of_the_ranks")["outcome"], "failed");
 }
 
-TEST(RemoteRanks, thatDoNotReportFailTheTest) {
-  EXPECT_CONTAINS(judged("failsWhenTheProgramOfTheRanksLeaves"),
+TEST(RemoteRanks, decide_nothing_by_the_text_of_an_exception) {
+  const nlohmann::json record = judged("throws_what_passing_tests_print");
+  EXPECT_EQ(record["outcome"], "failed");
+  EXPECT_CONTAINS(std::string(record["text"]), "[       OK ] Judged.");
+}
+
+TEST(RemoteRanks, cannot_write_results) {
+  EXPECT_EQ(judged("writes_a_result")["outcome"], "failed");
+}
+
+TEST(RemoteRanks, that_do_not_report_fail_the_test) {
+  EXPECT_CONTAINS(std::string(judged("fails_when_the_program_of_the_ranks_leaves")["text"]),
                   "the program of the ranks left by exit(0) before a run of 1 ranks was over");
-  EXPECT_CONTAINS(judged("failsWhenARunIsLeftOut"), "reported 2 ranks of 1");
+  EXPECT_CONTAINS(std::string(judged("fails_when_a_run_is_left_out")["text"]),
+                  "reported 2 ranks of 1");
 }
 
-TEST(RemoteRanks, thatAreNotWrittenAreToldAsThat) {
-  EXPECT_CONTAINS(judged("isNotStartedWhereRanksAreNot"), "not started: a function (problem 1.1)");
+TEST(Results, are_not_started_if_a_test_passed_because_it_reached_a_todo) {
+  EXPECT_EQ(judged("catches_a_todo")["outcome"], "not started");
+}
+
+TEST(RemoteRanks, that_are_not_written_yet_are_not_started) {
+  const nlohmann::json record = judged("is_not_started_where_ranks_are_not");
+  EXPECT_EQ(record["outcome"], "not started");
+  EXPECT_EQ(record["text"], "a function (problem 1.1)");
 }
 
 }  // namespace
