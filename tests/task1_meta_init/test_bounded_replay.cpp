@@ -2,6 +2,7 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
+#include <torch/nn.h>
 
 #include "constructions.h"
 
