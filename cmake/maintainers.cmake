@@ -14,12 +14,14 @@ program(transport_bench fsdp_given programs/transport_bench.cpp)
 # with the reference solutions.
 file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
 add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
-target_include_directories(fsdp_reproduce PUBLIC programs)
-target_link_libraries(fsdp_reproduce PUBLIC reference_strategy)
+target_link_libraries(fsdp_reproduce PUBLIC reference_strategy fsdp_programs)
 target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
 program(reproduce fsdp_reproduce programs/reproduce.cpp)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
 test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
+
+file(GLOB train_tests CONFIGURE_DEPENDS tests/programs/train/*.cpp)
+test_executable(fsdp_common_tests train_tests fsdp_train_options ${train_tests})
 
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.

@@ -1,10 +1,19 @@
 # The programs that students run too, each from one file; the targets `all_tests` (every test
 # executable; tests.txt lists them for ./fsdp test, one a line) and `everything`.
 
+# What the programs share, and the options of train, which know no task.
+add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.cpp
+            programs/shared/commit.cpp)
+target_include_directories(fsdp_programs PUBLIC programs)
+target_link_libraries(fsdp_programs PUBLIC fsdp_warnings)
+add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL programs/train/options.cpp)
+target_link_libraries(fsdp_train_options PUBLIC fsdp_programs fsdp_train)
+target_precompile_headers(fsdp_train_options REUSE_FROM fsdp_pch)
+
 # A program of one file over `library`.
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
-  target_link_libraries(${name} PRIVATE ${library})
+  target_link_libraries(${name} PRIVATE ${library} fsdp_programs)
   target_precompile_headers(${name} REUSE_FROM fsdp_pch)
 endfunction()
 

@@ -40,6 +40,7 @@ GIVEN = (
     "fsdp",
     "programs/check",
     "programs/hello.cpp",
+    "programs/shared/",
     "programs/train",
     "scripts/appendix.sh",
     "scripts/build.sh",

@@ -1,10 +1,10 @@
 #include <base/whole_file.h>
 #include <comm/communicator.h>
 #include <memory/counting_allocator.h>
+#include <shared/command_line.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <sstream>
 
@@ -65,30 +65,20 @@ int say_hello(const RankContext& context, const Settings& settings) {
 Settings parse(int argc, char** argv) {
   Settings settings;
   CLI::App app("Starts ranks that call three collectives on a few numbers.", "fsdp hello");
-  app.add_option("--world", settings.world, "ranks (default 4)")->check(CLI::Range(1, 8));
-  app.add_option("--skip", settings.skip, "a rank that leaves out the second collective")
-      ->check(CLI::Range(1, 7));
+  add_number(app, "--world", settings.world, NumberRange<int64_t>{1, 8}, "ranks (default 4)");
+  add_number(app, "--skip", settings.skip, NumberRange<int64_t>{1, 7},
+             "a rank that leaves out the second collective");
   app.add_option("--trace", settings.trace, "write the timeline to FILE.txt, .json or .html");
-  try {
-    app.parse(argc, argv);
-    if (settings.skip >= settings.world)
-      throw CLI::ValidationError("--skip", "there is no such rank");
+  parse_command_line(app, argc, argv, [&] {
+    if (settings.skip >= settings.world) {
+      throw UsageError("--skip " + std::to_string(settings.skip) + ": there is no such rank");
+    }
     if (!settings.trace.empty()) timeline_writer(settings.trace);
-  } catch (const CLI::CallForHelp& help) {
-    std::exit(app.exit(help));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "fsdp hello: %s\n", error.what());
-    std::exit(2);
-  }
+  });
   return settings;
 }
 
-}  // namespace
-}  // namespace fsdp
-
-int main(int argc, char** argv) {
-  using namespace fsdp;
-  const Settings settings = parse(argc, argv);
+int hello(const Settings& settings) {
   const auto log = EventLog::create(settings.world);
   const auto body = [&](const RankContext& context) {
     counting_allocator::install();
@@ -105,4 +95,12 @@ int main(int argc, char** argv) {
     return true;
   };
   return start(settings.world, body, "fsdp hello", write_trace);
+}
+
+}  // namespace
+}  // namespace fsdp
+
+int main(int argc, char** argv) {
+  using namespace fsdp;
+  return run_program("fsdp hello", [&] { return hello(parse(argc, argv)); });
 }

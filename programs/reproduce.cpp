@@ -1,11 +1,12 @@
 #include <reproduce/report.h>
 #include <reproduce/strict.h>
 #include <reproduce/tables.h>
+#include <shared/command_line.h>
+#include <shared/commit.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 
 namespace {
 
@@ -19,30 +20,19 @@ std::string beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").replace_filename(name).string();
 }
 
-// Exits when the command line asks for help or can't be carried out.
 Settings parse(int argc, char** argv) {
-  const char* root = std::getenv("FSDP_ROOT");
-  Settings settings{"", beside_this_program("reference_train"),
-                    (root != nullptr ? std::string(root) + "/" : "") + "writeup"};
-  CLI::App app("Prints the published tables beside ours; fails when a line is not ok.",
+  Settings settings{"", beside_this_program("reference_train"), fsdp::source_root() + "/writeup"};
+  CLI::App app("Prints our tables beside the published ones; fails if a line is not ok.",
                "fsdp reproduce");
   app.add_option("--only", settings.only,
                  "one part: strict, small, memory, traffic or matrix (default: all but matrix)")
       ->check(CLI::IsMember({"strict", "small", "memory", "traffic", "matrix"}));
   app.add_option("--train", settings.train, "the train program to run")->check(CLI::ExistingFile);
   app.add_option("--out", settings.out, "folder of the report (default: writeup)");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    std::exit(app.exit(help));
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "fsdp reproduce: %s\n", error.what());
-    std::exit(2);
-  }
-  if (access(settings.train.c_str(), X_OK) != 0) {
-    std::fprintf(stderr, "fsdp reproduce: --train %s: not a program\n", settings.train.c_str());
-    std::exit(2);
-  }
+  fsdp::parse_command_line(app, argc, argv, [&] {
+    if (access(settings.train.c_str(), X_OK) == 0) return;
+    throw fsdp::UsageError("--train " + settings.train + ": not a program");
+  });
   return settings;
 }
 
@@ -81,11 +71,5 @@ int reproduce(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Settings settings = parse(argc, argv);
-  try {
-    return reproduce(settings);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "fsdp reproduce: %s\n", error.what());
-    return 1;
-  }
+  return fsdp::run_program("fsdp reproduce", [&] { return reproduce(parse(argc, argv)); });
 }

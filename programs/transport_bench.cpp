@@ -1,7 +1,7 @@
+#include <base/median.h>
 #include <comm/communicator.h>
+#include <shared/command_line.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -23,12 +23,6 @@ struct Settings {
 struct Timings {
   std::vector<double> copy, all_gather, reduce_scatter;  // seconds
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // From when the first rank may begin until the last one is done.
 template <typename Work>
@@ -64,9 +58,9 @@ Timings measure(fsdp::Communicator& comm, int64_t part, int rounds) {
 }
 
 void print(const std::string& backend, int world, int64_t bytes, const Timings& timings) {
-  const double copy = median(timings.copy);
+  const double copy = fsdp::median(timings.copy);
   const auto line = [&](const char* what, const std::vector<double>& times) {
-    const double time = median(times);
+    const double time = fsdp::median(times);
     std::printf("%-7s  %5d  %-14s  %8.3f  %6.2f  %10.2f\n", backend.c_str(), world, what,
                 time * 1e3, static_cast<double>(bytes) / time / 1e9, copy / time);
   };
@@ -115,17 +109,12 @@ int main(int argc, char** argv) {
   app.add_option("--backend", settings.backends, "shm and gloo (default both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"shm", "gloo"}));
-  app.add_option("--megabytes", settings.megabytes, "of the larger tensor (default 32)")
-      ->check(CLI::Range(0.001, 4000.0));
-  app.add_option("--rounds", settings.rounds, "timed rounds (default 51)")
-      ->check(CLI::Range(1, 100000));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "fsdp bench: %s\n", error.what());
-    return 2;
-  }
-  return bench(settings);
+  fsdp::add_number(app, "--megabytes", settings.megabytes, fsdp::NumberRange<double>{0.001, 4000},
+                   "size of the larger tensor (default 32)");
+  fsdp::add_number(app, "--rounds", settings.rounds, fsdp::NumberRange<int64_t>{1, 100'000},
+                   "timed rounds (default 51)");
+  return fsdp::run_program("fsdp bench", [&] {
+    fsdp::parse_command_line(app, argc, argv);
+    return bench(settings);
+  });
 }

@@ -10,12 +10,12 @@
 
 namespace fsdp {
 
-// What `./fsdp train` was asked for, defaults filled in. The program's --help explains each.
+// The settings of a training run. The --help of `./fsdp train` explains each.
 struct TrainConfig {
   std::string mode{"single"};  // single, ddp, fsdp
   int world{1};
   std::string model{"small"};
-  bool published{};  // the recipe's draws instead of text
+  bool published{};  // train on the published recipe's random tokens, not on text
   std::vector<std::string> text;
   int64_t steps{};
   int64_t batch{};  // global rows a step
@@ -27,15 +27,18 @@ struct TrainConfig {
   std::string wrap{"block"};  // block, none, type:NAME, size:BYTES
   bool reshard_after_forward{true};
   bool prefetch{true};
-  int limit{2};
+  int limit{2};  // units gathered at a time
   bool meta_init{true};
   int threads{1};
   bool poison{};             // NaN in memory that nobody may use
+  bool allow_nan{};          // go on when a loss or the norm of the gradients is not finite
   CommunicatorOptions comm;  // and the device of parameters and batches
   std::string json;          // file; empty: none
   std::string trace;         // file of the timeline; empty: none
+  std::string commit;        // of the program's sources, for the JSON file; empty: not known
 
   std::vector<ParameterGroup> parameter_groups() const;
+  int gathered_at_a_time() const { return prefetch ? limit : 1; }
   bool on_cuda() const { return comm.device == c10::kCUDA; }
 };
 

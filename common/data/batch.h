@@ -4,15 +4,16 @@
 
 namespace fsdp {
 
-// Token ids: position t of `targets` is what follows position t of `inputs`.
+// Token ids. Position t of `targets` is the token that follows position t of `inputs`.
 struct Batch {
   at::Tensor inputs;   // [batch, seq] int64
   at::Tensor targets;  // [batch, seq] int64
 
-  // The r-th of W equal parts of the rows. Throws std::invalid_argument if it can't be cut so.
+  // The rows of rank `rank`: one of `world_size` equal parts. Throws std::invalid_argument if the
+  // rows cannot be cut into equal parts.
   Batch part(int rank, int world_size) const;
 
-  // The same on `device`; the CPU does not wait for the copy.
+  // The same batch on `device`. The CPU does not wait for the copy.
   Batch to(c10::DeviceType device) const;
 };
 

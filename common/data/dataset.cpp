@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The draws that torch::manual_seed(seed + 100 + step) would start, from a generator of their own.
+// A generator that draws what the default one would after torch::manual_seed(seed + 100 + step).
 at::Generator generator_of_step(uint64_t seed, int64_t step) {
   return at::make_generator<at::CPUGeneratorImpl>(seed + 100 + static_cast<uint64_t>(step));
 }

@@ -9,22 +9,22 @@
 
 namespace fsdp {
 
-// Where batches come from. Batch `step` depends on the arguments alone: every rank and every mode
-// draws the same global batch. The default generator is left as it was.
+// Where batches come from. A batch depends on the arguments only, so every rank and every mode
+// draws the same global batch. batch() does not touch the default generator.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual Batch batch(int64_t step, int64_t rows, int64_t seq) const = 0;
-  virtual int64_t vocabulary() const = 0;  // ids are below it
+  virtual int64_t vocabulary() const = 0;  // every id is smaller
 };
 
 // The published recipe: manual_seed(seed + 100 + step); tokens = randint(0, vocabulary,
 // [rows, seq + 1]); inputs are all but the last column, targets all but the first.
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
-// Bytes of text files (a folder stands for the regular files in it that are text, recursively, in
-// order of name). A batch's rows start at random places. Throws std::invalid_argument naming the
-// path that does not exist or that holds no text.
+// The bytes of text files. A folder stands for all text files in it and in its folders, in the
+// order of their names. Each row of a batch starts at a random place. The constructor throws
+// std::invalid_argument naming a path that does not exist or holds no text.
 class TextDataset : public Dataset {
  public:
   TextDataset(const std::vector<std::string>& paths, uint64_t seed);
@@ -38,7 +38,8 @@ class TextDataset : public Dataset {
   uint64_t seed_;
 };
 
-// The repository's own Markdown files and sources under `root`: there is always real text.
+// The repository's own Markdown files and sources under `root`, so that there is always a text to
+// train on. Throws std::invalid_argument if there are none.
 std::vector<std::string> repository_text(const std::string& root);
 
 }  // namespace fsdp

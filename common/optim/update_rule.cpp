@@ -1,3 +1,4 @@
+#include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
 #include <optim/update_rule.h>
 
@@ -61,9 +62,10 @@ size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>&
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   const at::NoGradGuard no_grad;
   for (const auto& piece : pieces) {
-    if (piece.parameter.numel() % 16 != 0) {
+    if (piece.parameter.numel() % kAlignment != 0) {
       throw std::invalid_argument("update: a piece of " + std::to_string(piece.parameter.numel()) +
-                                  " elements; pad pieces to a multiple of 16");
+                                  " elements; pad pieces to a multiple of " +
+                                  std::to_string(kAlignment));
     }
   }
   if (pieces.empty()) return;

@@ -17,31 +17,35 @@ struct OptimizerOptions {
   double weight_decay{0.01};  // decoupled for AdamW, added to the gradient for SGD
 };
 
-// Parameters that share options. A parameter belongs to the first group whose pattern is found in
-// its name; the empty pattern is found in every name.
+// Parameters that share options. A parameter belongs to the first group whose pattern matches some
+// part of its name. The empty pattern matches every name.
 struct ParameterGroup {
   std::string pattern;  // ECMAScript regular expression
   OptimizerOptions options;
 };
-// Throws std::invalid_argument when no group matches.
+// The index of the parameter's group. Throws std::invalid_argument if no group matches, or if a
+// pattern is no regular expression.
 size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups);
 
-// A run of elements that is updated as one. The fused kernels treat the last numel mod 16 elements
-// with other arithmetic, so numel is a multiple of 16: then any split gives the same bits.
+// Neighbouring elements that are updated together. The fused kernels compute the last numel mod 16
+// elements by other arithmetic, so numel must be a multiple of 16: then the bits of an element do
+// not depend on how elements are split into pieces.
 struct Piece {
-  at::Tensor parameter;   // [numel], view
-  at::Tensor gradient;    // [numel], view
-  at::Tensor exp_avg;     // [numel], owned; AdamW alone, undefined until the first update
-  at::Tensor exp_avg_sq;  // [numel], owned; likewise
-  at::Tensor step;        // [], owned; likewise
+  at::Tensor parameter;  // [numel], view
+  at::Tensor gradient;   // [numel], view
+  // The state of AdamW, owned; undefined until the first update, and always for SGD.
+  at::Tensor exp_avg;     // [numel]
+  at::Tensor exp_avg_sq;  // [numel]
+  at::Tensor step;        // []
 };
 
-// One step of the optimizer on every piece: one kernel call. Allocates the state (class
-// optimizer_state) of a piece that has none.
+// Updates every piece by one step of the optimizer; for AdamW in one kernel call. Allocates the
+// state of a piece that has none yet, in the class optimizer_state. Throws std::invalid_argument
+// for a piece whose numel is no multiple of 16.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Sum of squares of a contiguous fp32 tensor, in fp64, in an order that depends on numel and device
-// alone. On CUDA the CPU waits for it.
+// The sum of squares of a contiguous fp32 tensor, added in fp64, in an order that depends on numel
+// and device only. On CUDA the CPU waits for the result.
 double sum_of_squares(const at::Tensor& tensor);
 
 }  // namespace fsdp

@@ -1,3 +1,4 @@
+#include <base/median.h>
 #include <prediction/link_report.h>
 #include <prediction/step_time.h>
 #include <trace/compute_times.h>
@@ -7,15 +8,14 @@
 namespace fsdp {
 namespace {
 
-// The units' costs in one step; nothing if a unit's computing was not recorded.
-std::optional<std::vector<UnitTime>> unit_times(const TrainConfig& config,
-                                                const ShardLayout& layout,
+// What each unit costs in one step. Nothing if what a unit computed was not recorded.
+std::optional<std::vector<UnitTime>> unit_times(const Link& link, const ShardLayout& layout,
                                                 const std::vector<ComputeTime>& computing) {
   std::vector<UnitTime> units;
   for (const auto& unit : layout.units) {
     const int64_t bytes = unit.padded_numel * 4 / layout.world_size * (layout.world_size - 1);
     const auto on_link = [&](Operation operation) {
-      return config.comm.link->time(operation, bytes, layout.world_size);
+      return link.time(operation, bytes, layout.world_size);
     };
     UnitTime time;
     time.all_gather = on_link(Operation::all_gather);
@@ -33,8 +33,8 @@ std::optional<std::vector<UnitTime>> unit_times(const TrainConfig& config,
   return units;
 }
 
-// What a step takes outside the model's forward and backward, as if the link were all that is
-// waited for. [ns]
+// How long a step takes outside the model's forward and backward, if every wait took as long as the
+// link needs. [ns]
 int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>& events,
                      const Event& step) {
   std::vector<Event> model;
@@ -55,30 +55,24 @@ int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>&
   return rest;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout& layout,
                                     const std::vector<Event>& events) {
   if (!config.comm.link || config.mode != "fsdp") return std::nullopt;
-  const int limit = config.prefetch ? config.limit : 1;
+  const Link& link = *config.comm.link;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;
-    const auto units = unit_times(config, layout, compute_times(events, step.call.sequence));
+    const auto units = unit_times(link, layout, compute_times(events, step.call.sequence));
     if (!units) return std::nullopt;
-    const int64_t rest = rest_of_step(*config.comm.link, layout.world_size, events, step);
-    const auto predict = [&](int units_ahead) {
-      const int64_t model = predict_step_time(*units, units_ahead, config.reshard_after_forward);
+    const int64_t rest = rest_of_step(link, layout.world_size, events, step);
+    const auto predict = [&](int limit) {
+      const int64_t model = predict_step_time(*units, limit, config.reshard_after_forward);
       return static_cast<double>(model + rest) * 1e-9;
     };
     measured.push_back(static_cast<double>(step.duration()) * 1e-9);
-    predicted.push_back(predict(limit));
+    predicted.push_back(predict(config.gathered_at_a_time()));
     without_prefetch.push_back(predict(1));
   }
   if (measured.empty()) return std::nullopt;

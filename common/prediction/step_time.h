@@ -7,17 +7,17 @@ namespace fsdp {
 
 // What one unit costs in a step. [ns]
 struct UnitTime {
-  int64_t forward{};         // computing, without waiting
-  int64_t backward{};        // likewise
+  int64_t forward{};         // that it computes, waits not counted
+  int64_t backward{};        // the same in backward
   int64_t all_gather{};      // on the link
-  int64_t reduce_scatter{};  // likewise; 0 for a unit with nothing to train
+  int64_t reduce_scatter{};  // on the link; 0 for a unit with nothing to train
 };
 
-// How long forward and backward of fsdp take from the second step on: a replay of what is issued,
-// waited for and computed in which order, where the link moves one thing at a time and the rank
-// computes meanwhile. The root comes first, then the units in the order of forward, none inside
-// another. The root computes after the others in forward and before them in backward. `limit`:
-// units gathered at a time, 1 without prefetch. [ns]
+// How long forward and backward of fsdp take together, from the second step on. [ns] The link moves
+// one thing at a time, in the order of issue, and the rank computes meanwhile. `units`: the root
+// first, then the others in the order of their forward, none inside another. In forward the root
+// computes after the others, in backward before them. `limit`: units gathered at a time; 1 is
+// without prefetch.
 int64_t predict_step_time(const std::vector<UnitTime>& units, int limit,
                           bool reshard_after_forward);
 

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -24,23 +24,11 @@ std::string with_commas(int64_t value) {
   return digits;
 }
 
-Telemetry::Telemetry(const TrainConfig& config)
-    : config_(config), terminal_(isatty(STDOUT_FILENO) == 1) {}
+Telemetry::Telemetry(int64_t steps, std::string json)
+    : steps_(steps), json_(std::move(json)), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
-void Telemetry::begin(const std::string& backend) {
-  std::printf("%s of %s, %d rank%s%s%s, %s, batch %lld x %lld tokens, %lld step%s\n",
-              config_.mode.c_str(), config_.model.c_str(), config_.world,
-              config_.world == 1 ? "" : "s",
-              config_.mode == "single" ? " played in turn" : (" over " + backend).c_str(),
-              config_.on_cuda() ? " on CUDA" : "", config_.published ? "published recipe" : "text",
-              static_cast<long long>(config_.batch), static_cast<long long>(config_.seq),
-              static_cast<long long>(config_.steps), config_.steps == 1 ? "" : "s");
-  std::fflush(stdout);
-}
-
-void Telemetry::built(int64_t parameters, int64_t live_bytes) {
-  std::printf("%s parameters, %.1f MB live on each rank\n", with_commas(parameters).c_str(),
-              static_cast<double>(live_bytes) / 1e6);
+void Telemetry::say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
   std::fflush(stdout);
 }
 
@@ -59,12 +47,12 @@ void Telemetry::evaluated(double loss) {
 
 void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes) {
   const auto count = static_cast<long long>(done);
-  const auto total = static_cast<long long>(config_.steps);
+  const auto total = static_cast<long long>(steps_);
   if (terminal_) {
     std::printf("\r[%s] %lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live ",
-                bar(done, config_.steps).c_str(), count, total, loss, tokens_per_s,
+                bar(done, steps_).c_str(), count, total, loss, tokens_per_s,
                 static_cast<double>(live_bytes) / 1e6);
-    if (done == config_.steps) std::printf("\n");
+    if (done == steps_) std::printf("\n");
   } else {
     std::printf("step %lld/%lld  loss %.10f  %.0f tokens/s  %.1f MB live\n", count, total, loss,
                 tokens_per_s, static_cast<double>(live_bytes) / 1e6);
@@ -72,24 +60,26 @@ void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t
   std::fflush(stdout);
 }
 
-void Telemetry::note(const std::string& line) {
-  notes_.push_back(line);
+void Telemetry::finish(const nlohmann::ordered_json& final_line,
+                       const std::vector<std::string>& summary) {
+  for (const std::string& line : summary)
+    say(line);
+  lines_.push_back(final_line.dump());
+  write();
 }
 
-void Telemetry::finish(nlohmann::ordered_json final_line) {
-  for (const std::string& line : notes_)
-    std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
-  if (config_.json.empty()) return;
-  lines_.push_back(final_line.dump());
+void Telemetry::fail(const std::string& reason) {
+  if (terminal_) say("");  // the bar is not at its end
+  lines_.push_back(nlohmann::ordered_json{{"failure", reason}}.dump());
+  write();
+}
+
+void Telemetry::write() {
+  if (json_.empty()) return;
   std::string content;
   for (const std::string& line : lines_)
     content += line + '\n';
-  try {
-    write_whole_file(config_.json, content);
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(std::string("--json ") + error.what());
-  }
+  write_whole_file(json_, content);
 }
 
 }  // namespace fsdp

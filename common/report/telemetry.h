@@ -1,7 +1,5 @@
 #pragma once
 
-#include <config/train_config.h>
-
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,29 +8,33 @@
 
 namespace fsdp {
 
-// What rank 0 tells of a run: progress on stdout (a bar on a terminal, else a line a step), and the
-// lines of config.json, which appears as a whole when the run has succeeded.
+// What rank 0 reports of a run: progress on stdout (a bar on a terminal, else a line per step), and
+// the lines of a JSON file, which is written as a whole when the run ends.
 class Telemetry {
  public:
-  explicit Telemetry(const TrainConfig& config);
+  // `steps`: of the whole run. `json`: the file; empty: none.
+  Telemetry(int64_t steps, std::string json);
 
-  void begin(const std::string& backend);              // before the model is built
-  void built(int64_t parameters, int64_t live_bytes);  // and after
+  void say(const std::string& line);  // prints it at once
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);
   void evaluated(double loss);
-  void note(const std::string& line);  // a line of the summary
-  // Ends the run: prints the summary and writes the file. Throws std::runtime_error naming the
-  // file.
-  void finish(nlohmann::ordered_json final_line);
+
+  // Prints the summary and writes the file. Throws std::runtime_error naming the file.
+  void finish(const nlohmann::ordered_json& final_line, const std::vector<std::string>& summary);
+
+  // Ends a run that failed: writes the steps so far and a last line {"failure": reason}. Values
+  // that are not finite are null in the file. Throws as finish() does.
+  void fail(const std::string& reason);
 
  private:
-  void progress(int64_t step, double loss, double tokens_per_s, int64_t live_bytes);
+  void progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes);
+  void write();
 
-  const TrainConfig& config_;
+  int64_t steps_;
+  std::string json_;
   bool terminal_;
   std::vector<std::string> lines_;  // of the JSON file
-  std::vector<std::string> notes_;
 };
 
 // "1,234,567"

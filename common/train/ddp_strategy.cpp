@@ -1,22 +1,15 @@
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
-#include <nn/models.h>
 #include <torch/csrc/autograd/engine.h>
-#include <train/replica.h>
-#include <train/strategy.h>
-
-#include <algorithm>
+#include <train/replica_strategy.h>
 
 namespace fsdp {
 namespace {
 
-// A small first bucket starts the communication early; PyTorch's DDP uses the same two sizes.
-const std::vector<int64_t> kBucketBytes{1 << 20, 25 << 20};
-
 class DdpStrategy : public ReplicaStrategy {
  public:
   DdpStrategy(const TrainConfig& config, ShardLayout layout, std::shared_ptr<Communicator> comm)
-      : ReplicaStrategy(config, std::move(layout), kBucketBytes),
+      : ReplicaStrategy(config, std::move(layout), kDdpBuckets),
         comm_(std::move(comm)),
         collected_(replica_.slots().size()),
         waiting_(replica_.bucket_numels().size()) {
@@ -28,9 +21,7 @@ class DdpStrategy : public ReplicaStrategy {
   }
 
   at::Tensor forward_backward(const Batch& global) override {
-    const Batch batch = local_part(global);
-    live_bytes::enter(Phase::forward);
-    at::Tensor loss = language_model_loss(*model_, batch.inputs, batch.targets);
+    const at::Tensor loss = local_loss(*model_, global, *comm_);
     live_bytes::enter(Phase::backward);
     begin_backward();
     loss.backward();
@@ -40,9 +31,7 @@ class DdpStrategy : public ReplicaStrategy {
 
   double evaluate(const Batch& global) override {
     at::NoGradGuard no_grad;
-    live_bytes::enter(Phase::forward);
-    const Batch batch = local_part(global);
-    return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
+    return local_loss(*model_, global, *comm_).item<double>();
   }
 
   void full_parameters(const ParameterVisitor& visit) override {
@@ -50,16 +39,12 @@ class DdpStrategy : public ReplicaStrategy {
   }
 
  private:
-  Batch local_part(const Batch& global) const {
-    return global.part(comm_->rank(), comm_->world_size()).to(comm_->device());
-  }
-
   void begin_backward() {
     replica_.allocate_gradients(comm_.get());
     collected_.assign(collected_.size(), false);
     waiting_.assign(waiting_.size(), 0);
     for (const auto& slot : replica_.slots())
-      waiting_[slot.bucket] += slot.trainable;
+      waiting_[slot.place.bucket] += slot.trainable;
     reductions_.clear();
   }
 
@@ -70,7 +55,7 @@ class DdpStrategy : public ReplicaStrategy {
     replica_.gradient(slot).copy_(gradient);
     gradient.reset();
     collected_[index] = true;
-    --waiting_[slot.bucket];
+    --waiting_[slot.place.bucket];
     // Buckets go out in their order, whatever order they fill in: it is the same on every rank.
     while (reductions_.size() < waiting_.size() && waiting_[reductions_.size()] == 0) {
       reduce_next_bucket();

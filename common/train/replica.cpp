@@ -1,5 +1,4 @@
 #include <memory/live_bytes.h>
-#include <train/build_model.h>
 #include <train/replica.h>
 
 #include <algorithm>
@@ -23,32 +22,27 @@ at::Tensor move_to_padded_storage(at::Tensor& parameter, c10::DeviceType device)
 }  // namespace
 
 Replica::Replica(Module& model, const TrainConfig& config, ShardLayout layout,
-                 const std::vector<int64_t>& bucket_bytes)
-    : layout_(std::move(layout)), groups_(config.parameter_groups()), device_(config.comm.device) {
+                 BucketSizes bucket_sizes)
+    : layout_(std::move(layout)),
+      groups_(config.parameter_groups()),
+      device_(config.comm.device),
+      pieces_(groups_.size()),
+      piece_slots_(groups_.size()) {
   auto parameters = distinct_parameters(model);
   layout_.check(parameters);
+  std::vector<int64_t> numels;
   for (auto& parameter : parameters) {
-    at::Tensor storage = move_to_padded_storage(parameter.tensor, device_);
+    const at::Tensor storage = move_to_padded_storage(parameter.tensor, device_);
     const bool trainable = parameter.tensor.requires_grad();
-    slots_.push_back({parameter, storage, 0, 0, trainable});
+    slots_.push_back({parameter, storage, trainable});
+    if (trainable) numels.push_back(storage.numel());
   }
-  int64_t room = 0;
-  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
-    if (!slot->trainable) continue;
-    const int64_t numel = slot->padded.numel();
-    if (bucket_numels_.empty() || numel > room) {
-      room = bucket_bytes[std::min(bucket_numels_.size(), bucket_bytes.size() - 1)] / 4;
-      bucket_numels_.push_back(0);
-    }
-    slot->bucket = bucket_numels_.size() - 1;
-    slot->offset = bucket_numels_.back();
-    bucket_numels_.back() += numel;
-    room -= numel;
-  }
-  pieces_.resize(groups_.size());
-  piece_slots_.resize(groups_.size());
-  for (const Slot& slot : slots_) {
+  auto buckets = gradient_buckets(numels, bucket_sizes);
+  bucket_numels_ = std::move(buckets.numels);
+  auto place = buckets.places.begin();
+  for (Slot& slot : slots_) {
     if (!slot.trainable) continue;
+    slot.place = *place++;
     const size_t group = group_of(slot.parameter.name, groups_);
     pieces_[group].push_back({slot.padded, {}, {}, {}, {}});
     piece_slots_[group].push_back(&slot);
@@ -65,14 +59,16 @@ void Replica::allocate_gradients(const Communicator* comm) {
   }
   for (const Slot& slot : slots_) {
     if (!slot.trainable) continue;
-    const int64_t end = slot.offset + slot.parameter.tensor.numel();
-    buckets_[slot.bucket].slice(0, end, slot.offset + slot.padded.numel()).zero_();
+    const auto& [bucket, offset] = slot.place;
+    const int64_t end = offset + slot.parameter.tensor.numel();
+    buckets_[bucket].slice(0, end, offset + slot.padded.numel()).zero_();
   }
 }
 
 at::Tensor Replica::gradient(const Slot& slot) const {
   const auto& parameter = slot.parameter.tensor;
-  return buckets_[slot.bucket].narrow(0, slot.offset, parameter.numel()).view(parameter.sizes());
+  const auto& [bucket, offset] = slot.place;
+  return buckets_[bucket].narrow(0, offset, parameter.numel()).view(parameter.sizes());
 }
 
 at::Tensor Replica::shard_of_gradients(size_t unit, int rank) const {
@@ -115,7 +111,7 @@ void Replica::step() {
     for (size_t i = 0; i < pieces_[group].size(); ++i) {
       const Slot& slot = *piece_slots_[group][i];
       pieces_[group][i].gradient =
-          buckets_[slot.bucket].narrow(0, slot.offset, slot.padded.numel());
+          buckets_[slot.place.bucket].narrow(0, slot.place.offset, slot.padded.numel());
     }
     update(groups_[group].options, pieces_[group]);
     for (Piece& piece : pieces_[group])
@@ -127,22 +123,6 @@ void Replica::step() {
 void Replica::full_parameters(const ParameterVisitor& visit) const {
   for (const Slot& slot : slots_)
     visit(slot.parameter.name, slot.parameter.tensor.detach().cpu());
-}
-
-ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, ShardLayout layout,
-                                 const std::vector<int64_t>& bucket_bytes)
-    : model_(build_model(config)), replica_(*model_, config, std::move(layout), bucket_bytes) {
-  move_buffers(*model_, config.comm.device);
-}
-
-double ReplicaStrategy::clip_grad_norm(double max_norm) {
-  live_bytes::enter(Phase::optimizer);
-  return replica_.clip_grad_norm(max_norm);
-}
-
-void ReplicaStrategy::step() {
-  live_bytes::enter(Phase::optimizer);
-  replica_.step();
 }
 
 }  // namespace fsdp

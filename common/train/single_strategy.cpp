@@ -1,8 +1,7 @@
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <nn/models.h>
-#include <train/replica.h>
-#include <train/strategy.h>
+#include <train/replica_strategy.h>
 
 namespace fsdp {
 namespace {
@@ -10,7 +9,7 @@ namespace {
 class SingleStrategy : public ReplicaStrategy {
  public:
   SingleStrategy(const TrainConfig& config, ShardLayout layout)
-      : ReplicaStrategy(config, std::move(layout), {0}),
+      : ReplicaStrategy(config, std::move(layout), kBucketOfEach),
         world_size_(config.world),
         device_(config.comm.device) {
     for (const auto& slot : replica_.slots()) {
@@ -71,7 +70,7 @@ class SingleStrategy : public ReplicaStrategy {
       sum.add_(gradient);
     }
     gradient.reset();
-    collected_[slot.bucket] = true;
+    collected_[slot.place.bucket] = true;
   }
 
   void zero_what_was_not_used() {

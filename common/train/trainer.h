@@ -5,10 +5,20 @@
 
 namespace fsdp {
 
-// Trains as `config` says, with the tasks of `stack`: starts the ranks (or joins them, as start()
-// does), shows progress on stdout and writes config.json, if asked, when everything has succeeded.
-// Returns the exit status that start() gives. To be called by a process that has run no torch
+// The two functions of task 7 that the trainer calls: of the reference solutions, or a student's.
+struct FsdpImplementation {
+  std::unique_ptr<Strategy> (*make_strategy)(const TrainConfig& config,
+                                             std::shared_ptr<Communicator> comm);
+  // The layout of what make_strategy would make. It needs no ranks.
+  ShardLayout (*shard_layout)(const TrainConfig& config);
+};
+
+// Trains as `config` says. Starts the ranks, or joins them as start() does, and shows progress on
+// stdout. config.json is written when training ends: whole, or up to the step whose loss or norm is
+// not finite. config.trace is written however the run ends. Returns the exit status, and prints a
+// failure on stderr after the name `program`. The calling process must not have run a torch
 // operator.
-int run_training(const TrainConfig& config, const Stack& stack);
+int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
+                 const std::string& program = "");
 
 }  // namespace fsdp

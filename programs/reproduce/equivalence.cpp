@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-// What one process of PyTorch 2.11.0 on the CPU gives for the published recipe.
+// The results of one process of PyTorch 2.11.0 on the CPU for the published recipe.
 constexpr double kFirstLoss = 7.11157274;
 constexpr double kLastLoss = 7.09032965;
 constexpr double kSum = 2286.52256;
@@ -52,12 +52,11 @@ Table equivalence_table(const Train& train) {
     }
   }
   table.notes.emplace_back(
-      "A line is ok when the losses of steps 0 and 4 and the sum are within 1e-6 (relative) of "
-      "PyTorch's (the largest of the three is under diff), the change of the sum since "
-      "initialisation "
-      "is within 1e-3, and the parameters have the same hash as single's at this W: single is one "
-      "process that plays the W ranks in turn. Hashes are comparable within one run on one "
-      "machine.");
+      "A line is ok if the losses of steps 0 and 4 and the sum differ from PyTorch's by at most "
+      "1e-6 (relative; diff is the largest of the three), the change of the sum since "
+      "initialisation by at most 1e-3, and the parameters have the same hash as single's at this "
+      "W. single is one process that plays the W ranks in turn. Hashes are comparable within one "
+      "run on one machine.");
   return table;
 }
 

@@ -114,15 +114,11 @@ Table matrix_table(const Train& train) {
     });
   }
   table.notes.emplace_back(
-      "Every two values of every two columns meet in some line. A line is ok when fsdp, single and "
-      "ddp "
-      "give the same parameters, losses and gradient norms, to the bit. tiny: gpt2-tiny, with a "
-      "tied "
-      "head and odd sizes; meta: deferred initialization; pref: prefetch; resh: reshard after "
-      "forward; "
-      "k: limit; type: each attention a unit; size: units of 1 MB, for tiny of 16 kB; grp: "
-      "parameter "
-      "groups, the second without weight decay.");
+      "Every two values of every two columns meet in some line. A line is ok if fsdp, single and "
+      "ddp give the same parameters, losses and gradient norms, to the bit. tiny: gpt2-tiny, which "
+      "has a tied head and odd sizes; meta: deferred initialization; pref: prefetch; resh: reshard "
+      "after forward; k: limit; type: each attention is a unit; size: units of 1 MB, for tiny of 16 "
+      "kB; grp: parameter groups, the second one without weight decay.");
   return table;
 }
 

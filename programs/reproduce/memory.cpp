@@ -18,8 +18,8 @@ int64_t other_rows(const Json& run, const Json& alone) {
   return rows * tokens * static_cast<int64_t>(sizeof(int64_t));
 }
 
-// Adds the lines of one phase of `run`: what is never alive in it is left out. The activations of a
-// rank are those of `alone`, one process that trains on as many rows.
+// Adds the lines of one phase of `run`, without classes that are never alive in it. A rank has the
+// same activations as `alone`, one process that trains on as many rows.
 void add_phase(Table& table, const std::string& phase, const Json& run, const Json& alone) {
   for (const auto& [name, bytes] : run.at("live_bytes").at(phase).items()) {
     const int64_t measured = bytes.at("measured");
@@ -80,9 +80,8 @@ Sizes sizes_of(const TrainResult& run) {
 
 std::string why_not_below(int world) {
   return "At W = " + std::to_string(world) +
-         " FSDP is not below DDP: what it saves, (4 - 4/W) N, is not more than what it needs on "
-         "top of "
-         "its shards, 2R + 4U.";
+         " FSDP is not below DDP: it saves (4 - 4/W) N, which is not more than the 2R + 4U that it "
+         "needs on top of its shards.";
 }
 
 Line peaks_of(const Train& train, int world, std::vector<std::string>& notes) {
@@ -107,12 +106,10 @@ std::vector<Table> memory_tables(const Train& train) {
   for (const int world : kWorlds)
     tables.push_back(live_bytes_table(train, world));
   tables.back().notes.push_back(
-      "The largest number of bytes alive at any time of the phase, from the second step on; "
-      "classes "
-      "that are never alive are left out. replay: predicted from the sizes of the units. rest, "
-      "that is "
-      "activations, temporaries and tokens, is predicted by what --mode single --world 1 needs for "
-      "batch / W rows, and the tokens of the other rows.");
+      "The largest number of bytes alive at any time of the phase, from the second step on. Classes "
+      "that are never alive are left out. replay: predicted from the sizes of the units. rest "
+      "(activations, temporaries and tokens) is predicted from a measurement: what --mode single "
+      "--world 1 needs for batch / W rows, plus the tokens of the other rows.");
 
   Table table;
   table.title = "Peak live bytes of a rank over the whole run: DDP and FSDP";
@@ -121,9 +118,8 @@ std::vector<Table> memory_tables(const Train& train) {
     table.add({std::to_string(world)}, [&] { return peaks_of(train, world, table.notes); });
   }
   table.notes.emplace_back(
-      "N: bytes of all units, R: of the root, U: of the largest other unit. A line is ok when FSDP "
-      "is "
-      "below DDP where (4 - 4/W) N is larger than 2R + 4U, and there alone.");
+      "N: bytes of all units, R: of the root, U: of the largest other unit. A line is ok if FSDP is "
+      "below DDP exactly when (4 - 4/W) N is larger than 2R + 4U.");
   tables.push_back(table);
   return tables;
 }

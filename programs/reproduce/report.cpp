@@ -1,4 +1,5 @@
 #include <reproduce/report.h>
+#include <shared/commit.h>
 
 #include <sys/utsname.h>
 #include <torch/version.h>
@@ -8,7 +9,6 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <memory>
 #include <stdexcept>
 
 namespace fsdp {
@@ -29,17 +29,6 @@ std::string field(const std::string& path, const std::string& key) {
   return "";
 }
 
-// The commit, with "-dirty" if files differ from it; null outside git.
-Json commit() {
-  const char* command =
-      "git -C \"${FSDP_ROOT:-.}\" describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null";
-  const std::unique_ptr<FILE, int (*)(FILE*)> git(popen(command, "r"), pclose);
-  char text[64]{};
-  if (!git || std::fgets(text, sizeof text, git.get()) == nullptr) return nullptr;
-  const std::string line(text);
-  return line.substr(0, line.find('\n'));
-}
-
 std::string now() {
   char text[32];
   const std::time_t time = std::time(nullptr);
@@ -49,11 +38,12 @@ std::string now() {
 }
 
 Json circumstances() {
+  const std::string commit = current_commit();
   utsname system{};
   uname(&system);
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   return {{"date", now()},
-          {"commit", commit()},
+          {"commit", commit.empty() ? Json(nullptr) : Json(commit)},
           {"machine",
            {{"processor", field("/proc/cpuinfo", "model name")},
             {"cores", sysconf(_SC_NPROCESSORS_ONLN)},

@@ -15,8 +15,8 @@ struct Report {
 
   bool ok() const;
 
-  // Writes NAME.md, with the tables, and NAME.json, with the tables and every line that the runs
-  // wrote, into `folder`, which is made if need be; both with machine, versions and commit. Throws
+  // Writes NAME.md with the tables, and NAME.json with the tables and every line of the runs' JSON
+  // files, both with machine, versions and commit. Makes `folder` if it does not exist. Throws
   // std::runtime_error naming a file that can't be written.
   void write(const std::filesystem::path& folder, const std::string& name,
              const TrainRuns& runs) const;

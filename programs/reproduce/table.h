@@ -22,7 +22,7 @@ struct Table {
   std::vector<Line> lines;
   std::vector<std::string> notes;  // sentences below it
 
-  // Adds what `make` returns; if that throws, a line of `cells` that is not ok, and what() as a
+  // Adds what `make` returns. If it throws, adds a line of `cells` that is not ok, and what() as a
   // note.
   void add(std::vector<std::string> cells, const std::function<Line()>& make);
 

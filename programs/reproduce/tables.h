@@ -8,10 +8,10 @@
 
 namespace fsdp {
 
-// The tables of the report. Each trains through `train`; runs that several need are shared by it.
+// The tables of the report. Each trains through `train`, which shares the runs that several need.
 
-// Losses, parameter sums and hashes of the published recipe on the small model, beside the
-// published.
+// Losses, parameter sums and hashes of the published recipe on the small model, beside those that
+// were published.
 Table equivalence_table(const Train& train);
 
 // Live bytes by phase and class, predicted and measured, a table for each W; the peaks of DDP and
@@ -21,8 +21,8 @@ std::vector<Table> memory_tables(const Train& train);
 // Bytes received per rank and step by operation, predicted and measured.
 Table traffic_table(const Train& train);
 
-// FSDP with every two settings of every two options in some run, its parameters' hash against those
-// of one process and of DDP.
+// Runs of FSDP in which every two values of every two options meet. Compares the parameters' hash
+// with that of one process that plays the ranks, and with DDP's.
 Table matrix_table(const Train& train);
 
 // Options of a run of the published recipe on the small model. `batch` 0: the recipe's.

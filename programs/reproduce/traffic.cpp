@@ -43,11 +43,9 @@ Table traffic_table(const Train& train) {
     add_run(table, train, world, "fsdp, no reshard", kept);
   }
   table.notes.emplace_back(
-      "With N and R the bytes of all units and of the root, padding included: all_gather (W-1)/W "
-      "(2N - "
-      "R), without reshard after forward (W-1)/W N; reduce_scatter (W-1)/W N. DDP: all_reduce "
-      "2(W-1)/W "
-      "of the buckets, each rounded up to W elements. metrics is the mean loss.");
+      "N and R are the bytes of all units and of the root, with padding. all_gather: (W-1)/W (2N - "
+      "R), without reshard after forward (W-1)/W N. reduce_scatter: (W-1)/W N. DDP's all_reduce: "
+      "2(W-1)/W of the buckets, each rounded up to W elements. metrics: the mean loss.");
   return table;
 }
 

@@ -22,26 +22,24 @@ struct TrainResult {
 // Throws std::runtime_error unless `text` is lines of JSON of which the last alone is final.
 TrainResult parse_train_result(const std::string& text);
 
-// Options of a run, without --json. A run is known by them.
+// The options of a run, without --json. They identify it.
 using TrainOptions = std::vector<std::string>;
 
-// How a table gets the result of a run. Throws std::runtime_error when the run has failed.
+// Gives a table the result of a run. Throws std::runtime_error if the run failed.
 using Train = std::function<const TrainResult&(const TrainOptions&)>;
 
-// Runs the program `train`, one run at a time and each once. With a line of progress on stderr if
-// that is a terminal.
+// Runs the program `train`: one run at a time, and each once. Shows its progress on stderr if that
+// is a terminal. Its files lie in a temporary folder, which the destructor removes.
 class TrainRuns {
  public:
-  // Files go into a temporary folder that dies with this object.
   explicit TrainRuns(std::filesystem::path train);
   ~TrainRuns();
   TrainRuns(const TrainRuns&) = delete;
   TrainRuns& operator=(const TrainRuns&) = delete;
 
-  // Throws std::runtime_error with the last line that the program printed if it fails. A signal
-  // that asks this process to end is passed on to the program and ends this process after it.
+  // Throws std::runtime_error with the last line of output if the program fails. SIGINT and SIGTERM
+  // are passed on to the program, and then end this process.
   const TrainResult& operator()(const TrainOptions& options);
-
   const std::filesystem::path& folder() const { return folder_; }
   nlohmann::ordered_json json() const;  // of every run: options, seconds, lines or error
 
@@ -54,8 +52,7 @@ class TrainRuns {
   };
   void run(Run& run);
 
-  std::filesystem::path train_;
-  std::filesystem::path folder_;
+  std::filesystem::path train_, folder_;
   std::vector<std::unique_ptr<Run>> runs_;
   std::map<TrainOptions, Run*> by_options_;
 };

@@ -1,7 +1,6 @@
 #include <fully_shard.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <nn/models.h>
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
 #include <train/build_model.h>
@@ -32,9 +31,7 @@ class FsdpStrategy : public Strategy {
   }
 
   at::Tensor forward_backward(const Batch& global) override {
-    const Batch batch = local_part(global);
-    live_bytes::enter(Phase::forward);
-    at::Tensor loss = language_model_loss(*model_, batch.inputs, batch.targets);
+    const at::Tensor loss = local_loss(*model_, global, *comm_);
     live_bytes::enter(Phase::backward);
     loss.backward();
     return loss.detach();
@@ -42,9 +39,7 @@ class FsdpStrategy : public Strategy {
 
   double evaluate(const Batch& global) override {
     at::NoGradGuard no_grad;
-    const Batch batch = local_part(global);
-    live_bytes::enter(Phase::forward);
-    return language_model_loss(*model_, batch.inputs, batch.targets).item<double>();
+    return local_loss(*model_, global, *comm_).item<double>();
   }
 
   double clip_grad_norm(double max_norm) override {
@@ -62,10 +57,6 @@ class FsdpStrategy : public Strategy {
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
-  Batch local_part(const Batch& global) const {
-    return global.part(comm_->rank(), comm_->world_size()).to(comm_->device());
-  }
-
   std::shared_ptr<Communicator> comm_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;

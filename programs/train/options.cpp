@@ -3,11 +3,12 @@
 #include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <nn/models.h>
+#include <shared/command_line.h>
+#include <shared/commit.h>
 #include <trace/timeline.h>
 #include <train/options.h>
 
-#include <CLI/CLI.hpp>
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
 #include <regex>
 
@@ -15,6 +16,8 @@ namespace fsdp {
 namespace {
 
 constexpr int kMaxWorld = 64;
+constexpr double kMaxReal = std::numeric_limits<double>::max();
+constexpr int64_t kMany = 1'000'000'000;  // more is a slip of the pen, and would overflow
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
@@ -30,58 +33,75 @@ void on_off(CLI::App& app, const std::string& name, bool& value, const std::stri
       ->transform(CLI::CheckedTransformer(words).description("on|off"));
 }
 
-void add_options(CLI::App& app, TrainConfig& config, Given& given) {
-  app.get_formatter()->column_width(34);
-  app.add_option("--mode", config.mode, "one process that plays the ranks, replicas, or shards")
+void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
+  app.add_option(
+         "--mode", config.mode,
+         "single (one process that plays the ranks in turn), ddp (a replica on each rank) or "
+         "fsdp (default single)")
       ->check(CLI::IsMember({"single", "ddp", "fsdp"}));
-  app.add_option("--world", config.world, "ranks (default 1, or torchrun's)")
-      ->check(CLI::Range(1, kMaxWorld));
+  add_number(app, "--world", config.world, NumberRange<int64_t>{1, kMaxWorld},
+             "number of ranks (default 1, or torchrun's)");
   app.add_option("--model", config.model, "the model (default small)")
       ->check(CLI::IsMember(model_names()));
-  app.add_option("--recipe", given.recipe, "published: its random tokens instead of text")
+  app.add_option("--recipe", given.recipe, "published: train on its random tokens, not on text")
       ->check(CLI::IsMember({"published"}));
   app.add_option("--text", config.text, "files or folders (default: this repository's text)");
-  app.add_option("--steps", given.steps, "optimizer steps; 0: the loss alone (default 100)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--batch", given.batch, "global rows a step; rank r takes the r-th part")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--seq", given.seq, "tokens a row")->check(CLI::PositiveNumber);
-  app.add_option("--lr", given.lr, "learning rate")->check(CLI::PositiveNumber);
+  add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
+             "optimizer steps; 0 computes the loss only (default 100)");
+  add_number(app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
+             "rows of the global batch; rank r takes the r-th part");
+  add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
+  add_number(app, "--seed", config.seed,
+             NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
+             "seed of the parameters and the batches (default 42)");
+  app.add_option("--stack", given.stack, "whose tasks: reference or mine")
+      ->check(CLI::IsMember({"reference", "mine"}));
+}
+
+void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
+  add_number(app, "--lr", given.lr, positive_up_to(kMaxReal), "learning rate");
   app.add_option("--optimizer", given.optimizer, "adamw or sgd (default adamw)")
       ->check(CLI::IsMember({"adamw", "sgd"}));
-  app.add_option("--clip", config.clip, "largest norm of all gradients (default: none)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--no-decay", config.no_decay, "regular expression: parameters without decay");
+  add_number(app, "--clip", config.clip, positive_up_to(kMaxReal),
+             "largest norm of all gradients together (default: none)");
+  app.add_option("--no-decay", config.no_decay,
+                 "regular expression: parameters without weight decay");
+  app.add_flag("--allow-nan", config.allow_nan,
+               "go on when a loss or the norm of the gradients is not finite");
+}
+
+void add_fsdp_options(CLI::App& app, TrainConfig& config) {
   app.add_option("--wrap", config.wrap,
                  "units: block, none, type:NAME, size:BYTES (default block)");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
-  on_off(app, "--prefetch", config.prefetch, "gather units ahead");
-  app.add_option("--limit", config.limit,
-                 "units gathered at a time, the running one counted "
-                 "(default 2; 1: no prefetch)")
-      ->check(CLI::Range(1, 1000));
-  on_off(app, "--meta-init", config.meta_init, "build without memory, materialize shard by shard");
-  app.add_option("--threads", config.threads, "threads per rank (default 1)")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--timeout", given.timeout, "seconds to wait for another rank (default 300)")
-      ->check(CLI::PositiveNumber);
+  on_off(app, "--prefetch", config.prefetch, "gather units ahead of their use");
+  add_number(app, "--limit", config.limit, NumberRange<int64_t>{1, 1000},
+             "units gathered at a time, the running one counted (default 2; 1: no prefetch)");
+  on_off(app, "--meta-init", config.meta_init,
+         "build the model without memory, then materialize it shard by shard");
+}
+
+void add_run_options(CLI::App& app, TrainConfig& config, Given& given) {
+  add_number(app, "--threads", config.threads, NumberRange<int64_t>{1, 1024},
+             "threads of each rank (default 1)");
+  add_number(app, "--timeout", given.timeout, NumberRange<double>{0.001, 1e6},
+             "seconds to wait for another rank (default 300)");
   app.add_option("--backend", config.comm.backend, "auto, shm, gloo or nccl (default auto)")
       ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}));
   app.add_option("--device", given.device, "cpu or cuda (default cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--compare", given.compare,
-                 "collectives compared between ranks: always, first (iteration) or never "
+                 "which collectives are compared between ranks: always, first (iteration) or never "
                  "(default always; first over nccl)")
       ->check(CLI::IsMember({"always", "first", "never"}));
-  app.add_option("--seed", config.seed, "of the parameters and the batches (default 42)");
-  app.add_option("--stack", given.stack, "whose tasks: reference or mine")
-      ->check(CLI::IsMember({"reference", "mine"}));
-  app.add_option("--link", given.link, "simulate a network: latency and bandwidth, 200us,1GB/s");
+  app.add_option("--link", given.link,
+                 "simulate a network of this latency and bandwidth: 200us,1GB/s");
   on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
   app.add_option("--trace", config.trace,
                  "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
-  app.add_option("--json", config.json, "write one line per step and a last one to this file");
+  app.add_option("--json", config.json,
+                 "when training ends, write one line per step and a last one to this file");
 }
 
 Fault parse_fault(const std::string& text, int world) {
@@ -105,7 +125,7 @@ void take_world_from_environment(TrainConfig& config, bool world_given) {
   const std::string started =
       "torchrun has started " + std::to_string(self->world_size) + " (WORLD_SIZE)";
   if (config.mode == "single") {
-    if (self->world_size > 1) throw UsageError("--mode single: is one process; " + started);
+    if (self->world_size > 1) throw UsageError("--mode single is one process; " + started);
     return;
   }
   if (self->world_size > kMaxWorld) {
@@ -130,7 +150,7 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
     throw UsageError("--recipe and --text: give one of them");
   }
   // Text: a small batch that every world size can cut, and a rate at which small models learn.
-  const int64_t text_batch = (8 + config.world - 1) / config.world * config.world;
+  const int64_t text_batch = round_up(8, config.world);
   config.steps = given.steps.value_or(config.published ? info.steps : 100);
   config.batch = given.batch.value_or(config.published ? info.batch : text_batch);
   config.seq = given.seq.value_or(std::min(info.seq, info.context));
@@ -147,8 +167,7 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   if (!given.link.empty()) config.comm.link = parse_link(given.link);
   if (!given.fault.empty()) config.comm.fault = parse_fault(given.fault, config.world);
   if (!config.published && config.text.empty()) {
-    const char* root = std::getenv("FSDP_ROOT");
-    config.text = repository_text(root != nullptr ? root : ".");
+    config.text = repository_text(source_root());
   }
   if (config.seq > info.context) {
     throw UsageError("--seq " + std::to_string(config.seq) + ": " + config.model +
@@ -215,27 +234,45 @@ void check(const TrainConfig& config) {
   check_file("--trace", config.trace);
 }
 
+// What was given and has no effect: one line for each, of one process.
+void name_unused_options(const CLI::App& app, const TrainConfig& config) {
+  const auto self = started_rank();
+  if (self && self->rank > 0) return;
+  const auto unused = [&](const std::string& option, const std::string& beside) {
+    if (app.count(option) == 0) return;
+    std::fprintf(stderr, "fsdp train: %s has no effect with %s\n", option.c_str(), beside.c_str());
+  };
+  const std::string mode = "--mode " + config.mode;
+  if (config.mode != "fsdp") {
+    for (const char* option : {"--reshard-after-forward", "--prefetch", "--limit", "--meta-init"})
+      unused(option, mode);
+    // The norm is a sum over shards, which depend on the units.
+    if (!config.clip) unused("--wrap", mode + " without --clip");
+  } else if (config.prefetch && config.limit == 1) {
+    unused("--prefetch", "--limit 1");
+  }
+  if (config.mode == "single") unused("--backend", mode);
+}
+
 }  // namespace
 
 TrainConfig parse_train_options(int argc, char** argv,
                                 const std::function<void(const std::string&)>& check_wrap) {
   TrainConfig config;
   Given given;
-  CLI::App app("Trains a model on W ranks and says what it cost.", "fsdp train");
-  add_options(app, config, given);
-  try {
-    app.parse(argc, argv);
+  CLI::App app("Trains a model on W ranks and reports what it cost.", "fsdp train");
+  app.get_formatter()->column_width(34);
+  add_task_options(app, config, given);
+  add_optimizer_options(app, config, given);
+  add_fsdp_options(app, config);
+  add_run_options(app, config, given);
+  parse_command_line(app, argc, argv, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
     fill_in_defaults(config, given);
     check(config);
-  } catch (const CLI::CallForHelp& help) {
-    std::exit(app.exit(help));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
-  }
+  });
+  name_unused_options(app, config);
   return config;
 }
 

@@ -1,3 +1,4 @@
+#include <config/train_config.h>
 #include <prediction/prediction.h>
 
 #include <gtest/gtest.h>
@@ -47,7 +48,15 @@ struct Predicted {
 
 Predicted later_step(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
                      const std::string& backend = "shm") {
-  return {predict_live_bytes(config, layout, rank, backend, /*first=*/false)};
+  return {predict_live_bytes(schedule(config, layout, rank), backend)};
+}
+
+Predicted first_step(const TrainConfig& config, const ShardLayout& layout) {
+  return {predict_live_bytes(schedule(config, layout, 0, /*first=*/true), "shm")};
+}
+
+std::map<std::string, int64_t> traffic(const TrainConfig& config, const ShardLayout& layout) {
+  return predict_comm_bytes(schedule(config, layout));
 }
 
 TEST(PredictedLiveBytes, KeepTheRanksShardsInEveryPhase) {
@@ -137,7 +146,7 @@ TEST(PredictedLiveBytes, MakeOnePieceOfNeighboursInOneGroup) {
 }
 
 TEST(PredictedLiveBytes, OfAFirstStepHaveNoOrderToPrefetchByAndNoStateBeforeTheOptimizer) {
-  const Predicted live{predict_live_bytes(fsdp_config(), four_units(), 0, "shm", true)};
+  const Predicted live = first_step(fsdp_config(), four_units());
   EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 512);
   EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512);
   EXPECT_EQ(live(kBackward, MemoryClass::optimizer_state), 0);
@@ -179,6 +188,16 @@ TEST(PredictedLiveBytes, OfDdpOverGlooHoldThreeBuffersForABucket) {
   EXPECT_EQ(live(kBackward, MemoryClass::communication), 4 * (288 + 288 + 144));
 }
 
+TEST(PredictedLiveBytes, OfAModelWithoutParametersAreNone) {
+  const ShardLayout nothing;
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    const auto live = later_step(config_of(mode), nothing);
+    for (const MemoryClass cls :
+         {MemoryClass::shards, MemoryClass::gathered, MemoryClass::gradients})
+      EXPECT_EQ(live(kBackward, cls), 0) << mode;
+  }
+}
+
 TEST(PredictedLiveBytes, HaveNoValueForWhatIsNotPredicted) {
   auto live = later_step(fsdp_config(), four_units());
   EXPECT_FALSE(live(static_cast<size_t>(Phase::init), MemoryClass::shards));
@@ -195,7 +214,7 @@ TEST(PredictedLiveBytes, OfAnEvaluationAreThoseOfAForwardThatFreesEveryUnit) {
   TrainConfig config = fsdp_config();
   config.steps = 0;
   config.reshard_after_forward = false;
-  const Predicted live{predict_live_bytes(config, four_units(), 0, "shm", true)};
+  const Predicted live = first_step(config, four_units());
   EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 512);
   EXPECT_EQ(live(kForward, MemoryClass::communication), 8);
   EXPECT_FALSE(live(kBackward, MemoryClass::gathered));
@@ -206,18 +225,18 @@ using Bytes = std::map<std::string, int64_t>;
 TEST(PredictedTraffic, OfFsdpGathersTwiceWhatIsFreedAfterForward) {
   TrainConfig config = fsdp_config();
   EXPECT_EQ(
-      predict_comm_bytes(config, four_units()),
+      traffic(config, four_units()),
       (Bytes{{"all_gather", 4 * (2 * 320 - 64) / 2}, {"reduce_scatter", 640}, {"metrics", 16}}));
   config.reshard_after_forward = false;
   config.clip = 1.0;
-  EXPECT_EQ(predict_comm_bytes(config, four_units()),
+  EXPECT_EQ(traffic(config, four_units()),
             (Bytes{{"all_gather", 640}, {"reduce_scatter", 640}, {"metrics", 16}, {"norm", 16}}));
 }
 
 TEST(PredictedTraffic, LeavesOutTheReductionOfAFrozenUnit) {
   ShardLayout layout = four_units();
   layout.units[1].trainable = false;
-  EXPECT_EQ(predict_comm_bytes(fsdp_config(), layout).at("reduce_scatter"), 640 - 192);
+  EXPECT_EQ(traffic(fsdp_config(), layout).at("reduce_scatter"), 640 - 192);
 }
 
 TEST(PredictedTraffic, OfDdpRoundsEachBucketUpToTheWorldSize) {
@@ -226,13 +245,13 @@ TEST(PredictedTraffic, OfDdpRoundsEachBucketUpToTheWorldSize) {
   layout.units = {{"root", 263'184, true, true}};
   layout.parameters = {
       {"p0", 0, 0, 1000, true}, {"p1", 0, 1008, 1 << 18, true}, {"p2", 0, 263'152, 16, true}};
-  EXPECT_EQ(predict_comm_bytes(config_of("ddp"), layout),
+  EXPECT_EQ(traffic(config_of("ddp"), layout),
             (Bytes{{"all_reduce", 4 * 4 * (18 / 3 + 263'154 / 3)}, {"metrics", 32}}));
 }
 
 TEST(PredictedTraffic, IsNoneForOneProcess) {
-  EXPECT_EQ(predict_comm_bytes(config_of("single"), four_units()), (Bytes{{"metrics", 0}}));
-  for (const auto& [key, bytes] : predict_comm_bytes(fsdp_config(), four_units(1))) {
+  EXPECT_EQ(traffic(config_of("single"), four_units()), (Bytes{{"metrics", 0}}));
+  for (const auto& [key, bytes] : traffic(fsdp_config(), four_units(1))) {
     EXPECT_EQ(bytes, 0) << key;
   }
 }
@@ -241,8 +260,7 @@ TEST(PredictedTraffic, OfAnEvaluationIsOneGatherOfEachUnit) {
   TrainConfig config = fsdp_config();
   config.steps = 0;
   config.clip = 1.0;
-  EXPECT_EQ(predict_comm_bytes(config, four_units()),
-            (Bytes{{"all_gather", 640}, {"metrics", 16}}));
+  EXPECT_EQ(traffic(config, four_units()), (Bytes{{"all_gather", 640}, {"metrics", 16}}));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
     strategy->forward_backward(tiny_batch(1, config.world));
     strategy->step();
     const ShardLayout& layout = strategy->layout();
-    observe_peaks(rank, predict_live_bytes(config, layout, rank.rank(), "shm", /*first=*/false),
+    observe_peaks(rank, predict_live_bytes(schedule(config, layout, rank.rank()), "shm"),
                   allowed_by_the_contracts(layout));
   });
   expect_predicted_peaks(run);
@@ -131,7 +131,7 @@ TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {
     std::map<std::string, int64_t> bytes;
     for (const Call& call : rank.communicator()->take_log())
       bytes[to_string(call.operation)] += call.bytes;
-    const auto predicted = predict_comm_bytes(config, strategy->layout());
+    const auto predicted = predict_comm_bytes(schedule(config, strategy->layout()));
     for (const char* operation : {"all_gather", "reduce_scatter"}) {
       rank.observe(operation, bytes[operation]);
       rank.observe(std::string("predicted ") + operation, predicted.at(operation));

@@ -25,8 +25,8 @@ TEST_P(LiveBytesOfTheReference, are_the_predicted_ones_to_the_byte) {
           {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()});
       strategy->step();
     }
-    observe_peaks(rank, predict_live_bytes(config, strategy->layout(), rank.rank(), "shm",
-                                           /*first=*/false));
+    observe_peaks(rank,
+                  predict_live_bytes(schedule(config, strategy->layout(), rank.rank()), "shm"));
   });
   expect_predicted_peaks(run);
 }

@@ -1,0 +1,267 @@
+#include <layout/gradient_buckets.h>
+#include <optim/update_rule.h>
+#include <prediction/schedule.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kElement = 4;  // bytes of an fp32
+constexpr int64_t kScalar = 8;   // bytes of the loss and of the norm, fp64
+
+int64_t padded(const ShardLayout::Parameter& parameter) {
+  return round_up(parameter.numel, kAlignment);
+}
+
+// What the steps of all modes have in common: they differ in hold(), forward() and backward().
+class Step {
+ public:
+  Step(const TrainConfig& config, const ShardLayout& layout, bool first, int ranks)
+      : config_(config), layout_(layout), first_(first) {
+    schedule_.ranks = ranks;
+  }
+  virtual ~Step() = default;
+
+  Schedule build() {
+    hold();
+    if (!first_) allocate(MemoryClass::optimizer_state, state_bytes_);
+    enter(Phase::forward);
+    forward();
+    if (training_) {
+      enter(Phase::backward);
+      backward();
+    }
+    reduce_scalar("metrics");
+    if (training_) {
+      enter(Phase::optimizer);
+      if (config_.clip && config_.mode == "fsdp") reduce_scalar("norm");
+      if (first_) allocate(MemoryClass::optimizer_state, state_bytes_);
+    }
+    return std::move(schedule_);
+  }
+
+ protected:
+  virtual void hold() = 0;  // allocates what is alive all the time
+  virtual void forward() {}
+  virtual void backward() = 0;
+
+  size_t add(const Schedule::Action& action) {
+    schedule_.actions.push_back(action);
+    return schedule_.actions.size() - 1;
+  }
+  void enter(Phase phase) { add(Schedule::Enter{phase}); }
+  void allocate(MemoryClass cls, int64_t bytes) { add(Schedule::Allocate{cls, bytes}); }
+  void wait(size_t issued) { add(Schedule::Wait{issued}); }
+  void reduce_scalar(const char* label) {
+    wait(add(Schedule::Issue{Operation::all_reduce, 1, kScalar, /*in_arena=*/false, {}, label}));
+  }
+
+  // AdamW keeps two moments of each element and a step count of each piece.
+  void add_state(int64_t elements, int64_t pieces) {
+    if (config_.optimizer.kind == OptimizerOptions::Kind::sgd) return;
+    state_bytes_ += 2 * kElement * elements + kElement * pieces;
+  }
+
+  const TrainConfig& config_;
+  const ShardLayout& layout_;
+  const bool first_;
+  const bool training_{config_.steps > 0};
+  Schedule schedule_;
+
+ private:
+  int64_t state_bytes_{};
+};
+
+// fsdp. The root, if it holds parameters, stays gathered. The other units compute in the order of
+// the layout, and in backward in the opposite one.
+class ShardedStep : public Step {
+ public:
+  ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first)
+      : Step(config, layout, first, layout.world_size),
+        rank_(rank),
+        gradient_bytes_(layout.units.size()),
+        gathers_(layout.units.size()) {
+    for (size_t unit = 0; unit < layout.units.size(); ++unit)
+      (layout.units[unit].root ? roots_ : order_).push_back(unit);
+    bool met_a_unit = false;
+    for (const auto& parameter : layout.parameters) {
+      const bool of_root = layout.units[parameter.unit].root;
+      met_a_unit = met_a_unit || !of_root;
+      if (!parameter.trainable) continue;
+      gradient_bytes_[parameter.unit] += parameter.numel * kElement;
+      if (of_root && met_a_unit) last_layers_bytes_ += parameter.numel * kElement;
+    }
+    const auto holds = [](const auto& outer, const auto& inner) {
+      return !outer.root && inner.name.starts_with(outer.name + ".");
+    };
+    const auto& units = layout.units;
+    schedule_.in_order = std::adjacent_find(units.begin(), units.end(), holds) == units.end();
+  }
+
+ private:
+  void hold() override {
+    for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
+      allocate(MemoryClass::shards, shard_bytes(unit));
+      add_state_of_shard(unit);
+    }
+  }
+
+  void forward() override {
+    const size_t window = first_ ? 0 : window_;
+    for (const size_t root : roots_)
+      unshard(root);
+    gather(order_, 0, window);
+    pass(Phase::forward, order_, window, [&](size_t unit) {
+      if (config_.reshard_after_forward || !training_) reshard(unit);
+    });
+    for (const size_t root : roots_) {
+      add(Schedule::Compute{root, Phase::forward});
+      if (!training_) reshard(root);
+    }
+  }
+
+  void backward() override {
+    for (const size_t root : roots_) {
+      add(Schedule::Compute{root, Phase::backward});
+      allocate(MemoryClass::gradients, last_layers_bytes_);
+    }
+    pass(Phase::backward, {order_.rbegin(), order_.rend()}, window_, [&](size_t unit) {
+      allocate(MemoryClass::gradients, gradient_bytes_[unit]);
+      reduce(unit);
+      reshard(unit);
+    });
+    for (const size_t root : roots_) {
+      allocate(MemoryClass::gradients, gradient_bytes_[root] - last_layers_bytes_);
+      reduce(root);
+      reshard(root);
+    }
+    wait_for_reduction();
+  }
+
+  // The units compute in this order, while up to `window` units that come next are on their way.
+  template <typename Then>
+  void pass(Phase phase, const std::vector<size_t>& order, size_t window, const Then& then) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      unshard(order[i]);
+      gather(order, i + 1, window);
+      add(Schedule::Compute{order[i], phase});
+      then(order[i]);
+    }
+  }
+
+  // Issues the all-gathers of the `count` units of `order` from `begin` on.
+  void gather(const std::vector<size_t>& order, size_t begin, size_t count) {
+    for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
+      auto& gather = gathers_[order[i]];
+      if (gather) continue;
+      allocate(MemoryClass::gathered, full_bytes(order[i]));
+      gather = issue(Operation::all_gather, order[i]);
+    }
+  }
+  void unshard(size_t unit) {
+    gather({unit}, 0, 1);
+    wait(*gathers_[unit]);
+  }
+  void reshard(size_t unit) {
+    gathers_[unit].reset();
+    allocate(MemoryClass::gathered, -full_bytes(unit));
+  }
+
+  // Moves the gradients into a flat one. One reduction is under way at a time.
+  void reduce(size_t unit) {
+    if (!layout_.units[unit].trainable) return;
+    wait_for_reduction();
+    allocate(MemoryClass::gradients, full_bytes(unit));
+    allocate(MemoryClass::gradients, -gradient_bytes_[unit]);
+    allocate(MemoryClass::sharded_gradients, shard_bytes(unit));
+    reduction_ = {unit, issue(Operation::reduce_scatter, unit)};
+  }
+  void wait_for_reduction() {
+    if (!reduction_) return;
+    wait(reduction_->second);
+    allocate(MemoryClass::gradients, -full_bytes(reduction_->first));
+    reduction_.reset();
+  }
+
+  size_t issue(Operation operation, size_t unit) {
+    const int64_t numel = layout_.units[unit].padded_numel;
+    return add(Schedule::Issue{operation, numel, kElement, /*in_arena=*/true, unit, {}});
+  }
+
+  int64_t full_bytes(size_t unit) const { return layout_.units[unit].padded_numel * kElement; }
+  int64_t shard_bytes(size_t unit) const { return full_bytes(unit) / layout_.world_size; }
+
+  // Paints blocks of kAlignment elements with their group: a piece is a run of one colour.
+  void add_state_of_shard(size_t unit) {
+    std::vector<std::optional<size_t>> blocks(
+        static_cast<size_t>(layout_.units[unit].padded_numel / kAlignment));
+    for (const auto& parameter : layout_.parameters) {
+      if (parameter.unit != unit || !parameter.trainable) continue;
+      std::fill_n(blocks.begin() + parameter.offset / kAlignment, padded(parameter) / kAlignment,
+                  group_of(parameter.name, groups_));
+    }
+    const size_t count = blocks.size() / static_cast<size_t>(layout_.world_size);
+    const size_t begin = count * static_cast<size_t>(rank_);
+    for (size_t i = begin; i < begin + count; ++i) {
+      if (blocks[i]) add_state(kAlignment, i == begin || blocks[i] != blocks[i - 1]);
+    }
+  }
+
+  const int rank_;
+  const std::vector<ParameterGroup> groups_{config_.parameter_groups()};
+  const size_t window_{
+      static_cast<size_t>(config_.gathered_at_a_time() - 1)};  // units on their way
+  std::vector<size_t> roots_;                                  // one or none
+  std::vector<size_t> order_;                                  // of forward, without the root
+  std::vector<int64_t> gradient_bytes_;                        // by unit
+  // Of the root's layers that come after the units in forward, hence before them in backward.
+  int64_t last_layers_bytes_{};
+  std::vector<std::optional<size_t>> gathers_;  // by unit: the Issue that gathered it, or none
+  std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
+};
+
+// single and ddp: whole parameters, and buckets of gradients from backward to the optimizer.
+class ReplicaStep : public Step {
+ public:
+  ReplicaStep(const TrainConfig& config, const ShardLayout& layout, bool first)
+      : Step(config, layout, first, config.mode == "ddp" ? layout.world_size : 1) {}
+
+ private:
+  void hold() override {
+    for (const auto& parameter : layout_.parameters) {
+      allocate(MemoryClass::gathered, padded(parameter) * kElement);
+      if (!parameter.trainable) continue;
+      trainable_.push_back(padded(parameter));
+      add_state(padded(parameter), 1);
+    }
+  }
+  void backward() override {
+    const bool ddp = config_.mode == "ddp";
+    const auto buckets = gradient_buckets(trainable_, ddp ? kDdpBuckets : kBucketOfEach).numels;
+    for (const int64_t numel : buckets)
+      allocate(MemoryClass::gradients, numel * kElement);
+    std::vector<size_t> reductions;
+    for (const int64_t numel : buckets)
+      if (ddp)
+        reductions.push_back(add(
+            Schedule::Issue{Operation::all_reduce, numel, kElement, /*in_arena=*/true, {}, {}}));
+    for (const size_t reduction : reductions)
+      wait(reduction);
+    if (!ddp && layout_.world_size > 1) {  // the next rank is played
+      enter(Phase::forward);
+      enter(Phase::backward);
+    }
+  }
+
+  std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
+};
+
+}  // namespace
+
+Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank, bool first) {
+  if (config.mode == "fsdp") return ShardedStep(config, layout, rank, first).build();
+  return ReplicaStep(config, layout, first).build();
+}
+
+}  // namespace fsdp

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <train/replica.h>
+#include <train/strategy.h>
+
+#include <memory>
+
+namespace fsdp {
+
+// What single and ddp have in common: everything but how they compute gradients.
+class ReplicaStrategy : public Strategy {
+ public:
+  double clip_grad_norm(double max_norm) override;
+  void step() override;
+  const ShardLayout& layout() const override { return replica_.layout(); }
+
+ protected:
+  ReplicaStrategy(const TrainConfig& config, ShardLayout layout, BucketSizes bucket_sizes);
+
+  std::shared_ptr<Module> model_;
+  Replica replica_;  // of model_
+};
+
+}  // namespace fsdp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+namespace fsdp {
+
+// A command line that can't be carried out; what() is the line to print.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Parses the command line, then calls `check`, which may throw std::exception. Throws UsageError
+// for a mistake. When the command line asks for help, prints it and ends the process with status 0.
+void parse_command_line(
+    CLI::App& app, int argc, char** argv, const std::function<void()>& check = [] {});
+
+// What main() returns: what `body` returns, 2 for a UsageError, 1 for another exception; prints
+// either on stderr after the program's name.
+int run_program(const std::string& name, const std::function<int()>& body);
+
+// The numbers that an option takes.
+template <typename Number>
+struct NumberRange {
+  Number least;
+  Number most;
+};
+inline constexpr NumberRange<double> positive_up_to(double most) {
+  return {std::numeric_limits<double>::min(), most};
+}
+
+// The number that `text` writes. Throws UsageError "--batch must be at least 1, not 0", "--lr must
+// be a positive number, not nan". Number: int64_t, uint64_t or double.
+template <typename Number>
+Number parse_number(const std::string& option, const std::string& text, NumberRange<Number> range);
+
+// An option with a number, which goes into `target`: a number, or a std::optional of one.
+template <typename Target, typename Number>
+void add_number(CLI::App& app, const std::string& name, Target& target, NumberRange<Number> range,
+                const std::string& help) {
+  const auto take = [&target, name, range](const std::string& text) {
+    target = static_cast<Target>(parse_number<Number>(name, text, range));
+  };
+  app.add_option_function<std::string>(name, take, help)
+      ->type_name(std::is_floating_point_v<Number> ? "NUMBER" : "INT");
+}
+
+}  // namespace fsdp

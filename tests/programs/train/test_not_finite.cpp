@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+#include <train/trainer.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace fsdp {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Trains nothing: each step has the losses and the norm that it is given.
+class FakeStrategy : public Strategy {
+ public:
+  FakeStrategy(std::shared_ptr<Communicator> comm, std::vector<double> losses,
+               std::vector<double> norms)
+      : comm_(std::move(comm)), losses_(std::move(losses)), norms_(std::move(norms)) {
+    layout_.world_size = comm_->world_size();
+  }
+
+  // Rank 1 has the losses; the others' are 1.
+  at::Tensor forward_backward(const Batch&) override {
+    return at::full({}, comm_->rank() == 1 ? losses_.at(step_) : 1.0);
+  }
+  double evaluate(const Batch&) override { return comm_->rank() == 1 ? losses_.at(0) : 1.0; }
+  double clip_grad_norm(double) override { return norms_.at(step_); }
+  void step() override { ++step_; }
+  void full_parameters(const Visitor&) override {}
+  const ShardLayout& layout() const override { return layout_; }
+
+ private:
+  std::shared_ptr<Communicator> comm_;
+  std::vector<double> losses_, norms_;
+  ShardLayout layout_;
+  size_t step_{};
+};
+
+const FsdpImplementation kBrokenLoss{
+    [](const TrainConfig&, std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+      return std::make_unique<FakeStrategy>(std::move(comm), std::vector{1.0, kNan, 1.0, 1.0},
+                                            std::vector{1.0, 1.0, 1.0, 1.0});
+    },
+    nullptr};
+const FsdpImplementation kBrokenNorm{
+    [](const TrainConfig&, std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+      return std::make_unique<FakeStrategy>(std::move(comm), std::vector{1.0, 1.0, 1.0, 1.0},
+                                            std::vector{1.0, 1.0, kInf, 1.0});
+    },
+    nullptr};
+const FsdpImplementation kBrokenEvaluation{
+    [](const TrainConfig&, std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+      return std::make_unique<FakeStrategy>(std::move(comm), std::vector{kNan}, std::vector{1.0});
+    },
+    nullptr};
+
+struct Result {
+  int status;
+  std::string errors;
+  std::vector<nlohmann::json> lines;  // of the JSON file
+};
+
+Result train(const FsdpImplementation& fsdp, int64_t steps, bool allow_nan) {
+  TrainConfig config;
+  config.mode = "fsdp";
+  config.world = 3;
+  config.model = "gpt2-tiny";
+  config.published = true;
+  config.steps = steps;
+  config.batch = 3;
+  config.seq = 4;
+  config.clip = 1.0;
+  config.allow_nan = allow_nan;
+  config.comm.timeout = std::chrono::seconds(20);
+  config.json = testing::TempDir() + "not_finite." + std::to_string(getpid()) + ".json";
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Result result{run_training(config, fsdp, "fsdp train"), "", {}};
+  testing::internal::GetCapturedStdout();
+  result.errors = testing::internal::GetCapturedStderr();
+  std::ifstream file(config.json);
+  for (std::string line; std::getline(file, line);)
+    result.lines.push_back(nlohmann::json::parse(line));
+  std::filesystem::remove(config.json);
+  return result;
+}
+
+void expect_failure(const Result& result, const std::string& what, size_t steps) {
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.errors.find("ended the run: " + what), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("smaller learning rate"), std::string::npos) << result.errors;
+  ASSERT_EQ(result.lines.size(), steps + 1);
+  EXPECT_EQ(result.lines.back()["failure"].get<std::string>().find(what), 0U);
+}
+
+TEST(TrainingThatIsNotFinite, ends_at_a_loss_and_names_step_and_rank) {
+  const Result result = train(kBrokenLoss, 4, false);
+  expect_failure(result, "the loss is nan (not finite on rank 1) in step 2 of 4", 2);
+  EXPECT_EQ(result.lines[0]["loss"], 1.0);
+  EXPECT_TRUE(result.lines[1]["loss"].is_null());
+}
+
+TEST(TrainingThatIsNotFinite, ends_at_the_norm_of_the_gradients) {
+  const Result result = train(kBrokenNorm, 4, false);
+  expect_failure(result, "the norm of the gradients is inf in step 3 of 4", 3);
+}
+
+TEST(TrainingThatIsNotFinite, ends_at_an_evaluation) {
+  const Result result = train(kBrokenEvaluation, 0, false);
+  expect_failure(result, "the loss is nan (not finite on rank 1) before training", 1);
+}
+
+TEST(TrainingThatIsNotFinite, goes_on_if_that_is_allowed) {
+  for (const auto* fsdp : {&kBrokenLoss, &kBrokenNorm}) {
+    const Result result = train(*fsdp, 4, true);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    ASSERT_EQ(result.lines.size(), 5U);
+    EXPECT_EQ(result.lines.back()["final"], true);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

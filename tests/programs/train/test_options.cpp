@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+#include <shared/command_line.h>
+#include <train/options.h>
+
+#include <cmath>
+#include <limits>
+
+namespace fsdp {
+namespace {
+
+TrainConfig parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "train");
+  arguments.insert(arguments.end(), {"--recipe", "published"});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments)
+    argv.push_back(argument.data());
+  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string notes(const std::vector<std::string>& arguments) {
+  testing::internal::CaptureStderr();
+  parse(arguments);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(TrainOptions, a_value_that_is_not_finite_is_refused) {
+  for (const std::string option : {"--lr", "--clip"}) {
+    for (const std::string value : {"nan", "inf", "-inf", "0", "-1", "1e400"}) {
+      EXPECT_EQ(refusal({option, value}), option + " must be a positive number, not " + value);
+    }
+  }
+  EXPECT_EQ(refusal({"--timeout", "nan"}), "--timeout must be at least 0.001, not nan");
+  EXPECT_EQ(refusal({"--timeout", "0"}), "--timeout must be at least 0.001, not 0");
+}
+
+TEST(TrainOptions, a_timeout_that_would_overflow_is_refused) {
+  EXPECT_EQ(refusal({"--timeout", "1e30"}), "--timeout must be at most 1000000, not 1e30");
+  EXPECT_EQ(parse({"--timeout", "2.5"}).comm.timeout, std::chrono::milliseconds(2500));
+}
+
+TEST(TrainOptions, a_range_is_written_as_people_write_it) {
+  EXPECT_EQ(refusal({"--batch", "0"}), "--batch must be at least 1, not 0");
+  EXPECT_EQ(refusal({"--seq", "-3"}), "--seq must be at least 1, not -3");
+  EXPECT_EQ(refusal({"--steps", "-1"}), "--steps must be at least 0, not -1");
+  EXPECT_EQ(refusal({"--world", "65"}), "--world must be at most 64, not 65");
+  EXPECT_EQ(refusal({"--limit", "0"}), "--limit must be at least 1, not 0");
+  EXPECT_EQ(refusal({"--lr", "abc"}), "--lr must be a number, not abc");
+  EXPECT_EQ(refusal({"--lr", "1e-3x"}), "--lr must be a number, not 1e-3x");
+  EXPECT_EQ(refusal({"--batch", "1.5"}), "--batch must be a whole number, not 1.5");
+  EXPECT_EQ(refusal({"--batch", ""}), "--batch must be a whole number, not ");
+}
+
+TEST(TrainOptions, a_number_that_does_not_fit_is_refused_not_cut) {
+  const std::string beyond = "18446744073709551616";  // 2^64
+  EXPECT_EQ(refusal({"--seed", "-1"}), "--seed must be at least 0, not -1");
+  EXPECT_EQ(refusal({"--seed", beyond}),
+            "--seed must be at most 18446744073709551615, not " + beyond);
+  for (const std::string option : {"--batch", "--steps"}) {
+    EXPECT_EQ(refusal({option, "9223372036854775808"}),
+              option + " must be at most 1000000000, not 9223372036854775808");
+  }
+  EXPECT_EQ(parse({"--seed", "18446744073709551615"}).seed, std::numeric_limits<uint64_t>::max());
+}
+
+TEST(TrainOptions, numbers_are_taken_as_written) {
+  const TrainConfig config = parse({"--lr", "3e-4", "--clip", ".5", "--steps", "0", "--batch", "8",
+                                    "--world", "4", "--mode", "fsdp"});
+  EXPECT_EQ(config.optimizer.lr, 3e-4);
+  EXPECT_EQ(config.clip, 0.5);
+  EXPECT_EQ(config.steps, 0);
+  EXPECT_EQ(config.batch, 8);
+  EXPECT_EQ(config.world, 4);
+}
+
+TEST(TrainOptions, an_option_without_effect_is_named) {
+  EXPECT_EQ(notes({"--mode", "fsdp", "--limit", "3", "--wrap", "none"}), "");
+  EXPECT_EQ(notes({"--mode", "ddp", "--wrap", "none", "--clip", "1"}), "");
+  EXPECT_EQ(notes({"--mode", "ddp", "--wrap", "none", "--limit", "3"}),
+            "fsdp train: --limit has no effect with --mode ddp\n"
+            "fsdp train: --wrap has no effect with --mode ddp without --clip\n");
+  EXPECT_EQ(notes({"--mode", "single", "--backend", "gloo"}),
+            "fsdp train: --backend has no effect with --mode single\n");
+  EXPECT_EQ(notes({"--mode", "fsdp", "--prefetch", "on", "--limit", "1"}),
+            "fsdp train: --prefetch has no effect with --limit 1\n");
+}
+
+}  // namespace
+}  // namespace fsdp
