@@ -1,5 +1,5 @@
-# The programs that students run too, each from one file; the targets `all_tests` (every test
-# executable; tests.txt lists them for ./fsdp test, one a line) and `everything`.
+# The programs that students also run, each from one file, and two targets: `all_tests` (every test
+# program; tests.txt lists them for ./fsdp test, one per line) and `everything`.
 
 # A program of one file over `library`.
 function(program name library source)
