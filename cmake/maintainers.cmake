@@ -21,7 +21,7 @@ program(reproduce fsdp_reproduce programs/reproduce.cpp)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
 test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
 
-# Ranks as threads, because the thread sanitizer cannot look across processes. With this sanitizer these
+# Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
 test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tests})
