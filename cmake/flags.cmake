@@ -8,7 +8,7 @@ target_link_libraries(fsdp_warnings INTERFACE Threads::Threads nlohmann_json::nl
 add_library(fsdp_flags INTERFACE)
 target_link_libraries(fsdp_flags INTERFACE fsdp_warnings LibTorch::LibTorch)
 
-# LibTorch has some 400,000 symbols, with which the usual linker takes seconds.
+# LibTorch has about 400,000 symbols; the usual linker takes seconds for them.
 include(CheckLinkerFlag)
 foreach(linker mold lld)
   check_linker_flag(CXX -fuse-ld=${linker} FSDP_HAS_${linker})
@@ -18,8 +18,8 @@ foreach(linker mold lld)
   endif()
 endforeach()
 
-# On in a folder first configured in CI, but for a student's copy; a folder never changes from one to
-# the other, as all would be rebuilt.
+# On in a folder that CI configured first, except in a student's copy. A folder keeps its setting,
+# because a change would rebuild everything.
 set(in_ci OFF)
 if(NOT "$ENV{CI}" STREQUAL "" AND EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)
   set(in_ci ON)
@@ -36,7 +36,7 @@ if(FSDP_SANITIZE)
   target_link_options(fsdp_warnings INTERFACE -fsanitize=${FSDP_SANITIZE})
 endif()
 
-# A precompiled header, without which a file takes three times as long.
+# Without this precompiled header a file takes three times as long.
 add_library(fsdp_pch STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
 target_precompile_headers(fsdp_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
 target_link_libraries(fsdp_pch PUBLIC fsdp_flags)

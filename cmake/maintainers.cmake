@@ -1,4 +1,4 @@
-# What a student's copy of this repository lacks.
+# Targets that a student's copy of this repository does not have.
 
 file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
 test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
@@ -10,8 +10,8 @@ target_link_libraries(run_tests PRIVATE fsdp_check)
 
 program(transport_bench fsdp_given programs/transport_bench.cpp)
 
-# What reproduce consists of. It trains through the train program, but runs the strict test itself,
-# with the reference solutions.
+# The parts of reproduce. It trains through the train program, but runs the strict test itself, with the
+# reference solutions.
 file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
 add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
 target_link_libraries(fsdp_reproduce PUBLIC reference_strategy fsdp_programs)
@@ -32,8 +32,8 @@ test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tes
 file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
 test_executable(fsdp_common_tests reference_tests reference_task7 ${reference_tests})
 
-# What needs a GPU. Compiled in every build, run with the other tests in a build with CUDA alone: a
-# test says what it needs and is skipped where that is missing.
+# Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
+# what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)
 test_executable(fsdp_gpu_tests gpu_tests fsdp_reproduce ${gpu_tests})
 
@@ -43,13 +43,13 @@ test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 # The README's example; it builds with the tests.
 program(own_model reference_task7 examples/own_model.cpp)
 
-# What the tests are measured with: other correct solutions, which have to pass too, since it is the
-# contract that is tested; and one that shards nothing.
+# Solutions that measure the tests: other correct solutions, which have to pass too, because the tests
+# ask for the contract only; and one that shards nothing.
 add_stack(second ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(unsharded ${PROJECT_SOURCE_DIR}/grading/unsharded ${PROJECT_SOURCE_DIR}/solutions)
 
-# What is being graded: a submission's files, or solutions with a fault, which grading/grader puts
-# there. From here on no warning is an error.
+# The code that is being graded: a submission's files, or solutions with a fault. grading/grader puts
+# them there. From here on no warning is an error.
 add_compile_options(-Wno-error)
 set(graded ${PROJECT_BINARY_DIR}/graded)
 if(NOT EXISTS ${graded})

@@ -1,5 +1,5 @@
-# The programs that students run too, each from one file; the targets `all_tests` (every test
-# executable; tests.txt lists them for ./fsdp test, one a line) and `everything`.
+# The programs that students also run, each from one file, and two targets: `all_tests` (every test
+# program; tests.txt lists them for ./fsdp test, one per line) and `everything`.
 
 # What the programs share, and the options of train, which know no task.
 add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.cpp

@@ -1,6 +1,6 @@
-# The rooms of common/: a library each, fsdp_ROOM, over the rooms that it uses. What students are
-# given knows nothing of the tasks. A room is compiled as one file (a unity build), so every name
-# stands once in a room. Clang-tidy looks at each file by itself: its preset has FSDP_UNITY off.
+# The rooms of common/. Each is a library, fsdp_ROOM, on top of the rooms that it uses; none uses a task.
+# A room is compiled as one file (a unity build), so two of its files must not define the same name.
+# Clang-tidy looks at each file by itself: its preset has FSDP_UNITY off.
 
 option(FSDP_UNITY "Compile each room of common/ as one file" ON)
 

@@ -73,8 +73,8 @@ function(add_stack name origin)
   endif()
 endfunction()
 
-# The stacks `name`, in which one task comes from `origin` and those before it from the stack `base`:
-# so an earlier task that does not work stands in no later one's way.
+# The stacks `name`: in each, one task comes from `origin` and the earlier tasks come from the stack
+# `base`. So a mistake in an earlier task does not make the tests of a later task fail.
 function(add_single_tasks name origin base)
   set(below fsdp_given)
   foreach(task ${tasks})

@@ -48,7 +48,7 @@ def verbs():
     usage = (ROOT / "fsdp").read_text()
     names = set(re.findall(r"^  ([a-z]+) ", usage.split("has() {")[0], re.MULTILINE)) | {"help"}
     sources = {
-        "check": ["programs/check.cpp"],
+        "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
         "train": ["programs/train/options.cpp", "fsdp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
