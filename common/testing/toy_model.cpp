@@ -1,6 +1,6 @@
+#include <base/torch.h>
 #include <testing/judge/cases.h>
 #include <testing/toy_model.h>
-#include <torch/torch.h>
 
 #include <stdexcept>
 
