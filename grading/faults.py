@@ -120,8 +120,15 @@ def row(fault, result):
     return textwrap.fill(f"{head}SURVIVES: {why}", WIDTH, subsequent_indent="     ")
 
 
-def table(faults, results):
-    """The matrix as Markdown."""
+def key_of_row(fault):
+    """With what the fault's row in the matrix begins."""
+    return f"| {fault['problem']} | {fault['mistake'].replace('|', chr(92) + '|')} |"
+
+
+def table(faults, results, old):
+    """The matrix as Markdown. A fault that was not run now keeps its row of the matrix `old`."""
+    kept = {fault["name"]: [line for line in old.splitlines() if line.startswith(key_of_row(fault))]
+            for fault in faults}
     lines = [
         "# What catches which mistake",
         "",
@@ -134,6 +141,9 @@ def table(faults, results):
         "|---|---|---|---|---|---|",
     ]
     for fault in faults:
+        if fault["name"] not in results:
+            lines += kept[fault["name"]]
+            continue
         texts = results[fault["name"]]["red"].get(fault["test"], {})
         sentence = fault["test"].partition(".")[2].replace("_", " ")
         where = f" ({ranks_of(texts)})" if ranks_of(texts) else ""
@@ -163,8 +173,7 @@ def check(faults):
             wrong.append(f"fault {fault['name']}: there is no test {fault['test']}")
         if not fault["problem"].startswith(f"{fault['task']}."):
             wrong.append(f"fault {fault['name']}: problem {fault['problem']} is in another file")
-        row = f"| {fault['problem']} | {fault['mistake'].replace('|', chr(92) + '|')} |"
-        if matrix and row not in matrix:
+        if matrix and key_of_row(fault) not in matrix:
             wrong.append(f"fault {fault['name']} is not in MATRIX.md; run grading/faults.py --table")
     return wrong
 
@@ -201,7 +210,7 @@ def main():
     bank.add_options(parser, "fault")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--show", action="store_true", help="print what the failing tests print")
-    parser.add_argument("--table", action="store_true", help="write grading/faults/MATRIX.md")
+    parser.add_argument("--table", action="store_true", help="write the rows of grading/faults/MATRIX.md")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
     arguments = parser.parse_args()
     started = time.monotonic()
@@ -223,7 +232,7 @@ def main():
     print(f"{len(faults)} faults, {caught} caught, {survived} survived, {seconds} s")
     bank.add_totals(arguments, caught, survived)
     if arguments.table and len(results) == len(faults):
-        MATRIX.write_text(table(faults, results))
+        MATRIX.write_text(table(load(), results, MATRIX.read_text()))
     sys.exit(1 if survived else 0)
 
 
