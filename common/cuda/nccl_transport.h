@@ -1,7 +1,6 @@
 #pragma once
 
-#include <comm/launcher.h>
-#include <comm/transport.h>
+#include <comm/backends.h>
 
 namespace fsdp {
 
