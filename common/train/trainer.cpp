@@ -67,7 +67,7 @@ int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
     poison::enable(config.poison);
     at::set_num_threads(config.threads);
     const auto recorder = timeline.record(context.rank);
-    TrainingRun(config, fsdp, context)();
+    train_rank(config, fsdp, context);
     return 0;
   };
   return start(processes, train, program, [&](const std::string& failure) {

@@ -1,7 +1,10 @@
+#include <data/dataset.h>
 #include <memory/live_bytes.h>
 #include <nn/models.h>
+#include <report/telemetry.h>
 #include <trace/recorder.h>
 #include <train/final_report.h>
+#include <train/over_ranks.h>
 #include <train/training_run.h>
 
 #include <chrono>
@@ -41,113 +44,134 @@ std::string description(const TrainConfig& config, const std::string& backend) {
          counted(config.steps, "step");
 }
 
+// One rank's training, from the model to the report.
+class TrainingRun {
+ public:
+  TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context)
+      : config_(config),
+        comm_(Communicator::create(context, config.comm)),
+        dataset_(make_dataset(config)),
+        telemetry_(config.steps, config.json) {
+    if (leads()) telemetry_.say(description(config, comm_->backend()));
+    strategy_ = make_strategy(config, fsdp, comm_);
+    if (!leads()) return;
+    char live[48];
+    std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
+    telemetry_.say(with_commas(strategy_->layout().numel()) + " parameters, " + live +
+                   " live on each rank");
+  }
+
+  void operator()() {
+    ParameterSummary before;
+    strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
+    if (config_.steps == 0) evaluate();
+    for (int64_t step = 0; step < config_.steps; ++step)
+      train(step);
+    const auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
+    if (!leads()) return;
+    auto summary = summary_of(line);
+    if (const auto compared = loss_beside_entropy()) summary.push_back(*compared);
+    telemetry_.finish(line, summary);
+  }
+
+ private:
+  bool leads() const { return comm_->rank() == 0; }
+  Batch batch(int64_t step) const { return dataset_->batch(step, config_.batch, config_.seq); }
+
+  void evaluate() {
+    comm_->take_log();
+    const double own = strategy_->evaluate(batch(0));
+    const MeanOverRanks loss(
+        *comm_, at::full({}, own, at::TensorOptions(at::kDouble).device(comm_->device())));
+    last_log_ = comm_->take_log();
+    if (leads()) telemetry_.evaluated(loss.mean());
+    require_finite("before training", loss, std::nullopt);
+  }
+
+  void train(int64_t step) {
+    const Batch tokens = batch(step);
+    if (step == 1) {  // from here on there is optimizer state in every phase
+      for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
+        live_bytes::reset(phase);
+    }
+    comm_->take_log();
+    const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
+    const auto start = std::chrono::steady_clock::now();
+    const MeanOverRanks loss(*comm_, strategy_->forward_backward(tokens));
+    const std::optional<double> norm = update();
+    losses_.push_back(loss.mean());
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    end_span(span);
+    last_log_ = comm_->take_log();
+    if (step == 0) comm_->end_first_iteration();
+    const auto count = static_cast<double>(tokens.inputs.numel());
+    if (leads()) {
+      telemetry_.step(step, losses_.back(), count / seconds.count(), norm, live_bytes::now().total);
+    }
+    require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
+                   loss, norm);
+  }
+
+  // Returns the norm of the gradients, if they are clipped.
+  std::optional<double> update() {
+    const uint64_t span = begin_span(EventKind::optimizer, "");
+    std::optional<double> norm;
+    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip);
+    strategy_->step();
+    end_span(span);
+    return norm;
+  }
+
+  // The mean loss and the norm are the same on all ranks, so all ranks fail together.
+  void require_finite(const std::string& when, const MeanOverRanks& loss,
+                      std::optional<double> norm) {
+    const bool finite_loss = std::isfinite(loss.mean());
+    if (config_.allow_nan || (finite_loss && std::isfinite(norm.value_or(0)))) return;
+    std::string what = "the norm of the gradients is " + std::to_string(norm.value_or(0));
+    if (!finite_loss) {
+      const auto broken = gather_from_ranks(*comm_, !std::isfinite(loss.own()));
+      std::string ranks;
+      for (size_t rank = 0; rank < broken.size(); ++rank)
+        if (broken[rank] != 0) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+      what = "the loss is " + std::to_string(loss.mean()) + " (not finite on rank " + ranks + ")";
+    }
+    what +=
+        " " + when + "; try a smaller learning rate or clip the gradients, or allow NaN to go on";
+    if (leads()) telemetry_.fail(what);
+    // The first rank that ends by an exception ends the others: not before the file is written.
+    comm_->barrier(kMetrics).wait();
+    throw std::runtime_error("rank " + std::to_string(comm_->rank()) + " ended the run: " + what);
+  }
+
+  // For text: how far the model is from one that knows only how frequent each byte is.
+  std::optional<std::string> loss_beside_entropy() const {
+    const auto* text = dynamic_cast<const TextDataset*>(dataset_.get());
+    if (text == nullptr || losses_.empty()) return std::nullopt;
+    const size_t count = std::min<size_t>(losses_.size(), 20);
+    const auto first = losses_.end() - static_cast<std::ptrdiff_t>(count);
+    const double mean = std::accumulate(first, losses_.end(), 0.0) / static_cast<double>(count);
+    char line[160];
+    std::snprintf(
+        line, sizeof line,
+        "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
+        count, mean, text->unigram_entropy());
+    return line;
+  }
+
+  const TrainConfig& config_;
+  std::shared_ptr<Communicator> comm_;
+  std::shared_ptr<Dataset> dataset_;
+  Telemetry telemetry_;
+  std::unique_ptr<Strategy> strategy_;
+  std::vector<double> losses_;
+  std::vector<Call> last_log_;  // the collectives of the last step
+};
+
 }  // namespace
 
-TrainingRun::TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp,
-                         const RankContext& context)
-    : config_(config),
-      comm_(Communicator::create(context, config.comm)),
-      dataset_(make_dataset(config)),
-      telemetry_(config.steps, config.json) {
-  if (leads()) telemetry_.say(description(config, comm_->backend()));
-  strategy_ = make_strategy(config, fsdp, comm_);
-  if (!leads()) return;
-  char live[48];
-  std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
-  telemetry_.say(with_commas(strategy_->layout().numel()) + " parameters, " + live +
-                 " live on each rank");
-}
-
-void TrainingRun::operator()() {
-  ParameterSummary before;
-  strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
-  if (config_.steps == 0) evaluate();
-  for (int64_t step = 0; step < config_.steps; ++step)
-    train(step);
-  const auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
-  if (!leads()) return;
-  auto summary = summary_of(line);
-  if (const auto compared = loss_beside_entropy()) summary.push_back(*compared);
-  telemetry_.finish(line, summary);
-}
-
-void TrainingRun::evaluate() {
-  comm_->take_log();
-  const double own = strategy_->evaluate(batch(0));
-  const MeanOverRanks loss(
-      *comm_, at::full({}, own, at::TensorOptions(at::kDouble).device(comm_->device())));
-  last_log_ = comm_->take_log();
-  if (leads()) telemetry_.evaluated(loss.mean());
-  require_finite("before training", loss, std::nullopt);
-}
-
-void TrainingRun::train(int64_t step) {
-  const Batch tokens = batch(step);
-  if (step == 1) {  // from here on there is optimizer state in every phase
-    for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
-      live_bytes::reset(phase);
-  }
-  comm_->take_log();
-  const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
-  const auto start = std::chrono::steady_clock::now();
-  const MeanOverRanks loss(*comm_, strategy_->forward_backward(tokens));
-  const std::optional<double> norm = update();
-  losses_.push_back(loss.mean());
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  end_span(span);
-  last_log_ = comm_->take_log();
-  if (step == 0) comm_->end_first_iteration();
-  const auto count = static_cast<double>(tokens.inputs.numel());
-  if (leads()) {
-    telemetry_.step(step, losses_.back(), count / seconds.count(), norm, live_bytes::now().total);
-  }
-  require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
-                 loss, norm);
-}
-
-// Returns the norm of the gradients, if they are clipped.
-std::optional<double> TrainingRun::update() {
-  const uint64_t span = begin_span(EventKind::optimizer, "");
-  std::optional<double> norm;
-  if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip);
-  strategy_->step();
-  end_span(span);
-  return norm;
-}
-
-// The mean loss and the norm are the same on all ranks, so all ranks fail together.
-void TrainingRun::require_finite(const std::string& when, const MeanOverRanks& loss,
-                                 std::optional<double> norm) {
-  const bool finite_loss = std::isfinite(loss.mean());
-  if (config_.allow_nan || (finite_loss && std::isfinite(norm.value_or(0)))) return;
-  std::string what = "the norm of the gradients is " + std::to_string(norm.value_or(0));
-  if (!finite_loss) {
-    const auto broken = gather_from_ranks(*comm_, !std::isfinite(loss.own()));
-    std::string ranks;
-    for (size_t rank = 0; rank < broken.size(); ++rank)
-      if (broken[rank] != 0) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-    what = "the loss is " + std::to_string(loss.mean()) + " (not finite on rank " + ranks + ")";
-  }
-  what += " " + when + "; try a smaller learning rate or clip the gradients, or allow NaN to go on";
-  if (leads()) telemetry_.fail(what);
-  // The first rank that ends by an exception ends the others: not before the file is written.
-  comm_->barrier(kMetrics).wait();
-  throw std::runtime_error("rank " + std::to_string(comm_->rank()) + " ended the run: " + what);
-}
-
-// For text: how far the model is from one that knows only how frequent each byte is.
-std::optional<std::string> TrainingRun::loss_beside_entropy() const {
-  const auto* text = dynamic_cast<const TextDataset*>(dataset_.get());
-  if (text == nullptr || losses_.empty()) return std::nullopt;
-  const size_t count = std::min<size_t>(losses_.size(), 20);
-  const auto first = losses_.end() - static_cast<std::ptrdiff_t>(count);
-  const double mean = std::accumulate(first, losses_.end(), 0.0) / static_cast<double>(count);
-  char line[160];
-  std::snprintf(
-      line, sizeof line,
-      "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
-      count, mean, text->unigram_entropy());
-  return line;
+void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
+                const RankContext& context) {
+  TrainingRun(config, fsdp, context)();
 }
 
 }  // namespace fsdp
