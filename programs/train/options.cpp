@@ -2,6 +2,7 @@
 #include <comm/join.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
+#include <layout/shard_layout.h>
 #include <nn/models.h>
 #include <shared/command_line.h>
 #include <shared/commit.h>
