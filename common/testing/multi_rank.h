@@ -41,7 +41,7 @@ RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// A suite whose tests (TEST_P) run for each world size: T2_3_unshard.gathers_with_one_collective/W3
+// A suite whose tests (TEST_P) run for each world size: T2_3_unshard.autograd_sees_no_change/W3
 class MultiRankTest : public testing::TestWithParam<int> {
  protected:
   static int world_size() { return GetParam(); }

@@ -19,7 +19,7 @@ struct TestResult {
                        // function that is still to be written
   int64_t milliseconds{};
 
-  // "T2_3_unshard.gathers_with_one_collective" and "W3", which is empty for a test that has no
+  // "T2_3_unshard.autograd_sees_no_change" and "W3", which is empty for a test that has no
   // number of ranks.
   std::string test() const;
   std::string ranks() const;

@@ -42,7 +42,7 @@ void reduce_scatter(Communicator& comm, const std::string& unit, int64_t n = 8) 
 
 #define EXPECT_IN(part, text) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-TEST_P(CollectiveErrors, AnotherOperationIsNamedOnBothSides) {
+TEST_P(CollectiveErrors, a_different_operation_is_named_on_both_sides) {
   auto text = failure(
       2,
       [](Communicator& comm) {
@@ -57,7 +57,7 @@ TEST_P(CollectiveErrors, AnotherOperationIsNamedOnBothSides) {
       text);
 }
 
-TEST_P(CollectiveErrors, AnotherUnitIsNamedOnBothSides) {
+TEST_P(CollectiveErrors, a_different_unit_is_named_on_both_sides) {
   auto text = failure(
       2, [](Communicator& comm) { all_gather(comm, "layers." + std::to_string(comm.rank())); },
       options());
@@ -67,7 +67,7 @@ TEST_P(CollectiveErrors, AnotherUnitIsNamedOnBothSides) {
       text);
 }
 
-TEST_P(CollectiveErrors, AnotherSizeIsNamedOnBothSides) {
+TEST_P(CollectiveErrors, a_different_size_is_named_on_both_sides) {
   auto text = failure(
       2, [](Communicator& comm) { all_gather(comm, "head", 8 + comm.rank()); }, options());
   EXPECT_IN(
@@ -76,7 +76,7 @@ TEST_P(CollectiveErrors, AnotherSizeIsNamedOnBothSides) {
       text);
 }
 
-TEST_P(CollectiveErrors, AnotherDtypeIsNamedOnBothSides) {
+TEST_P(CollectiveErrors, a_different_dtype_is_named_on_both_sides) {
   auto text = failure(
       2,
       [](Communicator& comm) {
@@ -89,7 +89,7 @@ TEST_P(CollectiveErrors, AnotherDtypeIsNamedOnBothSides) {
       text);
 }
 
-TEST_P(CollectiveErrors, AnotherRootIsNamedOnBothSides) {
+TEST_P(CollectiveErrors, a_different_root_is_named_on_both_sides) {
   auto text = failure(
       2, [](Communicator& comm) { comm.broadcast(at::zeros({4}), comm.rank(), "embed").wait(); },
       options());
@@ -99,7 +99,7 @@ TEST_P(CollectiveErrors, AnotherRootIsNamedOnBothSides) {
       text);
 }
 
-TEST_P(CollectiveErrors, ASkippedCallIsFoundAtTheNext) {
+TEST_P(CollectiveErrors, a_skipped_call_is_found_at_the_next_call) {
   auto text = failure(
       3,
       [](Communicator& comm) {
@@ -111,7 +111,7 @@ TEST_P(CollectiveErrors, ASkippedCallIsFoundAtTheNext) {
   EXPECT_IN("  rank 1         all_gather layers.4 (24 x float, 96 B)\n", text);
 }
 
-TEST_P(CollectiveErrors, AMissingRankIsNamedWithItsLastCall) {
+TEST_P(CollectiveErrors, a_missing_rank_is_named_with_its_last_call) {
   auto text = failure(3,
                       [](Communicator& comm) {
                         all_gather(comm, "layers.4");
@@ -126,7 +126,7 @@ TEST_P(CollectiveErrors, AMissingRankIsNamedWithItsLastCall) {
       text);
 }
 
-TEST_P(CollectiveErrors, AKilledRankIsReportedWithItsLastCall) {
+TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {
   auto text = failure(
       3,
       [](Communicator& comm) {
@@ -137,7 +137,7 @@ TEST_P(CollectiveErrors, AKilledRankIsReportedWithItsLastCall) {
   EXPECT_EQ(text, "rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3");
 }
 
-TEST_P(CollectiveErrors, ACallThatIsNeverWaitedForIsNamed) {
+TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
   auto text = failure(
       2,
       [](Communicator& comm) {
@@ -149,7 +149,7 @@ TEST_P(CollectiveErrors, ACallThatIsNeverWaitedForIsNamed) {
   EXPECT_IN("collective #0 barrier layers.0 was never waited for", text);
 }
 
-TEST_P(CollectiveErrors, AsManyCallsAsTheLedgerHoldsMayBeInFlight) {
+TEST_P(CollectiveErrors, as_many_calls_as_the_ledger_holds_may_be_in_flight) {
   auto text = failure(
       2,
       [](Communicator& comm) {
@@ -183,7 +183,7 @@ void require(bool condition, const std::string& what) {
 }
 
 // Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.
-TEST_P(CollectiveErrors, AfterAFailureEveryCallAndEveryWaitThrowsTheSameErrorAtOnce) {
+TEST_P(CollectiveErrors, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
   int failed[2], called[2];
   ASSERT_EQ(pipe(failed), 0);
   ASSERT_EQ(pipe(called), 0);
@@ -209,7 +209,7 @@ TEST_P(CollectiveErrors, AfterAFailureEveryCallAndEveryWaitThrowsTheSameErrorAtO
   EXPECT_IN("barrier first (collective #0) timed out after 0.5 s: rank 1 has not called it", text);
 }
 
-TEST_P(CollectiveErrors, TensorsThatDoNotFitAreRefusedBeforeTheCall) {
+TEST_P(CollectiveErrors, tensors_of_wrong_sizes_are_refused_before_the_call) {
   auto text = failure(
       2,
       [](Communicator& comm) {
@@ -222,12 +222,12 @@ TEST_P(CollectiveErrors, TensorsThatDoNotFitAreRefusedBeforeTheCall) {
       text);
 }
 
-TEST(Communicator, RefusesAnUnknownBackend) {
+TEST(Communicator, refuses_an_unknown_backend) {
   auto text = failure(1, [](Communicator&) {}, {"smoke", 1000ms, {}});
   EXPECT_IN("unknown backend 'smoke': allowed are auto, shm, gloo and nccl", text);
 }
 
-TEST(Communicator, RefusesNcclWithoutCuda) {
+TEST(Communicator, refuses_nccl_without_cuda) {
   auto text = failure(1, [](Communicator&) {}, {"nccl", 1000ms, {}});
   EXPECT_IN("backend nccl needs a CUDA build", text);
 }

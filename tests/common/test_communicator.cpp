@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
 
 constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last: more than one chunk of a sum
 
-TEST_P(Collectives, AllGatherPutsTheInputsInRankOrder) {
+TEST_P(Collectives, all_gather_puts_the_inputs_in_rank_order) {
   auto result = run(GetParam(), [](Communicator& comm) {
     for (int64_t n : kSizes) {
       at::Tensor output = at::zeros({comm.world_size() * n});
@@ -89,7 +89,7 @@ TEST_P(Collectives, AllGatherPutsTheInputsInRankOrder) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, AllGatherTakesAnInputThatIsPartOfTheOutput) {
+TEST_P(Collectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
   auto result = run(GetParam(), [](Communicator& comm) {
     int64_t n = 1001;
     for (bool arena : {false, true}) {
@@ -104,7 +104,7 @@ TEST_P(Collectives, AllGatherTakesAnInputThatIsPartOfTheOutput) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, ReduceScatterSumsInRankOrder) {
+TEST_P(Collectives, reduce_scatter_sums_in_rank_order) {
   auto result = run(GetParam(), [](Communicator& comm) {
     for (bool arena : {false, true}) {
       for (int64_t n : kSizes) {
@@ -122,7 +122,7 @@ TEST_P(Collectives, ReduceScatterSumsInRankOrder) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, AllReduceSumsInRankOrderInPlace) {
+TEST_P(Collectives, all_reduce_sums_in_rank_order_in_place) {
   auto result = run(GetParam(), [](Communicator& comm) {
     for (bool arena : {false, true}) {
       for (int64_t n : kSizes) {
@@ -136,7 +136,7 @@ TEST_P(Collectives, AllReduceSumsInRankOrderInPlace) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, BroadcastDeliversTheRootsTensor) {
+TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
   auto result = run(GetParam(), [](Communicator& comm) {
     for (int root = 0; root < comm.world_size(); ++root) {
       for (int64_t n : kSizes) {
@@ -149,7 +149,7 @@ TEST_P(Collectives, BroadcastDeliversTheRootsTensor) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, SumsRoundToTheTensorsDtypeAtEveryAddition) {
+TEST_P(Collectives, sums_are_rounded_to_the_dtype_of_the_tensor_at_every_addition) {
   auto result = run(GetParam(), [](Communicator& comm) {
     auto input = [](int rank) { return at::full({5}, 1.0 + 0.7 * rank, at::kBFloat16); };
     at::Tensor expected = input(0);
@@ -162,7 +162,7 @@ TEST_P(Collectives, SumsRoundToTheTensorsDtypeAtEveryAddition) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, CallsInFlightMayBeWaitedForOutOfOrder) {
+TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
   auto result = run(GetParam(), [](Communicator& comm) {
     int64_t n = 100, world = comm.world_size();
     at::Tensor gathered = at::zeros({world * n}), reduced = at::zeros({n});
@@ -183,7 +183,7 @@ TEST_P(Collectives, CallsInFlightMayBeWaitedForOutOfOrder) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, RunManyTimesMoreThanTheLedgerHolds) {
+TEST_P(Collectives, many_more_calls_are_made_than_the_ledger_holds) {
   auto result = run(GetParam(), [](Communicator& comm) {
     at::Tensor tensor = at::zeros({17});
     for (uint64_t i = 0; i < 3 * Ledger::kRing + 5; ++i) {
@@ -196,7 +196,7 @@ TEST_P(Collectives, RunManyTimesMoreThanTheLedgerHolds) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, LogTheTextbookBytes) {
+TEST_P(Collectives, the_log_has_the_textbook_bytes) {
   auto result = run(GetParam(), [](Communicator& comm) {
     int64_t n = 7, world = comm.world_size();
     at::Tensor small = at::zeros({n}), large = at::zeros({world * n});
@@ -221,7 +221,7 @@ TEST_P(Collectives, LogTheTextbookBytes) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, LeaveVersionCountersAlone) {
+TEST_P(Collectives, leave_version_counters_unchanged) {
   auto result = run(GetParam(), [](Communicator& comm) {
     at::Tensor tensor = at::zeros({8});
     auto before = tensor._version();

@@ -42,7 +42,7 @@ void call_for_one_unit(Communicator& comm) {
 
 const char* const kDifference = "differs between ranks";
 
-TEST(Compare, IsTheDefaultOfTheCpusTransportsForEveryCall) {
+TEST(CallComparison, compares_every_call_of_a_cpu_transport_by_default) {
   const std::string text = failure(over_gloo({}), [](Communicator& comm) {
     call_for_one_unit(comm);
     comm.end_first_iteration();
@@ -51,12 +51,12 @@ TEST(Compare, IsTheDefaultOfTheCpusTransportsForEveryCall) {
   EXPECT_CONTAINS(text, kDifference);
 }
 
-TEST(Compare, OfTheFirstIterationNamesADifferenceInIt) {
+TEST(CallComparison, first_iteration_finds_a_difference_in_the_first_iteration) {
   const std::string text = failure(over_gloo(Compare::first_iteration), call_for_different_units);
   EXPECT_CONTAINS(text, kDifference);
 }
 
-TEST(Compare, OfTheFirstIterationEndsWithIt) {
+TEST(CallComparison, first_iteration_does_not_compare_later_iterations) {
   EXPECT_EQ(failure(over_gloo(Compare::first_iteration),
                     [](Communicator& comm) {
                       call_for_one_unit(comm);
@@ -67,7 +67,7 @@ TEST(Compare, OfTheFirstIterationEndsWithIt) {
             "");
 }
 
-TEST(Compare, NeverLooksAtNoCall) {
+TEST(CallComparison, never_compares_any_call) {
   EXPECT_EQ(failure(over_gloo(Compare::never),
                     [](Communicator& comm) {
                       call_for_different_units(comm);
@@ -76,7 +76,7 @@ TEST(Compare, NeverLooksAtNoCall) {
             "");
 }
 
-TEST(Compare, WithoutItMoreCallsCanBeMadeThanAreRemembered) {
+TEST(CallComparison, without_comparison_more_calls_can_be_made_than_the_ledger_holds) {
   EXPECT_EQ(failure(over_gloo(Compare::never),
                     [](Communicator& comm) {
                       for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
@@ -86,7 +86,7 @@ TEST(Compare, WithoutItMoreCallsCanBeMadeThanAreRemembered) {
             "");
 }
 
-TEST(Compare, ABarrierIsAComparisonInAnyCase) {
+TEST(CallComparison, a_barrier_always_compares) {
   const std::string text =
       failure(over_gloo(Compare::never, Fault{Fault::Kind::skip, 1, 0}), [](Communicator& comm) {
         comm.barrier("start").wait();
@@ -95,7 +95,7 @@ TEST(Compare, ABarrierIsAComparisonInAnyCase) {
   EXPECT_CONTAINS(text, kDifference);
 }
 
-TEST(Compare, WhatWasCalledLastIsKnownOfCallsThatAreNotCompared) {
+TEST(CallComparison, the_last_call_is_known_even_if_calls_are_not_compared) {
   const std::string text = failure(over_gloo(Compare::never), [](Communicator& comm) {
     call_for_one_unit(comm);
     if (comm.rank() == 0) std::abort();
@@ -104,7 +104,7 @@ TEST(Compare, WhatWasCalledLastIsKnownOfCallsThatAreNotCompared) {
   EXPECT_CONTAINS(text, "after collective #0 all_gather layers.0");
 }
 
-TEST(Compare, IsNeededWhereItBringsTheAddresses) {
+TEST(CallComparison, shm_requires_that_every_call_is_compared) {
   CommunicatorOptions options;
   options.compare = Compare::never;
   const std::string text = failure(options, call_for_one_unit);

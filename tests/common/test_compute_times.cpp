@@ -17,7 +17,7 @@ Event span(EventKind kind, const std::string& name, int64_t begin, int64_t end,
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-TEST(ComputeTimes, AreSpansWithoutWaitsAndModulesWithin) {
+TEST(ComputeTimes, are_spans_without_the_waits_and_inner_modules_in_them) {
   const std::vector<Event> events{
       span(EventKind::forward, "root", 1, 2 * kSecond),  // of another step
       span(EventKind::step, "", 10 * kSecond, 60 * kSecond, 7),
@@ -44,7 +44,7 @@ TEST(ComputeTimes, AreSpansWithoutWaitsAndModulesWithin) {
   EXPECT_DOUBLE_EQ(times[4].seconds, 10);
 }
 
-TEST(ComputeTimes, CountAWaitWithinAWaitOnce) {
+TEST(ComputeTimes, count_a_wait_within_a_wait_once) {
   const std::vector<Event> events{
       span(EventKind::step, "", 1, 10 * kSecond),
       span(EventKind::forward, "root", 1 * kSecond, 9 * kSecond),
@@ -56,7 +56,7 @@ TEST(ComputeTimes, CountAWaitWithinAWaitOnce) {
   EXPECT_DOUBLE_EQ(times[0].seconds, 4);
 }
 
-TEST(ComputeTimes, AreNoneForAStepThatIsNotThereOrDidNotEnd) {
+TEST(ComputeTimes, are_empty_for_a_step_that_is_missing_or_did_not_end) {
   const std::vector<Event> events{span(EventKind::step, "", 1, 0, 4),
                                   span(EventKind::forward, "root", 2, 3)};
   EXPECT_TRUE(compute_times(events, 3).empty());

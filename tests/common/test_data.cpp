@@ -20,7 +20,7 @@ std::string refusal(Call call) {
   return error_of<std::invalid_argument>(call);
 }
 
-TEST(Batch, IsCutIntoEqualPartsOfItsRows) {
+TEST(Batch, is_cut_into_equal_parts_of_its_rows) {
   in_a_process([] {
     const auto tokens = torch::arange(24).view({6, 4});
     const Batch batch{tokens.narrow(1, 0, 3), tokens.narrow(1, 1, 3)};
@@ -33,7 +33,7 @@ TEST(Batch, IsCutIntoEqualPartsOfItsRows) {
   });
 }
 
-TEST(PublishedDataset, DrawsWhatManualSeedDrawsAndLeavesTheDefaultGenerator) {
+TEST(PublishedDataset, draws_what_manual_seed_draws_without_moving_the_default_generator) {
   in_a_process([] {
     torch::manual_seed(7);
     const auto data = make_published_dataset(1000, 42);
@@ -50,7 +50,7 @@ TEST(PublishedDataset, DrawsWhatManualSeedDrawsAndLeavesTheDefaultGenerator) {
   });
 }
 
-TEST(TextDataset, ReadsFoldersInOrderOfNameAndSkipsWhatIsNoText) {
+TEST(TextDataset, reads_folders_in_order_of_name_and_skips_files_that_are_not_text) {
   const TemporaryFolder folder;
   folder.write("b.txt", "bb");
   folder.write("a/z.txt", "az");
@@ -65,7 +65,7 @@ TEST(TextDataset, ReadsFoldersInOrderOfNameAndSkipsWhatIsNoText) {
   });
 }
 
-TEST(TextDataset, BatchesArePiecesOfTheTextThatDependOnTheStepAlone) {
+TEST(TextDataset, batches_are_pieces_of_the_text_that_depend_on_the_step_alone) {
   const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 256; ++i) {
@@ -89,13 +89,13 @@ TEST(TextDataset, BatchesArePiecesOfTheTextThatDependOnTheStepAlone) {
   });
 }
 
-TEST(TextDataset, KnowsItsUnigramEntropy) {
+TEST(TextDataset, computes_the_unigram_entropy_of_its_text) {
   const TemporaryFolder folder;
   EXPECT_NEAR(TextDataset({folder.write("two", "abab")}, 0).unigram_entropy(), std::log(2), 1e-12);
   EXPECT_EQ(TextDataset({folder.write("one", "aaaa")}, 0).unigram_entropy(), 0);
 }
 
-TEST(TextDataset, RefusalsNameThePath) {
+TEST(TextDataset, an_error_names_the_path) {
   const TemporaryFolder folder;
   const auto binary = folder.write("folder/binary", std::string("\0", 1));
   const auto refused = [](const std::string& path) {
@@ -108,7 +108,7 @@ TEST(TextDataset, RefusalsNameThePath) {
   EXPECT_CONTAINS(refusal([&] { data.batch(0, 1, 3); }), "only 3");
 }
 
-TEST(RepositoryText, IsTheSourcesAndNothingThatWasBuilt) {
+TEST(RepositoryText, is_the_sources_without_anything_that_was_built) {
   const TemporaryFolder folder;
   for (const char* name : {"README.md", "common/nn/a.h", "common/nn/a.cpp", "tasks/t/README.md"}) {
     folder.write(name, "x");

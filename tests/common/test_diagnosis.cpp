@@ -42,7 +42,7 @@ std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory
   return line_with(tell_difference(sequence, ranks), "likely cause: ").substr(14);
 }
 
-TEST(Diagnosis, ShowsBothSidesTheCauseAndTheLastFiveCallsOfEveryRank) {
+TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank) {
   const std::vector<Call> common{gather("root"), gather("layers.0"), gather("layers.1"),
                                  gather("layers.2"), reduce("layers.2")};
   auto usual = common, odd = common;
@@ -62,41 +62,41 @@ TEST(Diagnosis, ShowsBothSidesTheCauseAndTheLastFiveCallsOfEveryRank) {
             "  #6        reduce_scatter layers.1      -");
 }
 
-TEST(Diagnosis, FindsTheRankThatMadeACallTooMany) {
+TEST(Diagnosis, finds_the_rank_that_made_an_extra_call) {
   const auto usual = history({gather("a"), reduce("b")});
   const auto odd = history({gather("a"), gather("c"), reduce("b")});
   EXPECT_EQ(cause_of_difference(1, {usual, usual, odd}),
             "rank 2 made all_gather c, which ranks 0 and 1 did not make");
 }
 
-TEST(Diagnosis, FindsTheRankThatMadeACallTwice) {
+TEST(Diagnosis, finds_the_rank_that_made_a_call_twice) {
   const auto usual = history({gather("b"), gather("a"), gather("b")});
   const auto odd = history({gather("b"), gather("a"), gather("a")});
   EXPECT_EQ(cause_of_difference(2, {odd, usual, usual}), "rank 0 called all_gather a twice");
 }
 
-TEST(Diagnosis, DoesNotTakeAModelWithFewerUnitsForARankThatCallsTwice) {
+TEST(Diagnosis, names_both_a_repeated_call_and_a_missing_unit_as_causes) {
   const auto usual = history({gather("a"), gather("b"), gather("c")});
   const auto shallow = history({gather("a"), gather("b"), gather("b")});
   EXPECT_EQ(cause_of_difference(2, {usual, usual, shallow}),
             "rank 2 called all_gather b twice, or has no unit c");
 }
 
-TEST(Diagnosis, NamesTheCallThatWasLeftOutBeforeAnotherForTheSameUnit) {
+TEST(Diagnosis, names_both_a_skipped_call_and_a_call_out_of_turn_as_causes) {
   const auto usual = history({gather("hello"), reduce("hello")});
   const auto odd = history({gather("hello"), call(Operation::all_reduce, "hello")});
   EXPECT_EQ(cause_of_difference(1, {usual, usual, odd, usual}),
             "rank 2 left out reduce_scatter hello, or called all_reduce hello out of turn");
 }
 
-TEST(Diagnosis, FindsAUnitOfAnotherSize) {
+TEST(Diagnosis, finds_a_unit_that_has_a_different_size) {
   EXPECT_EQ(
       cause_of_difference(
           0, {history({gather("head")}), history({call(Operation::all_gather, "head", 7)})}),
       "head has another size on rank 1: was another model, wrap policy or world size sharded");
 }
 
-TEST(Diagnosis, BlamesNobodyWhereTwoRanksDisagreeWithoutASign) {
+TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
   EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({gather("b")})}),
             "one side left out a call, or runs its units in another order than the rest");
   EXPECT_EQ(cause_of_difference(0, {history({gather("a")}), history({reduce("a")})}),
@@ -105,12 +105,12 @@ TEST(Diagnosis, BlamesNobodyWhereTwoRanksDisagreeWithoutASign) {
             "one side took another path through the program than the rest");
 }
 
-TEST(Diagnosis, ShowsRanksThatHaveNotComeSoFar) {
+TEST(Diagnosis, shows_ranks_that_have_not_made_the_call_yet) {
   const auto text = tell_difference(0, {history({gather("a")}), history({gather("b")}), {}});
   EXPECT_EQ(line_with(text, "  rank 2"), "  rank 2  not called yet");
 }
 
-TEST(Diagnosis, OfAMissingRankSaysWhereItWasLast) {
+TEST(Diagnosis, says_where_a_missing_rank_was_last) {
   const auto ahead = history({gather("a"), gather("b")});
   EXPECT_EQ(
       tell_missing(1, 1, {ahead, history({gather("a")})}),
@@ -126,7 +126,7 @@ TEST(Diagnosis, OfAMissingRankSaysWhereItWasLast) {
             "likely cause: a handle that rank 1 never waits for, or waits for in another order");
 }
 
-TEST(Diagnosis, KeepsToAHundredColumnsWhateverTheNamesAndTheRanks) {
+TEST(Diagnosis, fits_in_100_columns_for_any_names_and_number_of_ranks) {
   std::vector<CallHistory> ranks;
   for (int rank = 0; rank < 8; ++rank) {
     const std::string unit = "encoder.layers." + std::to_string(rank) + ".attention.projection.out";

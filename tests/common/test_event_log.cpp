@@ -37,7 +37,7 @@ std::vector<Event> recorded(Body body) {
   return log->events(0);
 }
 
-TEST(EventLogs, AreReadByTheProcessThatForkedTheRanks) {
+TEST(EventLog, is_read_by_the_process_that_forked_the_ranks) {
   const auto log = EventLog::create(3);
   const auto result = launch(3, [&](const RankContext& context) {
     for (int i = 0; i <= context.rank; ++i) {
@@ -54,7 +54,7 @@ TEST(EventLogs, AreReadByTheProcessThatForkedTheRanks) {
   }
 }
 
-TEST(EventLogs, KeepTheLastEventsAndCountTheOthers) {
+TEST(EventLog, keeps_the_last_events_and_counts_the_dropped_ones) {
   const auto log = EventLog::create(2, 10);
   for (int i = 0; i < 25; ++i)
     log->add(1, event_of(EventKind::free, std::to_string(i)));
@@ -73,7 +73,7 @@ TEST(EventLogs, KeepTheLastEventsAndCountTheOthers) {
   EXPECT_EQ(log->events(1).back().name(), "24");
 }
 
-TEST(EventLogs, KeepWhatARankDidBeforeItWasKilled) {
+TEST(EventLog, keeps_the_events_of_a_killed_rank) {
   const auto log = EventLog::create(1);
   const auto result = launch(1, [&](const RankContext&) -> int {
     Recorder recorder(log, 0, monotonic_clock());
@@ -91,7 +91,7 @@ TEST(EventLogs, KeepWhatARankDidBeforeItWasKilled) {
   EXPECT_FALSE(events[1].ended());
 }
 
-TEST(EventLogs, KeepTheEndOfALongName) {
+TEST(EventLog, keeps_the_end_of_a_long_name) {
   const Event event = event_of(EventKind::forward, std::string("x.layers.3").insert(0, 100, 'x'));
   EXPECT_EQ(event.name().size(), 63);
   EXPECT_TRUE(event.name().ends_with("x.layers.3"));
@@ -105,12 +105,12 @@ Call call_of(Operation operation, uint64_t sequence, const std::string& unit) {
   return call;
 }
 
-TEST(Recorders, DoNothingWhenThereIsNone) {
+TEST(Recorder, spans_do_nothing_without_a_recorder) {
   EXPECT_EQ(Recorder::current(), nullptr);
   end_span(begin_span(EventKind::step, ""));
 }
 
-TEST(Recorders, GiveASpanWhatIsAliveAtItsEndAndTheHighestTotalBefore) {
+TEST(Recorder, a_span_has_the_live_bytes_at_its_end_and_the_peak_within_it) {
   const auto events = recorded([] {
     at::set_num_threads(1);
     const uint64_t outer = begin_span(EventKind::forward, "outer");
@@ -132,7 +132,7 @@ TEST(Recorders, GiveASpanWhatIsAliveAtItsEndAndTheHighestTotalBefore) {
   EXPECT_EQ(events[0].end, 4);
 }
 
-TEST(Recorders, TellWhenTheStorageOfAUnitIsFreedOnceForEachTimeItIsWatched) {
+TEST(Recorder, records_once_per_watch_that_the_storage_of_a_unit_is_freed) {
   const auto events = recorded([] {
     at::set_num_threads(1);
     at::Tensor gathered = at::empty({300}, at::kByte);
@@ -150,7 +150,7 @@ TEST(Recorders, TellWhenTheStorageOfAUnitIsFreedOnceForEachTimeItIsWatched) {
   EXPECT_EQ(events[4].live.total, 0);
 }
 
-TEST(Recorders, TakeTheTimesOfAFlightFromThoseWhoKnowThem) {
+TEST(Recorder, uses_the_times_of_a_flight_if_they_are_known) {
   const auto events = recorded([] {
     const Call known = call_of(Operation::broadcast, 0, "known");
     const Call other = call_of(Operation::broadcast, 1, "other");
@@ -171,7 +171,7 @@ TEST(Recorders, TakeTheTimesOfAFlightFromThoseWhoKnowThem) {
   EXPECT_GT(events[5].end, events[3].end);
 }
 
-TEST(Recorders, RecordTheWaitForACallThatWasIssuedBeforeThem) {
+TEST(Recorder, records_the_wait_for_a_call_that_was_issued_before_it) {
   const auto events = recorded([] {
     begin_span(EventKind::forward, "layers.0");
     const Call earlier = call_of(Operation::broadcast, 7, "layers.0");

@@ -22,7 +22,7 @@ TEST(GradientBuckets, hold_a_gradient_that_is_larger_than_a_bucket) {
   EXPECT_EQ(gradient_buckets({16, 160, 16}, {4 * 32, 4 * 32}).numels, (Numels{16, 160, 16}));
 }
 
-TEST(GradientBuckets, of_no_size_hold_one_gradient_each) {
+TEST(GradientBuckets, hold_one_gradient_each_if_their_size_is_zero) {
   EXPECT_EQ(gradient_buckets({16, 32, 48}, kBucketOfEach).numels, (Numels{48, 32, 16}));
   EXPECT_TRUE(gradient_buckets({}, kBucketOfEach).numels.empty());
 }

@@ -28,7 +28,7 @@ std::string complaint(const Variables& changes) {
   }
 }
 
-TEST(StartedRank, IsWhatTheEnvironmentSays) {
+TEST(StartedRank, is_read_from_the_environment) {
   const SetVariables set(torchrun_variables(1, 2, 29500));
   const auto self = started_rank();
   ASSERT_TRUE(self);
@@ -39,17 +39,17 @@ TEST(StartedRank, IsWhatTheEnvironmentSays) {
   EXPECT_TRUE(self->hosted);
 }
 
-TEST(StartedRank, IsNoneInAnOrdinaryEnvironment) {
+TEST(StartedRank, is_empty_in_an_ordinary_environment) {
   const SetVariables set({});
   EXPECT_FALSE(started_rank());
 }
 
-TEST(StartedRank, NamesTheVariableThatIsMissing) {
+TEST(StartedRank, an_error_names_the_variable_that_is_missing) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     EXPECT_CONTAINS(complaint({{name, ""}}), std::string(name) + " is not set: ");
 }
 
-TEST(StartedRank, NamesTheVariableThatMakesNoSense) {
+TEST(StartedRank, an_error_names_the_variable_that_has_a_bad_value) {
   EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
   EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is no number");
   EXPECT_CONTAINS(complaint({{"RANK", "1x"}}), "RANK=1x is no number");
@@ -58,13 +58,13 @@ TEST(StartedRank, NamesTheVariableThatMakesNoSense) {
   EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is no number");
 }
 
-TEST(StartedRank, RefusesRanksOnSeveralMachines) {
+TEST(StartedRank, refuses_ranks_on_several_machines) {
   EXPECT_CONTAINS(
       complaint({{"LOCAL_WORLD_SIZE", "1"}}),
       "LOCAL_WORLD_SIZE=1 is not WORLD_SIZE=2: ranks on several machines can't be joined");
 }
 
-TEST(StartedRank, IsOfAnotherGroupAfterARestart) {
+TEST(StartedRank, belongs_to_another_group_after_a_restart) {
   auto group = [](const Variables& changes) {
     Variables variables = torchrun_variables(0, 1, 29500);
     for (const auto& [name, value] : changes)
@@ -108,9 +108,9 @@ void expect_equal_frames(const std::vector<Channel>& actual, const std::vector<C
   }
 }
 
-MULTI_RANK_SUITE(Join);
+MULTI_RANK_SUITE(JoinedRanks);
 
-TEST_P(Join, ComputesTheBitsThatForkedRanksCompute) {
+TEST_P(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
   std::vector<Channel> forked(world_size()), joined(world_size());
   ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
   HostedStore store;
@@ -120,7 +120,7 @@ TEST_P(Join, ComputesTheBitsThatForkedRanksCompute) {
   expect_equal_frames(joined, forked);
 }
 
-TEST_P(Join, MeetsInAStoreThatRankZeroHosts) {
+TEST_P(JoinedRanks, meet_in_a_store_that_rank_0_hosts) {
   std::vector<Channel> forked(world_size()), joined(world_size());
   ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
   const ReservedPort port;
@@ -131,7 +131,7 @@ TEST_P(Join, MeetsInAStoreThatRankZeroHosts) {
   expect_equal_frames(joined, forked);
 }
 
-TEST_P(Join, LeavesNothingInTheStore) {
+TEST_P(JoinedRanks, leave_nothing_in_the_store) {
   HostedStore store;
   const int64_t before = store.keys();
   const Ended ended = torchrun(world_size(), store.port(), [](const RankContext&) { return 0; });
@@ -165,7 +165,7 @@ int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-TEST(JoinFailures, ACallThatDiffersIsToldByOneProcess) {
+TEST(JoinFailures, one_process_reports_a_call_that_differs) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::skip, 1, 3}));
   EXPECT_EQ(count("program: rank ", ended.said), 1) << ended.said;
@@ -176,7 +176,7 @@ TEST(JoinFailures, ACallThatDiffersIsToldByOneProcess) {
     EXPECT_NE(status, 0);
 }
 
-TEST(JoinFailures, AKilledRankIsToldWithItsLastCall) {
+TEST(JoinFailures, a_killed_rank_is_named_with_its_last_call) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}));
   EXPECT_CONTAINS(
@@ -186,7 +186,7 @@ TEST(JoinFailures, AKilledRankIsToldWithItsLastCall) {
   EXPECT_EQ(WEXITSTATUS(ended.statuses[1]), 1);
 }
 
-TEST(JoinFailures, AnExceptionIsOneLineWithoutABacktrace) {
+TEST(JoinFailures, an_exception_is_one_line_without_a_backtrace) {
   HostedStore store;
   const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
     if (context.rank == 1) TORCH_CHECK(false, "no such unit: layers.9");
@@ -196,7 +196,7 @@ TEST(JoinFailures, AnExceptionIsOneLineWithoutABacktrace) {
   EXPECT_EQ(ended.said, "program: rank 1 failed: no such unit: layers.9\n");
 }
 
-TEST(JoinFailures, NoRankOutlivesItsProcess) {
+TEST(JoinFailures, no_rank_outlives_its_process) {
   for (const int signal : {SIGTERM, SIGINT}) {
     HostedStore store;
     std::vector<Channel> pids(3);
@@ -218,7 +218,7 @@ TEST(JoinFailures, NoRankOutlivesItsProcess) {
   }
 }
 
-TEST(JoinFailures, AnotherNumberOfRanksThanTheProgramWantsIsRefused) {
+TEST(JoinFailures, another_number_of_ranks_than_the_program_needs_is_refused) {
   HostedStore store;
   const Ended ended = torchrun(1, store.port(), [](const RankContext&) { return 0; },
                                {{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
@@ -226,7 +226,7 @@ TEST(JoinFailures, AnotherNumberOfRanksThanTheProgramWantsIsRefused) {
   EXPECT_EQ(WEXITSTATUS(ended.statuses[0]), 2);
 }
 
-TEST(JoinFailures, SharedArenasAreRefused) {
+TEST(JoinFailures, shared_arenas_are_refused) {
   HostedStore store;
   const Ended ended = torchrun(1, store.port(), [](const RankContext& context) {
     Communicator::create(context, {.backend = "shm"});
@@ -240,7 +240,7 @@ std::string refusal(const StartedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
 
-TEST(JoinFailures, ARankThatDoesNotComeIsNamed) {
+TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
   HostedStore store;
   StartedRank self{0, 3, "127.0.0.1", store.port(), true, "a", 200ms};
   EXPECT_CONTAINS(refusal(self),
@@ -251,7 +251,7 @@ TEST(JoinFailures, ARankThatDoesNotComeIsNamed) {
                   "rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:");
 }
 
-TEST(JoinFailures, AStoreThatIsNotThereIsNamed) {
+TEST(JoinFailures, a_store_that_does_not_answer_is_named) {
   const ReservedPort port;
   const std::string text = refusal({1, 2, "127.0.0.1", port.number(), true, "a", 200ms});
   EXPECT_CONTAINS(text,
@@ -260,7 +260,7 @@ TEST(JoinFailures, AStoreThatIsNotThereIsNamed) {
   EXPECT_EQ(count("\n", text), 0) << text;
 }
 
-TEST(SharedRegion, IsOneMemoryWhereverItIsOpened) {
+TEST(SharedRegion, is_the_same_memory_wherever_it_is_opened) {
   const auto made = SharedRegion::create_without_arenas(2);
   const auto opened = SharedRegion::open(2, made->name());
   *made->message(1) = 'x';
@@ -270,7 +270,7 @@ TEST(SharedRegion, IsOneMemoryWhereverItIsOpened) {
   EXPECT_FALSE(opened->has_arenas());
 }
 
-TEST(SharedRegion, IsNotOpenedByRanksOfAnotherProgram) {
+TEST(SharedRegion, cannot_be_opened_by_ranks_of_another_program) {
   const auto made = SharedRegion::create_without_arenas(2);
   EXPECT_THROW(SharedRegion::open(3, made->name()), std::runtime_error);
   EXPECT_THROW(SharedRegion::open(2, "/proc/self/fd/999 /proc/self/fd/999"), std::runtime_error);

@@ -45,7 +45,7 @@ bool exists(pid_t pid) {
   return kill(pid, 0) == 0;
 }
 
-TEST(Launcher, RunsEveryRankInAProcessOfItsOwn) {
+TEST(Launcher, runs_every_rank_in_its_own_process) {
   SharedWords pids;
   auto result = launch(3, [&](const RankContext& context) {
     pids[context.rank] = getpid();
@@ -62,19 +62,19 @@ TEST(Launcher, RunsEveryRankInAProcessOfItsOwn) {
   }
 }
 
-TEST(Launcher, ReportsTheExitStatusOfTheRankThatFailed) {
+TEST(Launcher, reports_the_exit_status_of_the_rank_that_failed) {
   auto result = launch(2, [](const RankContext& context) { return context.rank == 1 ? 7 : 0; });
   EXPECT_EQ(result.first_failure, 1);
   EXPECT_EQ(result.ranks[1].code, 7);
   EXPECT_EQ(result.ranks[1].text(), "rank 1 ended with exit status 7");
 }
 
-TEST(Launcher, TakesAReturnValueOfManyBitsAsAFailure) {
+TEST(Launcher, a_return_value_of_256_is_a_failure) {
   auto result = launch(1, [](const RankContext&) { return 256; });
   EXPECT_EQ(result.first_failure, 0);
 }
 
-TEST(Launcher, ReportsTheMessageOfAnException) {
+TEST(Launcher, reports_the_message_of_an_exception) {
   auto result = launch(2, [](const RankContext& context) -> int {
     if (context.rank == 1) throw std::runtime_error("no such unit: layers.9");
     return 0;
@@ -84,7 +84,7 @@ TEST(Launcher, ReportsTheMessageOfAnException) {
   EXPECT_EQ(result.ranks[1].text(), "rank 1 failed: no such unit: layers.9");
 }
 
-TEST(Launcher, ReportsASignal) {
+TEST(Launcher, reports_a_signal) {
   auto result = launch(2, [](const RankContext& context) -> int {
     if (context.rank == 1) raise(SIGKILL);
     return 0;
@@ -94,7 +94,7 @@ TEST(Launcher, ReportsASignal) {
   EXPECT_EQ(result.ranks[1].text(), "rank 1 was killed by signal 9 (Killed)");
 }
 
-TEST(Launcher, TheFirstFailureEndsTheOthers) {
+TEST(Launcher, the_first_failure_ends_the_other_ranks) {
   SharedWords pids;
   auto result = launch(4, [&](const RankContext& context) -> int {
     pids[context.rank] = getpid();
@@ -110,7 +110,7 @@ TEST(Launcher, TheFirstFailureEndsTheOthers) {
   }
 }
 
-TEST(Launcher, GivesTheRanksOneMemory) {
+TEST(Launcher, gives_all_ranks_the_same_shared_memory) {
   auto result = launch(2, [](const RankContext& context) {
     auto& word = *reinterpret_cast<std::atomic<int>*>(context.shared->message(0) + 64);
     if (context.rank == 0) {
@@ -148,7 +148,7 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
   return status;
 }
 
-TEST(Launcher, AnInterruptEndsEveryRankAndThenTheCaller) {
+TEST(Launcher, an_interrupt_ends_every_rank_and_then_the_caller) {
   for (int signal : {SIGINT, SIGTERM}) {
     SharedWords pids;
     int status = end_a_launch(pids, 3, [&](pid_t child) { kill(child, signal); });
@@ -160,7 +160,7 @@ TEST(Launcher, AnInterruptEndsEveryRankAndThenTheCaller) {
   }
 }
 
-TEST(Launcher, ACallerThatIsKilledLeavesNoRankBehind) {
+TEST(Launcher, a_killed_caller_leaves_no_rank_behind) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that its ranks become this process's children
   SharedWords pids;
   end_a_launch(pids, 3, [](pid_t child) { kill(child, SIGKILL); });

@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // The ledger of ranks that live in this process: it sees no difference.
-class LedgerOfTwo : public testing::Test {
+class LedgerOfTwoRanks : public testing::Test {
  protected:
   static constexpr size_t kPage = 4096;
 
@@ -37,7 +37,7 @@ class LedgerOfTwo : public testing::Test {
   Ledger ranks_[2] = {{rings_, 0, 5000ms}, {rings_, 1, 5000ms}};
 };
 
-TEST_F(LedgerOfTwo, ShowsEachRankTheOthersCalls) {
+TEST_F(LedgerOfTwoRanks, shows_each_rank_the_calls_of_the_others) {
   EXPECT_EQ(rings_.published(0), 0u);
   EXPECT_EQ(rings_.last_call(0), "");
   ranks_[0].publish(record(0, "layers.0"));
@@ -48,12 +48,12 @@ TEST_F(LedgerOfTwo, ShowsEachRankTheOthersCalls) {
   EXPECT_EQ(ranks_[1].at(0, 0).call.text(), "all_gather layers.0 (64 x float, 256 B)");
 }
 
-TEST_F(LedgerOfTwo, KeepsTheEndOfALongName) {
+TEST_F(LedgerOfTwoRanks, keeps_the_end_of_a_long_name) {
   ranks_[0].publish(record(0, std::string(100, 'x').append(".layers.17")));
   EXPECT_EQ(ranks_[0].at(0, 0).call.unit, std::string(53, 'x').append(".layers.17"));
 }
 
-TEST_F(LedgerOfTwo, HoldsARankThatIsTooFarAheadUntilTheOthersHaveWaited) {
+TEST_F(LedgerOfTwoRanks, blocks_a_rank_that_is_too_far_ahead_until_the_others_have_waited) {
   for (Ledger& rank : ranks_) {
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
       rank.publish(record(i, "unit"));
@@ -70,7 +70,7 @@ TEST_F(LedgerOfTwo, HoldsARankThatIsTooFarAheadUntilTheOthersHaveWaited) {
   other.join();
 }
 
-TEST_F(LedgerOfTwo, LosesNoWakeUpOverManyCalls) {
+TEST_F(LedgerOfTwoRanks, loses_no_wake_up_over_many_calls) {
   constexpr uint64_t kCalls = 20'000;
   auto play = [&](int rank) {
     for (uint64_t i = 0; i < kCalls; ++i) {

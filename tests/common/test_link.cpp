@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kMicrosecond = 1000;
 
-TEST(Link, IsReadFromALatencyAndABandwidth) {
+TEST(Link, is_parsed_from_a_latency_and_a_bandwidth) {
   const Link link = parse_link("200us,1GB/s");
   EXPECT_EQ(link.latency, 200us);
   EXPECT_EQ(link.bytes_per_second, 1e9);
@@ -21,14 +21,14 @@ TEST(Link, IsReadFromALatencyAndABandwidth) {
   EXPECT_EQ(parse_link("0.5ms,12.5MB/s").bytes_per_second, 12.5e6);
 }
 
-TEST(Link, RefusesWhatIsNoLatencyAndBandwidth) {
+TEST(Link, refuses_text_that_is_not_a_latency_and_a_bandwidth) {
   for (const std::string text : {"", "200us", "1GB/s", "200,1GB/s", "200us,1GiB/s", "-1us,1GB/s",
                                  "200us,0GB/s", "200us,1GB/s,2", "1e3us,1GB/s"}) {
     EXPECT_THROW(parse_link(text), std::invalid_argument) << text;
   }
 }
 
-TEST(Link, TakesAHopToEachOtherRankAndTheTimeOfTheBytes) {
+TEST(Link, a_call_takes_a_hop_to_each_other_rank_and_the_time_of_its_bytes) {
   const Link link{10us, 1e9};
   EXPECT_EQ(link.time(Operation::all_gather, 5000, 4), (3 * 10 + 5) * kMicrosecond);
   EXPECT_EQ(link.time(Operation::all_reduce, 5000, 4), (6 * 10 + 5) * kMicrosecond);
@@ -81,7 +81,7 @@ struct Gather {
   Handle handle;
 };
 
-TEST_P(LinkedCollectives, AreDoneWhenTheLinkHasMovedTheBytesOfTheLastRank) {
+TEST_P(LinkedCollectives, are_done_when_the_link_has_moved_the_bytes_of_the_last_rank) {
   const RankRun run = this->run([](TestRank& rank, CountedClock& clock) {
     clock.pass(100 * kMicrosecond * (rank.rank() + 1));
     Gather(rank, "unit").handle.wait();
@@ -90,7 +90,7 @@ TEST_P(LinkedCollectives, AreDoneWhenTheLinkHasMovedTheBytesOfTheLastRank) {
   expect_on_all_ranks(run, "time", 100 * kMicrosecond * GetParam().world_size + gather_time());
 }
 
-TEST_P(LinkedCollectives, TakeTurnsInTheOrderOfIssueWhicheverIsWaitedForFirst) {
+TEST_P(LinkedCollectives, use_the_link_in_the_order_of_issue_in_any_order_of_waits) {
   const RankRun run = this->run([](TestRank& rank, CountedClock& clock) {
     Gather first(rank, "first"), second(rank, "second"), third(rank, "third");
     second.handle.wait();
@@ -105,7 +105,7 @@ TEST_P(LinkedCollectives, TakeTurnsInTheOrderOfIssueWhicheverIsWaitedForFirst) {
   expect_on_all_ranks(run, "third", 3 * gather_time());
 }
 
-TEST_P(LinkedCollectives, TakeNoTimeFromARankThatComputesMeanwhile) {
+TEST_P(LinkedCollectives, overlap_with_what_a_rank_computes_meanwhile) {
   const RankRun run = this->run([](TestRank& rank, CountedClock& clock) {
     Gather gather(rank, "unit");
     clock.pass(50 * kMicrosecond);
@@ -115,7 +115,7 @@ TEST_P(LinkedCollectives, TakeNoTimeFromARankThatComputesMeanwhile) {
   expect_on_all_ranks(run, "time", std::max(50 * kMicrosecond, gather_time()));
 }
 
-TEST_P(LinkedCollectives, MoveWhatTheTransportMoves) {
+TEST_P(LinkedCollectives, move_the_same_values_as_the_transport) {
   const RankRun run = this->run([](TestRank& rank, CountedClock&) {
     Gather gather(rank, "unit");
     gather.handle.wait();
@@ -130,7 +130,7 @@ TEST_P(LinkedCollectives, MoveWhatTheTransportMoves) {
   expect_on_all_ranks(run, "ranks", 3.0 * world_size);
 }
 
-TEST_P(LinkedCollectives, AreComparedBeforeTheyAreTimed) {
+TEST_P(LinkedCollectives, are_compared_before_they_are_timed) {
   if (GetParam().world_size == 1) return;
   const RankRun run = try_ranks(
       GetParam().world_size,

@@ -39,7 +39,7 @@ void resize(const at::Tensor& tensor, int64_t bytes) {
   at::native::resize_bytes_nocuda(tensor.storage(), bytes);
 }
 
-TEST(LiveBytes, CountTheBytesOfEachTensorInItsClass) {
+TEST(LiveBytes, count_the_bytes_of_each_tensor_in_its_class) {
   EXPECT_EQ(failure([] {
               at::Tensor rest = at::empty({3});
               MemoryScope outer(MemoryClass::gathered);
@@ -58,7 +58,7 @@ TEST(LiveBytes, CountTheBytesOfEachTensorInItsClass) {
             "");
 }
 
-TEST(LiveBytes, ABlockStaysInTheClassItWasMadeIn) {
+TEST(LiveBytes, a_block_stays_in_the_class_in_which_it_was_allocated) {
   EXPECT_EQ(failure([] {
               at::Tensor tensor;
               {
@@ -73,7 +73,7 @@ TEST(LiveBytes, ABlockStaysInTheClassItWasMadeIn) {
             "");
 }
 
-TEST(LiveBytes, ResizingAStorageToNothingFreesIt) {
+TEST(LiveBytes, resizing_a_storage_to_zero_frees_it) {
   EXPECT_EQ(failure([] {
               for (int64_t bytes : {400, 40'000'000}) {
                 at::Tensor tensor = at::empty({bytes / 4});
@@ -88,7 +88,7 @@ TEST(LiveBytes, ResizingAStorageToNothingFreesIt) {
             "");
 }
 
-TEST(LiveBytes, AViewKeepsItsStorageAlive) {
+TEST(LiveBytes, a_view_keeps_its_storage_alive) {
   EXPECT_EQ(failure([] {
               at::Tensor tensor = at::empty({100});
               at::Tensor view = tensor.narrow(0, 0, 1);
@@ -100,7 +100,7 @@ TEST(LiveBytes, AViewKeepsItsStorageAlive) {
             "");
 }
 
-TEST(LiveBytes, EachClassHasAPeakOfItsOwnInEachPhase) {
+TEST(LiveBytes, each_class_has_its_own_peak_in_each_phase) {
   EXPECT_EQ(failure([] {
               auto make = [](MemoryClass cls, int64_t numel) {
                 MemoryScope scope(cls);
@@ -131,7 +131,7 @@ TEST(LiveBytes, EachClassHasAPeakOfItsOwnInEachPhase) {
             "");
 }
 
-TEST(LiveBytes, OfATensorCanMoveToAnotherClass) {
+TEST(LiveBytes, a_tensor_can_move_to_another_class) {
   EXPECT_EQ(failure([] {
               const at::Tensor tensor = at::empty({25});  // 100 bytes
               live_bytes::reclassify(tensor.storage().data_ptr(), MemoryClass::gradients);
@@ -142,7 +142,7 @@ TEST(LiveBytes, OfATensorCanMoveToAnotherClass) {
             "");
 }
 
-TEST(LiveBytes, OfOtherThreadsAreCountedToo) {
+TEST(LiveBytes, include_allocations_of_other_threads) {
   EXPECT_EQ(failure([] {
               std::vector<std::thread> threads;
               for (int i = 0; i < 4; ++i) {
@@ -159,7 +159,7 @@ TEST(LiveBytes, OfOtherThreadsAreCountedToo) {
             "");
 }
 
-TEST(LiveBytes, TensorsKeepTheirValuesThroughTheCacheOfFreedBlocks) {
+TEST(LiveBytes, the_cache_of_freed_blocks_does_not_overwrite_tensors) {
   EXPECT_EQ(failure([] {
               std::vector<at::Tensor> tensors;
               for (int i = 0; i < 60; ++i) {

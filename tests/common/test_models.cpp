@@ -50,7 +50,7 @@ std::vector<Piece> flatten(const Module& module) {
   return pieces;
 }
 
-TEST(Models, SmallReproducesThePublishedRun) {
+TEST(Models, the_small_model_reproduces_the_published_run) {
   in_a_process([] {
     const auto& info = model_info("small");
     torch::manual_seed(42);
@@ -78,14 +78,14 @@ TEST(Models, SmallReproducesThePublishedRun) {
   });
 }
 
-TEST(Models, HaveThePublishedSizes) {
+TEST(Models, have_the_published_sizes) {
   in_a_process([] {
     EXPECT_EQ(numel_of(*make_model("gpt2-124m")), 124'439'808);
     EXPECT_NEAR(static_cast<double>(numel_of(*make_model("gpt2-36m"))), 36e6, 0.1e6);
   });
 }
 
-TEST(Models, NameTheirParametersAsPyTorchsModelsDo) {
+TEST(Models, name_their_parameters_as_the_models_of_pytorch_do) {
   in_a_process([] {
     std::set<std::string> names;
     for (const auto& [name, tensor] : distinct_parameters(TransformerLM(kTinyLM))) {
@@ -110,7 +110,7 @@ TEST(Models, NameTheirParametersAsPyTorchsModelsDo) {
   });
 }
 
-TEST(Models, BlocksAreKnownByTheirTypeAndCalledThroughTheirHooks) {
+TEST(Models, blocks_have_a_known_type_and_are_called_with_their_hooks) {
   in_a_process([] {
     for (const std::string name : {"small", "gpt2-tiny"}) {
       auto model = make_model(name, 50);
@@ -133,7 +133,7 @@ TEST(Models, BlocksAreKnownByTheirTypeAndCalledThroughTheirHooks) {
   });
 }
 
-TEST(Models, TheTiedHeadIsOneVariable) {
+TEST(Models, a_tied_head_is_one_variable_with_the_embedding) {
   in_a_process([] {
     auto model = make_model("gpt2-tiny");
     const auto named = model->named_parameters();
@@ -144,7 +144,7 @@ TEST(Models, TheTiedHeadIsOneVariable) {
   });
 }
 
-TEST(Models, TinySizesDivideByNothingUsual) {
+TEST(Models, the_tiny_model_has_odd_parameter_sizes) {
   in_a_process([] {
     for (const auto& [name, tensor] : distinct_parameters(*make_model("gpt2-tiny"))) {
       EXPECT_EQ(tensor.numel() % 2, 1) << name;
@@ -152,7 +152,7 @@ TEST(Models, TinySizesDivideByNothingUsual) {
   });
 }
 
-TEST(Models, SeeNoTokenThatComesLater) {
+TEST(Models, do_not_see_later_tokens) {
   in_a_process([] {
     for (const std::string name : {"small", "gpt2-tiny"}) {
       torch::NoGradGuard no_grad;
@@ -191,7 +191,7 @@ void expect_gradients_to_be_slopes(Module& model) {
   }
 }
 
-TEST(Models, GradientsAreTheSlopesOfTheLoss) {
+TEST(Models, gradients_are_the_slopes_of_the_loss) {
   in_a_process([] {
     torch::manual_seed(3);
     TransformerLM lm(kTinyLM);
@@ -201,7 +201,7 @@ TEST(Models, GradientsAreTheSlopesOfTheLoss) {
   });
 }
 
-TEST(Models, InitializeResidualProjectionsSmaller) {
+TEST(Models, initialize_residual_projections_with_smaller_values) {
   in_a_process([] {
     GPT2 model({101, 33, 128, 8, 4, 512});
     const auto named = model.named_parameters();
@@ -213,7 +213,7 @@ TEST(Models, InitializeResidualProjectionsSmaller) {
   });
 }
 
-TEST(Models, CanComputeInReducedPrecision) {
+TEST(Models, can_compute_in_reduced_precision) {
   in_a_process([] {
     torch::manual_seed(5);
     TransformerLM model(kTinyLM);
@@ -229,7 +229,7 @@ TEST(Models, CanComputeInReducedPrecision) {
   });
 }
 
-TEST(Models, RefuseWhatIsTooLongAndUnknownNames) {
+TEST(Models, refuse_sequences_that_are_too_long_and_unknown_names) {
   in_a_process([] {
     TransformerLM model(kTinyLM);
     EXPECT_THROW(model(torch::zeros({1, 20}, torch::kLong)), std::invalid_argument);
@@ -239,7 +239,7 @@ TEST(Models, RefuseWhatIsTooLongAndUnknownNames) {
   });
 }
 
-TEST(Models, KnowTheirPublishedSettings) {
+TEST(Models, have_the_published_settings) {
   const auto& xl = model_info("gpt2xl");
   EXPECT_EQ(xl.vocabulary, 50304);
   EXPECT_EQ(xl.batch, 8);

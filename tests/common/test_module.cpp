@@ -51,7 +51,7 @@ torch::Tensor input() {
   return torch::ones({2, 3}).set_requires_grad(true);
 }
 
-TEST(Module, RunsForwardHooksInOrderAndTheyMayReplaceTensors) {
+TEST(Module, runs_forward_hooks_in_order_and_lets_them_replace_tensors) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -75,7 +75,7 @@ TEST(Module, RunsForwardHooksInOrderAndTheyMayReplaceTensors) {
   });
 }
 
-TEST(Module, BackwardHooksEncloseEveryGradientOfTheModule) {
+TEST(Module, backward_hooks_run_before_and_after_all_gradients_of_the_module) {
   in_a_process([] {
     Events events;
     Probe first(events), second(events);
@@ -93,7 +93,7 @@ TEST(Module, BackwardHooksEncloseEveryGradientOfTheModule) {
   });
 }
 
-TEST(Module, BackwardHooksRunOncePerCallThatIsPartOfTheLoss) {
+TEST(Module, backward_hooks_run_once_per_call_that_is_part_of_the_loss) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -107,7 +107,7 @@ TEST(Module, BackwardHooksRunOncePerCallThatIsPartOfTheLoss) {
   });
 }
 
-TEST(Module, InputsWithoutGradientGiveNoSignOfTheEnd) {
+TEST(Module, the_full_backward_hook_does_not_run_for_inputs_without_gradient) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -128,7 +128,7 @@ class Lookup : public Module {
   torch::Tensor weight_;  // [4, 2]
 };
 
-TEST(Module, TakesIntegerInputs) {
+TEST(Module, accepts_integer_inputs) {
   in_a_process([] {
     Events events;
     Lookup module;
@@ -138,7 +138,7 @@ TEST(Module, TakesIntegerInputs) {
   });
 }
 
-TEST(Module, RecordsNothingWithoutGradMode) {
+TEST(Module, runs_no_backward_hook_without_grad_mode) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -158,7 +158,7 @@ struct OutputCase {
 
 class ModuleOutputs : public testing::TestWithParam<OutputCase> {};
 
-TEST_P(ModuleOutputs, OpenTheModuleBeforeItsGradientsOncePerCall) {
+TEST_P(ModuleOutputs, run_the_backward_pre_hook_before_the_gradients_once_per_call) {
   in_a_process([] {
     Events events;
     Probe module(events, GetParam().finish);
@@ -195,7 +195,7 @@ class Reshape : public Module {
   torch::Tensor forward(torch::Tensor x) override { return x.view({-1}); }
 };
 
-TEST(Module, AViewOfTheInputOpensOnlyIfItIsPartOfTheLoss) {
+TEST(Module, a_view_of_the_input_runs_the_hook_only_if_it_is_part_of_the_loss) {
   in_a_process([] {
     Events events;
     Reshape module;
@@ -218,7 +218,7 @@ class Returned : public Module {
   torch::Tensor weight_;  // [3]
 };
 
-TEST(Module, AParameterAsOutputGathersNoHooksFromCallToCall) {
+TEST(Module, a_parameter_as_output_does_not_accumulate_hooks_over_calls) {
   in_a_process([] {
     Events events;
     Returned module;
@@ -229,7 +229,7 @@ TEST(Module, AParameterAsOutputGathersNoHooksFromCallToCall) {
   });
 }
 
-TEST(Module, AnInputThatIsWatchedMayNotBeChangedInPlace) {
+TEST(Module, an_input_of_a_hooked_module_must_not_be_changed_in_place) {
   in_a_process([] {
     class InPlace : public Module {
      public:
@@ -240,7 +240,7 @@ TEST(Module, AnInputThatIsWatchedMayNotBeChangedInPlace) {
   });
 }
 
-TEST(Module, RemovedHooksNoLongerRunEvenInAGraphThatExists) {
+TEST(Module, removed_hooks_do_not_run_even_in_an_existing_graph) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -259,7 +259,7 @@ TEST(Module, RemovedHooksNoLongerRunEvenInAGraphThatExists) {
   });
 }
 
-TEST(Module, AHookMayRemoveItselfWhileItRuns) {
+TEST(Module, a_hook_may_remove_itself_while_it_runs) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -275,7 +275,7 @@ TEST(Module, AHookMayRemoveItselfWhileItRuns) {
   });
 }
 
-TEST(Module, TheGraphAndTheHandlesMayOutliveTheModule) {
+TEST(Module, the_graph_and_the_handles_may_outlive_the_module) {
   in_a_process([] {
     Events events;
     torch::Tensor loss;
@@ -293,7 +293,7 @@ TEST(Module, TheGraphAndTheHandlesMayOutliveTheModule) {
   });
 }
 
-TEST(Module, ACopyHasNoHooks) {
+TEST(Module, a_copy_has_no_hooks) {
   in_a_process([] {
     Events events;
     Probe module(events);
@@ -304,7 +304,7 @@ TEST(Module, ACopyHasNoHooks) {
   });
 }
 
-TEST(Module, WhenForwardThrowsOnlyHooksThatAskedRunAndTheExceptionGoesOn) {
+TEST(Module, if_forward_throws_only_always_called_hooks_run_before_the_rethrow) {
   in_a_process([] {
     Events events;
     Probe module(events, [](torch::Tensor) -> torch::Tensor { throw std::domain_error("broken"); });
@@ -323,7 +323,7 @@ TEST(Module, WhenForwardThrowsOnlyHooksThatAskedRunAndTheExceptionGoesOn) {
   });
 }
 
-TEST(Module, ExceptionsOfBackwardHooksLeaveBackward) {
+TEST(Module, an_exception_of_a_backward_hook_is_thrown_by_backward) {
   in_a_process([] {
     Events events;
     Probe module(events);

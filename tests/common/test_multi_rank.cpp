@@ -68,9 +68,9 @@ void expect_next_run_works() {
 
 }  // namespace
 
-MULTI_RANK_SUITE(MultiRank);
+MULTI_RANK_SUITE(MultiRankRun);
 
-TEST_P(MultiRank, brings_values_and_tensors_to_the_test) {
+TEST_P(MultiRankRun, delivers_observed_values_and_tensors_to_the_test) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("list", std::vector<double>{0.1, 1e300, static_cast<double>(rank.rank())});
     rank.observe("large", int64_t{1} << 53 | 1);
@@ -89,7 +89,7 @@ TEST_P(MultiRank, brings_values_and_tensors_to_the_test) {
   }
 }
 
-TEST_P(MultiRank, gives_every_rank_one_torch_thread) {
+TEST_P(MultiRankRun, gives_every_rank_one_torch_thread) {
   const RankRun run = run_ranks(
       world_size(), [](TestRank& rank) { rank.observe("threads", at::get_num_threads()); });
   expect_on_all_ranks(run, "threads", 1);
@@ -111,7 +111,7 @@ TEST(MultiRankFailure, quotes_the_exception_that_ended_a_rank) {
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, is_not_fooled_by_a_rank_that_exits) {
+TEST(MultiRankFailure, reports_a_rank_that_exits_as_a_failure) {
   EXPECT_CONTAINS(failure_when_rank_1([] { exit(3); }), "rank 1 left by exit(3) before the end");
   for (void (*leave)(int) : std::array<void (*)(int), 2>{exit, _exit}) {
     const RankRun run = try_ranks(2, [&](TestRank& rank) {
@@ -123,7 +123,7 @@ TEST(MultiRankFailure, is_not_fooled_by_a_rank_that_exits) {
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, tells_an_exit_as_the_cause_of_what_it_led_to) {
+TEST(MultiRankFailure, names_an_exit_as_the_cause_before_what_it_led_to) {
   std::vector<RankReport> ranks(2);
   ranks[0].exit.code = 1;
   ranks[0].exit.message = "rank 1 has not called it";
@@ -147,7 +147,7 @@ TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, leaves_no_process_that_a_rank_started) {
+TEST(MultiRankFailure, ends_every_process_that_a_rank_started) {
   int life[2];
   ASSERT_EQ(pipe(life), 0);
   const RankRun run = try_ranks(2, [&](TestRank& rank) {
@@ -165,7 +165,7 @@ TEST(MultiRankFailure, leaves_no_process_that_a_rank_started) {
   close(life[0]);
 }
 
-TEST(MultiRankFailure, names_the_collective_that_a_rank_left_out) {
+TEST(MultiRankFailure, names_the_collective_that_a_rank_skipped) {
   const auto body = [](TestRank& rank) {
     rank.communicator()->barrier("layers.0").wait();
     rank.communicator()->barrier("layers.1").wait();
@@ -188,7 +188,7 @@ TEST(MultiRankFailure, drops_an_observation_that_was_cut_off) {
   EXPECT_FALSE(run.observed(0, "large"));
 }
 
-TEST(MultiRankFailure, keeps_what_was_sent_by_a_rank_that_observes_a_name_twice) {
+TEST(MultiRankFailure, keeps_the_first_value_if_a_rank_observes_a_name_twice) {
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     rank.observe("loss", 1);
     rank.observe("loss", 2);
@@ -197,7 +197,7 @@ TEST(MultiRankFailure, keeps_what_was_sent_by_a_rank_that_observes_a_name_twice)
   EXPECT_EQ(run.at(0, "loss"), 1);
 }
 
-TEST(MultiRankFailure, tells_a_failed_assertion_once_with_the_ranks_it_failed_on) {
+TEST(MultiRankFailure, reports_a_failed_assertion_once_with_the_ranks_on_which_it_failed) {
   const RankRun run = try_ranks(3, [](TestRank& rank) {
     EXPECT_EQ(rank.rank() % 2, 1) << "an even rank";
     rank.observe("after", 1);
@@ -209,7 +209,7 @@ TEST(MultiRankFailure, tells_a_failed_assertion_once_with_the_ranks_it_failed_on
   expect_on_all_ranks(run, "after", 1);
 }
 
-TEST(MultiRankFailure, ends_the_run_at_an_assertion_that_can_not_go_on) {
+TEST(MultiRankFailure, a_fatal_assertion_ends_the_run) {
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     ASSERT_NE(rank.rank(), 1);
     for (;;)
@@ -219,7 +219,7 @@ TEST(MultiRankFailure, ends_the_run_at_an_assertion_that_can_not_go_on) {
   EXPECT_CONTAINS(run.failure(), "rank 1 left at a failed assertion");
 }
 
-TEST(MultiRankVerdict, is_a_failure_that_ends_the_test_when_a_rank_failed) {
+TEST(MultiRankVerdict, a_failed_rank_fails_the_test_and_ends_it) {
   bool went_on = false;
   const std::string text = failure_of([&] {
     run_ranks(1, [](TestRank&) { abort(); });
@@ -229,7 +229,7 @@ TEST(MultiRankVerdict, is_a_failure_that_ends_the_test_when_a_rank_failed) {
   EXPECT_CONTAINS(text, "rank 0 was killed by signal 6");
 }
 
-TEST(MultiRankVerdict, is_not_started_whatever_else_happened_when_a_rank_came_to_a_todo) {
+TEST(MultiRankVerdict, a_rank_that_reaches_a_todo_makes_the_test_not_started) {
   const std::vector<std::function<void()>> consequences{
       [] { EXPECT_ANY_THROW(todo("unshard", "2.3")); },
       [] { EXPECT_NO_THROW(todo("unshard", "2.3")); },
@@ -252,7 +252,7 @@ TEST(MultiRankVerdict, is_not_started_whatever_else_happened_when_a_rank_came_to
   expect_next_run_works();
 }
 
-TEST(MultiRankVerdict, fails_a_test_that_asks_for_what_was_not_observed) {
+TEST(MultiRankVerdict, reading_a_value_that_was_not_observed_fails_the_test) {
   const std::string text = failure_of([] {
     const RankRun run = run_ranks(1, [](TestRank& rank) { rank.observe("norm", 1.5); });
     static_cast<void>(run.at(0, "nrom"));
@@ -260,7 +260,7 @@ TEST(MultiRankVerdict, fails_a_test_that_asks_for_what_was_not_observed) {
   EXPECT_CONTAINS(text, "rank 0 did not observe \"nrom\", only: norm");
 }
 
-TEST(MultiRankVerdict, is_refused_to_a_process_that_can_not_fork_safely) {
+TEST(MultiRankVerdict, a_process_that_cannot_fork_safely_is_refused) {
   std::promise<void> done;
   std::thread other([&] { done.get_future().wait(); });
   EXPECT_THROW(run_ranks(1, [](TestRank&) {}), std::logic_error);

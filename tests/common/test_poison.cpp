@@ -14,7 +14,7 @@ bool all_nan(const float* data, int64_t numel) {
   return std::all_of(data, data + numel, [](float value) { return std::isnan(value); });
 }
 
-TEST(Poison, IsWhatUnwrittenMemoryHolds) {
+TEST(Poison, fills_memory_that_nobody_has_written) {
   const RankRun run = in_a_rank([](TestRank& rank) {
     rank.observe("heap", at::empty({100}).isnan().all().item<bool>());
     rank.observe("heap, large", at::empty({1 << 20}).isnan().all().item<bool>());
@@ -24,7 +24,7 @@ TEST(Poison, IsWhatUnwrittenMemoryHolds) {
     expect_on_all_ranks(run, where, true);
 }
 
-TEST(Poison, IsWhatFreedStorageHoldsForWhoeverStillReadsIt) {
+TEST(Poison, fills_storage_that_is_freed) {
   const RankRun run = in_a_rank([](TestRank& rank) {
     constexpr int64_t kNumel = 1 << 20;  // blocks as large as that are kept, so reading is no fault
     const at::Tensor heap = at::ones({kNumel});
@@ -40,7 +40,7 @@ TEST(Poison, IsWhatFreedStorageHoldsForWhoeverStillReadsIt) {
   expect_on_all_ranks(run, "arena", true);
 }
 
-TEST(Poison, LeavesMemoryAloneWhileItIsOff) {
+TEST(Poison, does_not_write_to_memory_while_it_is_off) {
   const RankRun run = in_a_rank([](TestRank& rank) {
     poison::enable(false);
     constexpr int64_t kNumel = 1 << 20;

@@ -59,14 +59,14 @@ std::map<std::string, int64_t> traffic(const TrainConfig& config, const ShardLay
   return predict_comm_bytes(schedule(config, layout));
 }
 
-TEST(PredictedLiveBytes, KeepTheRanksShardsInEveryPhase) {
+TEST(PredictedLiveBytes, include_the_shards_of_the_rank_in_every_phase) {
   const auto live = later_step(fsdp_config(), four_units());
   for (const size_t phase : {kForward, kBackward, kOptimizer}) {
     EXPECT_EQ(live(phase, MemoryClass::shards), (256 + 384 + 512 + 128) / 2);
   }
 }
 
-TEST(PredictedLiveBytes, GatherTheRootAndAsManyUnitsAsTheLimitAllows) {
+TEST(PredictedLiveBytes, include_the_root_and_as_many_gathered_units_as_the_limit_allows) {
   TrainConfig config = fsdp_config();
   const std::array<int64_t, 3> expected = {256 + 512, 256 + 384 + 512, 256 + 384 + 512 + 128};
   for (int limit = 1; limit <= 3; ++limit) {
@@ -78,14 +78,14 @@ TEST(PredictedLiveBytes, GatherTheRootAndAsManyUnitsAsTheLimitAllows) {
   }
 }
 
-TEST(PredictedLiveBytes, GatherOneUnitAtATimeWithoutPrefetch) {
+TEST(PredictedLiveBytes, include_one_gathered_unit_besides_the_root_without_prefetch) {
   TrainConfig config = fsdp_config();
   config.prefetch = false;
   EXPECT_EQ(later_step(config, four_units())(kForward, MemoryClass::gathered), 256 + 512);
   EXPECT_EQ(later_step(config, four_units())(kBackward, MemoryClass::gathered), 256 + 512);
 }
 
-TEST(PredictedLiveBytes, KeepAllUnitsGatheredWhenTheyAreNotFreedAfterForward) {
+TEST(PredictedLiveBytes, include_all_gathered_units_without_reshard_after_forward) {
   TrainConfig config = fsdp_config();
   config.reshard_after_forward = false;
   const auto live = later_step(config, four_units());
@@ -93,14 +93,14 @@ TEST(PredictedLiveBytes, KeepAllUnitsGatheredWhenTheyAreNotFreedAfterForward) {
   EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512 + 128);
 }
 
-TEST(PredictedLiveBytes, HoldAUnitsGradientsAndAFlatOne) {
+TEST(PredictedLiveBytes, include_the_gradients_of_a_unit_and_its_flat_gradient) {
   const auto live = later_step(fsdp_config(), four_units());
   EXPECT_EQ(live(kForward, MemoryClass::gradients), 0);
   EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * 120 + 512);  // b, as it is flattened
   EXPECT_EQ(live(kOptimizer, MemoryClass::gradients), 0);
 }
 
-TEST(PredictedLiveBytes, HoldTheGradientsOfTheRootsLastLayersFromTheStart) {
+TEST(PredictedLiveBytes, include_the_gradients_of_the_last_layers_of_the_root_from_the_start) {
   ShardLayout layout = four_units();
   layout.parameters[0].numel = 30;
   layout.parameters.push_back({"head", 0, 32, 20, true});
@@ -108,14 +108,14 @@ TEST(PredictedLiveBytes, HoldTheGradientsOfTheRootsLastLayersFromTheStart) {
   EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * 20 + 4 * 120 + 512);
 }
 
-TEST(PredictedLiveBytes, HoldShardedGradientsFromBackwardToTheOptimizer) {
+TEST(PredictedLiveBytes, include_sharded_gradients_from_backward_to_the_optimizer) {
   const auto live = later_step(fsdp_config(), four_units());
   EXPECT_EQ(live(kForward, MemoryClass::sharded_gradients), 0);
   EXPECT_EQ(live(kBackward, MemoryClass::sharded_gradients), 640);
   EXPECT_EQ(live(kOptimizer, MemoryClass::sharded_gradients), 640);
 }
 
-TEST(PredictedLiveBytes, LeaveOutTheGradientsOfAFrozenUnit) {
+TEST(PredictedLiveBytes, exclude_the_gradients_of_a_frozen_unit) {
   ShardLayout layout = four_units();
   layout.units[2].trainable = false;
   layout.parameters[3].trainable = false;
@@ -125,7 +125,7 @@ TEST(PredictedLiveBytes, LeaveOutTheGradientsOfAFrozenUnit) {
   EXPECT_EQ(live(kForward, MemoryClass::optimizer_state), 8 * (32 + 48 + 16) + 4 * 3);
 }
 
-TEST(PredictedLiveBytes, CountTwoMomentsAndAStepForEachPieceOfTheRank) {
+TEST(PredictedLiveBytes, include_two_moments_and_a_step_for_each_piece_of_the_rank) {
   const auto state = [](int rank) {
     return later_step(fsdp_config(), four_units(), rank)(kForward, MemoryClass::optimizer_state);
   };
@@ -133,7 +133,7 @@ TEST(PredictedLiveBytes, CountTwoMomentsAndAStepForEachPieceOfTheRank) {
   EXPECT_EQ(state(1), 8 * (32 + 32 + 64) + 4 * 3);
 }
 
-TEST(PredictedLiveBytes, MakeOnePieceOfNeighboursInOneGroup) {
+TEST(PredictedLiveBytes, neighbours_in_one_group_are_one_piece) {
   TrainConfig config = fsdp_config();
   const auto state = [&] {
     return later_step(config, four_units(1))(kForward, MemoryClass::optimizer_state);
@@ -145,7 +145,7 @@ TEST(PredictedLiveBytes, MakeOnePieceOfNeighboursInOneGroup) {
   EXPECT_EQ(state(), 0);
 }
 
-TEST(PredictedLiveBytes, OfAFirstStepHaveNoOrderToPrefetchByAndNoStateBeforeTheOptimizer) {
+TEST(PredictedLiveBytes, a_first_step_has_no_prefetch_in_forward_and_no_state_before_its_end) {
   const Predicted live = first_step(fsdp_config(), four_units());
   EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 512);
   EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512);
@@ -153,7 +153,7 @@ TEST(PredictedLiveBytes, OfAFirstStepHaveNoOrderToPrefetchByAndNoStateBeforeTheO
   EXPECT_EQ(live(kOptimizer, MemoryClass::optimizer_state), 1296);
 }
 
-TEST(PredictedLiveBytes, CountTheTransportsBuffers) {
+TEST(PredictedLiveBytes, include_the_buffers_of_the_transport) {
   TrainConfig config = fsdp_config();
   const auto shm = later_step(config, four_units());
   EXPECT_EQ(shm(kForward, MemoryClass::communication), 0);
@@ -167,7 +167,7 @@ TEST(PredictedLiveBytes, CountTheTransportsBuffers) {
   EXPECT_EQ(gloo(kOptimizer, MemoryClass::communication), (2 + 2 + 1) * 8);
 }
 
-TEST(PredictedLiveBytes, OfReplicasArePaddedParametersBucketsAndState) {
+TEST(PredictedLiveBytes, replicas_hold_padded_parameters_buckets_and_state) {
   constexpr int64_t kPadded = 64 + 48 + 32 + 128 + 16;
   for (const char* mode : {"single", "ddp"}) {
     const auto live = later_step(config_of(mode), four_units());
@@ -183,12 +183,12 @@ TEST(PredictedLiveBytes, OfReplicasArePaddedParametersBucketsAndState) {
   EXPECT_EQ(alone(kForward, MemoryClass::gradients), 0);
 }
 
-TEST(PredictedLiveBytes, OfDdpOverGlooHoldThreeBuffersForABucket) {
+TEST(PredictedLiveBytes, ddp_over_gloo_holds_three_buffers_for_a_bucket) {
   const auto live = later_step(config_of("ddp"), four_units(), 0, "gloo");
   EXPECT_EQ(live(kBackward, MemoryClass::communication), 4 * (288 + 288 + 144));
 }
 
-TEST(PredictedLiveBytes, OfAModelWithoutParametersAreNone) {
+TEST(PredictedLiveBytes, are_zero_for_a_model_without_parameters) {
   const ShardLayout nothing;
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     const auto live = later_step(config_of(mode), nothing);
@@ -198,7 +198,7 @@ TEST(PredictedLiveBytes, OfAModelWithoutParametersAreNone) {
   }
 }
 
-TEST(PredictedLiveBytes, HaveNoValueForWhatIsNotPredicted) {
+TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
   auto live = later_step(fsdp_config(), four_units());
   EXPECT_FALSE(live(static_cast<size_t>(Phase::init), MemoryClass::shards));
   EXPECT_FALSE(live(kForward, MemoryClass::rest));
@@ -210,7 +210,7 @@ TEST(PredictedLiveBytes, HaveNoValueForWhatIsNotPredicted) {
   EXPECT_EQ(live(kBackward, MemoryClass::shards), 640);
 }
 
-TEST(PredictedLiveBytes, OfAnEvaluationAreThoseOfAForwardThatFreesEveryUnit) {
+TEST(PredictedLiveBytes, an_evaluation_is_a_forward_that_frees_every_unit) {
   TrainConfig config = fsdp_config();
   config.steps = 0;
   config.reshard_after_forward = false;
@@ -222,7 +222,7 @@ TEST(PredictedLiveBytes, OfAnEvaluationAreThoseOfAForwardThatFreesEveryUnit) {
 
 using Bytes = std::map<std::string, int64_t>;
 
-TEST(PredictedTraffic, OfFsdpGathersTwiceWhatIsFreedAfterForward) {
+TEST(PredictedTraffic, fsdp_gathers_a_unit_twice_if_it_is_freed_after_forward) {
   TrainConfig config = fsdp_config();
   EXPECT_EQ(
       traffic(config, four_units()),
@@ -233,13 +233,13 @@ TEST(PredictedTraffic, OfFsdpGathersTwiceWhatIsFreedAfterForward) {
             (Bytes{{"all_gather", 640}, {"reduce_scatter", 640}, {"metrics", 16}, {"norm", 16}}));
 }
 
-TEST(PredictedTraffic, LeavesOutTheReductionOfAFrozenUnit) {
+TEST(PredictedTraffic, excludes_the_reduction_of_a_frozen_unit) {
   ShardLayout layout = four_units();
   layout.units[1].trainable = false;
   EXPECT_EQ(traffic(fsdp_config(), layout).at("reduce_scatter"), 640 - 192);
 }
 
-TEST(PredictedTraffic, OfDdpRoundsEachBucketUpToTheWorldSize) {
+TEST(PredictedTraffic, ddp_rounds_each_bucket_up_to_a_multiple_of_the_world_size) {
   ShardLayout layout;
   layout.world_size = 3;
   layout.units = {{"root", 263'184, true, true}};
@@ -249,14 +249,14 @@ TEST(PredictedTraffic, OfDdpRoundsEachBucketUpToTheWorldSize) {
             (Bytes{{"all_reduce", 4 * 4 * (18 / 3 + 263'154 / 3)}, {"metrics", 32}}));
 }
 
-TEST(PredictedTraffic, IsNoneForOneProcess) {
+TEST(PredictedTraffic, is_zero_for_one_process) {
   EXPECT_EQ(traffic(config_of("single"), four_units()), (Bytes{{"metrics", 0}}));
   for (const auto& [key, bytes] : traffic(fsdp_config(), four_units(1))) {
     EXPECT_EQ(bytes, 0) << key;
   }
 }
 
-TEST(PredictedTraffic, OfAnEvaluationIsOneGatherOfEachUnit) {
+TEST(PredictedTraffic, an_evaluation_gathers_each_unit_once) {
   TrainConfig config = fsdp_config();
   config.steps = 0;
   config.clip = 1.0;

@@ -134,7 +134,7 @@ TEST(RemoteRanks, cannot_write_results) {
   EXPECT_EQ(judged("writes_a_result")["outcome"], "failed");
 }
 
-TEST(RemoteRanks, that_do_not_report_fail_the_test) {
+TEST(RemoteRanks, fail_the_test_if_they_do_not_report) {
   EXPECT_CONTAINS(std::string(judged("fails_when_the_program_of_the_ranks_leaves")["text"]),
                   "the program of the ranks left by exit(0) before a run of 1 ranks was over");
   EXPECT_CONTAINS(std::string(judged("fails_when_a_run_is_left_out")["text"]),
@@ -145,7 +145,7 @@ TEST(Results, are_not_started_if_a_test_passed_because_it_reached_a_todo) {
   EXPECT_EQ(judged("catches_a_todo")["outcome"], "not started");
 }
 
-TEST(RemoteRanks, that_are_not_written_yet_are_not_started) {
+TEST(RemoteRanks, are_not_started_if_they_are_not_written_yet) {
   const nlohmann::json record = judged("is_not_started_where_ranks_are_not");
   EXPECT_EQ(record["outcome"], "not started");
   EXPECT_EQ(record["text"], "a function (problem 1.1)");

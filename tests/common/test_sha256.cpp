@@ -17,7 +17,7 @@ std::string digest(std::string_view text, size_t part = std::string_view::npos) 
   return sha.hex();
 }
 
-TEST(Sha256, EqualsThePublishedDigestsOfTheStandard) {
+TEST(Sha256, equals_the_published_digests_of_the_standard) {
   EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
@@ -26,7 +26,7 @@ TEST(Sha256, EqualsThePublishedDigestsOfTheStandard) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, DoesNotDependOnTheSizeOfTheParts) {
+TEST(Sha256, does_not_depend_on_the_size_of_the_parts) {
   std::string text;
   for (int i = 0; i < 300; ++i)
     text += static_cast<char>(i % 251);
@@ -38,7 +38,7 @@ TEST(Sha256, DoesNotDependOnTheSizeOfTheParts) {
   }
 }
 
-TEST(Sha256, MayGoOnAfterADigestWasTaken) {
+TEST(Sha256, can_be_updated_after_a_digest_was_taken) {
   Sha256 sha;
   sha.update(std::as_bytes(std::span(std::string_view("ab"))));
   EXPECT_EQ(sha.hex(), digest("ab"));

@@ -28,7 +28,7 @@ struct Outer : torch::nn::Module {
   torch::Tensor first, last;
 };
 
-TEST(DistinctParameters, AreListedOnceUnderTheirFirstName) {
+TEST(DistinctParameters, are_listed_once_under_their_first_name) {
   in_a_process([] {
     const Outer module;
     std::vector<std::string> names;
@@ -40,7 +40,7 @@ TEST(DistinctParameters, AreListedOnceUnderTheirFirstName) {
   });
 }
 
-TEST(DistinctParameters, ThatShareMemoryButAreNotOneVariableAreTwo) {
+TEST(DistinctParameters, variables_that_share_memory_are_distinct) {
   in_a_process([] {
     torch::nn::Module module;
     const auto weight = module.register_parameter("a", torch::zeros({4}));
@@ -59,7 +59,7 @@ ShardLayout layout() {
   return layout;
 }
 
-TEST(ShardLayout, AddsUpWhatItHolds) {
+TEST(ShardLayout, adds_up_its_elements) {
   EXPECT_EQ(layout().padded_numel(), 96);
   EXPECT_EQ(layout().numel(), 28);
 }
@@ -72,11 +72,11 @@ struct Fault {
 
 class ShardLayoutFaults : public testing::TestWithParam<Fault> {};
 
-TEST(ShardLayout, AcceptsACompleteLayout) {
+TEST(ShardLayout, accepts_a_complete_layout) {
   in_a_process([] { layout().check(distinct_parameters(Outer())); });
 }
 
-TEST_P(ShardLayoutFaults, AreFoundAndNamed) {
+TEST_P(ShardLayoutFaults, are_found_and_named) {
   in_a_process([] {
     ShardLayout faulty = layout();
     GetParam().make(faulty);

@@ -27,14 +27,14 @@ int64_t staged() {
   return live_bytes::peak()[MemoryClass::communication];
 }
 
-TEST(ShmTransport, IsWhatAutoChooses) {
+TEST(ShmTransport, is_the_backend_that_auto_chooses) {
   auto result = launch(2, [](const RankContext& context) {
     return Communicator::create(context)->backend() == "shm" ? 0 : 1;
   });
   EXPECT_TRUE(result.ok());
 }
 
-TEST(ShmTransport, ReadsTensorsMadeByEmptyWithoutACopy) {
+TEST(ShmTransport, reads_tensors_made_by_empty_without_a_copy) {
   auto text = failure(2, [](Communicator& comm, SharedRegion& shared) {
     int64_t n = 1000;
     at::Tensor small = comm.empty(n).zero_(), large = comm.empty(comm.world_size() * n).zero_();
@@ -49,7 +49,7 @@ TEST(ShmTransport, ReadsTensorsMadeByEmptyWithoutACopy) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, StagesOtherTensorsUntilTheCallIsWaitedFor) {
+TEST(ShmTransport, stages_other_tensors_until_the_call_is_waited_for) {
   auto text = failure(2, [](Communicator& comm, SharedRegion&) {
     int64_t n = 1000;
     at::Tensor small = at::zeros({n});
@@ -61,7 +61,7 @@ TEST(ShmTransport, StagesOtherTensorsUntilTheCallIsWaitedFor) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, AStagedInputMayBeChangedAsSoonAsItWasWaitedFor) {
+TEST(ShmTransport, a_staged_input_may_be_changed_after_the_wait) {
   auto text = failure(4, [](Communicator& comm, SharedRegion&) {
     int64_t n = 5000;
     at::Tensor input = at::zeros({n}), output = at::zeros({comm.world_size() * n});
@@ -78,7 +78,7 @@ TEST(ShmTransport, AStagedInputMayBeChangedAsSoonAsItWasWaitedFor) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, AReducedInputMayBeChangedAsSoonAsItWasWaitedFor) {
+TEST(ShmTransport, a_reduced_input_may_be_changed_after_the_wait) {
   auto text = failure(4, [](Communicator& comm, SharedRegion&) {
     int64_t n = 5000;
     at::Tensor input = comm.empty(comm.world_size() * n), output = at::zeros({n});
@@ -92,7 +92,7 @@ TEST(ShmTransport, AReducedInputMayBeChangedAsSoonAsItWasWaitedFor) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, GivesStorageThatCanBeFreedAndRegrown) {
+TEST(ShmTransport, allocates_storage_that_can_be_freed_and_regrown) {
   auto text = failure(1, [](Communicator& comm, SharedRegion& shared) {
     MemoryScope scope(MemoryClass::gradients);
     at::Tensor tensor = comm.empty(1000);
@@ -110,7 +110,7 @@ TEST(ShmTransport, GivesStorageThatCanBeFreedAndRegrown) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, ReusesFreedMemoryOfTheArena) {
+TEST(ShmTransport, reuses_freed_memory_of_the_arena) {
   auto text = failure(1, [](Communicator& comm, SharedRegion&) {
     at::Tensor before = comm.empty(16);
     void* first = nullptr;
@@ -125,12 +125,12 @@ TEST(ShmTransport, ReusesFreedMemoryOfTheArena) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, SaysThatTheArenaIsFull) {
+TEST(ShmTransport, says_that_the_arena_is_full) {
   auto text = failure(1, [](Communicator& comm, SharedRegion&) { comm.empty(int64_t{1} << 50); });
   EXPECT_CONTAINS(text, "has no room for 4503599627370496 bytes");
 }
 
-TEST(ShmTransport, NamesARankThatCalledButDoesNotWait) {
+TEST(ShmTransport, names_a_rank_that_called_but_does_not_wait) {
   auto text = failure(
       2,
       [](Communicator& comm, SharedRegion&) {

@@ -55,7 +55,7 @@ class Calls {
   uint64_t sequence_{};
 };
 
-class Staged : public testing::TestWithParam<std::string> {
+class StagedCollectives : public testing::TestWithParam<std::string> {
  protected:
   static std::string failure(int world_size, const std::function<void(int rank, Calls&)>& body) {
     return fsdp::failure(launch(world_size, [&](const RankContext& context) {
@@ -67,10 +67,10 @@ class Staged : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, Staged, testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Over, StagedCollectives, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(Staged, EveryCollectiveGivesWhatTheInnerTransportGives) {
+TEST_P(StagedCollectives, have_the_same_results_as_the_inner_transport) {
   EXPECT_EQ(failure(3,
                     [](int rank, Calls& calls) {
                       const at::Tensor own = at::full({2}, rank + 1.0);
@@ -91,7 +91,7 @@ TEST_P(Staged, EveryCollectiveGivesWhatTheInnerTransportGives) {
             "");
 }
 
-TEST_P(Staged, TheInputIsReadWhenTheCallIsIssued) {
+TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
   EXPECT_EQ(failure(2,
                     [](int rank, Calls& calls) {
                       const at::Tensor own = at::full({4}, rank + 1.0);
@@ -105,7 +105,7 @@ TEST_P(Staged, TheInputIsReadWhenTheCallIsIssued) {
             "");
 }
 
-TEST_P(Staged, AnInputThatIsAPartOfTheOutputIsGathered) {
+TEST_P(StagedCollectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
   EXPECT_EQ(failure(2,
                     [](int rank, Calls& calls) {
                       const at::Tensor all = at::full({4}, rank + 1.0);

@@ -13,7 +13,7 @@ const void* address(int64_t number) {
   return reinterpret_cast<const void*>(number * 512);
 }
 
-TEST(Storage, ComesBackUnderTheViewsThatStandOnIt) {
+TEST(Storage, is_regrown_under_its_existing_views) {
   in_a_process([] {
     counting_allocator::install();
     const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
@@ -34,7 +34,7 @@ TEST(Storage, ComesBackUnderTheViewsThatStandOnIt) {
   });
 }
 
-TEST(Storage, IsCountedInTheClassOfItsResize) {
+TEST(Storage, is_counted_in_the_class_in_which_it_is_resized) {
   in_a_process([] {
     counting_allocator::install();
     const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
@@ -44,7 +44,7 @@ TEST(Storage, IsCountedInTheClassOfItsResize) {
   });
 }
 
-TEST(DeviceBlocks, AreLiveBytesOfTheClassInWhichTheyWereAllocated) {
+TEST(DeviceBlocks, are_live_bytes_of_the_class_in_which_they_were_allocated) {
   in_a_process([] {
     {
       const MemoryScope scope(MemoryClass::shards);
@@ -60,7 +60,7 @@ TEST(DeviceBlocks, AreLiveBytesOfTheClassInWhichTheyWereAllocated) {
   });
 }
 
-TEST(DeviceBlocks, MoveToAnotherClassWithoutRaisingThePeak) {
+TEST(DeviceBlocks, move_to_another_class_without_raising_the_peak) {
   in_a_process([] {
     device_blocks::allocated(address(1), 100);
     device_blocks::reclassify(address(1), MemoryClass::gradients);
@@ -71,7 +71,7 @@ TEST(DeviceBlocks, MoveToAnotherClassWithoutRaisingThePeak) {
   });
 }
 
-TEST(DeviceBlocks, ThatWereAllocatedBeforeAnyoneToldAreNotCounted) {
+TEST(DeviceBlocks, are_not_counted_if_their_allocation_was_not_reported) {
   in_a_process([] {
     device_blocks::freed(address(1));
     device_blocks::reclassify(address(2), MemoryClass::gradients);

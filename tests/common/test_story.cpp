@@ -31,13 +31,13 @@ Places places_of_rank(int rank) {
   return {{{"weight", {3, 5}, 0}, {"bias", {2}, 32}}, 16, 16L * rank};
 }
 
-TEST(Story, hasOneLineForWhatAllRanksDid) {
+TEST(Story, has_one_line_for_a_step_that_all_ranks_made) {
   EXPECT_EQ(story({{"a", "b"}, {"a", "b"}}),
             "   1  all     a\n"
             "   2  all     b\n");
 }
 
-TEST(Story, tellsTheRanksApartWhereTheyDiffer) {
+TEST(Story, has_one_line_per_rank_if_ranks_differ) {
   EXPECT_EQ(story({{"a", "b", "d"}, {"a", "c"}}),
             "   1  all     a\n"
             "   2  rank 0  b\n"
@@ -45,14 +45,14 @@ TEST(Story, tellsTheRanksApartWhereTheyDiffer) {
             "   3  rank 0  d\n");
 }
 
-TEST(Story, showsTheLastStepsAndCountsTheOthers) {
+TEST(Story, shows_the_last_steps_and_counts_the_others) {
   EXPECT_EQ(story({{"a", "b", "c"}}, 2),
             "  ...  1 steps before these\n"
             "   2  rank 0  b\n"
             "   3  rank 0  c\n");
 }
 
-TEST(Story, endsAtTheViolatedExpectationAndIsToldOnce) {
+TEST(Story, ends_at_the_violated_expectation_and_is_printed_once) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     at::Tensor whole = at::empty({2});
     rank.communicator()->all_gather_into(whole, at::zeros({1}), "layers.0").wait();
@@ -74,7 +74,7 @@ TEST(Story, endsAtTheViolatedExpectationAndIsToldOnce) {
   EXPECT_EQ(text.find("issues"), text.rfind("issues")) << text;
 }
 
-TEST(Story, endsWithTheStepAtWhichARankCrashed) {
+TEST(Story, ends_with_the_step_in_which_a_rank_crashed) {
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     rank.communicator()->barrier("layers.0").wait();
     if (rank.rank() == 1) abort();
@@ -84,7 +84,7 @@ TEST(Story, endsWithTheStepAtWhichARankCrashed) {
   EXPECT_CONTAINS(run.failure(), "rank 1 was killed by signal 6");
 }
 
-TEST(Places, tellAnElementAsThatOfAParameterAndItsOwner) {
+TEST(Places, name_the_parameter_and_the_owner_of_an_element) {
   EXPECT_EQ(places_of_rank(0).text(7), "weight[1, 2], which rank 0 owns");
   EXPECT_EQ(places_of_rank(0).text(15), "padding after weight, which rank 0 owns");
   EXPECT_EQ(places_of_rank(1).text(0), "padding after weight, which rank 1 owns");
@@ -92,7 +92,7 @@ TEST(Places, tellAnElementAsThatOfAParameterAndItsOwner) {
   EXPECT_EQ(places_of_rank(2).text(2), "padding after bias, which rank 2 owns");
 }
 
-TEST(Places, areToldWithTheFirstElementThatIsWrong) {
+TEST(Places, are_printed_with_the_first_wrong_element) {
   const RankRun run = run_ranks(3, [](TestRank& rank) {
     at::Tensor shard = at::zeros({16});
     rank.observe("expected", shard);
@@ -103,7 +103,7 @@ TEST(Places, areToldWithTheFirstElementThatIsWrong) {
                   "the first at [1] (bias[1], which rank 2 owns): is 7, expected 0");
 }
 
-TEST(Provenance, saysWhichRanksAMeanIsMadeOf) {
+TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   const auto mean_of = [](const std::vector<int>& ranks, int world_size) {
     double sum = 0;
     for (const int rank : ranks)
@@ -131,7 +131,7 @@ TEST(Provenance, saysWhichRanksAMeanIsMadeOf) {
   EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
 }
 
-TEST(Provenance, isComparedInParametersAndPaddingIsZero) {
+TEST(Provenance, is_checked_in_parameters_and_padding_must_be_zero) {
   const auto observe = [](TestRank& rank, const std::string& name, double weight, double padding) {
     const Places places = places_of_rank(rank.rank());
     at::Tensor shard = at::full({16}, padding);
@@ -154,7 +154,7 @@ TEST(Provenance, isComparedInParametersAndPaddingIsZero) {
                   "padding after weight, which rank 1 owns: is 1, expected 0: padding is not zero");
 }
 
-TEST(Crash, byTheUseOfFreedStorageIsToldAsThat) {
+TEST(Crash, a_use_of_freed_storage_is_reported_as_such) {
   const RankRun run = try_ranks(1, [](TestRank&) {
     at::Tensor parameter = at::ones({4, 4});
     parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
@@ -163,7 +163,7 @@ TEST(Crash, byTheUseOfFreedStorageIsToldAsThat) {
   EXPECT_CONTAINS(run.failure(), "of a storage of 0 bytes, as a parameter has after reshard()");
 }
 
-TEST(Crash, byAllocationWithoutEndIsToldAsThat) {
+TEST(Crash, runaway_allocation_is_reported_as_such) {
   const RankRun run = try_ranks(1, [](TestRank&) {
     ASSERT_TRUE(limit_memory(int64_t{1} << 30)) << "not under a sanitizer";
     std::vector<at::Tensor> all;

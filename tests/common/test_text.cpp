@@ -15,7 +15,7 @@ TEST(Wrap, indents_the_lines_that_it_begins) {
   EXPECT_EQ(wrap("one two three four", 10, 2), "one two\n  three\n  four");
 }
 
-TEST(Wrap, keeps_line_feeds_and_the_blanks_at_the_begin_of_a_line) {
+TEST(Wrap, keeps_line_feeds_and_the_blanks_at_the_start_of_a_line) {
   EXPECT_EQ(wrap("  one two\n\n  three", 7), "  one\ntwo\n\n  three");
 }
 

@@ -52,7 +52,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-TEST(TextTimeline, HasALineForEachEventInTheOrderOfTime) {
+TEST(TextTimeline, has_a_line_for_each_event_in_the_order_of_time) {
   EXPECT_EQ(text_timeline(two_ranks()), R"(fsdp of small, 2 ranks
 rank 0 was killed
         begin    length                                                 bytes      live  gathered
@@ -64,7 +64,7 @@ rank 0 was killed
 )");
 }
 
-TEST(TextTimeline, KeepsTo100ColumnsWithLongNamesAndLargeNumbers) {
+TEST(TextTimeline, fits_in_100_columns_with_long_names_and_large_numbers) {
   Timeline timeline = two_ranks();
   Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
   wide.call.operation = Operation::reduce_scatter;
@@ -79,7 +79,7 @@ TEST(TextTimeline, KeepsTo100ColumnsWithLongNamesAndLargeNumbers) {
   EXPECT_CONTAINS(lines.back(), "..er.layers.31");
 }
 
-TEST(ChromeTimeline, HasAProcessPerRankWithThreadsAndCounters) {
+TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {
   const auto whole = nlohmann::json::parse(chrome_timeline(two_ranks()));
   EXPECT_EQ(whole["otherData"]["failure"], "rank 0 was killed");
   std::map<std::string, std::vector<nlohmann::json>> phases;
@@ -104,7 +104,7 @@ TEST(ChromeTimeline, HasAProcessPerRankWithThreadsAndCounters) {
   EXPECT_EQ(phases["C"][1]["args"]["bytes"], 4'000'000);
 }
 
-TEST(ChromeTimeline, PutsFlightsThatOverlapIntoThreadsOfTheirOwn) {
+TEST(ChromeTimeline, puts_overlapping_flights_into_separate_threads) {
   const std::vector<Event> events{
       event(EventKind::flight, "a", 0, 100), event(EventKind::wait, "a", 0, 100),
       event(EventKind::flight, "b", 50, 150), event(EventKind::flight, "c", 100, 0),
@@ -112,7 +112,7 @@ TEST(ChromeTimeline, PutsFlightsThatOverlapIntoThreadsOfTheirOwn) {
   EXPECT_EQ(timeline_detail::flight_lanes(events), (std::vector<size_t>{0, 0, 1, 0, 1}));
 }
 
-TEST(HtmlTimeline, IsOnePageThatHoldsItsData) {
+TEST(HtmlTimeline, is_one_page_that_contains_its_data) {
   const std::string page = html_timeline(two_ranks());
   EXPECT_LACKS(page, "{\"the data\": 0}");
   EXPECT_LACKS(page, "http") << "needs the network";
@@ -129,14 +129,14 @@ TEST(HtmlTimeline, IsOnePageThatHoldsItsData) {
   EXPECT_EQ(data["ranks"][1]["events"][0][4], -1) << "it did not end";
 }
 
-TEST(Timelines, OfNoEventsAreWrittenToo) {
+TEST(Timelines, are_written_even_without_events) {
   const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
   EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 4);
   EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
   EXPECT_CONTAINS(html_timeline(nothing), "rank 0 was killed");
 }
 
-TEST(Timelines, AreChosenByTheNameOfTheFile) {
+TEST(Timelines, have_the_format_that_the_name_of_the_file_says) {
   EXPECT_EQ(timeline_writer("a/b.txt"), text_timeline);
   EXPECT_EQ(timeline_writer("a/b.json"), chrome_timeline);
   EXPECT_EQ(timeline_writer("a/b.html"), html_timeline);
@@ -144,7 +144,7 @@ TEST(Timelines, AreChosenByTheNameOfTheFile) {
             "a/b.png: the name of a timeline ends in .txt, .json or .html");
 }
 
-TEST(WholeFiles, AppearWithTheirContentOrNotAtAll) {
+TEST(WholeFile, appears_with_its_content_or_not_at_all) {
   const TemporaryFolder temporary;
   const std::filesystem::path folder = temporary.path();
   const std::string path = folder / "file";

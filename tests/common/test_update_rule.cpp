@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, UpdateRule, testing::Values(Kind::adamw, Kind::s
                            return info.param == Kind::adamw ? "AdamW" : "SGD";
                          });
 
-TEST_P(UpdateRule, GivesTheSameBitsHoweverTheElementsAreCut) {
+TEST_P(UpdateRule, gives_the_same_bits_however_the_elements_are_cut) {
   in_a_process([] {
     const int64_t n = 16 * 401;
     const auto start = torch::randn({n});
@@ -63,7 +63,7 @@ TEST_P(UpdateRule, GivesTheSameBitsHoweverTheElementsAreCut) {
   });
 }
 
-TEST_P(UpdateRule, AgreesWithTorchsOptimizer) {
+TEST_P(UpdateRule, agrees_with_the_optimizer_of_torch) {
   in_a_process([] {
     const auto options = options_of(GetParam());
     auto theirs = torch::randn({64}).set_requires_grad(true);
@@ -91,7 +91,7 @@ TEST_P(UpdateRule, AgreesWithTorchsOptimizer) {
   });
 }
 
-TEST(UpdateRuleState, BelongsToAdamWAloneAndCountsSteps) {
+TEST(UpdateRuleState, exists_only_for_adamw_and_counts_steps) {
   in_a_process([] {
     const auto parameter = torch::zeros({32}), gradient = torch::ones({32});
     auto pieces = cut(parameter, gradient, {16, 16});
@@ -108,7 +108,7 @@ TEST(UpdateRuleState, BelongsToAdamWAloneAndCountsSteps) {
   });
 }
 
-TEST(UpdateRuleState, NoPiecesAreNothingToDo) {
+TEST(UpdateRuleState, an_update_of_no_pieces_does_nothing) {
   in_a_process([] {
     std::vector<Piece> none;
     update(options_of(Kind::adamw), none);
@@ -116,14 +116,14 @@ TEST(UpdateRuleState, NoPiecesAreNothingToDo) {
   });
 }
 
-TEST(UpdateRulePieces, AreRefusedIfTheyAreNotPadded) {
+TEST(UpdateRulePieces, are_refused_if_they_are_not_padded) {
   in_a_process([] {
     auto pieces = cut(torch::zeros({17}), torch::zeros({17}), {17});
     EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
   });
 }
 
-TEST(SumOfSquares, IsExactBeyondFp32AndIndependentOfThreadsAndPlace) {
+TEST(SumOfSquares, is_more_exact_than_fp32_and_independent_of_threads_and_alignment) {
   in_a_process([] {
     const int64_t n = 200'003;
     const auto ones = torch::ones({n});
@@ -141,7 +141,7 @@ TEST(SumOfSquares, IsExactBeyondFp32AndIndependentOfThreadsAndPlace) {
   });
 }
 
-TEST(ParameterGroups, AParameterBelongsToTheFirstWhosePatternIsFound) {
+TEST(ParameterGroups, a_parameter_belongs_to_the_first_group_whose_pattern_matches) {
   const std::vector<ParameterGroup> groups{{"ln|bias$", {}}, {"^h\\.0\\.", {}}, {"", {}}};
   EXPECT_EQ(group_of("h.0.ln_1.weight", groups), 0u);
   EXPECT_EQ(group_of("h.3.attn.c_attn.bias", groups), 0u);
@@ -149,7 +149,7 @@ TEST(ParameterGroups, AParameterBelongsToTheFirstWhosePatternIsFound) {
   EXPECT_EQ(group_of("wte.weight", groups), 2u);
 }
 
-TEST(ParameterGroups, RefusalsNameTheParameterOrThePattern) {
+TEST(ParameterGroups, an_error_names_the_parameter_or_the_pattern) {
   const auto refusal = [](const std::string& pattern) {
     return error_of<std::invalid_argument>([&] { group_of("wte.weight", {{pattern, {}}}); });
   };

@@ -51,15 +51,15 @@ struct Reinitialized : nn::Module {
 
 }  // namespace
 
-TEST(T1_3_bounded_replay, modules_of_torch_are_bitwise_tensor_by_tensor_in_reverse) {
+TEST(T1_3_bounded_replay, modules_of_torch_equal_eager_ones_when_replayed_in_reverse) {
   expect_as_eager(modules_of_torch(), backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, random_initializations_are_bitwise_tensor_by_tensor_in_reverse) {
+TEST(T1_3_bounded_replay, random_initializations_equal_eager_ones_when_replayed_in_reverse) {
   expect_as_eager(init_functions(), backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, tensors_that_depend_on_one_another_are_bitwise_in_reverse) {
+TEST(T1_3_bounded_replay, dependent_tensors_equal_eager_ones_when_replayed_in_reverse) {
   expect_as_eager({{"reinitialized", [] { return std::make_shared<Reinitialized>(); }},
                    holder("chain",
                           [](Holder& self) {
@@ -73,7 +73,7 @@ TEST(T1_3_bounded_replay, tensors_that_depend_on_one_another_are_bitwise_in_reve
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, strided_tensors_are_bitwise_and_keep_their_strides) {
+TEST(T1_3_bounded_replay, strided_tensors_equal_eager_ones_and_keep_their_strides) {
   expect_as_eager({holder("strided",
                           [](Holder& self) {
                             self.parameter("transposed", torch::randn({9, 5}).t());
@@ -85,7 +85,7 @@ TEST(T1_3_bounded_replay, strided_tensors_are_bitwise_and_keep_their_strides) {
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_construction) {
+TEST(T1_3_bounded_replay, random_numbers_drawn_later_equal_those_after_eager_construction) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     torch::manual_seed(test_seed(11));
     nn::Linear linear{nullptr};
@@ -106,7 +106,7 @@ TEST(T1_3_bounded_replay, random_numbers_drawn_afterwards_are_those_after_eager_
   expect_same_on_all_ranks(run, "random numbers drawn after materializing");
 }
 
-TEST(T1_3_bounded_replay, a_generator_of_the_caller_goes_on_as_after_eager_construction) {
+TEST(T1_3_bounded_replay, a_generator_of_the_caller_is_left_as_after_eager_construction) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     auto own = at::make_generator<at::CPUGeneratorImpl>(test_seed(13));
     at::Tensor weight;
@@ -127,7 +127,7 @@ TEST(T1_3_bounded_replay, a_generator_of_the_caller_goes_on_as_after_eager_const
   expect_same_on_all_ranks(run, "random numbers drawn after materializing");
 }
 
-TEST(T1_3_bounded_replay, a_change_of_what_was_materialized_does_not_change_the_next_replay) {
+TEST(T1_3_bounded_replay, changing_a_materialized_tensor_does_not_change_the_next_replay) {
   run_ranks(1, [](TestRank&) {
     const at::Tensor outside = torch::arange(6);
     at::Tensor view, set;
@@ -147,7 +147,7 @@ TEST(T1_3_bounded_replay, a_change_of_what_was_materialized_does_not_change_the_
   });
 }
 
-TEST(T1_3_bounded_replay, materializing_a_tensor_leaves_it_and_the_others_on_meta) {
+TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_module_on_the_meta_device) {
   run_ranks(1, [](TestRank&) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(5, 4); });
@@ -159,7 +159,7 @@ TEST(T1_3_bounded_replay, materializing_a_tensor_leaves_it_and_the_others_on_met
   });
 }
 
-TEST(T1_3_bounded_replay, no_more_than_one_tensor_is_alive_at_a_time) {
+TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
   run_ranks(1, [](TestRank&) {
     constexpr int64_t kWeight = Reinitialized::kWidth * Reinitialized::kWidth * 4;
     constexpr int64_t kStates = 5'056 * 4 * Reinitialized::kLayers;
@@ -178,7 +178,7 @@ TEST(T1_3_bounded_replay, no_more_than_one_tensor_is_alive_at_a_time) {
   });
 }
 
-TEST(T1_3_bounded_replay, of_a_model_only_what_is_not_materialized_yet_is_replayed) {
+TEST(T1_3_bounded_replay, only_tensors_that_are_not_materialized_yet_are_replayed) {
   run_ranks(1, [](TestRank&) {
     constexpr int64_t kLayer = (Reinitialized::kWidth + 1) * Reinitialized::kWidth * 4;
     constexpr int64_t kSmall = 16 * 1'024;  // the state in use, scalars
@@ -198,7 +198,7 @@ TEST(T1_3_bounded_replay, of_a_model_only_what_is_not_materialized_yet_is_replay
   });
 }
 
-TEST(T1_3_bounded_replay, what_was_recorded_is_freed_with_the_recording) {
+TEST(T1_3_bounded_replay, a_destroyed_recording_leaves_no_bytes) {
   run_ranks(1, [](TestRank&) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;
@@ -245,7 +245,7 @@ TEST(T1_3_bounded_replay, a_constructor_may_read_values) {
                   [](const Construct& construct) { return backward_one_by_one(construct); });
 }
 
-TEST(T1_3_bounded_replay, parts_run_inside_a_constructor_keep_what_that_changed) {
+TEST(T1_3_bounded_replay, submodules_called_in_a_constructor_keep_their_changed_state) {
   expect_as_eager({holder("batch norm",
                           [](Holder& self) {
                             nn::BatchNorm1d norm(3);
@@ -257,7 +257,7 @@ TEST(T1_3_bounded_replay, parts_run_inside_a_constructor_keep_what_that_changed)
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, a_value_may_be_written_to_a_tensor_made_before) {
+TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
   run_ranks(1, [](TestRank&) {
     const at::Tensor outside = torch::zeros({3});
     const DeferredInit init([&] { outside.copy_(torch::arange(3)); });
@@ -265,7 +265,7 @@ TEST(T1_3_bounded_replay, a_value_may_be_written_to_a_tensor_made_before) {
   });
 }
 
-TEST(T1_3_bounded_replay, a_mistake_in_a_constructor_is_told_as_in_eager_construction) {
+TEST(T1_3_bounded_replay, an_error_in_a_constructor_reads_as_in_eager_construction) {
   run_ranks(1, [](TestRank&) {
     const auto message_of = [](const std::function<void()>& body) -> std::string {
       try {

@@ -44,7 +44,7 @@ TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
   });
 }
 
-TEST(T1_1_redirect, construction_leaves_no_bytes_but_generator_states) {
+TEST(T1_1_redirect, construction_keeps_only_generator_states_in_memory) {
   run_ranks(1, [](TestRank&) {
     const auto construct = [] {
       return nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(256, 4));
@@ -62,7 +62,7 @@ TEST(T1_1_redirect, construction_leaves_no_bytes_but_generator_states) {
   });
 }
 
-TEST(T1_1_redirect, sizes_alone_are_learned_without_a_random_number) {
+TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
   run_ranks(1, [](TestRank&) {
     torch::manual_seed(5);
     const at::Tensor expected = torch::rand({4});
@@ -73,7 +73,7 @@ TEST(T1_1_redirect, sizes_alone_are_learned_without_a_random_number) {
   });
 }
 
-TEST(T1_1_redirect, sizes_alone_draw_nothing_even_where_the_meta_device_has_no_kernel) {
+TEST(T1_1_redirect, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
   run_ranks(1, [](TestRank&) {
     auto own = at::make_generator<at::CPUGeneratorImpl>(9);
     torch::manual_seed(5);
@@ -159,7 +159,7 @@ TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
   });
 }
 
-TEST(T1_1_redirect, operations_are_recorded_in_order_and_views_are_not) {
+TEST(T1_1_redirect, operations_are_recorded_in_order_without_views) {
   run_ranks(1, [](TestRank&) {
     const DeferredInit init([] {
       at::Tensor a = torch::empty({4, 3});
@@ -174,7 +174,7 @@ TEST(T1_1_redirect, operations_are_recorded_in_order_and_views_are_not) {
   });
 }
 
-TEST(T1_1_redirect, a_constructor_may_run_its_parts_to_learn_their_sizes) {
+TEST(T1_1_redirect, a_constructor_may_call_its_submodules_to_learn_sizes) {
   run_ranks(1, [](TestRank&) {
     int64_t features = 0;
     const DeferredInit init([&] {
@@ -185,7 +185,7 @@ TEST(T1_1_redirect, a_constructor_may_run_its_parts_to_learn_their_sizes) {
   });
 }
 
-TEST(T1_1_redirect, tensors_made_before_keep_their_values_and_their_device) {
+TEST(T1_1_redirect, operations_on_tensors_made_before_recording_run_at_once) {
   run_ranks(1, [](TestRank&) {
     at::Tensor outside = torch::arange(6);
     int64_t value = 0;
@@ -198,7 +198,7 @@ TEST(T1_1_redirect, tensors_made_before_keep_their_values_and_their_device) {
   });
 }
 
-TEST(T1_1_redirect, tensors_are_made_as_usual_afterwards) {
+TEST(T1_1_redirect, tensors_made_after_recording_are_real) {
   run_ranks(1, [](TestRank&) {
     {
       const DeferredInit init([] { nn::Linear(3, 3); });
@@ -208,7 +208,7 @@ TEST(T1_1_redirect, tensors_are_made_as_usual_afterwards) {
   });
 }
 
-TEST(T1_1_redirect, what_a_constructor_throws_goes_on_and_recording_ends) {
+TEST(T1_1_redirect, an_exception_of_the_constructor_ends_recording_and_is_rethrown) {
   run_ranks(1, [](TestRank&) {
     const int64_t before = live_bytes::now().total;
     const auto throwing = [] {
@@ -244,7 +244,7 @@ TEST(T1_1_redirect, another_device_is_an_error_that_names_the_operation) {
   });
 }
 
-TEST(T1_1_redirect, memory_used_through_a_pointer_is_an_error_that_says_so) {
+TEST(T1_1_redirect, access_through_a_pointer_is_an_error_that_says_so) {
   run_ranks(1, [](TestRank&) {
     const auto pointer = [] {
       const DeferredInit init([] { *torch::zeros({2}).data_ptr<float>() = 1; });

@@ -21,15 +21,15 @@ std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
 
 }  // namespace
 
-TEST(T1_2_replay, modules_of_torch_are_bitwise_as_in_eager_construction) {
+TEST(T1_2_replay, modules_of_torch_equal_eager_ones_bit_by_bit) {
   expect_as_eager(modules_of_torch(), whole_module);
 }
 
-TEST(T1_2_replay, random_initializations_are_bitwise_as_in_eager_construction) {
+TEST(T1_2_replay, random_initializations_equal_eager_ones_bit_by_bit) {
   expect_as_eager(init_functions(), whole_module);
 }
 
-TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_counts) {
+TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_is_replayed) {
   expect_as_eager({holder("reinitialized",
                           [](Holder& self) {
                             self.register_module("a", nn::Linear(6, 5));
@@ -42,7 +42,7 @@ TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_counts) {
                   whole_module);
 }
 
-TEST(T1_2_replay, what_is_shared_stays_shared) {
+TEST(T1_2_replay, shared_tensors_and_storages_stay_shared) {
   expect_as_eager(
       {holder("tied",
               [](Holder& self) {
@@ -66,7 +66,7 @@ TEST(T1_2_replay, what_is_shared_stays_shared) {
       whole_module);
 }
 
-TEST(T1_2_replay, what_two_modules_share_stays_shared_when_each_is_materialized_alone) {
+TEST(T1_2_replay, modules_that_are_materialized_alone_still_share_their_tensors) {
   const auto one_by_one = [](const Construct& construct) {
     std::shared_ptr<nn::Module> module;
     const DeferredInit init([&] { module = construct(); });
@@ -90,7 +90,7 @@ TEST(T1_2_replay, what_two_modules_share_stays_shared_when_each_is_materialized_
                   one_by_one);
 }
 
-TEST(T1_2_replay, a_change_of_shared_memory_is_seen_by_a_module_materialized_later) {
+TEST(T1_2_replay, a_module_materialized_later_sees_a_change_of_shared_memory) {
   run_ranks(1, [](TestRank&) {
     std::shared_ptr<Holder> first, second;
     const DeferredInit init([&] {
@@ -195,7 +195,7 @@ TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
                   whole_module);
 }
 
-TEST(T1_2_replay, tensors_made_before_count_with_their_values_at_the_time) {
+TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded) {
   expect_as_eager({{"outside",
                     [] {
                       at::Tensor outside = torch::arange(6, torch::kFloat).view({2, 3});
@@ -221,7 +221,7 @@ TEST(T1_2_replay, tensors_made_before_count_with_their_values_at_the_time) {
                   });
 }
 
-TEST(T1_2_replay, everyone_who_holds_a_parameter_sees_it_materialized) {
+TEST(T1_2_replay, every_holder_of_a_parameter_sees_it_materialized) {
   run_ranks(1, [](TestRank&) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(4, 3); });
@@ -239,7 +239,7 @@ TEST(T1_2_replay, everyone_who_holds_a_parameter_sees_it_materialized) {
   });
 }
 
-TEST(T1_2_replay, a_materialized_module_computes_what_an_eager_one_does) {
+TEST(T1_2_replay, a_materialized_module_computes_what_an_eager_one_computes) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     torch::manual_seed(test_seed(3));
     const Construct construct = [] {
@@ -260,7 +260,7 @@ TEST(T1_2_replay, a_materialized_module_computes_what_an_eager_one_does) {
   expect_same_on_all_ranks(run, "gradient of linear1.bias");
 }
 
-TEST(T1_2_replay, data_of_another_shape_cannot_be_assigned) {
+TEST(T1_2_replay, data_of_another_shape_or_dtype_is_refused) {
   run_ranks(1, [](TestRank&) {
     EXPECT_THROW(assign_data(torch::empty({2, 3}, torch::kMeta), torch::zeros({3, 2})),
                  std::invalid_argument);

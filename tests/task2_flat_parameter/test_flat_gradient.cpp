@@ -28,7 +28,7 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
   expect_mean_over_ranks(run, "gradient");
 }
 
-TEST_P(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero) {
+TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto mean = static_cast<double>(provenance::mean(world_size()));
     observe_expected_shards(
@@ -65,7 +65,7 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
 }
 
 // Of a pass that broke off: one gradient collected, one in .grad alone, one reduction under way.
-TEST_P(T2_5_flat_gradient, what_is_abandoned_reaches_no_later_gradient) {
+TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const auto collect_all = [&] {
@@ -100,7 +100,7 @@ TEST_P(T2_5_flat_gradient, what_is_abandoned_reaches_no_later_gradient) {
   expect_mean_over_ranks(run, "gradient");
 }
 
-TEST_P(T2_5_flat_gradient, an_abandoned_pass_leaves_what_was_reduced_before_it) {
+TEST_P(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     for (size_t i = 0; i < 3; ++i) {
@@ -115,7 +115,7 @@ TEST_P(T2_5_flat_gradient, an_abandoned_pass_leaves_what_was_reduced_before_it) 
   expect_mean_over_ranks(run, "gradient");
 }
 
-TEST_P(T2_5_flat_gradient, no_full_gradient_is_left_and_one_collective_was_called) {
+TEST_P(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     set_gradient(unit.parameters()[0], rank);

@@ -29,7 +29,7 @@ std::vector<std::vector<int64_t>> sizes_of_units() {
   return {{1}, {16, 16}, {35, 3, 24}, {test_choice<int64_t>("a large unit", {1000, 999, 4711})}};
 }
 
-TEST_P(T2_1_layout, the_end_is_padded_so_that_every_shard_is_aligned_too) {
+TEST_P(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
     for (const auto& numels : sizes_of_units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
@@ -42,7 +42,7 @@ TEST_P(T2_1_layout, the_end_is_padded_so_that_every_shard_is_aligned_too) {
   });
 }
 
-TEST_P(T2_1_layout, the_last_parameter_ends_inside) {
+TEST_P(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
   run_ranks(1, [](TestRank&) {
     for (const auto& numels : sizes_of_units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
@@ -54,7 +54,7 @@ TEST_P(T2_1_layout, the_last_parameter_ends_inside) {
 
 MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
-TEST_P(T2_2_shard, the_shards_in_rank_order_are_the_flat_tensor) {
+TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> parameters;
     for (const auto& [name, tensor] : make_parameters(kShapes))
@@ -86,7 +86,7 @@ TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
   expect_on_all_ranks(run, "bytes of storage under the parameters", 0);
 }
 
-TEST_P(T2_2_shard, a_unit_with_fewer_elements_than_ranks_has_empty_handed_ranks) {
+TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank, {{1}});
     const at::Tensor values = unit.shard().nan_to_num(0);
@@ -115,7 +115,7 @@ TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
   expect_on_all_ranks(run, "sizes", kShapes[0]);
 }
 
-TEST_P(T2_2_shard, a_parameter_of_another_type_is_refused_by_name) {
+TEST_P(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   run_ranks(world_size(), [](TestRank& rank) {
     const std::vector<NamedParameter> parameters{{"ids", at::zeros({3}, at::kDouble)}};
     try {
@@ -144,7 +144,7 @@ TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
     expect_on_all_ranks(run, name, oracle.at(0, name));
 }
 
-TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
+TEST_P(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     unit.unshard_async();
@@ -159,7 +159,7 @@ TEST_P(T2_3_unshard, takes_one_all_gather_however_often_it_is_called) {
       "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
-TEST_P(T2_3_unshard, the_state_tells_whether_the_parameters_can_be_used) {
+TEST_P(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const auto text = [&] {
@@ -186,7 +186,7 @@ TEST_P(T2_3_unshard, the_state_tells_whether_the_parameters_can_be_used) {
   expect_on_all_ranks(run, "state after unshard_async() of an unsharded unit", "unsharded");
 }
 
-TEST_P(T2_3_unshard, is_no_change_of_the_parameters_to_autograd) {
+TEST_P(T2_3_unshard, autograd_sees_no_change) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     unit.unshard();
@@ -259,7 +259,7 @@ TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward)
 
 // On a link whose time is counted, not measured: there an all-gather takes one hop to each other
 // rank.
-TEST_P(T2_4_reshard, waits_for_an_all_gather_that_nobody_used) {
+TEST_P(T2_4_reshard, waits_for_a_pending_all_gather) {
   constexpr int64_t kHop = 1'000;
   const auto clock = std::make_shared<CountedClock>();
   RunOptions options;

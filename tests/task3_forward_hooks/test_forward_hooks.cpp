@@ -19,7 +19,7 @@ nlohmann::json eager_output() {
 
 MULTI_RANK_SUITE(T3_1_pre_forward);
 
-TEST_P(T3_1_pre_forward, a_unit_is_gathered_before_its_module_runs) {
+TEST_P(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     std::string seen;
@@ -36,7 +36,7 @@ TEST_P(T3_1_pre_forward, a_unit_is_gathered_before_its_module_runs) {
   expect_on_all_ranks(run, "units gathered as each block begins", "root blocks0 | root blocks1 | ");
 }
 
-TEST_P(T3_1_pre_forward, each_unit_takes_one_all_gather_in_order) {
+TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     (*sharded.model)(toy_tokens(0));
@@ -47,7 +47,7 @@ TEST_P(T3_1_pre_forward, each_unit_takes_one_all_gather_in_order) {
 
 MULTI_RANK_SUITE(T3_2_post_forward);
 
-TEST_P(T3_2_post_forward, only_the_root_stays_gathered_for_backward) {
+TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto output = (*sharded.model)(toy_tokens(0));
@@ -61,7 +61,7 @@ TEST_P(T3_2_post_forward, only_the_root_stays_gathered_for_backward) {
   }
 }
 
-TEST_P(T3_2_post_forward, without_reshard_everything_stays) {
+TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 2, /*reshard_after_forward=*/false);
     const auto output = (*sharded.model)(toy_tokens(0));
@@ -70,7 +70,7 @@ TEST_P(T3_2_post_forward, without_reshard_everything_stays) {
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 ");
 }
 
-TEST_P(T3_2_post_forward, at_most_the_root_and_one_unit_are_gathered_at_a_time) {
+TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -90,7 +90,7 @@ TEST_P(T3_2_post_forward, at_most_the_root_and_one_unit_are_gathered_at_a_time) 
 
 MULTI_RANK_SUITE(T3_3_nesting);
 
-TEST_P(T3_3_nesting, a_unit_around_units_stays_gathered_while_they_run) {
+TEST_P(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3);
     std::string seen;
@@ -109,7 +109,7 @@ TEST_P(T3_3_nesting, a_unit_around_units_stays_gathered_while_they_run) {
 
 MULTI_RANK_SUITE(T3_4_rough_ground);
 
-TEST_P(T3_4_rough_ground, without_gradients_nothing_stays_gathered) {
+TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     at::NoGradGuard no_grad;
@@ -120,7 +120,7 @@ TEST_P(T3_4_rough_ground, without_gradients_nothing_stays_gathered) {
   expect_on_all_ranks(run, "units gathered afterwards", "");
 }
 
-TEST_P(T3_4_rough_ground, after_an_exception_nothing_stays_gathered) {
+TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[1]->fails = true;
@@ -133,7 +133,7 @@ TEST_P(T3_4_rough_ground, after_an_exception_nothing_stays_gathered) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-TEST_P(T3_4_rough_ground, a_module_called_twice_is_gathered_twice) {
+TEST_P(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->order = {0, 1, 0};

@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(T4_1_pre_backward);
 
-TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
+TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto loss = plain_loss(*sharded.model, rank.rank());
@@ -26,7 +26,7 @@ TEST_P(T4_1_pre_backward, units_come_back_in_reverse_order_and_one_at_a_time) {
     expect_on_rank(run, r, "peak of gathered bytes", run.at(r, "bytes of the root and one unit"));
 }
 
-TEST_P(T4_1_pre_backward, a_unit_comes_back_also_when_its_output_is_changed_in_place) {
+TEST_P(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_changed_in_place) {
   const Loss loss = [](ToyModel& model, int rank) {
     auto x = at::embedding(model.embedding, toy_tokens(rank));
     auto y = (*model.blocks[0])(x);
@@ -45,7 +45,7 @@ TEST_P(T4_1_pre_backward, a_unit_comes_back_also_when_its_output_is_changed_in_p
 
 MULTI_RANK_SUITE(T4_2_reduce_scatter);
 
-TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_of_the_ranks_bit_by_bit) {
+TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     plain_loss(*sharded.model, rank.rank()).backward();
@@ -111,34 +111,34 @@ void expect_one_reduction_each(int world_size, const Loss& loss, const std::stri
   if (frozen_block < 0) expect_gradients_of_one_process(run, loss);
 }
 
-TEST_P(T4_3_exactly_once, with_a_parameter_that_is_not_used) {
+TEST_P(T4_3_exactly_once, a_unit_with_an_unused_parameter_is_reduced_once) {
   expect_one_reduction_each(world_size(), kSpareUnused, "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, with_a_parameter_that_one_rank_does_not_use) {
+TEST_P(T4_3_exactly_once, a_unit_with_a_parameter_unused_on_one_rank_is_reduced_once) {
   expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank,
                             "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, with_a_unit_that_is_not_used) {
+TEST_P(T4_3_exactly_once, an_unused_unit_is_reduced_once) {
   expect_one_reduction_each(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
 }
 
-TEST_P(T4_3_exactly_once, with_a_unit_that_is_used_twice) {
+TEST_P(T4_3_exactly_once, a_unit_used_twice_is_reduced_once) {
   expect_one_reduction_each(world_size(), kBlockUsedTwice, "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, with_two_forwards_before_one_backward) {
+TEST_P(T4_3_exactly_once, two_forwards_before_one_backward_reduce_each_unit_once) {
   expect_one_reduction_each(world_size(), kTwoForwards, "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, with_an_output_that_is_not_part_of_the_loss) {
+TEST_P(T4_3_exactly_once, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
   // Whether a call that can no longer come back is waited for until the end of the pass is open.
   expect_one_reduction_each(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ", -1,
                             "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, with_a_frozen_unit) {
+TEST_P(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
 }
 
@@ -149,13 +149,13 @@ const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
   return plain_loss(model, rank) + on_constant.sum();
 };
 
-TEST_P(T4_3_exactly_once, with_one_of_two_inputs_that_needs_no_gradient) {
+TEST_P(T4_3_exactly_once, a_unit_with_an_input_without_gradient_is_reduced_once) {
   expect_one_reduction_each(world_size(), kOneInputNeedsNoGradient,
                             "blocks2; blocks0; blocks1; root; ");
 }
 
 // Where backward runs twice over one graph, both passes see the same calls come back.
-TEST_P(T4_3_exactly_once, in_a_second_pass_over_a_retained_graph) {
+TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto loss = kBlockUsedTwice(*sharded.model, rank.rank());

@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T4_4_finish);
 
-TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
+TEST_P(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_left) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -31,7 +31,7 @@ TEST_P(T4_4_finish, nothing_is_gathered_and_no_full_gradient_is_left) {
   expect_on_all_ranks(run, "parameters that have .grad", 0);
 }
 
-TEST_P(T4_4_finish, at_most_two_units_gradients_and_the_roots_are_alive) {
+TEST_P(T4_4_finish, full_gradients_of_at_most_two_units_and_the_root_are_alive) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto loss = plain_loss(*sharded.model, rank.rank());
@@ -64,7 +64,7 @@ TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
 }
 
 // Dropped outputs, then unused units: a pass must not take over what the one before it noted.
-TEST_P(T4_4_finish, a_pass_is_as_any_other_whatever_the_one_before_it_left_out) {
+TEST_P(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto pass = [&](const Loss& loss) {
@@ -125,7 +125,7 @@ TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
 }
 
 // Nothing was reduced when it broke off, so there is nothing to drop.
-TEST_P(T4_4_finish, what_a_broken_pass_had_collected_is_dropped) {
+TEST_P(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     break_off_at("blocks2.weight", sharded, rank);

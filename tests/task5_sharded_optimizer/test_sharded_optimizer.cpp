@@ -130,7 +130,7 @@ TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
   expect_as_one_process(world_size(), {{"bias", adamw(0)}, {"", adamw(0.3)}});
 }
 
-TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_what_a_step_has_updated) {
+TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor before = make_parameters()[0].tensor;
     const auto units = make_units(rank, make_parameters());
@@ -157,7 +157,7 @@ TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
-TEST_P(T5_1_step_on_shards, a_parameter_that_no_group_takes_is_named) {
+TEST_P(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     try {
@@ -169,7 +169,7 @@ TEST_P(T5_1_step_on_shards, a_parameter_that_no_group_takes_is_named) {
   });
 }
 
-TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
+TEST_P(T5_1_step_on_shards, the_state_holds_two_shards_and_a_count_per_piece) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -206,7 +206,7 @@ TEST_P(T5_1_step_on_shards, the_state_takes_two_shards_and_a_count_per_piece) {
   }
 }
 
-TEST_P(T5_1_step_on_shards, what_was_gathered_before_a_step_is_gathered_anew_after_it) {
+TEST_P(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -249,7 +249,7 @@ TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_sha
   expect_on_all_ranks(run, "gathered before the step are the values before it", true);
 }
 
-TEST_P(T5_1_step_on_shards, takes_no_collective) {
+TEST_P(T5_1_step_on_shards, a_step_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -261,7 +261,7 @@ TEST_P(T5_1_step_on_shards, takes_no_collective) {
   expect_on_all_ranks(run, "calls", "");
 }
 
-TEST_P(T5_1_step_on_shards, a_step_without_gradients_names_the_unit) {
+TEST_P(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_the_unit) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -274,7 +274,7 @@ TEST_P(T5_1_step_on_shards, a_step_without_gradients_names_the_unit) {
   });
 }
 
-TEST_P(T5_1_step_on_shards, a_step_that_is_refused_changes_nothing) {
+TEST_P(T5_1_step_on_shards, a_refused_step_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -322,7 +322,7 @@ TEST_P(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{"bias", adamw(0)}, {"", adamw()}}, 0.5);
 }
 
-TEST_P(T5_3_global_norm, a_norm_below_the_limit_changes_nothing) {
+TEST_P(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -353,7 +353,7 @@ TEST_P(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
   expect_on_all_ranks(run, "every gradient is max_norm / norm of what it was", true);
 }
 
-TEST_P(T5_3_global_norm, takes_one_all_reduce_of_one_number) {
+TEST_P(T5_3_global_norm, clipping_issues_one_all_reduce_of_one_number) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());

@@ -56,13 +56,13 @@ RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t back
 
 MULTI_RANK_SUITE(T6_5_overlap);
 
-TEST_P(T6_5_overlap, all_gathers_hide_behind_the_forward_of_the_unit_before) {
+TEST_P(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
   const RankRun run = timed_step(world_size(), 2, kForward, kBackward);
   // The root's and the first unit's have nothing to hide behind.
   expect_on_all_ranks(run, "ns of forward in which nothing computes", 2 * collective(world_size()));
 }
 
-TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_hide_behind_backward) {
+TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backward) {
   const RankRun run = timed_step(world_size(), 2, kForward, kBackward);
   // The last unit's all-gather comes before all computing; the first's and the root's
   // reduce-scatters after it.
@@ -70,7 +70,7 @@ TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_hide_behind_backward) {
                       3 * collective(world_size()));
 }
 
-TEST_P(T6_5_overlap, without_prefetch_every_all_gather_is_waited_for) {
+TEST_P(T6_5_overlap, without_prefetch_a_step_waits_for_every_all_gather) {
   const RankRun run = timed_step(world_size(), 1, kForward, kBackward);
   const int64_t each = collective(world_size());
   expect_on_all_ranks(run, "forward", kLayers * kForward + (1 + kLayers) * each);
@@ -79,7 +79,7 @@ TEST_P(T6_5_overlap, without_prefetch_every_all_gather_is_waited_for) {
                       kLayers * kBackward + (1 + 2 * (kLayers - 1)) * each + 2 * each);
 }
 
-TEST_P(T6_5_overlap, on_a_slow_link_a_step_takes_as_long_as_its_collectives) {
+TEST_P(T6_5_overlap, on_a_slow_link_forward_takes_as_long_as_its_collectives) {
   const RankRun run = timed_step(world_size(), 2, 10, 10);
   const int64_t each = collective(world_size());
   if (world_size() == 1) {

@@ -12,7 +12,7 @@ std::string order_text(const Prefetcher& prefetcher) {
 
 MULTI_RANK_SUITE(T6_1_record);
 
-TEST_P(T6_1_record, the_order_of_use_is_kept_with_repeats) {
+TEST_P(T6_1_record, the_forward_order_is_recorded_with_repeats) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 1);
     const at::NoGradGuard no_grad;  // no backward will follow
@@ -42,7 +42,7 @@ std::vector<std::string> calls_before_each_block(TestRank& rank, PrefetchingToy&
   return seen;
 }
 
-TEST_P(T6_2_forward, the_next_unit_is_issued_before_a_unit_computes) {
+TEST_P(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     sharded.step(rank);
@@ -53,7 +53,7 @@ TEST_P(T6_2_forward, the_next_unit_is_issued_before_a_unit_computes) {
                        "all_gather blocks2; ", "all_gather blocks3; ", ""});
 }
 
-TEST_P(T6_2_forward, the_first_step_knows_no_order) {
+TEST_P(T6_2_forward, the_first_step_prefetches_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     rank.observe("calls before blocks", calls_before_each_block(rank, sharded));
@@ -63,7 +63,7 @@ TEST_P(T6_2_forward, the_first_step_knows_no_order) {
                        "all_gather blocks2; ", "all_gather blocks3; "});
 }
 
-TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
+TEST_P(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 3);
     sharded.step(rank);
@@ -74,7 +74,7 @@ TEST_P(T6_2_forward, another_path_leaves_nothing_gathered) {
   expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
-TEST_P(T6_2_forward, where_the_path_turns_off_nothing_more_is_issued_ahead) {
+TEST_P(T6_2_forward, prefetching_stops_where_the_order_changes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     sharded.step(rank);
@@ -86,7 +86,7 @@ TEST_P(T6_2_forward, where_the_path_turns_off_nothing_more_is_issued_ahead) {
   expect_on_all_ranks(run, "gathers blocks1, which neither ran nor comes after what runs", false);
 }
 
-TEST_P(T6_2_forward, a_new_path_is_known_the_second_time) {
+TEST_P(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     sharded.step(rank);
@@ -99,7 +99,7 @@ TEST_P(T6_2_forward, a_new_path_is_known_the_second_time) {
                        "all_gather blocks1; ", "all_gather blocks0; ", ""});
 }
 
-TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
+TEST_P(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 3);
     sharded.step(rank);
@@ -112,7 +112,7 @@ TEST_P(T6_2_forward, an_exception_leaves_nothing_gathered) {
 
 MULTI_RANK_SUITE(T6_3_backward);
 
-TEST_P(T6_3_backward, the_unit_before_is_issued_ahead_of_the_reduce_scatter) {
+TEST_P(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     rank.observe("calls of the first backward", sharded.step(rank).second);
@@ -126,7 +126,7 @@ TEST_P(T6_3_backward, the_unit_before_is_issued_ahead_of_the_reduce_scatter) {
   expect_on_all_ranks(run, "calls of the second backward", expected);
 }
 
-TEST_P(T6_3_backward, a_forward_without_gradients_leaves_no_trace) {
+TEST_P(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_next_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     rank.observe("calls of backward", sharded.step(rank).second);
@@ -139,7 +139,7 @@ TEST_P(T6_3_backward, a_forward_without_gradients_leaves_no_trace) {
   expect_on_all_ranks(run, "calls of backward after an evaluation", run.at(0, "calls of backward"));
 }
 
-TEST_P(T6_3_backward, a_pass_that_broke_off_leaves_no_trace) {
+TEST_P(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2);
     rank.observe("calls of backward", sharded.step(rank).second);
@@ -156,7 +156,7 @@ TEST_P(T6_3_backward, a_pass_that_broke_off_leaves_no_trace) {
                       run.at(0, "calls of backward"));
 }
 
-TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
+TEST_P(T6_3_backward, a_unit_used_twice_is_unsharded_once_and_reduced_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 2, 3);
     sharded.model->order = {0, 1, 0, 2};
@@ -169,7 +169,7 @@ TEST_P(T6_3_backward, a_unit_used_twice_comes_back_twice) {
                       "reduce_scatter blocks0; reduce_scatter root; ");
 }
 
-TEST_P(T6_3_backward, gradients_are_those_without_prefetch) {
+TEST_P(T6_3_backward, prefetching_does_not_change_gradients) {
   const auto gradients = [&](int limit) {
     return run_ranks(world_size(), [limit](TestRank& rank) {
       PrefetchingToy sharded(rank, limit);
@@ -190,7 +190,7 @@ TEST_P(T6_3_backward, gradients_are_those_without_prefetch) {
 
 MULTI_RANK_SUITE(T6_4_limit);
 
-TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
+TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
   for (const int limit : {1, 2, 3}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     const RankRun run = run_ranks(world_size(), [limit](TestRank& rank) {
@@ -212,14 +212,14 @@ TEST_P(T6_4_limit, no_more_units_than_that_are_gathered_besides_the_root) {
   }
 }
 
-TEST_P(T6_4_limit, below_one_is_refused) {
+TEST_P(T6_4_limit, a_limit_below_one_is_refused) {
   run_ranks(world_size(), [](TestRank&) {
     for (const int limit : {0, -1})
       EXPECT_THROW(std::make_shared<Prefetcher>(limit), std::invalid_argument) << limit;
   });
 }
 
-TEST_P(T6_4_limit, one_is_no_prefetch) {
+TEST_P(T6_4_limit, a_limit_of_one_prefetches_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy sharded(rank, 1, 2);
     sharded.step(rank);

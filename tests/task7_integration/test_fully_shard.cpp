@@ -15,7 +15,7 @@ namespace {
 
 MULTI_RANK_SUITE(T7_1_fully_shard_ranks);
 
-TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_the_parameters_once) {
+TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -36,7 +36,7 @@ constexpr const char* kBackwardOf3 =
     "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
 
-TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_time) {
+TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -55,7 +55,7 @@ TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_time) 
   }
 }
 
-TEST_P(T7_1_fully_shard_ranks, an_output_that_was_dropped_costs_the_next_step_nothing) {
+TEST_P(T7_1_fully_shard_ranks, a_dropped_output_does_not_change_the_next_step) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -70,7 +70,7 @@ TEST_P(T7_1_fully_shard_ranks, an_output_that_was_dropped_costs_the_next_step_no
   expect_on_all_ranks(run, "calls of the next backward", kBackwardOf3);
 }
 
-TEST_P(T7_1_fully_shard_ranks, deferred_initialization_takes_the_shards_and_one_parameter) {
+TEST_P(T7_1_fully_shard_ranks, deferred_initialization_peaks_at_the_shards_and_one_parameter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     std::shared_ptr<Module> model;
     live_bytes::enter(Phase::init);
@@ -98,7 +98,7 @@ TEST_P(T7_1_fully_shard_ranks, deferred_initialization_takes_the_shards_and_one_
   }
 }
 
-TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_goes_on_over_steps) {
+TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(2);
     model->register_buffer("table", at::arange(9));
@@ -134,7 +134,7 @@ const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> 
      }},
 };
 
-TEST_P(T7_1_fully_shard_ranks, what_is_refused_is_not_changed) {
+TEST_P(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
   for (const auto& [what, change] : kRefused) {
     SCOPED_TRACE(what);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -156,7 +156,7 @@ TEST_P(T7_1_fully_shard_ranks, what_is_refused_is_not_changed) {
   }
 }
 
-TEST_P(T7_1_fully_shard_ranks, shards_gradients_and_hooks_go_with_the_model) {
+TEST_P(T7_1_fully_shard_ranks, shards_gradients_and_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

@@ -48,7 +48,7 @@ class Nested : public Module {
   std::shared_ptr<OuterBlock> a, b;
 };
 
-TEST(T7_1_fully_shard, a_parameter_belongs_to_the_nearest_unit_alone) {
+TEST(T7_1_fully_shard, a_parameter_belongs_to_its_nearest_unit_only) {
   EXPECT_EQ(plan_text([] {
               Nested model;
               return plan_units(model, wrap_blocks());
@@ -57,7 +57,7 @@ TEST(T7_1_fully_shard, a_parameter_belongs_to_the_nearest_unit_alone) {
             "b: b.scale; b.inner: b.inner.weight b.inner.bias b.inner.spare; ");
 }
 
-TEST(T7_1_fully_shard, what_no_unit_takes_stays_with_the_root) {
+TEST(T7_1_fully_shard, parameters_outside_all_other_units_belong_to_the_root) {
   EXPECT_EQ(plan_text([] {
               ToyModel model(2);
               return plan_units(model, wrap_by_hand({model.blocks[1].get()}));
@@ -85,7 +85,7 @@ TEST(T7_1_fully_shard, the_units_hold_every_element_once) {
   });
 }
 
-TEST(T7_1_fully_shard, a_module_from_elsewhere_is_refused) {
+TEST(T7_1_fully_shard, a_module_outside_the_model_is_refused) {
   run_ranks(1, [](TestRank&) {
     ToyModel model(1);
     ToyBlock stranger(3, 1);
@@ -105,7 +105,7 @@ class Tied : public Module {
   std::shared_ptr<ToyBlock> a, b;
 };
 
-TEST(T7_2_tied_weights, go_to_the_unit_around_all_their_uses) {
+TEST(T7_2_tied_weights, tied_weights_belong_to_the_unit_around_all_their_uses) {
   EXPECT_EQ(plan_text([] {
               Tied model;
               return plan_units(model, wrap_blocks());
@@ -115,7 +115,7 @@ TEST(T7_2_tied_weights, go_to_the_unit_around_all_their_uses) {
 
 MULTI_RANK_SUITE(T7_2_tied_weights_ranks);
 
-TEST_P(T7_2_tied_weights_ranks, both_uses_add_to_one_gradient_and_stay_one_variable) {
+TEST_P(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     Tied model;
     model(at::ones({2, 4})).sum().backward();
@@ -138,7 +138,7 @@ TEST_P(T7_2_tied_weights_ranks, both_uses_add_to_one_gradient_and_stay_one_varia
   expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
 }
 
-TEST(T7_3_policy, takes_modules_by_type) {
+TEST(T7_3_policy, wraps_modules_by_type) {
   EXPECT_EQ(plan_text([] {
               Nested model;
               return plan_units(model, wrap_by_type("OuterBlock"));
@@ -147,7 +147,7 @@ TEST(T7_3_policy, takes_modules_by_type) {
             "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ");
 }
 
-TEST(T7_3_policy, takes_modules_by_size_from_the_leaves_up) {
+TEST(T7_3_policy, wraps_modules_by_size_from_the_leaves_up) {
   // An inner block has 16 + 4 + 3 elements of 4 bytes; with the scale the outer one has 4 more.
   EXPECT_EQ(plan_text([] {
               Nested model;
@@ -163,7 +163,7 @@ TEST(T7_3_policy, takes_modules_by_size_from_the_leaves_up) {
             "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ");
 }
 
-TEST(T7_3_policy, an_unknown_type_is_told_with_those_there_are) {
+TEST(T7_3_policy, an_unknown_type_error_lists_the_known_ones) {
   run_ranks(1, [](TestRank&) {
     Nested model;
     try {
@@ -176,7 +176,7 @@ TEST(T7_3_policy, an_unknown_type_is_told_with_those_there_are) {
   });
 }
 
-TEST(T7_3_policy, is_read_from_text_and_nonsense_is_refused) {
+TEST(T7_3_policy, is_parsed_from_text_and_bad_text_is_refused) {
   run_ranks(1, [](TestRank&) {
     for (const char* good : {"block", "none", "type:ToyBlock", "size:1000"}) {
       EXPECT_NO_THROW(parse_wrap_policy(good)) << good;

@@ -90,7 +90,7 @@ TEST_P(TimelineOfTraining, has_the_collectives_that_the_communicator_logged) {
   }
 }
 
-TEST_P(TimelineOfTraining, has_a_free_for_every_unit_that_was_gathered) {
+TEST_P(TimelineOfTraining, has_a_free_for_every_gathered_unit) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     std::map<std::string, int> gathered;
@@ -110,7 +110,7 @@ TEST_P(TimelineOfTraining, has_a_free_for_every_unit_that_was_gathered) {
   }
 }
 
-TEST_P(TimelineOfTraining, shows_the_root_alone_gathered_after_forward_and_nothing_after_a_step) {
+TEST_P(TimelineOfTraining, shows_only_the_root_unsharded_after_forward_and_none_after_a_step) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     const auto root = recorded.run.at(rank, "root").get<int64_t>();
@@ -133,7 +133,7 @@ TEST_P(TimelineOfTraining, shows_the_root_alone_gathered_after_forward_and_nothi
   }
 }
 
-TEST_P(TimelineOfTraining, shows_the_peaks_that_live_bytes_counted) {
+TEST_P(TimelineOfTraining, shows_the_peaks_of_live_bytes) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     int64_t highest = 0;
@@ -158,7 +158,7 @@ TEST_P(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collect
   }
 }
 
-TEST_P(TimelineOfTraining, is_the_same_in_every_run_but_for_its_times) {
+TEST_P(TimelineOfTraining, is_the_same_in_every_run_except_for_its_times) {
   const auto texts = [&] {
     const Recorded recorded = record(tiny_config(world_size()));
     std::vector<std::string> result;
@@ -203,7 +203,7 @@ const std::vector<std::string> kCollectivesOfBackward{
 
 // In backward a unit may be freed before or after its reduce-scatter is issued, and be gathered
 // before or after the hook that begins its span: there each kind has an order of its own.
-TEST_P(TimelineOfTraining, has_the_events_of_a_step_in_this_order) {
+TEST_P(TimelineOfTraining, has_the_events_of_a_step_in_order) {
   using Lists = std::map<std::string, std::vector<std::string>>;
   const Lists expected{{"forward", kForwardOfStep},
                        {"spans of backward", {"root", "h.2", "h.1", "h.0"}},
@@ -229,7 +229,7 @@ TEST_P(TimelineOfTraining, has_the_events_of_a_step_in_this_order) {
   }
 }
 
-TEST(TimelineOfARunThatFails, isWrittenAndShowsWhereEachRankWas) {
+TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("timeline." + std::to_string(getpid()));
   std::filesystem::create_directory(folder);

@@ -57,7 +57,7 @@ TEST_P(T7_5_the_proof, three_steps_of_adamw_are_equal_in_all_modes) {
   expect_all_modes_equal(tiny_config(world_size()));
 }
 
-TEST_P(T7_5_the_proof, also_with_sgd_clipping_and_groups) {
+TEST_P(T7_5_the_proof, three_steps_of_sgd_with_clipping_and_groups_are_equal_in_all_modes) {
   TrainConfig config = tiny_config(world_size());
   config.optimizer.kind = OptimizerOptions::Kind::sgd;
   config.clip = 0.5;
@@ -65,7 +65,7 @@ TEST_P(T7_5_the_proof, also_with_sgd_clipping_and_groups) {
   expect_all_modes_equal(config);
 }
 
-TEST_P(T7_5_the_proof, however_the_model_is_cut_and_gathered) {
+TEST_P(T7_5_the_proof, the_wrap_policy_and_resharding_do_not_change_the_parameters) {
   TrainConfig config = tiny_config(world_size());
   const auto expected = hash_of_single(config);
   for (const char* wrap : {"none", "size:20000"}) {
@@ -102,7 +102,7 @@ AllowedPeak allowed_by_the_contracts(const ShardLayout& layout) {
   };
 }
 
-TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
+TEST_P(T7_5_the_proof, live_bytes_are_as_predicted) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 2;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
@@ -120,7 +120,7 @@ TEST_P(T7_5_the_proof, live_bytes_are_the_predicted_ones) {
   expect_predicted_peaks(run);
 }
 
-TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {
+TEST_P(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 1;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
@@ -144,7 +144,7 @@ TEST_P(T7_5_the_proof, traffic_is_the_predicted_one_to_the_byte) {
 MULTI_RANK_SUITE(T7_4_export);
 
 // Its last layer norm belongs to the root, which so comes twice in the order.
-TEST_P(T7_4_export, a_unit_may_come_again_later_in_the_order) {
+TEST_P(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     at::manual_seed(test_seed(3));
     const auto model = make_model("gpt2-tiny");

@@ -50,7 +50,7 @@ class RanksAsThreads : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, RanksAsThreads, testing::Values(1, 2, 3, 4),
                          [](const auto& info) { return "W" + std::to_string(info.param); });
 
-TEST_P(RanksAsThreads, TouchSharedMemoryInOneOrder) {
+TEST_P(RanksAsThreads, access_shared_memory_without_a_race) {
   const int world_size = GetParam();
   const double ranks = world_size * (world_size + 1) / 2.0;
   EXPECT_EQ(failure(world_size,
@@ -74,7 +74,7 @@ TEST_P(RanksAsThreads, TouchSharedMemoryInOneOrder) {
             "");
 }
 
-TEST_P(RanksAsThreads, TrainWithPrefetch) {
+TEST_P(RanksAsThreads, train_with_prefetch) {
   const int world_size = GetParam();
   std::vector<double> sums(static_cast<size_t>(world_size));
   EXPECT_EQ(failure(world_size,

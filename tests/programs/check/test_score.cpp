@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Score, gives_each_test_the_same_part_of_its_problems_points) {
+TEST(Score, gives_each_test_an_equal_part_of_the_points_of_its_problem) {
   const Problem problem{"2.3", "unshard", 6, {"T2_3_unshard"}};
   const std::vector<TestResult> results{{"T2_3_unshard", "a", Outcome::passed},
                                         {"T2_3_unshard", "b", Outcome::failed},

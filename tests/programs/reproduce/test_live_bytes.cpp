@@ -9,7 +9,7 @@ namespace {
 // its contracts leave open.
 MULTI_RANK_SUITE(LiveBytesOfTheReference);
 
-TEST_P(LiveBytesOfTheReference, are_the_predicted_ones_to_the_byte) {
+TEST_P(LiveBytesOfTheReference, are_as_predicted_to_the_byte) {
   TrainConfig config;
   config.world = world_size();
   config.mode = "fsdp";

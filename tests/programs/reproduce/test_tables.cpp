@@ -104,7 +104,7 @@ size_t failures_when(const std::function<void(TrainResult&)>& spoil) {
   return count;
 }
 
-TEST(ReproduceTables, AreOkWhenEverythingIsAsExpected) {
+TEST(ReproduceTables, are_ok_if_every_result_is_as_expected) {
   FakeTrain fake;
   for (const Table& table : all_tables(fake)) {
     EXPECT_TRUE(table.ok()) << table.markdown();
@@ -112,7 +112,7 @@ TEST(ReproduceTables, AreOkWhenEverythingIsAsExpected) {
   }
 }
 
-TEST(ReproduceTables, FitAHundredColumns) {
+TEST(ReproduceTables, fit_in_100_columns) {
   FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
     if (is_fsdp(options)) result.last["param_sha256"] = "0123456789";
     result.last["peak_bytes"] = {20'000'000'000};
@@ -126,18 +126,18 @@ TEST(ReproduceTables, FitAHundredColumns) {
   }
 }
 
-TEST(ReproduceTables, MarkEveryLineOfARunWithOtherParameters) {
+TEST(ReproduceTables, mark_every_line_of_a_run_with_different_parameters) {
   const size_t lines = failures_when([](TrainResult& r) { r.last["param_sha256"] = "0"; });
   EXPECT_EQ(lines, 4 + pairwise_cover({4, 2, 2, 2, 2, 2, 3, 4, 2, 2, 2}).size());
 }
 
-TEST(ReproduceTables, MarkALossASumAndAChangeOutsideTheTolerance) {
+TEST(ReproduceTables, mark_a_loss_a_sum_and_a_change_outside_the_tolerance) {
   EXPECT_EQ(failures_when([](TrainResult& r) { r.last["param_sum"] = 2286.5260; }), 4U);
   EXPECT_EQ(failures_when([](TrainResult& r) { r.last["param_sum_change"] = 0.3698; }), 4U);
   EXPECT_GE(failures_when([](TrainResult& r) { r.steps[4]["loss"] = 7.09034; }), 4U);
 }
 
-TEST(ReproduceTables, MarkAByteThatWasNotPredicted) {
+TEST(ReproduceTables, mark_a_byte_that_was_not_predicted) {
   EXPECT_EQ(failures_when([](TrainResult& r) {
               r.last["live_bytes"]["backward"]["gradients"]["measured"] = 1;
             }),
@@ -151,11 +151,11 @@ TEST(ReproduceTables, MarkAByteThatWasNotPredicted) {
   EXPECT_EQ(failures_when([](TrainResult& r) { r.last["comm_bytes"]["reduce_scatter"] = 1; }), 6U);
 }
 
-TEST(ReproduceTables, MarkAPeakThatIsNotBelowDdpsWhereItShouldBe) {
+TEST(ReproduceTables, mark_a_peak_that_should_be_below_that_of_ddp) {
   EXPECT_EQ(failures_when([](TrainResult& r) { r.last["peak_bytes"] = {900, 1000}; }), 3U);
 }
 
-TEST(ReproduceTables, SayWhyFsdpNeedsMoreThanDdpWhereItDoes) {
+TEST(ReproduceTables, say_why_fsdp_needs_more_than_ddp) {
   FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
     if (!is_fsdp(options)) return;
     result.last["peak_bytes"] = {value_of(options, "--world") == "8" ? 900 : 2000};
@@ -167,7 +167,7 @@ TEST(ReproduceTables, SayWhyFsdpNeedsMoreThanDdpWhereItDoes) {
   EXPECT_NE(tables.back().markdown().find("At W = 2 FSDP is not below DDP"), std::string::npos);
 }
 
-TEST(ReproduceTables, GiveALineAndAReasonToARunThatFailed) {
+TEST(ReproduceTables, show_a_failed_run_with_its_reason) {
   FakeTrain fake([](const TrainOptions& options, TrainResult&) {
     if (is_fsdp(options)) throw std::runtime_error("rank 1 was killed by signal 9");
   });
@@ -177,7 +177,7 @@ TEST(ReproduceTables, GiveALineAndAReasonToARunThatFailed) {
   }
 }
 
-TEST(ReproduceMatrix, CoversEveryTwoValuesOfEveryTwoFactors) {
+TEST(ReproduceMatrix, covers_every_pair_of_values_of_every_pair_of_factors) {
   const std::vector<size_t> counts{4, 2, 3, 1, 5};
   const auto rows = pairwise_cover(counts);
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -194,7 +194,7 @@ TEST(ReproduceMatrix, CoversEveryTwoValuesOfEveryTwoFactors) {
   EXPECT_LE(rows.size(), 30U);
 }
 
-TEST(ReproduceMatrix, ComparesSingleDdpAndFsdpOnEveryModelAndWorldSize) {
+TEST(ReproduceMatrix, compares_single_ddp_and_fsdp_on_every_model_and_world_size) {
   FakeTrain fake;
   matrix_table([&](const auto& options) -> const TrainResult& { return fake(options); });
   for (const std::string world : {"2", "3", "4", "8"}) {
@@ -213,7 +213,7 @@ TEST(ReproduceMatrix, ComparesSingleDdpAndFsdpOnEveryModelAndWorldSize) {
   }
 }
 
-TEST(TrainResultText, HasOneFinalLineAtItsEnd) {
+TEST(TrainResultText, has_one_final_line_at_its_end) {
   const auto result = parse_train_result("{\"step\":0,\"loss\":7.5}\n{\"final\":true}\n");
   EXPECT_EQ(result.loss(0), 7.5);
   EXPECT_THROW(parse_train_result("{\"step\":0,\"loss\":7.5}\n"), std::runtime_error);
@@ -228,7 +228,7 @@ std::filesystem::path script(const std::string& body) {
   return path;
 }
 
-TEST(TrainRuns, ReadTheFileOfEveryRunAndRunItOnce) {
+TEST(TrainRuns, run_each_set_of_options_once_and_read_its_file) {
   const auto count = std::filesystem::path(testing::TempDir()) / "fake_train_count";
   std::filesystem::remove(count);
   TrainRuns runs(script("echo run >> '" + count.string() +
@@ -241,7 +241,7 @@ TEST(TrainRuns, ReadTheFileOfEveryRunAndRunItOnce) {
   EXPECT_EQ(runs.json().size(), 2U);
 }
 
-TEST(TrainRuns, TellTheLastLineOfAProgramThatFails) {
+TEST(TrainRuns, report_the_last_line_of_a_program_that_fails) {
   TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
   for (int attempt = 0; attempt < 2; ++attempt) {
     try {
@@ -253,7 +253,7 @@ TEST(TrainRuns, TellTheLastLineOfAProgramThatFails) {
   }
 }
 
-TEST(TrainRuns, LeaveNoFilesBehind) {
+TEST(TrainRuns, leave_no_files_behind) {
   std::filesystem::path folder;
   {
     TrainRuns runs(script("exit 1"));

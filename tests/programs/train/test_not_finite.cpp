@@ -112,7 +112,7 @@ TEST(TrainingThatIsNotFinite, ends_at_an_evaluation) {
   expect_failure(result, "the loss is nan (not finite on rank 1) before training", 1);
 }
 
-TEST(TrainingThatIsNotFinite, goes_on_if_that_is_allowed) {
+TEST(TrainingThatIsNotFinite, continues_if_nan_is_allowed) {
   for (const auto* fsdp : {&kBrokenLoss, &kBrokenNorm}) {
     const Result result = train(*fsdp, 4, true);
     EXPECT_EQ(result.status, 0) << result.errors;
