@@ -54,6 +54,11 @@ unlisted_suites() {
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\(T[1-7]_[0-9]_[a-z_]+' tests/task* | sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
+# Tests whose name is not a sentence in snake_case.
+odd_test_names() {
+  grep -rzoP 'TEST(_[PF])?\(\s*\w+,\s*\w+' tests | tr '\n\0' ' \n' |
+    grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
+}
 # Things that handouts, hints and appendix name but that do not exist; and failures of Python's tests.
 wrong_texts() { .venv/bin/python3 grading/texts.py 2>&1 || true; }
 python_tests() {
@@ -94,6 +99,7 @@ rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
+rule "test names are snake_case" odd_test_names
 rule "tasks/ is what solutions/ gives" stale_skeletons
 rule "the fault bank fits the code" stale_faults
 rule "the house is as drawn" wrong_house
