@@ -45,8 +45,8 @@ program(own_model reference_task7 examples/own_model.cpp)
 
 # Solutions that measure the tests: other correct solutions, which have to pass too, because the tests
 # ask for the contract only; and one that shards nothing.
-add_stack(second ${PROJECT_SOURCE_DIR}/grading/second_solution)
-add_stack(unsharded ${PROJECT_SOURCE_DIR}/grading/unsharded ${PROJECT_SOURCE_DIR}/solutions)
+add_stack(second ${PROJECT_SOURCE_DIR}/grading/instruments/second_solution)
+add_stack(unsharded ${PROJECT_SOURCE_DIR}/grading/instruments/unsharded ${PROJECT_SOURCE_DIR}/solutions)
 
 # The code that is being graded: a submission's files, or solutions with a fault. grading/grader puts
 # them there. From here on no warning is an error.

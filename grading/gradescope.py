@@ -11,10 +11,10 @@ import tarfile
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from handout import ROOT, tracked  # noqa: E402
+from course.handout import ROOT, tracked  # noqa: E402
 
-LEFT_OUT = ("docs/", "writeup/", "grading/peers/", "grading/second_solution/", "grading/unsharded/",
-            "grading/faults/")
+LEFT_OUT = ("docs/", "writeup/", "grading/peers/", "grading/instruments/second_solution/", "grading/instruments/unsharded/",
+            "grading/instruments/faults/")
 
 
 def archive(names):

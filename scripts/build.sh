@@ -89,7 +89,7 @@ first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
   else
-    "$root/.venv/bin/python3" "$root/grading/skeletons.py" --into "$root/build/first_state" >&2 &&
+    "$root/.venv/bin/python3" "$root/grading/course/skeletons.py" --into "$root/build/first_state" >&2 &&
       echo "$root/build/first_state/tasks"
   fi 2>/dev/null
 }

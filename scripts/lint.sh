@@ -38,14 +38,14 @@ broken_scripts() {
   for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
 }
 
-# Skeletons that grading/skeletons.py would write in another way.
+# Skeletons that grading/course/skeletons.py would write in another way.
 stale_skeletons() {
-  .venv/bin/python3 grading/skeletons.py --check 2>&1 || true
+  .venv/bin/python3 grading/course/skeletons.py --check 2>&1 || true
 }
 
 # Faults whose line or test does not exist any more, and faults that MATRIX.md lacks.
 stale_faults() {
-  .venv/bin/python3 grading/faults.py --check 2>&1 || true
+  .venv/bin/python3 grading/instruments/faults.py --check 2>&1 || true
 }
 
 # Suites that only the tests have, or only course.toml.
@@ -60,15 +60,15 @@ odd_test_names() {
     grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
 }
 # Things that handouts, hints and appendix name but that do not exist; and failures of Python's tests.
-wrong_texts() { .venv/bin/python3 grading/texts.py 2>&1 || true; }
+wrong_texts() { .venv/bin/python3 grading/course/texts.py 2>&1 || true; }
 python_tests() {
   local folder
-  for folder in grading grading/peers; do
+  for folder in grading grading/course grading/peers; do
     .venv/bin/python3 -m unittest discover -s "$folder" >/dev/null 2>"$work" || tail -n 20 "$work"
   done
 }
-# What grading/house.py would draw otherwise, and arrows between rooms that may not be.
-wrong_house() { .venv/bin/python3 grading/house.py --check 2>&1 || true; }
+# What grading/course/house.py would draw otherwise, and arrows between rooms that may not be.
+wrong_house() { .venv/bin/python3 grading/course/house.py --check 2>&1 || true; }
 # The example in the README has to be the program that is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp

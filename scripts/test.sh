@@ -70,7 +70,7 @@ run_tests() {
 run_part() {
   local turn
   turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
-  "$root/.venv/bin/python3" "$root/grading/$1.py" --part "$turn/$2" --totals "$totals"
+  "$root/.venv/bin/python3" "$root/grading/instruments/$1.py" --part "$turn/$2" --totals "$totals"
 }
 
 # If a CUDA toolkit is found, builds the whole cuda preset; this needs no GPU.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 
-from skeletons import ROOT, tomllib
+from course.skeletons import ROOT, tomllib
 
 BUILD = ROOT / "build" / "default"
 

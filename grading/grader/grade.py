@@ -37,7 +37,7 @@ def most_points():
 
 def prepare(only=None):
     """Builds what is the grader's own: for the tasks with these numbers, or all."""
-    import skeletons
+    from course import skeletons
 
     changed = list(skeletons.differences(skeletons.generated()))
     if changed:

@@ -1,4 +1,4 @@
-// Made from course.toml by grading/skeletons.py.
+// Made from course.toml by grading/course/skeletons.py.
 #include <check/course.h>
 
 namespace fsdp {

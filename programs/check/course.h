@@ -22,7 +22,7 @@ struct Task {
   int points() const;
 };
 
-// course.toml as C++: grading/skeletons.py writes course.cpp.
+// course.toml as C++: grading/course/skeletons.py writes course.cpp.
 const std::vector<Task>& course();
 
 }  // namespace fsdp

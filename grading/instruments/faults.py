@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Puts each fault of grading/faults/taskN.toml into the reference solution and runs the task's tests.
+"""Puts each fault of grading/instruments/faults/taskN.toml into the reference solution and runs the task's tests.
 
 Each fault is graded as a submission is. It is caught when its test fails on some number of ranks and
 says its message, and costs points of its task. Results are kept under build/default/grades, so a run
 that was broken off goes on where it stopped; what has changed since is run again. Prints the matrix,
 one line for each fault: problem, name, points of its task, numbers of ranks on which its test fails,
-how many other tests fail, the test. Exits with 1 if a fault survives. grading/faults/README.md says
+how many other tests fail, the test. Exits with 1 if a fault survives. grading/instruments/faults/README.md says
 more.
 """
 
@@ -16,13 +16,13 @@ import sys
 import textwrap
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from grader import bank, course, grade, score  # noqa: E402
 from grader.course import ROOT, Refused, tomllib  # noqa: E402
 from grader.programs import Program, new_job  # noqa: E402
 from grader.submission import Submission  # noqa: E402
 
-BANK = ROOT / "grading" / "faults"
+BANK = ROOT / "grading" / "instruments" / "faults"
 MATRIX = BANK / "MATRIX.md"
 SEED = "faults"  # of the hidden cases
 JOBS = 2
@@ -132,7 +132,7 @@ def table(faults, results, old):
     lines = [
         "# What catches which mistake",
         "",
-        f"The {len(faults)} faults of the bank, made by `grading/faults.py --table`. W: the numbers of",
+        f"The {len(faults)} faults of the bank, made by `grading/instruments/faults.py --table`. W: the numbers of",
         "ranks on which the test fails; others: how many other tests fail; points: what the grader",
         "gives for the task, over the reference solutions of the tasks before it. The other tasks have",
         "full points there.",
@@ -174,7 +174,7 @@ def check(faults):
         if not fault["problem"].startswith(f"{fault['task']}."):
             wrong.append(f"fault {fault['name']}: problem {fault['problem']} is in another file")
         if matrix and key_of_row(fault) not in matrix:
-            wrong.append(f"fault {fault['name']} is not in MATRIX.md; run grading/faults.py --table")
+            wrong.append(f"fault {fault['name']} is not in MATRIX.md; run grading/instruments/faults.py --table")
     return wrong
 
 
@@ -210,7 +210,7 @@ def main():
     bank.add_options(parser, "fault")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--show", action="store_true", help="print what the failing tests print")
-    parser.add_argument("--table", action="store_true", help="write the rows of grading/faults/MATRIX.md")
+    parser.add_argument("--table", action="store_true", help="write the rows of grading/instruments/faults/MATRIX.md")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
     arguments = parser.parse_args()
     started = time.monotonic()

@@ -13,9 +13,9 @@ import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
-MARKS = ("<!-- house: made by grading/house.py -->\n", "<!-- /house -->\n")
+MARKS = ("<!-- house: made by grading/course/house.py -->\n", "<!-- /house -->\n")
 INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
 COLUMNS = 96
 
@@ -159,7 +159,7 @@ def main():
     if not circle(arrows):
         new = drawing(files, arrows)
         if check and old != new:
-            faults.append(f"{PAGE.name} shows another house: run grading/house.py")
+            faults.append(f"{PAGE.name} shows another house: run grading/course/house.py")
         elif not check:
             PAGE.write_text(before + mark + new + end + after)
     print("\n".join(faults), end="\n" if faults else "")

@@ -16,7 +16,7 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIVIDER = "// How this solution goes about it."
 
 
@@ -154,7 +154,7 @@ def skeleton_of_task(folder, task):
 def course_source(course):
     """course.toml as the C++ that `fsdp check` is compiled with."""
     lines = [
-        "// Made from course.toml by grading/skeletons.py.",
+        "// Made from course.toml by grading/course/skeletons.py.",
         "#include <check/course.h>",
         "",
         "namespace fsdp {",
@@ -200,7 +200,7 @@ def differences(files, root=ROOT):
         elif not path.exists():
             yield f"{name}: is missing"
         elif path.read_text() != files[name]:
-            yield f"{name}: is not what grading/skeletons.py makes"
+            yield f"{name}: is not what grading/course/skeletons.py makes"
 
 
 def main():

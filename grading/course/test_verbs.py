@@ -25,8 +25,8 @@ class Verbs(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         for name in ("scripts", "tasks", "solutions", "programs"):
             shutil.copytree(skeletons.ROOT / name, self.root / name)
-        (self.root / "grading").mkdir()
-        for name in ("fsdp", "course.toml", "grading/skeletons.py"):
+        (self.root / "grading/course").mkdir(parents=True)
+        for name in ("fsdp", "course.toml", "grading/course/skeletons.py"):
             shutil.copy(skeletons.ROOT / name, self.root / name)
         (self.root / ".venv").symlink_to(skeletons.ROOT / ".venv")
 
@@ -133,7 +133,7 @@ class Verbs(unittest.TestCase):
         self.assertEqual(said, "fsdp: waiting for another build to end\n")
 
     def test_help_has_the_verbs_of_this_copy(self):
-        (self.root / "grading/skeletons.py").unlink()
+        (self.root / "grading/course/skeletons.py").unlink()
         text = self.run_verb("help")[1]
         self.assertIn("  hint PROBLEM", text)
         self.assertNotIn("  handout OUT", text)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the grader and writes grading/QUALITY.md.
+"""Measures the grader and writes grading/instruments/QUALITY.md.
 
 Grades what has known points: the reference, another correct solution, blank skeletons, one that shards
 nothing, one that does not compile. Grades a submission with mistakes again and again, alone and beside
-itself: each time every test has to end the same. Puts in each fault of grading/faults. What was done
+itself: each time every test has to end the same. Puts in each fault of grading/instruments/faults. What was done
 before and has not changed is not done again, so a run that was broken off goes on where it stopped.
 Exits with 1 if anything is not as it should be.
 """
@@ -17,21 +17,21 @@ import sys
 import textwrap
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import faults  # noqa: E402
 import sample_class  # noqa: E402
 from grader import course, grade, programs, run, whole_file  # noqa: E402
 from grader.course import ROOT, Refused  # noqa: E402
 from grader.submission import Submission  # noqa: E402
 
-OUT = ROOT / "grading" / "QUALITY.md"
+OUT = ROOT / "grading" / "instruments" / "QUALITY.md"
 SEED = "b"
 REPEATED = ("no_gaps_between_parameters", "sum_not_mean", "prefetch_before_gathering")
 
 
 def that_shards_nothing():
     files = course.task_files("solutions")
-    for path in (ROOT / "grading" / "unsharded").glob("task*/*"):
+    for path in (ROOT / "grading" / "instruments" / "unsharded").glob("task*/*"):
         files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
     return files
 
@@ -42,7 +42,7 @@ def known():
     tests = sum(task.points for task in course.tasks())
     meta_init, flat_parameter, forward_hooks = (task.points for task in course.tasks()[:3])
     yield "the reference solutions", course.task_files("solutions"), most, tests
-    yield "the second solution", course.task_files("grading/second_solution"), most, tests
+    yield "the second solution", course.task_files("grading/instruments/second_solution"), most, tests
     yield "the skeletons", course.blank(), 0, 0
     yield "task 2 shards nothing", that_shards_nothing(), tests - flat_parameter, meta_init
     broken = sample_class.that_does_not_compile()
@@ -116,7 +116,7 @@ def table(rows, times, different, points, caught, all_faults):
     return "\n".join([
         "# How good the grader is",
         "",
-        paragraph(f"Made by `grading/quality.py`. A task counts over the submission's own tasks before it or "
+        paragraph(f"Made by `grading/instruments/quality.py`. A task counts over the submission's own tasks before it or "
                   f"over the reference ones, whichever gives more; with throughput there are "
                   f"{grade.most_points():g} points. The last two columns are the tasks over the submission's "
                   f"own alone, without throughput."),
@@ -135,7 +135,7 @@ def table(rows, times, different, points, caught, all_faults):
                   f"time: {points:g} points, and {ended}."),
         "",
         paragraph("Ways to points without a solution: [exploits.toml](exploits.toml); "
-                  "`grading/exploits.py` grades them."),
+                  "`grading/instruments/exploits.py` grades them."),
         "",
     ])
 

@@ -52,7 +52,7 @@ def verbs():
         "hello": ["programs/hello.cpp"],
         "train": ["programs/train/options.cpp", "fsdp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
-        "handout": ["grading/handout.py"],
+        "handout": ["grading/course/handout.py"],
         "grade": ["grading/grade.py"],
         "gradescope": ["grading/gradescope.py"],
         "bench": ["fsdp", "grading/peers/bench.py", "programs/transport_bench.cpp"],

@@ -7,7 +7,7 @@ import pathlib
 import sys
 import zipfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import exploits  # noqa: E402
 import faults  # noqa: E402
 from grader import course  # noqa: E402
@@ -48,7 +48,7 @@ def submissions():
     return {
         "ada": (course.task_files("solutions"), False, "all points"),
         "ben": (first(0), False, "0: nothing is written"),
-        "cleo": (course.task_files("grading/second_solution"), True, "all points"),
+        "cleo": (course.task_files("grading/instruments/second_solution"), True, "all points"),
         "dan": (first(3), False, "tasks 1 to 3"),
         "eve": (first(5), True, "tasks 1 to 5"),
         "finn": (with_faults("no_gaps_between_parameters"), False, "all but task 2"),

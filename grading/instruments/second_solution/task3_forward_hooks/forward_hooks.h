@@ -1,0 +1,1 @@
+../../../../solutions/task3_forward_hooks/forward_hooks.h

@@ -1,0 +1,1 @@
+../../../../solutions/task7_integration/fully_shard.h

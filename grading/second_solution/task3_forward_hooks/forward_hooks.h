@@ -1,1 +1,0 @@
-../../../solutions/task3_forward_hooks/forward_hooks.h

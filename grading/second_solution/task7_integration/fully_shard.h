@@ -1,1 +1,0 @@
-../../../solutions/task7_integration/fully_shard.h

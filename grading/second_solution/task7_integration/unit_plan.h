@@ -1,1 +1,0 @@
-../../../solutions/task7_integration/unit_plan.h

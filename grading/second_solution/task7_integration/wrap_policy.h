@@ -1,1 +1,0 @@
-../../../solutions/task7_integration/wrap_policy.h
