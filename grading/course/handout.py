@@ -41,6 +41,7 @@ GIVEN = (
     "programs/check",
     "programs/hello.cpp",
     "programs/shared/",
+    "programs/strategy/",
     "programs/train",
     "scripts/appendix.sh",
     "scripts/build.sh",
