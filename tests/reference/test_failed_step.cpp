@@ -1,6 +1,6 @@
 #include <fully_shard.h>
 #include <gtest/gtest.h>
-#include <memory/live_bytes.h>
+#include <memory/counting_allocator.h>
 #include <testing/toy_model.h>
 #include <trace/recorder.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ void play(const RankContext& context) {
 TEST(FailedStep, waits_once_for_the_rank_that_does_not_come) {
   const auto log = EventLog::create(2);
   const LaunchResult result = launch(2, [&](const RankContext& context) {
-    live_bytes::install();
+    counting_allocator::install();
     at::set_num_threads(1);
     const Recorder recorder(log, context.rank, monotonic_clock());
     play(context);

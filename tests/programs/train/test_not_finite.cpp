@@ -28,7 +28,7 @@ class FakeStrategy : public Strategy {
   double evaluate(const Batch&) override { return comm_->rank() == 1 ? losses_.at(0) : 1.0; }
   double clip_grad_norm(double) override { return norms_.at(step_); }
   void step() override { ++step_; }
-  void full_parameters(const Visitor&) override {}
+  void full_parameters(const ParameterVisitor&) override {}
   const ShardLayout& layout() const override { return layout_; }
 
  private:
