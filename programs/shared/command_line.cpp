@@ -58,10 +58,14 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
   if (error == std::errc::invalid_argument || rest != end) {
     refuse(kReal ? "a number" : "a whole number");
   }
+  const bool out_of_range = error == std::errc::result_out_of_range;
+  bool above = out_of_range || number > range.most;
   if constexpr (kReal) {
-    if (!std::isfinite(number)) refuse(least);
+    if (out_of_range) number = std::strtod(text.c_str(), nullptr);  // infinite, or 0
+    const bool bounded = range.most < std::numeric_limits<Number>::max();
+    if (!std::isfinite(number) && !(bounded && number > 0)) refuse(least);
+    above = number > range.most;
   }
-  const bool above = error == std::errc::result_out_of_range || number > range.most;
   if (below || (!above && number < range.least)) refuse(least);
   if (above) refuse("at most " + written(range.most));
   return number;

@@ -34,7 +34,7 @@ std::string notes(const std::vector<std::string>& arguments) {
 
 TEST(TrainOptions, a_value_that_is_not_finite_is_refused) {
   for (const std::string option : {"--lr", "--clip"}) {
-    for (const std::string value : {"nan", "inf", "-inf", "0", "-1", "1e400"}) {
+    for (const std::string value : {"nan", "inf", "-inf", "0", "-1", "1e400", "1e-400"}) {
       EXPECT_EQ(refusal({option, value}), option + " must be a positive number, not " + value);
     }
   }
@@ -44,6 +44,7 @@ TEST(TrainOptions, a_value_that_is_not_finite_is_refused) {
 
 TEST(TrainOptions, a_timeout_that_would_overflow_is_refused) {
   EXPECT_EQ(refusal({"--timeout", "1e30"}), "--timeout must be at most 1000000, not 1e30");
+  EXPECT_EQ(refusal({"--timeout", "1e400"}), "--timeout must be at most 1000000, not 1e400");
   EXPECT_EQ(parse({"--timeout", "2.5"}).comm.timeout, std::chrono::milliseconds(2500));
 }
 
