@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the house: the rooms, which rooms each one includes, and how many lines each holds.
+"""Draws the house: the rooms, and which rooms each one includes.
 
 The drawing stands in CONTRIBUTING.md between two marks and is made from the #include lines alone.
 Without options this writes it anew; with --check it prints what is out of date and what breaks a rule:
@@ -17,7 +17,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
 MARKS = ("<!-- house: made by grading/course/house.py -->\n", "<!-- /house -->\n")
 INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
-COLUMNS = 96
 
 
 def sources():
@@ -125,21 +124,15 @@ def direct(room, arrows):
     return {one for one in arrows[room] if not any(one in reach(o) for o in arrows[room] - {one})}
 
 
-def drawing(files, arrows):
-    lines = {room: 0 for room in arrows}
-    for path, text in files.items():
-        lines[room_of(path)] += text.count("\n")
+def drawing(arrows):
     layers = heights(arrows)
-    rows = ["layer  room         lines   includes (and what those include)"]
+    rows = ["layer  room         includes"]
     for layer in sorted(set(layers.values()), reverse=True):
         for number, room in enumerate(sorted(r for r in arrows if layers[r] == layer)):
             label = str(layer) if number == 0 else ""
             targets = ", ".join(sorted(direct(room, arrows)))
             arrow = f"-> {targets}" if targets else ""
-            rows.append(f"{label:>5}  {room:<12} {lines[room]:>5}   {arrow}".rstrip())
-    rows.append(f"       all          {sum(lines.values()):>5}")
-    too_long = [row for row in rows if len(row) > COLUMNS]
-    assert not too_long, too_long
+            rows.append(f"{label:>5}  {room:<12} {arrow}".rstrip())
     return "```\n" + "\n".join(rows) + "\n```\n"
 
 
@@ -157,7 +150,7 @@ def main():
     if not mark or not end:
         sys.exit(f"{PAGE.name} lacks the marks of the drawing")
     if not circle(arrows):
-        new = drawing(files, arrows)
+        new = drawing(arrows)
         if check and old != new:
             faults.append(f"{PAGE.name} shows another house: run grading/course/house.py")
         elif not check:
