@@ -34,9 +34,11 @@ class LayerNorm : public Module {
   torch::Tensor bias_;    // [width]
 };
 
-class GPT2Attention : public Module {
+namespace gpt2 {  // TransformerLM has one too
+
+class CausalAttention : public Module {
  public:
-  explicit GPT2Attention(const GPT2Options& options) : heads_(options.heads) {
+  explicit CausalAttention(const GPT2Options& options) : heads_(options.heads) {
     const int64_t d = options.d_model;
     c_attn_ = register_module("c_attn", make_linear(d, 3 * d));
     c_proj_ = register_module("c_proj", make_residual_linear(d, d, options));
@@ -54,6 +56,8 @@ class GPT2Attention : public Module {
   int64_t heads_;
   std::shared_ptr<Module> c_attn_, c_proj_;
 };
+
+}  // namespace gpt2
 
 class MLP : public Module {
  public:
@@ -75,7 +79,7 @@ class MLP : public Module {
 
 GPT2Block::GPT2Block(const GPT2Options& options) {
   ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
-  attn_ = register_module("attn", std::make_shared<GPT2Attention>(options));
+  attn_ = register_module("attn", std::make_shared<gpt2::CausalAttention>(options));
   ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
   mlp_ = register_module("mlp", std::make_shared<MLP>(options));
 }
