@@ -34,7 +34,7 @@ class LayerNorm : public Module {
   torch::Tensor bias_;    // [width]
 };
 
-namespace gpt2 {  // TransformerLM has one too
+namespace gpt2_parts {  // TransformerLM has one too
 
 class CausalAttention : public Module {
  public:
@@ -57,7 +57,7 @@ class CausalAttention : public Module {
   std::shared_ptr<Module> c_attn_, c_proj_;
 };
 
-}  // namespace gpt2
+}  // namespace gpt2_parts
 
 class MLP : public Module {
  public:
@@ -79,7 +79,7 @@ class MLP : public Module {
 
 GPT2Block::GPT2Block(const GPT2Options& options) {
   ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
-  attn_ = register_module("attn", std::make_shared<gpt2::CausalAttention>(options));
+  attn_ = register_module("attn", std::make_shared<gpt2_parts::CausalAttention>(options));
   ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
   mlp_ = register_module("mlp", std::make_shared<MLP>(options));
 }
