@@ -44,7 +44,13 @@ const nlohmann::json& RankRun::at(int rank, const std::string& name, const char*
 
 ObservedTensor RankRun::tensor(int rank, const std::string& name, const char* file,
                                int line) const {
-  return to_tensor(at(rank, name, file, line));
+  const nlohmann::json& value = at(rank, name, file, line);
+  if (value.is_null()) {
+    end_test(testing::TestPartResult::kFatalFailure, file, line,
+             "rank " + std::to_string(rank) + " observed \"" + name +
+                 "\", which is an undefined tensor");
+  }
+  return to_tensor(value);
 }
 
 }  // namespace fsdp
