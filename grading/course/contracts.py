@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""The table of promises, grading/contracts.toml: for every sentence of a contract, what asks for it.
+
+A contract is the public part of a task's headers, and what a handout says under "Invariants" and
+"Easy to get wrong" and does not put as a question. An entry names the faults of the bank that break
+the sentence; the test of each must turn red. A sentence that promises nothing says why instead.
+Without an option, prints each sentence with its tests.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from skeletons import ROOT, tomllib  # noqa: E402
+
+TABLE = ROOT / "grading" / "contracts.toml"
+BANK = ROOT / "grading" / "instruments" / "faults"
+
+# Where a sentence ends: not inside a number or a name.
+END = re.compile(r"(?:(?<=[.?!])|(?<=[.?!]\)))\s+(?=[A-Z`(])")
+
+
+def sentences(text):
+    """What a text states, with single blanks. A question and the head of a list state nothing."""
+    found = END.split(" ".join(text.split()))
+    return [sentence for sentence in found if sentence and sentence.rstrip(")")[-1:] not in "?:"]
+
+
+def comments_of(header):
+    """The comments of a header before and after its private parts: a block or a line's end each."""
+    block, private = [], False
+    for line in header.splitlines():
+        private = (private or line == " private:") and line != "};"
+        code, mark, comment = line.partition("//") if line[:1] != "}" else (line, "", "")
+        whole = mark and not code.strip()
+        if block and (not whole or comment.startswith(" - ")):
+            yield "\n".join(block)
+            block = []
+        if private or re.match(r" {3}.*;", comment):
+            continue  # an example
+        if whole:
+            block.append(comment.removeprefix(" - "))
+        elif mark:
+            yield comment
+
+
+def items_of(handout):
+    """The items, or the paragraph, that say what holds and what is easy to get wrong."""
+    for section in re.split(r"^## ", handout, flags=re.MULTILINE):
+        if section.startswith("Invariants\n"):
+            yield from re.split(r"^- ", section, flags=re.MULTILINE)[1:]
+        for part in section.split("Easy to get wrong:")[1:]:
+            paragraph = re.split(r"(?i)\n\n|(?:libtorch )?worth knowing:", part.lstrip())[0]
+            yield from re.split(r"^- ", paragraph, flags=re.MULTILINE)
+
+
+def contracts():
+    """(file, sentence) of everything that is to be asked for, in the order of the course."""
+    paths = sorted([*ROOT.glob("solutions/task*/*.h"), *ROOT.glob("tasks/task*/README.md")],
+                   key=lambda path: (path.parent.name, path.name == "README.md", path.name))
+    for path in paths:
+        parts = items_of if path.name == "README.md" else comments_of
+        seen = set()
+        for part in parts(path.read_text()):
+            for sentence in sentences(part):
+                if sentence not in seen:
+                    seen.add(sentence)
+                    yield f"{path.parent.name}/{path.name}", sentence
+
+
+def faults():
+    """Name of a fault -> the test that catches it."""
+    banks = [tomllib.loads(path.read_text()) for path in sorted(BANK.glob("task*.toml"))]
+    return {fault["name"]: fault["test"] for bank in banks for fault in bank["fault"]}
+
+
+def entries():
+    return tomllib.loads(TABLE.read_text()).get("sentence", [])
+
+
+def problems():
+    """What is wrong with the table."""
+    known, tests, seen = set(contracts()), faults(), set()
+    for entry in entries():
+        place = entry["file"], entry["text"]
+        where = f"{place[0]}: '{place[1]}'"
+        if place in seen:
+            yield f"{where} has two entries"
+        seen.add(place)
+        if place not in known:
+            yield f"{where} is not in its text"
+        if set(entry) not in ({"file", "text", "faults"}, {"file", "text", "explains"}):
+            yield f"{where} needs either faults or what it explains"
+        for fault in entry.get("faults", []):
+            if fault not in tests:
+                yield f"{where}: there is no fault {fault}"
+        if not entry.get("faults", entry.get("explains")):
+            yield f"{where} has no fault"
+    for file, sentence in contracts():
+        if (file, sentence) not in seen:
+            yield f"{file}: no test asks for '{sentence}'"
+
+
+def missing(task):
+    """Entries to fill in."""
+    seen = {(entry["file"], entry["text"]) for entry in entries()}
+    for file, sentence in contracts():
+        if file.startswith(f"task{task}_") and (file, sentence) not in seen:
+            text = sentence.replace("\\", "\\\\").replace('"', '\\"')
+            yield f'[[sentence]]\nfile = "{file}"\ntext = "{text}"\nfaults = []\n'
+
+
+def listing():
+    tests, asked, promises = faults(), set(), 0
+    for entry in entries():
+        names = sorted({tests[fault] for fault in entry.get("faults", [])})
+        promises += bool(names)
+        asked.update(names)
+        yield f"{entry['file']}: {entry['text']}"
+        yield from (f"    {name}" for name in names or [f"explains {entry['explains']}"])
+    used = {fault for entry in entries() for fault in entry.get("faults", [])}
+    yield f"{len(entries())} sentences, {promises} promises; {len(asked)} tests, {len(used)} faults"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="print what is wrong; exit with 1")
+    parser.add_argument("--missing", type=int, metavar="TASK", help="print entries to fill in")
+    arguments = parser.parse_args()
+    if arguments.missing:
+        print("\n".join(missing(arguments.missing)))
+        return
+    found = list(problems()) if arguments.check else []
+    for line in found if arguments.check else listing():
+        print(line)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
