@@ -21,7 +21,6 @@ task_header="(${names//$'\n'/|})\.h"
 # Each function prints the places that break its rule, one per line.
 parent_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
 task_includes() { grep -nE "^ *# *include *(\"|<.*/)$task_header[\">]" /dev/null "${cpp[@]}"; }
-common_includes() { grep -nE "^ *# *include *[\"<](.*/)?$task_header[\">]" -r common; }
 repeated_names() {
   local tree
   for tree in solutions tasks; do
@@ -90,7 +89,6 @@ rule() {
 rule "no include of ../" parent_includes
 if [[ $names ]]; then
   rule "task headers as <header.h>" task_includes
-  rule "common/ knows no task" common_includes
 fi
 rule "header names are unique" repeated_names
 rule "headers have #pragma once" unguarded_headers

@@ -120,9 +120,13 @@ def row(fault, result):
     return textwrap.fill(f"{head}SURVIVES: {why}", WIDTH, subsequent_indent="     ")
 
 
+def cells(*texts):
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
 def key_of_row(fault):
     """With what the fault's row in the matrix begins."""
-    return f"| {fault['problem']} | {fault['mistake'].replace('|', chr(92) + '|')} |"
+    return cells(fault["problem"], fault["mistake"])
 
 
 def table(faults, results, old):
@@ -149,9 +153,8 @@ def table(faults, results, old):
         where = f" ({ranks_of(texts)})" if ranks_of(texts) else ""
         others = len(results[fault["name"]]["red"]) - 1
         points = f"{results[fault['name']]['points']:.1f} of {results[fault['name']]['of']:g}"
-        cells = [fault["problem"], fault["mistake"], sentence + where, f"`{fault['message']}`"]
-        cells = [cell.replace("|", chr(92) + "|") for cell in cells]
-        lines.append(f"| {' | '.join(cells)} | {others} | {points} |")
+        caught_by = cells(sentence + where, f"`{fault['message']}`", str(others), points)
+        lines.append(key_of_row(fault) + caught_by[1:])
     return "\n".join(lines) + "\n"
 
 
