@@ -24,10 +24,12 @@ from grader.submission import Submission  # noqa: E402
 
 BANK = ROOT / "grading" / "instruments" / "faults"
 MATRIX = BANK / "MATRIX.md"
+FIRST = BANK / "FIRST_FAILURES.md"
 SEED = "faults"  # of the hidden cases
 JOBS = 2
 WIDTH = 100
 FIELDS = {"name", "problem", "file", "old", "new", "test", "message", "mistake"}
+LEADS_TO = ("nowhere", "the place", "the cause")  # the failure that a student sees first
 
 
 def load():
@@ -35,9 +37,9 @@ def load():
     for path in sorted(BANK.glob("task*.toml")):
         task = int(path.stem.removeprefix("task"))
         for fault in tomllib.loads(path.read_text())["fault"]:
-            if set(fault) != FIELDS:
+            if set(fault) - {"leads_to"} != FIELDS or fault.get("leads_to", LEADS_TO[0]) not in LEADS_TO:
                 wrong = ", ".join(sorted(set(fault) ^ FIELDS))
-                raise Refused(f"{path.name}, {fault.get('name')}: too few or too many of: {wrong}")
+                raise Refused(f"{path.name}, {fault.get('name')}: too few, too many or wrong: {wrong}")
             faults.append({**fault, "task": task})
     names = [fault["name"] for fault in faults]
     for name in set(names):
@@ -84,7 +86,9 @@ def run(fault, fresh):
     for test in results["tests"].tests:
         if test["outcome"] != "passed":
             red.setdefault(test["test"], {})[test["ranks"]] = test["text"][:30000]
-    return {"red": red, "points": score.score_task(task, base, results).points, "of": task.points}
+    shown = [problem["explanation"] for problem in results["tests"].problems.values() if problem["failed"]]
+    points = score.score_task(task, base, results).points
+    return {"red": red, "first": shown[0] if shown else "", "points": points, "of": task.points}
 
 
 def told(fault, result):
@@ -158,6 +162,28 @@ def table(faults, results, old):
     return "\n".join(lines) + "\n"
 
 
+def first_failures(faults, results):
+    """What a student sees first of each fault, and where it led somebody who read it, as Markdown."""
+    read = [LEADS_TO.index(fault["leads_to"]) for fault in faults if "leads_to" in fault]
+    lines = [
+        "# What a student sees first",
+        "",
+        "For each fault of the bank the test whose failure `./fsdp check` shows, and where it leads:",
+        "to the cause (2), to the place (1), or nowhere (0). Somebody read each failure without knowing",
+        "the fault's line and wrote the judgement into the bank as `leads_to`. The tests are found by",
+        "`grading/instruments/faults.py --table`; `--first` prints the failures in full.",
+        "",
+        f"{len(read)} of {len(faults)} were read; the mean is {sum(read) / max(len(read), 1):.2f}.",
+        "",
+        "| Problem | Mistake | Test that is shown | Leads to |",
+        "|---|---|---|---|",
+    ]
+    for fault in faults:
+        test = results[fault["name"]]["first"].partition("\n")[0]
+        lines.append(key_of_row(fault) + cells(f"`{test}`", fault.get("leads_to", ""))[1:])
+    return "\n".join(lines) + "\n"
+
+
 def check(faults):
     """What is wrong with the bank without running it."""
     wrong = []
@@ -200,6 +226,8 @@ def run_all(faults, arguments):
             continue
         results[fault["name"]] = result
         print(row(fault, result), flush=True)
+        if arguments.first:
+            print(f"{fault['mistake']}\n{result['first']}\n")
         if arguments.show:
             for test, texts in result["red"].items():
                 for ranks, text in texts.items():
@@ -213,6 +241,7 @@ def main():
     bank.add_options(parser, "fault")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--show", action="store_true", help="print what the failing tests print")
+    parser.add_argument("--first", action="store_true", help="print what a student sees first")
     parser.add_argument("--table", action="store_true", help="write the rows of grading/instruments/faults/MATRIX.md")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
     arguments = parser.parse_args()
@@ -236,6 +265,8 @@ def main():
     bank.add_totals(arguments, caught, survived)
     if arguments.table and len(results) == len(faults):
         MATRIX.write_text(table(load(), results, MATRIX.read_text()))
+        if not (arguments.only or arguments.part or arguments.task):
+            FIRST.write_text(first_failures(faults, results))
     sys.exit(1 if survived else 0)
 
 
