@@ -58,3 +58,10 @@ if(NOT EXISTS ${graded})
 endif()
 add_stack(graded ${graded})
 add_single_tasks(graded_on_reference ${graded} reference)
+
+# The reference solutions with all their mutants, which grading/instruments/mutants.py puts there.
+set(mutated ${PROJECT_BINARY_DIR}/mutated)
+if(NOT EXISTS ${mutated})
+  file(COPY ${PROJECT_SOURCE_DIR}/solutions/ DESTINATION ${mutated})
+endif()
+add_single_tasks(mutated ${mutated} reference)

@@ -47,6 +47,9 @@ stale_faults() {
   .venv/bin/python3 grading/instruments/faults.py --check 2>&1 || true
 }
 
+# Entries of mutants.toml that are no mutant of the solutions any more.
+stale_mutants() { .venv/bin/python3 grading/instruments/mutants.py --check 2>&1 || true; }
+
 # Suites that only the tests have, or only course.toml.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
@@ -100,6 +103,7 @@ rule "course.toml lists every suite" unlisted_suites
 rule "test names are snake_case" odd_test_names
 rule "tasks/ is what solutions/ gives" stale_skeletons
 rule "the fault bank fits the code" stale_faults
+rule "mutants.toml fits the code" stale_mutants
 rule "the house is as drawn" wrong_house
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" wrong_texts

@@ -66,7 +66,7 @@ run_tests() {
 }
 
 # One of $2 parts of the bank $1, another one at every commit: a few faults, which their tests have to
-# catch; one way of cheating, which has to earn nothing.
+# catch; one way of cheating, which has to earn nothing; mutants, which their tests have to kill.
 run_part() {
   local turn
   turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
@@ -96,6 +96,7 @@ if [[ $preset == default ]]; then
   counted "$root/scripts/tidy.sh" "$totals" $all
   counted run_part faults 38
   counted run_part exploits 22
+  counted run_part mutants 60
 fi
 if [[ $all ]]; then build_cuda; fi
 

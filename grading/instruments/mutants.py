@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Makes mutants of every line of the reference solutions and runs each task's tests on them.
+
+switches.py makes them: a statement left out or moved, a condition widened, another operand, one more or
+one less, a view copied, a strong pointer for a weak one. All mutants of a task are in one program,
+STACK mutated, where FSDP_MUTANT chooses one. A mutant is killed when a test fails or the time is over.
+One that nobody can tell from the solution stands in mutants.toml, with the reason. Results are kept in
+build/default/mutants.json: a kill while the file is the same, a survivor while the tests are. Prints
+the survivors and a line of counts for each task; exits with 1 if one survives.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from grader import bank, course, programs  # noqa: E402
+from grader.course import BUILD, ROOT, Refused, tomllib  # noqa: E402
+from instruments import switches  # noqa: E402
+
+EQUIVALENT = ROOT / "grading" / "instruments" / "mutants.toml"
+FIELDS = {"file", "function", "old", "new", "why"}
+KEPT = BUILD / "mutants.json"
+MUTATED = BUILD / "mutated"  # where the stack's files lie
+JOBS = 2
+KILLERS = 12  # tests that killed neighbours run first
+LEAST_SECONDS = 90  # before a mutant counts as hanging
+
+
+def load_equivalent():
+    entries = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
+    for entry in entries:
+        if set(entry) != FIELDS or not all(entry.values()):
+            raise Refused(f"{EQUIVALENT.name}, {entry.get('old')}: too few or too many fields")
+    return entries
+
+
+def place(mutant):
+    """What an entry of mutants.toml says of it."""
+    return mutant.file, mutant.function, mutant.old, mutant.new
+
+
+def place_of(entry):
+    return entry["file"], entry["function"], entry["old"], entry["new"]
+
+
+def mutate(task, dropped=frozenset()):
+    """The task's files with switches, name -> text; and their mutants."""
+    sources = {name: (ROOT / "solutions" / task.folder / name).read_text() for name in task.files}
+    members = [m for name, text in sources.items() for m in switches.members_in(text) if name.endswith(".h")]
+    files, mutants = {switches.HEADER: switches.HELPERS}, []
+    for name, text in sources.items():
+        files[name], made = switches.mutate(name, text, len(mutants), dropped, members)
+        mutants += made
+    return files, mutants
+
+
+class Results:
+    """What is known from earlier runs: by the mutant's key, the test that killed it; "" and the code
+    with which it survived; "does not compile"."""
+
+    def __init__(self, fresh):
+        self.known = json.loads(KEPT.read_text()) if KEPT.exists() and not fresh else {}
+        self.dropped = {key for key, result in self.known.items() if result["by"] == "does not compile"}
+
+    def keep(self, key, by, code=""):
+        self.known[key] = {"by": by, "code": code}
+        KEPT.with_suffix(".new").write_text(json.dumps(self.known, indent=0))
+        KEPT.with_suffix(".new").replace(KEPT)
+
+    def of(self, mutant, code):
+        """The test, "" for a survivor, None if it has to run."""
+        result = self.known.get(mutant.key)
+        return result["by"] if result and (result["by"] or result["code"] == code) else None
+
+
+def build(task, results):
+    """The task's program; the mutants that compile. Leaves out those whose lines the compiler names."""
+    target = f"mutated_task{task.number}_tests"
+    while True:
+        files, mutants = mutate(task, results.dropped)
+        for name, text in files.items():
+            path = MUTATED / task.folder / name
+            if not path.exists() or path.read_text() != text:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+        done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", target], capture_output=True, text=True)
+        if done.returncode == 0:
+            return BUILD / "bin" / target, [m for m in mutants if m.key not in results.dropped]
+        wrong = wrong_mutants(done.stdout, task, files, [m for m in mutants if m.key not in results.dropped])
+        if not wrong:
+            raise Refused(f"{target} does not build:\n{done.stdout[-3000:]}")
+        print(f"task {task.number}: {len(wrong)} mutants do not compile", flush=True)
+        for mutant in wrong:
+            results.dropped.add(mutant.key)
+            results.keep(mutant.key, "does not compile")
+
+
+def wrong_mutants(log, task, files, mutants):
+    """Those on the lines with errors; where such a line has none, all of the statement before it."""
+    by_number = {mutant.number: mutant for mutant in mutants}
+    folder = re.escape(f"{MUTATED.name}/{task.folder}/")
+    wrong = set()
+    for error in re.split(r"\n(?=\S*: In |\S*: At |In file )", log):
+        if " error: " not in error:
+            continue
+        for name, line in re.findall(folder + r"(\w+\.\w+):(\d+):\d+: +(?:error|  required from)", error):
+            lines = files[name].splitlines()
+            numbers = re.findall(switches.MARK + r"(\d+)", lines[int(line) - 1])
+            if numbers:
+                wrong.add(by_number[int(numbers[0])])
+                continue
+            above = [n for text in lines[:int(line)] for n in re.findall(switches.MARK + r"(\d+)", text)]
+            last = by_number[int(above[-1])] if above else None
+            wrong |= {m for m in mutants if last and (m.file, m.statement) == (last.file, last.statement)}
+    return wrong
+
+
+def run(program, number, seconds, tests="*"):
+    """The first test that fails, "time" if there was none in time, else ""."""
+    command = [program, "--gtest_fail_fast", "--gtest_brief=0", f"--gtest_filter={tests}"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        env={**os.environ, "FSDP_MUTANT": str(number)}, start_new_session=True)
+    try:
+        text, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return "time"
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # its ranks, too
+        except ProcessLookupError:
+            pass
+        process.wait()
+    if process.returncode == 0:
+        return ""
+    failed = re.findall(r"^\[  FAILED  \] ([\w./]+)", text, re.M) or re.findall(r"^\[ RUN      \] ([\w./]+)", text, re.M)
+    return failed[0] if failed else "start"
+
+
+class Runner:
+    def __init__(self, task, program):
+        self.program, self.killers = program, collections.Counter()
+        started = time.monotonic()
+        failed = run(program, 0, 900)
+        if failed:
+            raise Refused(f"task {task.number}: {failed} fails without a mutant")
+        self.seconds = max(LEAST_SECONDS, 10 * (time.monotonic() - started))
+
+    def attempt(self, mutant):
+        """What kills it, or ""."""
+        first = ":".join(test for test, _ in self.killers.most_common(KILLERS))
+        by = run(self.program, mutant.number, self.seconds, first) if first else ""
+        by = by or run(self.program, mutant.number, self.seconds, f"*-{first}" if first else "*")
+        if by not in ("", "time", "start"):
+            self.killers[by] += 1
+        return by
+
+
+def run_task(task, wanted, results, equivalent):
+    """Counts by what became of them, printing each survivor."""
+    code = programs.code(programs.Program(task, "reference"))
+    files, mutants = mutate(task)
+    chosen = {m.key for m in mutants if wanted(m)}
+    counts = collections.Counter(made=len(chosen), equivalent=0, killed=0, survived=0)
+    known = {m.key: results.of(m, code) for m in mutants if m.key in chosen}
+    left = [m for m in mutants if m.key in chosen and known[m.key] is None and place(m) not in equivalent]
+    if left:
+        program, compiled = build(task, results)
+        left = [m for m in compiled if m.key in {m.key for m in left}]
+        runner = Runner(task, program) if left else None
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            for mutant, by in zip(left, pool.map(lambda m: runner.attempt(m), left)):
+                results.keep(mutant.key, by, code)
+    for mutant in mutants:
+        if mutant.key not in chosen:
+            continue
+        by = results.of(mutant, code)
+        what = "equivalent" if place(mutant) in equivalent else by if by in ("time", "does not compile") else \
+            "killed" if by else "survived"
+        counts[what] += 1
+        if what == "survived":
+            print(f"{task.folder}/{mutant.file}:{mutant.line} in {mutant.function}\n  - {mutant.old}\n"
+                  f"  + {mutant.new}", flush=True)
+    return counts
+
+
+def check(equivalent):
+    """The entries of mutants.toml that are no mutant."""
+    made = {place(mutant) for task in course.tasks() for mutant in mutate(task)[1]}
+    return [f"{EQUIVALENT.name}: {file}: there is no mutant of: {old} -> {new}"
+            for file, _, old, new in sorted(equivalent - made)]
+
+
+def told(counts):
+    return (f"{counts['made']} made, {counts['does not compile']} of them do not compile, "
+            f"{counts['killed']} killed, {counts['time']} stopped as hanging, "
+            f"{counts['equivalent']} equivalent, {counts['survived']} survived")
+
+
+def wanted_of(arguments):
+    """(task, number) of the mutants that the arguments choose."""
+    chosen = [(task, m) for task in course.tasks() for m in mutate(task)[1]
+              if arguments.task in (None, task.number)
+              and (arguments.only is None or arguments.only in f"{m.file} {m.function} {m.old} {m.new}")]
+    if arguments.part:
+        part, parts = map(int, arguments.part.split("/"))
+        ends = [len(chosen) * (part % parts + i) // parts for i in (0, 1)]
+        chosen = chosen[slice(*ends)]
+    return {(task, m.number) for task, m in chosen}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", type=int, help="the mutants of one task")
+    parser.add_argument("--only", metavar="TEXT", help="those of whose function, or lines, TEXT is a part")
+    parser.add_argument("--part", metavar="I/N", help="the I-th of N parts of the mutants")
+    parser.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
+    parser.add_argument("--fresh", action="store_true", help="run again what was run before")
+    parser.add_argument("--check", action="store_true", help="the form of mutants.toml; run nothing")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    try:
+        equivalent = {place_of(entry) for entry in load_equivalent()}
+        if arguments.check:
+            wrong = check(equivalent)
+            print("\n".join(wrong), end="\n" if wrong else "")
+            sys.exit(bool(wrong))
+        wanted, results = wanted_of(arguments), Results(arguments.fresh)
+        total = collections.Counter()
+        for task in course.tasks():
+            if not any(t == task for t, _ in wanted):
+                continue
+            counts = run_task(task, lambda m: (task, m.number) in wanted, results, equivalent)
+            print(f"task {task.number}: {told(counts)}, {time.monotonic() - started:.0f} s", flush=True)
+            total += counts
+    except Refused as refused:
+        sys.exit(f"mutants: {refused}")
+    print(f"all: {told(total)}, {time.monotonic() - started:.0f} s")
+    bank.add_totals(arguments, total["killed"] + total["time"], total["survived"])
+    sys.exit(bool(total["survived"]))
+
+
+if __name__ == "__main__":
+    main()
