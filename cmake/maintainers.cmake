@@ -61,7 +61,9 @@ add_single_tasks(graded_on_reference ${graded} reference)
 
 # The reference solutions with all their mutants, which grading/instruments/mutants.py puts there.
 set(mutated ${PROJECT_BINARY_DIR}/mutated)
-if(NOT EXISTS ${mutated})
-  file(COPY ${PROJECT_SOURCE_DIR}/solutions/ DESTINATION ${mutated})
-endif()
+foreach(task ${tasks})
+  if(NOT EXISTS ${mutated}/${task})
+    file(COPY ${PROJECT_SOURCE_DIR}/solutions/${task} DESTINATION ${mutated})
+  endif()
+endforeach()
 add_single_tasks(mutated ${mutated} reference)

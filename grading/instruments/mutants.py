@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -30,9 +31,9 @@ EQUIVALENT = ROOT / "grading" / "instruments" / "mutants.toml"
 FIELDS = {"file", "function", "old", "new", "why"}
 KEPT = BUILD / "mutants.json"
 MUTATED = BUILD / "mutated"  # where the stack's files lie
-JOBS = 2
 KILLERS = 12  # tests that killed neighbours run first
-LEAST_SECONDS = 90  # before a mutant counts as hanging
+SECONDS = 900  # of a whole run; a rank has less (common/testing/test_rank.h)
+CPU_SECONDS = 10  # of one process, of which each rank is one: before it counts as an endless loop
 
 
 def load_equivalent():
@@ -92,7 +93,7 @@ def build(task, results):
             if not path.exists() or path.read_text() != text:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-        done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", target], capture_output=True, text=True)
+        done = subprocess.run(["ninja", "-j2", "-C", BUILD, "-k", "0", target], capture_output=True, text=True)
         if done.returncode == 0:
             return BUILD / "bin" / target, [m for m in mutants if m.key not in results.dropped]
         wrong = wrong_mutants(done.stdout, task, files, [m for m in mutants if m.key not in results.dropped])
@@ -124,14 +125,15 @@ def wrong_mutants(log, task, files, mutants):
     return wrong
 
 
-def run(program, number, seconds, tests="*"):
+def run(program, number, tests):
     """The first test that fails, "time" if there was none in time, else ""."""
     command = [program, "--gtest_fail_fast", "--gtest_brief=0", f"--gtest_filter={tests}"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        env={**os.environ, "FSDP_MUTANT": str(number)}, start_new_session=True)
+        env={**os.environ, "FSDP_MUTANT": str(number)}, start_new_session=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS)))
     try:
-        text, _ = process.communicate(timeout=seconds)
+        text, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return "time"
     finally:
@@ -147,27 +149,22 @@ def run(program, number, seconds, tests="*"):
 
 
 class Runner:
-    def __init__(self, task, program):
-        self.program, self.killers = program, collections.Counter()
-        started = time.monotonic()
-        failed = run(program, 0, 900)
-        if failed:
-            raise Refused(f"task {task.number}: {failed} fails without a mutant")
-        self.seconds = max(LEAST_SECONDS, 10 * (time.monotonic() - started))
+    def __init__(self, program, without):
+        self.program, self.without, self.killers = program, without, collections.Counter()
 
-    def attempt(self, mutant):
-        """What kills it, or ""."""
+    def attempt(self, number):
+        """What kills the mutant, or ""."""
         first = ":".join(test for test, _ in self.killers.most_common(KILLERS))
-        by = run(self.program, mutant.number, self.seconds, first) if first else ""
-        by = by or run(self.program, mutant.number, self.seconds, f"*-{first}" if first else "*")
+        by = run(self.program, number, first) if first else ""
+        by = by or run(self.program, number, f"*-{self.without}:{first}")
         if by not in ("", "time", "start"):
             self.killers[by] += 1
         return by
 
 
-def run_task(task, wanted, results, equivalent):
+def run_task(task, wanted, results, equivalent, arguments):
     """Counts by what became of them, printing each survivor."""
-    code = programs.code(programs.Program(task, "reference"))
+    code = programs.code(programs.Program(task, "reference")) + arguments.without
     files, mutants = mutate(task)
     chosen = {m.key for m in mutants if wanted(m)}
     counts = collections.Counter(made=len(chosen), equivalent=0, killed=0, survived=0)
@@ -176,10 +173,14 @@ def run_task(task, wanted, results, equivalent):
     if left:
         program, compiled = build(task, results)
         left = [m for m in compiled if m.key in {m.key for m in left}]
-        runner = Runner(task, program) if left else None
-        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-            for mutant, by in zip(left, pool.map(lambda m: runner.attempt(m), left)):
-                results.keep(mutant.key, by, code)
+        runner = Runner(program, arguments.without)
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            plain = pool.submit(runner.attempt, 0)
+            runs = {pool.submit(runner.attempt, mutant.number): mutant for mutant in left}
+            for done in concurrent.futures.as_completed(runs):
+                results.keep(runs[done].key, done.result(), code)
+        if plain.result():
+            raise Refused(f"task {task.number}: {plain.result()} fails without a mutant")
     for mutant in mutants:
         if mutant.key not in chosen:
             continue
@@ -224,6 +225,8 @@ def main():
     parser.add_argument("--only", metavar="TEXT", help="those of whose function, or lines, TEXT is a part")
     parser.add_argument("--part", metavar="I/N", help="the I-th of N parts of the mutants")
     parser.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
+    parser.add_argument("--without", default="", metavar="TESTS", help="run all but these: '*/W1:*/W4'")
+    parser.add_argument("--jobs", type=int, default=2, help="that run at a time (default 2)")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--check", action="store_true", help="the form of mutants.toml; run nothing")
     arguments = parser.parse_args()
@@ -239,7 +242,7 @@ def main():
         for task in course.tasks():
             if not any(t == task for t, _ in wanted):
                 continue
-            counts = run_task(task, lambda m: (task, m.number) in wanted, results, equivalent)
+            counts = run_task(task, lambda m: (task, m.number) in wanted, results, equivalent, arguments)
             print(f"task {task.number}: {told(counts)}, {time.monotonic() - started:.0f} s", flush=True)
             total += counts
     except Refused as refused:

@@ -292,6 +292,9 @@ class Switches:
             out.append((f"if (fsdp::mutant() != {moved}) {{\n{text}}}" if moved else text) + "\n")
         return "".join(out)
 
+    def first_line(self, begin, end):
+        return self.plain[begin:end].splitlines()[0].strip()
+
     def one_line(self, begin, end):
         return " ".join(self.plain[begin:end].split())
 
@@ -303,8 +306,8 @@ class Switches:
     def moved_up(self, begin, end):
         if not self.is_expression(begin, end):
             return None
-        self.statement_at, text = begin, self.one_line(begin, end)
-        return self.add(begin, begin, "", (text, f"moved up: {text}"))
+        self.statement_at = begin
+        return self.add(begin, begin, "", (self.first_line(begin, end), "moved up"))
 
     def statement(self, begin, end):
         self.statement_at = begin
@@ -329,7 +332,7 @@ class Switches:
             made = self.variants(begin, end, list(self.edits(begin, end - 1)),
                                  lambda n, text: f"if (fsdp::mutant() == {n}) {{ {text} }} else")
             self.bare = False
-            drop = self.add(begin, end, "", (self.one_line(begin, end), "left out"))
+            drop = self.add(begin, end, "", (self.first_line(begin, end), "left out"))
             return f"{made}if (fsdp::mutant() != {drop or -1}) {{\n{self.inner(begin, end)}\n}}\n"
         return self.declaration(begin, end)
 
@@ -367,7 +370,7 @@ class Switches:
         known = list(self.names)
         drop = None
         if word == "for":
-            drop = self.add(begin, close + 1, "", (self.one_line(begin, close + 1), "left out"))
+            drop = self.add(begin, close + 1, "", (self.first_line(begin, close + 1), "left out"))
             parts = self.parts(open_ + 1, close, ";")
             if len(parts) == 3:
                 self.note_declaration(*parts[0])
