@@ -6,9 +6,11 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "instruments")]
+import mutants  # noqa: E402
 from grader import course  # noqa: E402
-from instruments import mutants, switches  # noqa: E402
+from mutation import switches  # noqa: E402
 
 SOURCE = """#include <unit.h>
 
@@ -28,6 +30,9 @@ void Unit::begin(size_t first, size_t last, bool ahead) {
 
 }  // namespace fsdp
 """
+
+
+TEST = "T2_5_flat_gradient.a_missing_gradient_counts_as_zero/W2"
 
 
 def changes(text, **arguments):
@@ -88,9 +93,12 @@ class Runs(unittest.TestCase):
         mutants.Results(False).keep(self.mutant.key, "", "tests of today")
         self.assertEqual(mutants.Results(False).of(self.mutant, "tests of today"), "")
         self.assertIsNone(mutants.Results(False).of(self.mutant, "tests of tomorrow"))
-        mutants.Results(False).keep(self.mutant.key, "T2.test/W2", "tests of today")
-        self.assertEqual(mutants.Results(False).of(self.mutant, "tests of tomorrow"), "T2.test/W2")
+        mutants.Results(False).keep(self.mutant.key, TEST, "tests of today")
+        self.assertEqual(mutants.Results(False).of(self.mutant, "tests of tomorrow"), TEST)
         self.assertIsNone(mutants.Results(True).of(self.mutant, "tests of today"))
+        mutants.Results(False).keep(self.mutant.key, "T2_9_gone.there_was_one/W2", "tests of today")
+        self.assertIsNone(mutants.Results(False).of(self.mutant, "tests of today"))
+        mutants.Results(False).keep(self.mutant.key, TEST, "tests of today")
         changed = switches.mutate("unit.cpp", SOURCE + "\n")[1][0]
         self.assertIsNone(mutants.Results(False).of(changed, "tests of today"))
 

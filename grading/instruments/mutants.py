@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes mutants of every line of the reference solutions and runs each task's tests on them.
 
-switches.py makes them: a statement left out or moved, a condition widened, another operand, one more or
+mutation/ makes them: a statement left out or moved, a condition widened, another operand, one more or
 one less, a view copied, a strong pointer for a weak one. All mutants of a task are in one program,
 STACK mutated, where FSDP_MUTANT chooses one. A mutant is killed when a test fails or the time is over.
 One that nobody can tell from the solution stands in mutants.toml, with the reason. Results are kept in
@@ -22,13 +22,14 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(parent) for parent in pathlib.Path(__file__).resolve().parents[:2]]
 from grader import bank, course, programs  # noqa: E402
 from grader.course import BUILD, ROOT, Refused, tomllib  # noqa: E402
-from instruments import switches  # noqa: E402
+from mutation import switches  # noqa: E402
 
 EQUIVALENT = ROOT / "grading" / "instruments" / "mutants.toml"
 FIELDS = {"file", "function", "old", "new", "why"}
+HELPERS = ROOT / "grading" / "instruments" / "mutation" / "mutant.h"
 KEPT = BUILD / "mutants.json"
 MUTATED = BUILD / "mutated"  # where the stack's files lie
 KILLERS = 12  # tests that killed neighbours run first
@@ -57,11 +58,17 @@ def mutate(task, dropped=frozenset()):
     """The task's files with switches, name -> text; and their mutants."""
     sources = {name: (ROOT / "solutions" / task.folder / name).read_text() for name in task.files}
     members = [m for name, text in sources.items() for m in switches.members_in(text) if name.endswith(".h")]
-    files, mutants = {switches.HEADER: switches.HELPERS}, []
+    files, mutants = {HELPERS.name: HELPERS.read_text()}, []
     for name, text in sources.items():
         files[name], made = switches.mutate(name, text, len(mutants), dropped, members)
         mutants += made
     return files, mutants
+
+
+def tests_there_are():
+    """"SUITE.test" of every test."""
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.cpp"))
+    return {f"{suite}.{name}" for suite, name in re.findall(r"TEST(?:_[PF])?\(\s*(\w+),\s*(\w+)", sources)}
 
 
 class Results:
@@ -70,6 +77,9 @@ class Results:
 
     def __init__(self, fresh):
         self.known = json.loads(KEPT.read_text()) if KEPT.exists() and not fresh else {}
+        tests = tests_there_are()
+        self.known = {key: result for key, result in self.known.items()
+                      if "." not in result["by"] or result["by"].partition("/")[0] in tests}
         self.dropped = {key for key, result in self.known.items() if result["by"] == "does not compile"}
 
     def keep(self, key, by, code=""):

@@ -8,47 +8,11 @@ import dataclasses
 import hashlib
 import re
 
-HEADER = "mutant.h"
-HELPERS = """#pragma once
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <optional>
-namespace fsdp {
-inline int mutant() {
-  static const int number = std::getenv("FSDP_MUTANT") ? std::atoi(std::getenv("FSDP_MUTANT")) : 0;
-  return number;
-}
-template <class T>  // a pointer that owns nothing in place of one that does
-std::shared_ptr<T> unowned(int number, std::shared_ptr<T> owner) {
-  return mutant() == number ? std::shared_ptr<T>(std::shared_ptr<T>(), owner.get()) : owner;
-}
-template <class T>
-struct Held {
-  std::weak_ptr<T> weak;
-  std::shared_ptr<T> strong;
-  std::shared_ptr<T> lock() const { return weak.lock(); }
-};
-template <class T>  // a pointer that owns in place of a weak one
-Held<T> held(int number, std::weak_ptr<T> weak) {
-  return {weak, mutant() == number ? weak.lock() : nullptr};
-}
-}  // namespace fsdp
-"""
-MARK = "//@"  # at the end of a line that belongs to one mutant: its number
+from mutation.changes import Changes
+from mutation.source import DECLARATION, masked
 
-OPERATORS = {"&&": "||", "||": "&&", "==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">",
-             "+": "-", "-": "+", "*": "/", "/": "*", "+=": "-=", "|=": "="}
-CALLS = {"front": "back", "back": "front", "min": "max", "max": "min", "any_of": "all_of", "none_of": "any_of",
-         "rbegin": "begin", "rend": "end", "rfind": "find", "find": "find_if_not",
-         "unshard": "unshard_async", "unshard_async": "unshard", "merge": "swap"}
-ENUMS = {"UnitState": ("sharded", "gathering", "unsharded"),
-         "MemoryClass": ("shards", "gathered", "gradients", "sharded_gradients")}
-VIEWS = "slice|narrow|view|detach|view_of_storage|variable_data|on_storage|moved|shard|flatten|sharded_gradient"
-LAMBDA = re.compile(r"\](\s*\((?:[^()]|\([^()]*\))*\))?(\s*mutable)?(\s*->\s*[\w:<>]+)?\s*\{")
-DECLARATION = re.compile(r"(?:(?:static|thread_local|const) )*([\w:]+(?:<[^;=()]*>)?)(?: |[&*] ?)(\w+|\[[\w, ]+\])"
-                         r"(?= =|;|\(|\{)")
-KEYWORDS = {"return", "throw", "delete", "new", "using", "else", "if", "for", "while", "catch"}
+HEADER = "mutant.h"
+MARK = "//@"  # at the end of a line that belongs to one mutant: its number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,85 +27,14 @@ class Mutant:
     statement: int  # where it begins
 
 
-def masked(text):
-    """As long as `text`, with blanks for comments and preprocessor lines and "_" in string literals."""
+class Switches(Changes):
+    """Writes the file with its mutants."""
 
-    def hide(match):
-        found = match.group()
-        if found[0] in "\"'":
-            return found[0] + "_" * (len(found) - 2) + found[0]
-        return re.sub(r"[^\n]", " ", found)
-
-    return re.sub(r'//[^\n]*|/\*.*?\*/|(?m:^#[^\n]*)|"(?:\\.|[^"\\\n])*"|(?<!\d)\'(?:\\.|[^\'\\])+\'', hide, text,
-                  flags=re.S)
-
-
-class Switches:
-    def __init__(self, file, text, number, dropped, members):
-        self.file, self.text, self.mask, self.dropped = file, text, masked(text), dropped
-        quiet = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
-        self.plain = quiet  # without comments
-        self.mutants, self.number, self.seen = [], number, {}
+    def __init__(self, name, text, number, dropped, members):
+        super().__init__(name, text, members)
+        self.mutants, self.number, self.dropped = [], number, dropped
         self.digest = hashlib.sha256(text.encode()).hexdigest()
-        self.function, self.names, self.statement_at, self.bare = "", list(members), 0, False
-
-    # Reading.
-
-    def match(self, at):
-        """Where the bracket at `at` closes."""
-        depth = 0
-        for i in range(at, len(self.mask)):
-            depth += (self.mask[i] in "([{") - (self.mask[i] in ")]}")
-            if depth == 0:
-                return i
-        raise ValueError(f"{self.file}: no bracket closes that at {at}")
-
-    def top(self, begin, end, pattern):
-        """(begin, end) of what matches `pattern` in no bracket that opens after `begin`."""
-        i, found = begin, []
-        while i < end:
-            hit = re.compile(pattern).match(self.mask, i, end)
-            if hit:
-                found.append(hit.span())
-                i = hit.end()
-            else:
-                i = self.match(i) + 1 if self.mask[i] in "([{" else i + 1
-        return found
-
-    def parts(self, begin, end, pattern):
-        """The parts between what matches `pattern`."""
-        ends = self.top(begin, end, pattern)
-        return list(zip([begin] + [e for _, e in ends], [b for b, _ in ends] + [end]))
-
-    def next(self, at):
-        return re.compile(r"\s*").match(self.mask, at).end()
-
-    def end_of(self, at):
-        """Where the statement that begins at `at` ends."""
-        if self.mask[at] == "{":
-            return self.match(at) + 1
-        word = re.compile(r"\w*").match(self.mask, at).group()
-        if word in ("if", "for", "while"):
-            end = self.end_of(self.next(self.match(self.mask.index("(", at)) + 1))
-            if word == "if" and self.mask.startswith("else", self.next(end)):
-                end = self.end_of(self.next(self.next(end) + 4))
-            return end
-        if word == "try":
-            end = self.match(self.mask.index("{", at)) + 1
-            while self.mask.startswith("catch", self.next(end)):
-                end = self.match(self.mask.index("{", end)) + 1
-            return end
-        return self.top(at, len(self.mask), ";")[0][1]
-
-    def lambdas(self, begin, end):
-        """(begin of the captures, begin and end of the body, parameters) of the outermost lambdas."""
-        at = begin
-        while hit := LAMBDA.search(self.mask, at, end):
-            close = self.match(hit.end() - 1)
-            yield self.mask.rindex("[", begin, hit.start()), hit.end(), close, hit.group(1) or ""
-            at = close
-
-    # Writing.
+        self.function, self.statement_at, self.seen = "", 0, {}
 
     def line_of(self, begin, end, new):
         """The lines of begin..end in one, before and after the change."""
@@ -158,7 +51,7 @@ class Switches:
         key = hashlib.sha256(f"{self.digest} {place} {self.seen[place]}".encode()).hexdigest()[:16]
         line = self.text.count("\n", 0, begin) + 1
         self.number += 1
-        self.mutants.append(Mutant(self.number, self.file, line, self.function, old, new, key, self.statement_at))
+        self.mutants.append(Mutant(self.number, self.name, line, self.function, old, new, key, self.statement_at))
         return None if key in self.dropped else self.number
 
     def variants(self, begin, end, edits, form):
@@ -180,105 +73,6 @@ class Switches:
         made = self.variants(begin, end, edits, lambda n, text: f"fsdp::mutant() == {n} ? {cast}({text}) :")
         return f"(\n{made}{cast}({inner}))" if made else inner
 
-    # What is changed.
-
-    def edits(self, begin, end):
-        """(begin, end, new text) of the changes of an expression, outside its lambdas."""
-        inside = [(b, e) for b, _, e, _ in self.lambdas(begin, end)]
-        for b, e, new in self.all_edits(begin, end):
-            if not any(b <= i_end and e > i_begin and not (b <= i_begin and e > i_end) for i_begin, i_end in inside):
-                yield b, e, new
-
-    def find(self, pattern, begin, end):
-        return re.compile(pattern).finditer(self.mask, begin, end)
-
-    def all_edits(self, begin, end):
-        for hit in self.find(r"(?<=\s)(&&|\|\||[=!<>]=|[<>+*/-]|\+=|\|=)(?=\s)", begin, end):
-            yield *hit.span(), OPERATORS[hit.group()]
-        for word in (r"\s&&\s", r"\s\|\|\s"):
-            yield from self.less(begin, end, word)
-        for hit in self.find(r"\?\s", begin, end):
-            condition = self.operand(begin, hit.start())
-            yield condition, hit.start(), " true "
-            yield condition, hit.start(), " false "
-        for hit in self.find(r"!(?!=)", begin, end):
-            yield *hit.span(), ""
-        for hit in self.find(r"(?<![\w.])\d+(?![\w.])", begin, end):
-            yield *hit.span(), str(int(hit.group()) + 1)
-            if int(hit.group()) > 0:
-                yield *hit.span(), str(int(hit.group()) - 1)
-        for hit in self.find(r"\b(true|false)\b|\d+e-\d+|\d+\.\d+", begin, end):
-            yield *hit.span(), {"true": "false", "false": "true"}.get(hit.group(), "0.5")
-        for hit in self.find(r"(?<=[\w)\]])\[", begin, end):
-            close = self.match(hit.start())
-            yield hit.end(), close, "0"
-            yield hit.end(), close, f"std::max<int64_t>(({self.plain[hit.end():close]}) - 1, 0)"
-        for hit in self.find(r"\b(\w+)::(\w+)\b", begin, end):
-            if hit.group(2) in (names := ENUMS.get(hit.group(1), ())):
-                yield *hit.span(2), names[(names.index(hit.group(2)) + 1) % len(names)]
-        for hit in self.find(r"\boptions\.", begin, end):
-            yield *hit.span(), "std::remove_cvref_t<decltype(options)>{}."
-        for hit in self.find(r"\bcomm_?->empty\(", begin, end):
-            yield *hit.span(), "at::empty("
-        for hit in self.find(r"(\w+_) = [^;]*->\w+_into\(", begin, end):
-            yield end, end, f"; {hit.group(1)}.wait()"
-        for hit in self.find(r"\b((?:\w+(?:\.|->))*\w+)\.push_back\(", begin, end):
-            yield *hit.span(), f"{hit.group(1)}.insert({hit.group(1)}.begin(), "
-        yield from self.other_calls(begin, end)
-        yield from self.other_names(begin, end)
-
-    def operand(self, begin, end):
-        """Where the operand that ends at `end` begins."""
-        depth = 0
-        for i in range(end - 1, begin, -1):
-            depth += (self.mask[i] in ")]}") - (self.mask[i] in "([{")
-            if depth < 0 or depth == 0 and (self.mask[i] == "," or self.mask[i - 1:i + 2] == " = "):
-                return i + 1
-        return begin
-
-    def less(self, begin, end, word):
-        """Leaves out each operand of `word`, at the top and in round brackets."""
-        for b, e in [(begin, end)] + [(h.end(), self.match(h.start())) for h in self.find(r"\(", begin, end)]:
-            parts = self.parts(b, e, word)
-            for i, part in enumerate(parts if len(parts) > 1 else []):
-                yield (part[0], parts[i + 1][0], "") if i + 1 < len(parts) else (parts[i - 1][1], part[1], "")
-
-    def other_calls(self, begin, end):
-        for hit in self.find(r"\b(\w+)\(", begin, end):
-            b, open_, close = hit.start(), hit.end() - 1, self.match(hit.end() - 1)
-            name, before = hit.group(1), self.mask[max(begin, b - 2):b]
-            if name in KEYWORDS:
-                continue
-            if name in CALLS:
-                yield *hit.span(1), CALLS[name]
-            if re.fullmatch(VIEWS, name):
-                yield close + 1, close + 1, ".clone()"
-            arguments = [p for p in self.parts(open_ + 1, close, r",\s*") if p[0] < p[1]]
-            if self.bare and not self.mask[close + 1:end].strip():
-                pass  # the whole statement
-            elif before.endswith("."):
-                yield b - 1, close + 1, ""
-            elif arguments and not before.endswith(("->", "::")):
-                yield b, close + 1, self.plain[slice(*arguments[0])]
-            if len(arguments) > 1:
-                yield arguments[-2][1], close, ""
-                if name not in ("min", "max"):
-                    one, two = (self.plain[slice(*a)] for a in arguments[:2])
-                    yield arguments[0][0], arguments[1][1], f"{two}, {one}"
-
-    def other_names(self, begin, end):
-        """Another variable of the same type, the next one that is known."""
-        kinds = {}
-        for kind, name in self.names:
-            if kind != "auto" and name not in kinds.setdefault(kind, []):
-                kinds[kind].append(name)
-        for hit in self.find(r"(?<![\w.:])(?<!->)\w+\b(?!\(|::)", begin, end):
-            for names in kinds.values():
-                if hit.group() in names and len(names) > 1:
-                    yield *hit.span(), names[(names.index(hit.group()) + 1) % len(names)]
-
-    # The forms of each statement.
-
     def block(self, begin, end):
         """The statements of begin..end."""
         out, at, before = [], begin, None  # before: where the text of the statement before begins
@@ -295,23 +89,15 @@ class Switches:
     def first_line(self, begin, end):
         return self.plain[begin:end].splitlines()[0].strip()
 
-    def one_line(self, begin, end):
-        return " ".join(self.plain[begin:end].split())
-
-    def is_expression(self, begin, end):
-        word = re.compile(r"\w*").match(self.mask, begin).group()
-        return not (word in KEYWORDS | {"try"} or self.mask[begin] == "{"
-                    or DECLARATION.match(self.mask, begin, end))
-
     def moved_up(self, begin, end):
-        if not self.is_expression(begin, end):
-            return None
+        if not self.is_expression(begin, end) or "(" not in self.mask[begin:end]:
+            return None  # two assignments may change places
         self.statement_at = begin
         return self.add(begin, begin, "", (self.first_line(begin, end), "moved up"))
 
     def statement(self, begin, end):
         self.statement_at = begin
-        word = re.compile(r"\w*").match(self.mask, begin).group()
+        word = self.word(begin)
         if self.mask[begin] == "{":
             return "{\n" + self.block(begin + 1, end - 1) + "}\n"
         if word in ("if", "for", "while"):
