@@ -30,7 +30,8 @@ std::string values(const at::Tensor& tensor) {
   return out.str();
 }
 
-// What a rank gave to a call and has after it, in memory that it shares with the process that prints.
+// What a rank gave to a call and has after it, in memory that it shares with the process that
+// prints.
 struct Part {
   long long bytes;  // received
   char text[800];   // empty: the rank did not call it

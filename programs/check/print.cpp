@@ -48,7 +48,8 @@ std::string tasks_text(int first, int last) {
 std::string base_text(int task, int solutions) {
   const std::string own = "your own " + tasks_text(solutions + 1, task - 1);
   if (solutions == 0) return own;
-  const std::string given = solutions == 1 ? "the reference solution of " : "the reference solutions of ";
+  const std::string given =
+      solutions == 1 ? "the reference solution of " : "the reference solutions of ";
   return given + tasks_text(1, solutions) + (solutions == task - 1 ? "" : " and " + own);
 }
 
@@ -77,7 +78,8 @@ std::string needs(const TaskResult& task, const Problem* problem = nullptr) {
   std::string found;
   for (const TestResult& test : task.tests) {
     if (test.outcome != Outcome::not_started || (problem && &problem_of(test) != problem)) continue;
-    const std::string own = problem ? problem->number + ')' : std::to_string(task.task->number) + '.';
+    const std::string own =
+        problem ? problem->number + ')' : std::to_string(task.task->number) + '.';
     if (test.text.find("(problem " + own) != std::string::npos) return "";
     if (found.empty()) found = test.text;
   }
@@ -131,7 +133,8 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
     const int solutions = settings.solutions_under(task);
     if (solutions < 0) {
       const std::string& stack = settings.stack(task);
-      const std::string what = stack == "reference" ? "the reference solutions" : "the stack " + stack;
+      const std::string what =
+          stack == "reference" ? "the reference solutions" : "the stack " + stack;
       std::printf("Tested %s, not tasks/.\n", what.c_str());
       return;
     }

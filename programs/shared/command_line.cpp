@@ -65,7 +65,8 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
   }
   above = above || number > range.most;
   if (below || !(above || number >= range.least)) refuse(least);  // so is NaN
-  if (above) refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));
+  if (above)
+    refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));
   return number;
 }
 

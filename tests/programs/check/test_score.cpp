@@ -119,7 +119,8 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
 
 TEST(Check, says_of_each_task_what_it_was_tested_over) {
   Settings settings;
-  settings.stacks = {"mine", "mine_on_1", "mine_on_2", "mine", "mine_on_3", "mine_on_3", "mine_on_6"};
+  settings.stacks = {"mine",      "mine_on_1", "mine_on_2", "mine",
+                     "mine_on_3", "mine_on_3", "mine_on_6"};
   std::vector<TaskResult> results;
   for (const Task& task : course())
     results.push_back(result_of(task.number, {{task.problems[0].suites[0], "a", Outcome::passed}}));
@@ -150,14 +151,15 @@ TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
   const TaskResult task =
       result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},
                     {"T5_2_padding", "b", Outcome::not_started, "flat_layout (problem 2.1)"}});
-  EXPECT_EQ(report("5", task),
-            "5.1 step_on_shards       ................   0.0 of   7   needs flat_layout (problem 2.1)\n"
-            "5.2 padding              ................   0.0 of   3   needs flat_layout (problem 2.1)\n"
-            "task 5 sharded_optimizer ................   0.0 of  10   needs flat_layout (problem 2.1)\n"
-            "\n"
-            "The tests of problem 5.1 need a function that is still to be written: flat_layout "
-            "(problem 2.1)\n"
-            "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 5.1\n");
+  EXPECT_EQ(
+      report("5", task),
+      "5.1 step_on_shards       ................   0.0 of   7   needs flat_layout (problem 2.1)\n"
+      "5.2 padding              ................   0.0 of   3   needs flat_layout (problem 2.1)\n"
+      "task 5 sharded_optimizer ................   0.0 of  10   needs flat_layout (problem 2.1)\n"
+      "\n"
+      "The tests of problem 5.1 need a function that is still to be written: flat_layout "
+      "(problem 2.1)\n"
+      "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 5.1\n");
 }
 
 TEST(Check, names_the_later_problem_that_the_tests_of_a_problem_need) {
@@ -166,17 +168,18 @@ TEST(Check, names_the_later_problem_that_the_tests_of_a_problem_need) {
       {"T6_2_forward", "b", Outcome::not_started, "Prefetcher::pre_backward (problem 6.3)"},
       {"T6_3_backward", "c", Outcome::not_started, "Prefetcher::pre_backward (problem 6.3)"}};
   const std::string text = report("6", result_of(6, tests));
-  EXPECT_EQ(text,
-            "6.1 record               ################   2.0 of   2   complete, 1 tests\n"
-            "6.2 forward              ................   0.0 of   3   needs Prefetcher::pre_backward "
-            "(problem 6.3)\n"
-            "6.3 backward             ................   0.0 of   3   not started\n"
-            "task 6 prefetch          #####...........   2.0 of   8   1 passed, 0 failed, 2 not "
-            "started\n"
-            "\n"
-            "The tests of problem 6.2 need a function that is still to be written: "
-            "Prefetcher::pre_backward (problem 6.3)\n"
-            "Next: problem 6.3 backward, in tasks/task6_*/; then ./fsdp check 6.2\n");
+  EXPECT_EQ(
+      text,
+      "6.1 record               ################   2.0 of   2   complete, 1 tests\n"
+      "6.2 forward              ................   0.0 of   3   needs Prefetcher::pre_backward "
+      "(problem 6.3)\n"
+      "6.3 backward             ................   0.0 of   3   not started\n"
+      "task 6 prefetch          #####...........   2.0 of   8   1 passed, 0 failed, 2 not "
+      "started\n"
+      "\n"
+      "The tests of problem 6.2 need a function that is still to be written: "
+      "Prefetcher::pre_backward (problem 6.3)\n"
+      "Next: problem 6.3 backward, in tasks/task6_*/; then ./fsdp check 6.2\n");
 }
 
 TEST(Check, goes_on_with_a_problem_that_fails_before_one_that_it_needs) {
