@@ -45,8 +45,9 @@ program(own_model reference_task7 examples/own_model.cpp)
 
 # Solutions that measure the tests: other correct solutions, which have to pass too, because the tests
 # ask for the contract only; and one that shards nothing.
-add_stack(second ${PROJECT_SOURCE_DIR}/grading/instruments/second_solution)
-add_stack(unsharded ${PROJECT_SOURCE_DIR}/grading/instruments/unsharded ${PROJECT_SOURCE_DIR}/solutions)
+set(instruments ${PROJECT_SOURCE_DIR}/grading/instruments)
+add_stack(second fsdp_given "${tasks}" ${instruments}/second_solution)
+add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)
 
 # The code that is being graded: a submission's files, or solutions with a fault. grading/grader puts
 # them there. From here on no warning is an error.
@@ -56,14 +57,17 @@ if(NOT EXISTS ${graded})
   file(COPY ${PROJECT_SOURCE_DIR}/tasks/ DESTINATION ${graded} FILES_MATCHING PATTERN "*.h"
        PATTERN "*.cpp")
 endif()
-add_stack(graded ${graded})
-add_single_tasks(graded_on_reference ${graded} reference)
+add_own_stacks(graded ${graded})
 
-# The reference solutions with all their mutants, which grading/instruments/mutants.py puts there.
+# The reference solutions with all their mutants, which grading/instruments/mutants.py puts there: each
+# task over the solutions of the tasks before it.
 set(mutated ${PROJECT_BINARY_DIR}/mutated)
+set(base fsdp_given)
 foreach(task ${tasks})
   if(NOT EXISTS ${mutated}/${task})
     file(COPY ${PROJECT_SOURCE_DIR}/solutions/${task} DESTINATION ${mutated})
   endif()
+  add_stack(mutated ${base} ${task} ${mutated})
+  string(REGEX MATCH "^task[0-9]" number ${task})
+  set(base reference_${number})
 endforeach()
-add_single_tasks(mutated ${mutated} reference)

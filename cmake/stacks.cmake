@@ -4,9 +4,6 @@
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
-# Solutions may be released into a folder that has been configured: then this runs again.
-file(GLOB released CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/solutions/task*)
-
 # A test program of the sources that follow over `library`. `list` names the global property of the
 # programs that are run together.
 function(test_executable list target library)
@@ -54,36 +51,46 @@ function(add_task name task folder base)
   endif()
 endfunction()
 
-# The stack `name`, every task from `origin`, or from a second folder what that lacks; and the
-# training program NAME_train.
-function(add_stack name origin)
-  set(base fsdp_given)
-  foreach(task ${tasks})
-    string(REGEX MATCH "^task[0-9]" number ${task})
-    foreach(folder ${origin} ${ARGN})
-      if(EXISTS ${folder}/${task})
-        add_task(${name} ${task} ${folder}/${task} ${base})
-        set(base ${name}_${number})
-        break()
+# The tasks `wanted` of the stack `name`, the first over the library `base`, each from the first of the
+# folders that follow that has it; with the last task also the training program NAME_train. Ends at a
+# task that no folder has. Files may appear later, so a build looks for them anew (CONFIGURE_DEPENDS).
+function(add_stack name base wanted)
+  foreach(task ${wanted})
+    set(found)
+    foreach(folder ${ARGN})
+      file(GLOB sources CONFIGURE_DEPENDS ${folder}/${task}/*.cpp)
+      if(sources AND NOT found)
+        set(found ${folder}/${task})
       endif()
     endforeach()
+    if(NOT found)
+      return()
+    endif()
+    add_task(${name} ${task} ${found} ${base})
+    string(REGEX MATCH "^task[0-9]" number ${task})
+    set(base ${name}_${number})
   endforeach()
-  if(EXISTS ${origin}/task7_integration)
+  if(TARGET ${name}_strategy)
     add_executable(${name}_train EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp)
     target_link_libraries(${name}_train PRIVATE ${name}_strategy fsdp_train_options)
     target_precompile_headers(${name}_train REUSE_FROM fsdp_pch)
   endif()
 endfunction()
 
-# The stacks `name`: in each, one task comes from `origin` and the earlier tasks come from the stack
-# `base`. So a mistake in an earlier task does not make the tests of a later task fail.
-function(add_single_tasks name origin base)
-  set(below fsdp_given)
-  foreach(task ${tasks})
-    string(REGEX MATCH "^task[0-9]" number ${task})
-    if(EXISTS ${origin}/${task} AND TARGET ${below})
-      add_task(${name} ${task} ${origin}/${task} ${below})
+# The stack `name`, all tasks from `origin`, and the stacks NAME_on_M: the solutions of tasks 1 to M and
+# then tasks from `origin`. So a mistake in an earlier task does not make the tests of a later task
+# fail. A task is in the stack with the most solutions before it; stack_of() of ./fsdp finds it.
+function(add_own_stacks name origin)
+  add_stack(${name} fsdp_given "${tasks}" ${origin})
+  set(later ${tasks})
+  foreach(m RANGE 1 6)
+    list(POP_FRONT later)
+    list(GET later 0 next)
+    math(EXPR after "${m} + 1")
+    if(TARGET reference_task${after})
+      add_stack(${name}_on_${m} reference_task${m} ${next} ${origin})
+    elseif(TARGET reference_task${m})
+      add_stack(${name}_on_${m} reference_task${m} "${later}" ${origin})
     endif()
-    set(below ${base}_${number})
   endforeach()
 endfunction()

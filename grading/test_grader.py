@@ -150,8 +150,8 @@ class Compiling(unittest.TestCase):
                 "CMakeFiles/graded_task3.dir/build/graded/task3/forward_hooks.cpp.o",
                 "CMakeFiles/graded_task3_tests.dir/tests/task3/test_forward_hooks.cpp.o",
                 "bin/graded_train",
-                "CMakeFiles/graded_on_reference_task3.dir/build/graded/task3/forward_hooks.cpp.o",
-                "bin/graded_on_reference_task3_tests"))
+                "CMakeFiles/graded_on_2_task3.dir/build/graded/task3/forward_hooks.cpp.o",
+                "bin/graded_on_2_task3_tests"))
         )
         programs_of = {p.target: p for p in (*programs.all_programs(), programs.training_program())}
 
@@ -163,8 +163,8 @@ class Compiling(unittest.TestCase):
         self.assertEqual(errors("graded_task3_tests"), ["0", "1"])
         self.assertEqual(errors("graded_task4_tests"), ["0"])
         self.assertEqual(errors("graded_train"), ["0", "2"])
-        self.assertEqual(errors("graded_on_reference_task3_tests"), ["3", "4"])
-        self.assertEqual(errors("graded_on_reference_task4_tests"), [])
+        self.assertEqual(errors("graded_on_2_task3_tests"), ["3", "4"])
+        self.assertEqual(errors("graded_on_3_task4_tests"), [])
 
     def test_ends_when_the_time_is_over(self):
         log, _ = self.compile("sleep 5", seconds=0.1)

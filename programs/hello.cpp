@@ -1,10 +1,12 @@
 #include <base/whole_file.h>
 #include <comm/communicator.h>
+#include <comm/mapping.h>
 #include <memory/counting_allocator.h>
 #include <shared/command_line.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 
+#include <array>
 #include <cstdio>
 #include <sstream>
 
@@ -28,19 +30,41 @@ std::string values(const at::Tensor& tensor) {
   return out.str();
 }
 
-// Rank 0 tells what it gave and got, and what the log says.
-void tell(Communicator& comm, const at::Tensor& input, const at::Tensor& output) {
+// What a rank gave to a call and has after it, in memory that it shares with the process that
+// prints.
+struct Part {
+  long long bytes;  // received
+  char text[800];   // empty: the rank did not call it
+};
+constexpr std::array<Operation, 3> kCalls{Operation::all_gather, Operation::reduce_scatter,
+                                          Operation::all_reduce};
+using Parts = std::array<Part, kCalls.size()>;
+
+void tell(Communicator& comm, Part& part, const at::Tensor& input, const at::Tensor& output) {
   const auto log = comm.take_log();
-  if (comm.rank() != 0) return;
-  const Call& call = log.at(0);
-  std::printf("%s\n  rank 0 gave %s\n  rank 0 has  %s\n  each rank received %lld bytes\n",
-              to_string(call.operation), values(input).c_str(), values(output).c_str(),
-              static_cast<long long>(call.bytes));
-  std::fflush(stdout);
+  if (log.empty()) return;  // left out
+  part.bytes = log[0].bytes;
+  std::snprintf(part.text, sizeof part.text, "gave %s\n         has  %s", values(input).c_str(),
+                values(output).c_str());
+}
+
+// Of the ranks that this process has started.
+void print(const Parts* ranks, int world) {
+  for (size_t call = 0; call < kCalls.size(); ++call) {
+    std::printf("%s\n", to_string(kCalls[call]));
+    long long bytes = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      const Part& part = ranks[rank][call];
+      if (part.text[0] == '\0') continue;
+      std::printf("  rank %d %s\n", rank, part.text);
+      bytes = part.bytes;
+    }
+    std::printf("  each rank received %lld bytes\n", bytes);
+  }
 }
 
 // Four elements for each rank: the shard is [4], the whole [4 W].
-int say_hello(const RankContext& context, const Settings& settings) {
+int say_hello(const RankContext& context, const Settings& settings, Parts& parts) {
   CommunicatorOptions options;
   options.timeout = std::chrono::seconds(3);
   if (settings.skip >= 0) options.fault = Fault{Fault::Kind::skip, settings.skip, 1};
@@ -49,16 +73,18 @@ int say_hello(const RankContext& context, const Settings& settings) {
   const at::Tensor shard = comm->empty(4).fill_(context.rank);
   const at::Tensor whole = at::empty({4 * context.world_size});
   comm->all_gather_into(whole, shard, "hello").wait();
-  tell(*comm, shard, whole);
+  tell(*comm, parts[0], shard, whole);
 
-  const at::Tensor gradient = comm->empty(4 * context.world_size).fill_(context.rank + 1);
+  const at::Tensor gradient = comm->empty(4 * context.world_size);
+  for (int part = 0; part < context.world_size; ++part)
+    gradient.narrow(0, 4 * part, 4).fill_((context.rank + 1) * (part + 1));
   const at::Tensor reduced = at::empty({4});
   comm->reduce_scatter_into(reduced, gradient, "hello").wait();
-  tell(*comm, gradient, reduced);
+  tell(*comm, parts[1], gradient, reduced);
 
   const at::Tensor given = gradient.clone();
   comm->all_reduce(gradient, "hello").wait();
-  tell(*comm, given, gradient);
+  tell(*comm, parts[2], given, gradient);
   return 0;
 }
 
@@ -79,14 +105,17 @@ Settings parse(int argc, char** argv) {
 }
 
 int hello(const Settings& settings) {
+  const Mapping memory("hello", sizeof(Parts) * static_cast<size_t>(settings.world));
+  auto* const parts = reinterpret_cast<Parts*>(memory.base());  // [world]
   const auto log = EventLog::create(settings.world);
   const auto body = [&](const RankContext& context) {
     counting_allocator::install();
     at::set_num_threads(1);
     const Recorder recorder(log, context.rank, monotonic_clock());
-    return say_hello(context, settings);
+    return say_hello(context, settings, parts[context.rank]);
   };
-  const auto write_trace = [&](const std::string& failure) {
+  const auto at_end = [&](const std::string& failure) {
+    if (failure.empty()) print(parts, settings.world);
     if (settings.trace.empty()) return true;
     const std::string title = "hello, " + std::to_string(settings.world) + " ranks";
     const Timeline timeline = timeline_of(*log, title, failure);
@@ -94,7 +123,7 @@ int hello(const Settings& settings) {
     std::printf("timeline: %s\n", settings.trace.c_str());
     return true;
   };
-  return start(settings.world, body, "fsdp hello", write_trace);
+  return start(settings.world, body, "fsdp hello", at_end);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <base/whole_file.h>
+#include <gtest/gtest.h>
 #include <testing/kept_timeline.h>
 #include <trace/timeline.h>
 
@@ -36,6 +37,7 @@ void end_test(const char* suite, const char* test, bool failed) {
       timeline_of(*kept().log, std::string(suite) + '.' + test, failed ? "the test failed" : "");
   write_whole_file(path, timeline_writer(path)(timeline));
   kept() = {nullptr, failed};
+  testing::Test::RecordProperty(kWritten, path);
 }
 
 }  // namespace fsdp::kept_timeline

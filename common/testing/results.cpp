@@ -1,6 +1,7 @@
 #include <base/todo.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <testing/kept_timeline.h>
 #include <testing/results.h>
 #include <unistd.h>
 
@@ -26,16 +27,18 @@ void write_record(const Json& record) {
   }
 }
 
+std::string property(const testing::TestResult& result, const std::string& key) {
+  for (int i = 0; i < result.test_property_count(); ++i) {
+    if (result.GetTestProperty(i).key() == key) return result.GetTestProperty(i).value();
+  }
+  return "";
+}
+
 // What is still to be written, if the test reached a todo(): in this process or a rank, which
 // take_todo() tells, or in a rank of another program, which mark_not_started() has told.
 std::string not_started(const testing::TestResult& result) {
   const std::string here = take_todo();
-  if (!here.empty() || !result.Skipped()) return here;
-  for (int i = 0; i < result.test_property_count(); ++i) {
-    const testing::TestProperty& property = result.GetTestProperty(i);
-    if (property.key() == std::string(kNotStarted)) return property.value();
-  }
-  return "";
+  return here.empty() && result.Skipped() ? property(result, kNotStarted) : here;
 }
 
 // "test_x.cpp:12: Failure\nthe message\n" of every assertion that did not pass.
@@ -85,6 +88,7 @@ class Writer : public testing::EmptyTestEventListener {
                                                  : "passed"},
                   {"text", unwritten.empty() ? text_of(result) : unwritten},
                   {"milliseconds", result.elapsed_time()},
+                  {"timeline", !property(result, kept_timeline::kWritten).empty()},
                   {"printed", lseek(STDOUT_FILENO, 0, SEEK_CUR)}});
   }
 };

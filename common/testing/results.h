@@ -10,10 +10,11 @@ namespace fsdp::results {
 //   {"event":"plan","tests":["T2_3_unshard.gathers/W3", ...]}    first: the tests that will run
 //   {"event":"start","suite":"T2_3_unshard","name":"gathers/W3"}
 //   {"event":"end","suite":"T2_3_unshard","name":"gathers/W3","outcome":"failed",
-//    "text":"test_x.cpp:12: Failure\n...","milliseconds":12,"printed":345}
+//    "text":"test_x.cpp:12: Failure\n...","milliseconds":12,"timeline":false,"printed":345}
 //
 // outcome: "passed"; "failed", with the text of every failure; "not started", with the function
 // that is still to be written, if the test reached a todo(); "skipped", with the reason.
+// timeline: whether the file that FSDP_TRACE names now has the timeline of this test.
 // printed: the position in standard output, if that is a file: how much was printed so far.
 //
 // Call this after InitGoogleTest() and before RUN_ALL_TESTS(). No program that this one starts

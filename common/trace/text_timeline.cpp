@@ -18,14 +18,8 @@ double ms(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-6;
 }
 
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-std::string megabytes(bool known, int64_t bytes) {
-  return known ? number("%.3f", static_cast<double>(bytes) * 1e-6) : "";
+std::string count(bool known, int64_t bytes) {
+  return known ? std::to_string(bytes) : "";
 }
 
 // "#3" of a collective, "3" of a step.
@@ -38,7 +32,10 @@ std::string sequence(const Event& event) {
 std::string length(const Event& event) {
   if (!event.ended()) return "no end";
   const bool instant = event.kind == EventKind::issue || event.kind == EventKind::free;
-  return instant ? "" : number("%.3f", ms(event.duration()));
+  if (instant) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", ms(event.duration()));
+  return text;
 }
 
 std::string text(const Line& line, int64_t origin) {
@@ -48,11 +45,11 @@ std::string text(const Line& line, int64_t origin) {
   std::string name = event.name();
   if (name.size() > 14) name = ".." + name.substr(name.size() - 12);
   char text[160];
-  std::snprintf(text, sizeof text, "%2zu %10.3f %9s %-21s %6s %-14s %9s %9s %9s", line.rank,
+  std::snprintf(text, sizeof text, "%2zu %10.3f %9s %-21s %6s %-14s %10s %10s %10s", line.rank,
                 ms(event.begin - origin), length(event).c_str(), event.text().c_str(),
-                sequence(event).c_str(), name.c_str(), megabytes(moves, event.call.bytes).c_str(),
-                megabytes(sampled, event.live.total).c_str(),
-                megabytes(sampled, event.live[MemoryClass::gathered]).c_str());
+                sequence(event).c_str(), name.c_str(), count(moves, event.call.bytes).c_str(),
+                count(sampled, event.live.total).c_str(),
+                count(sampled, event.live[MemoryClass::gathered]).c_str());
   std::string result = text;
   result.erase(result.find_last_not_of(' ') + 1);
   return result + '\n';
@@ -73,11 +70,8 @@ std::string text_timeline(const Timeline& timeline) {
   for (const std::string& text : {timeline.title, timeline.failure})
     if (!text.empty()) result += wrap(text, kColumns) + '\n';
   char heading[160];
-  std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %9s %9s %9s\n", "", "begin",
-                "length", "", "", "", "bytes", "live", "gathered");
-  result += heading;
-  std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %9s %9s %9s\n", "r", "ms",
-                "ms", "event", "", "unit", "MB", "MB", "MB");
+  std::snprintf(heading, sizeof heading, "%2s %10s %9s %-21s %6s %-14s %10s %10s %10s\n", "r",
+                "begin ms", "length ms", "event", "", "unit", "bytes", "live", "gathered");
   result += heading;
   const int64_t origin = timeline_detail::origin(timeline);
   for (const Line& line : lines)

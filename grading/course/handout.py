@@ -80,8 +80,15 @@ def contents(release=1):
     return files
 
 
-def write(out, files):
-    """The archive, the same for the same files; complete, or not there at all."""
+def commit_time():
+    """Of the commit that the handout is made from."""
+    command = ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def write(out, files, seconds):
+    """The archive, of files that were changed at `seconds`; the same for the same files; complete, or
+    not there at all."""
     part = out.with_name(out.name + ".part")
     with (
         part.open("wb") as raw,
@@ -91,6 +98,7 @@ def write(out, files):
         for name, (data, executable) in sorted(files.items()):
             info = tarfile.TarInfo(f"{FOLDER}/{name}")
             info.size = len(data)
+            info.mtime = seconds
             info.mode = 0o755 if executable else 0o644
             archive.addfile(info, io.BytesIO(data))
     part.replace(out)
@@ -112,8 +120,8 @@ def main():
         parser.error(f"{arguments.out}: the name must end in .tar.gz")
     try:
         files = contents(arguments.release)
-        write(arguments.out, files)
-    except (OSError, skeletons.Refused) as error:
+        write(arguments.out, files, commit_time())
+    except (OSError, subprocess.CalledProcessError, skeletons.Refused) as error:
         sys.exit(f"fsdp handout: {error}")
     megabytes = arguments.out.stat().st_size / 1e6
     print(f"{arguments.out}: {len(files)} files, {megabytes:.1f} MB; unpacks into {FOLDER}/")

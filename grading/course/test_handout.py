@@ -75,10 +75,11 @@ class Handout(unittest.TestCase):
             archives = []
             for name in ("a.tar.gz", "b.tar.gz"):
                 path = pathlib.Path(folder) / name
-                handout.write(path, files)
+                handout.write(path, files, 1_700_000_000)
                 archives.append(path.read_bytes())
                 with tarfile.open(path) as archive:
-                    self.assertEqual(archive.getmember("fsdp-course/fsdp").mode, 0o755)
+                    member = archive.getmember("fsdp-course/fsdp")
+                    self.assertEqual((member.mode, member.mtime), (0o755, 1_700_000_000))
             self.assertEqual(archives[0], archives[1])
 
 

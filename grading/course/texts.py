@@ -115,6 +115,9 @@ def problems_of_text(path, text, known_tests, known_verbs):
     for suite, name in TEST.findall(text):
         if name not in known_tests.get(suite, ()):
             yield f"there is no test {suite}.{name}"
+    for name in re.findall(r"--test ([a-z][a-z_0-9]*)", text):
+        if not any(name in names for names in known_tests.values()):
+            yield f"there is no test {name}"
     for verb, rest in COMMAND.findall(text):
         if verb not in known_verbs:
             yield f"there is no verb: ./fsdp {verb}"

@@ -18,7 +18,7 @@ from grader.course import BUILD, ROOT, Refused
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
 KEPT = BUILD / "grades"
 COPIES = KEPT / "programs"  # in it a folder of each job
-BASES = {"own": "graded", "reference": "graded_on_reference"}
+BASES = ("own", "reference")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Program:
 
     @property
     def stack(self):
-        return "graded" if self.task.number == 1 else BASES[self.base]
+        below = self.task.number - 1
+        return "graded" if self.base == "own" or below == 0 else f"graded_on_{below}"
 
     @property
     def target(self):

@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <iterator>
 #include <stdexcept>
 
@@ -48,7 +47,9 @@ std::vector<TestResult> run_task(const Settings& settings, const Task& task) {
     options.whole_limit = std::chrono::seconds(settings.seconds);
     TestRun run = run_tests(settings.program(task), options);
     if (run.results.empty() && settings.worlds.empty()) {
-      throw std::runtime_error(settings.program(task) + " has no test " + options.filter);
+      throw std::runtime_error(settings.test.empty()
+                                   ? settings.program(task) + " has no test " + options.filter
+                                   : "problem " + settings.what + " has no test " + settings.test);
     }
     std::move(run.results.begin(), run.results.end(), std::back_inserter(tests));
   }
@@ -90,14 +91,12 @@ int check_course(const Settings& settings) {
     total += tasks.back().sum;
     tests.insert(tests.end(), tasks.back().tests.begin(), tasks.back().tests.end());
   }
-  if (settings.what.empty()) print_tally("all", total);
+  if (settings.what.empty()) print_tally("all", total, "not started");
   print_bases(settings, tasks);
   print_failures(tests);
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(tasks, total));
   if (!total.complete()) print_next_step(tasks);
-  if (std::filesystem::exists(settings.trace)) {
-    std::printf("timeline: %s\n", settings.trace.c_str());
-  }
+  print_timeline(settings.trace, tests);
   return total.complete() ? 0 : 1;
 }
 

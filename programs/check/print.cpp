@@ -37,58 +37,73 @@ void print_failure(const TestResult& result) {
   std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
 }
 
-// "Task 5 was", "Tasks 5, 6 and 7 were".
-std::string tasks_were(const std::vector<int>& numbers) {
-  if (numbers.size() == 1) return "Task " + std::to_string(numbers[0]) + " was";
-  std::string text = "Tasks ";
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    text += i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ";
-    text += std::to_string(numbers[i]);
-  }
-  return text + " were";
+// "task 4", "tasks 1 and 2", "tasks 1 to 3".
+std::string tasks_text(int first, int last) {
+  if (first == last) return "task " + std::to_string(first);
+  return "tasks " + std::to_string(first) + (first + 1 == last ? " and " : " to ") +
+         std::to_string(last);
 }
 
-struct NextStep {
-  const Task* task;
-  const Problem* problem;
-};
-
-// The first problem that is not complete.
-NextStep next_step(const std::vector<TaskResult>& tasks) {
-  for (const TaskResult& task : tasks) {
-    for (const auto& [problem, tally] : task.problems) {
-      if (!tally.complete()) return {task.task, problem};
-    }
-  }
-  return {};
+// "the reference solutions of tasks 1 to 3 and your own task 4"
+std::string base_text(int task, int solutions) {
+  const std::string own = "your own " + tasks_text(solutions + 1, task - 1);
+  if (solutions == 0) return own;
+  const std::string given =
+      solutions == 1 ? "the reference solution of " : "the reference solutions of ";
+  return given + tasks_text(1, solutions) + (solutions == task - 1 ? "" : " and " + own);
 }
 
-// A function of another problem that has to be written before the tests of `problem` can run:
-// "FlatParameter::unshard (problem 2.3)". Empty if there is none.
-std::string missing_before(const Problem& problem, const std::vector<TaskResult>& tasks) {
-  for (const TaskResult& task : tasks) {
-    for (const TestResult& test : task.tests) {
-      if (test.outcome != Outcome::not_started || &problem_of(test) != &problem) continue;
-      const bool own = test.text.find("problem " + problem.number) != std::string::npos;
-      return own ? "" : test.text;
+// The first problem that is not complete, of the task.
+const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task) {
+  for (const auto& problem : task.problems) {
+    if (!problem.second.complete()) return &problem;
+  }
+  return nullptr;
+}
+
+// The problem whose function the text of a test that is not started names:
+// "FlatParameter::unshard (problem 2.3)". Null if it names none.
+const Problem* problem_named(const std::string& text) {
+  for (const Task& task : course()) {
+    for (const Problem& problem : task.problems) {
+      if (text.find("(problem " + problem.number + ")") != std::string::npos) return &problem;
     }
   }
-  return "";
+  return nullptr;
+}
+
+// The function without which the tests of the problem, or of the whole task, cannot run, if it
+// belongs to another problem or task. Empty if a test needs one of their own, or none.
+std::string needs(const TaskResult& task, const Problem* problem = nullptr) {
+  std::string found;
+  for (const TestResult& test : task.tests) {
+    if (test.outcome != Outcome::not_started || (problem && &problem_of(test) != problem)) continue;
+    const std::string own =
+        problem ? problem->number + ')' : std::to_string(task.task->number) + '.';
+    if (test.text.find("(problem " + own) != std::string::npos) return "";
+    if (found.empty()) found = test.text;
+  }
+  return found;
+}
+
+// Why the tests did not run.
+std::string reason(const TaskResult& task, const Problem* problem = nullptr) {
+  if (!task.compiles) return "does not compile";
+  const std::string missing = needs(task, problem);
+  return missing.empty() ? "not started" : "needs " + missing;
 }
 
 }  // namespace
 
-void print_tally(const std::string& label, const Tally& tally, bool compiles) {
+void print_tally(const std::string& label, const Tally& tally, const std::string& why) {
   std::printf("%-24s %s %5.1f of %3.0f   ", label.c_str(), bar(tally).c_str(), tally.points,
               tally.possible);
-  if (!compiles) {
-    std::printf("does not compile\n");
-  } else if (tally.complete()) {
+  if (tally.complete()) {
     std::printf("complete, %d tests\n", tally.passed);
   } else if (tally.tests() == 0 && !tally.untested) {
     std::printf("no test on these numbers of ranks\n");
   } else if (tally.not_started == tally.tests()) {
-    std::printf("not started\n");
+    std::printf("%s\n", why.c_str());
   } else {
     std::printf("%d passed, %d failed, %d not started\n", tally.passed, tally.failed,
                 tally.not_started);
@@ -99,11 +114,11 @@ void print_tally(const std::string& label, const Tally& tally, bool compiles) {
 void print_task(const Settings& settings, const TaskResult& task) {
   if (!settings.what.empty()) {
     for (const auto& [problem, tally] : task.problems)
-      print_tally(problem->number + " " + problem->name, tally, task.compiles);
+      print_tally(problem->number + " " + problem->name, tally, reason(task, problem));
   }
   if (settings.wants_whole_tasks()) {
     print_tally("task " + std::to_string(task.task->number) + " " + task.task->name, task.sum,
-                task.compiles);
+                reason(task));
   }
   if (task.held) {
     std::printf("    this task's points count only once this test passes:\n    %s\n",
@@ -112,28 +127,21 @@ void print_task(const Settings& settings, const TaskResult& task) {
 }
 
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks) {
-  std::vector<int> own, on_reference;
-  for (const TaskResult& task : tasks) {
-    const std::string& stack = settings.stack(*task.task);
-    if (task.tests.empty()) continue;
-    if (stack != "mine" && stack != "mine_on_reference") {
-      std::printf("Tested %s, not tasks/.\n", stack == "reference"
-                                                  ? "the reference solutions"
-                                                  : ("the stack " + stack).c_str());
+  for (const TaskResult& result : tasks) {
+    if (result.tests.empty()) continue;
+    const Task& task = *result.task;
+    const int solutions = settings.solutions_under(task);
+    if (solutions < 0) {
+      const std::string& stack = settings.stack(task);
+      const std::string what =
+          stack == "reference" ? "the reference solutions" : "the stack " + stack;
+      std::printf("Tested %s, not tasks/.\n", what.c_str());
       return;
     }
-    if (task.task->number > 1)  // nothing lies under task 1
-      (stack == "mine" ? own : on_reference).push_back(task.task->number);
-  }
-  if (!own.empty()) {
-    const char* under = own.size() == 1 ? "it" : "each";
-    std::printf("%s tested over your own code of the tasks before %s.\n", tasks_were(own).c_str(),
-                under);
-  }
-  if (!on_reference.empty()) {
-    const char* under = on_reference.size() == 1 ? "it" : "each";
-    std::printf("%s tested over the reference solutions of the tasks before %s.\n",
-                tasks_were(on_reference).c_str(), under);
+    if (task.number > 1) {  // nothing lies under task 1
+      std::printf("Task %d was tested over %s.\n", task.number,
+                  base_text(task.number, solutions).c_str());
+    }
   }
 }
 
@@ -151,20 +159,31 @@ void print_failures(const std::vector<TestResult>& tests) {
 }
 
 void print_next_step(const std::vector<TaskResult>& tasks) {
-  const auto [task, problem] = next_step(tasks);
-  if (problem == nullptr) return;
+  const auto task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
+  if (task == tasks.end()) return;
+  const Problem* problem = first_incomplete(*task)->first;
+  const bool fails = first_incomplete(*task)->second.failed > 0;
+  const std::string missing = fails ? "" : needs(*task, problem);
+  const Problem* const other = problem_named(missing);
   const bool nothing = std::all_of(tasks.begin(), tasks.end(),
                                    [](const TaskResult& result) { return result.not_started(); });
-  std::printf(nothing ? "\nNothing of this is written yet, so this is how it should look.\n"
-                      : "\n");
-  std::printf("Next: problem %s %s, in tasks/task%d_*/; then ./fsdp check %s\n",
-              problem->number.c_str(), problem->name.c_str(), task->number,
-              problem->number.c_str());
-  const std::string missing = missing_before(*problem, tasks);
-  if (!missing.empty()) {
-    std::printf("Its tests need another function that is still to be written: %s\n",
-                missing.c_str());
+  if (other) {
+    std::printf("\nThe tests of problem %s need a function that is still to be written: %s\n",
+                problem->number.c_str(), missing.c_str());
+  } else {
+    std::printf(nothing ? "\nNothing of this is written yet, so this is how it should look.\n"
+                        : "\n");
   }
+  const Problem& next = other ? *other : *problem;
+  std::printf("Next: problem %s %s, in tasks/task%c_*/; then ./fsdp check %s\n",
+              next.number.c_str(), next.name.c_str(), next.number[0], problem->number.c_str());
+}
+
+void print_timeline(const std::string& file, const std::vector<TestResult>& tests) {
+  const auto test = std::find_if(tests.rbegin(), tests.rend(),
+                                 [](const TestResult& result) { return result.timeline; });
+  if (test == tests.rend()) return;
+  std::printf("timeline of %s.%s: %s\n", test->suite.c_str(), test->name.c_str(), file.c_str());
 }
 
 }  // namespace fsdp

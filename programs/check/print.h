@@ -8,21 +8,25 @@
 
 namespace fsdp {
 
-// A line with a bar: "task 2 flat_parameter    ########........   8.0 of  20   8 passed, ...".
-void print_tally(const std::string& label, const Tally& tally, bool compiles = true);
+// A line with a bar: "task 2 flat_parameter    ########........   8.0 of  20   8 passed, ...". If
+// no test ran to its end, `why` says more than "not started".
+void print_tally(const std::string& label, const Tally& tally, const std::string& why = "");
 
 // The lines of a task: one for each problem if only a part of the course is wanted, and one for the
 // whole task.
 void print_task(const Settings& settings, const TaskResult& task);
 
-// Which code the tasks were tested over.
+// What each task was tested over.
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks);
 
 // One failure in full: which promise does not hold, what the ranks did, where it shows. Then the
 // names of all tests that failed, with their numbers of ranks.
 void print_failures(const std::vector<TestResult>& tests);
 
-// The first problem that is not complete, and what to do.
+// The first problem that is not complete, or the one that its tests need before, and what to do.
 void print_next_step(const std::vector<TaskResult>& tasks);
+
+// The test whose timeline the file has, if it is there.
+void print_timeline(const std::string& file, const std::vector<TestResult>& tests);
 
 }  // namespace fsdp

@@ -20,8 +20,8 @@ void add_public_options(CLI::App& app, Settings& settings) {
   static std::string base;
   static bool solutions{};
   app.add_option("--base", base,
-                 "the code under a task: reference, the solutions of the tasks before it (the "
-                 "default where they are here), or mine, your own tasks before it")
+                 "the code under a task: reference, the solutions of all tasks before it; or mine, "
+                 "your own tasks. Without it: the solutions that are here, and then your own")
       ->check(CLI::IsMember({"reference", "mine"}));
   app.add_flag("--solutions", solutions, "test the reference solutions instead of tasks/");
   app.add_option("--repeat", settings.repeat, "run every test this many times (default 1)")
@@ -31,9 +31,11 @@ void add_public_options(CLI::App& app, Settings& settings) {
                  "on 8")
       ->delimiter(',')
       ->check(CLI::Range(1, 8));
+  app.add_option("--test", settings.test,
+                 "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");
   app.add_option("--trace", settings.trace,
                  "write the timeline of the first test that fails, or of the last test if none "
-                 "fails, to FILE.txt, .json or .html");
+                 "fails, to FILE.txt, .json or .html; with --test, of that test");
   app.add_option("--json", settings.json, "write the points and every test's result to FILE");
 }
 
@@ -97,12 +99,21 @@ bool Settings::wants(const Problem& problem) const {
   return wants_whole_tasks() || what == problem.number;
 }
 
+int Settings::solutions_under(const Task& task) const {
+  if (stack(task) == "mine") return 0;
+  const std::string prefix = "mine_on_";
+  return stack(task).starts_with(prefix) ? std::stoi(stack(task).substr(prefix.size())) : -1;
+}
+
 std::string Settings::filter(const Task& task) const {
+  const std::string name = test.empty() ? "*" : test.substr(test.find('.') + 1);  // without suite
   std::string filter;
   for (const Problem& problem : task.problems) {
     if (!wants(problem)) continue;
-    for (const std::string& suite : problem.suites)
-      filter += (filter.empty() ? "" : ":") + suite + ".*";
+    for (const std::string& suite : problem.suites) {
+      filter += (filter.empty() ? "" : ":") + suite + '.' + name;
+      if (!test.empty()) filter += ':' + suite + '.' + name + "/W*";  // on all numbers of ranks
+    }
   }
   const char* separator = "-";  // after it come the tests that are left out
   for (int world = 1; world <= 8 && !worlds.empty(); ++world) {
@@ -122,6 +133,10 @@ Settings parse_settings(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     settings.stacks.resize(course().size(), settings.stacks.back());
+    if (!settings.test.empty() && settings.wants_whole_tasks()) {
+      throw std::invalid_argument("--test wants the problem too, as in ./fsdp check 3.2 --test " +
+                                  settings.test);
+    }
     if (!settings.trace.empty()) prepare_trace(settings.trace);
   } catch (const CLI::CallForHelp& help) {
     std::exit(app.exit(help));

@@ -12,6 +12,7 @@ struct Settings {
   std::string what;  // "" for everything, a task ("3") or a problem ("3.2")
   int repeat{1};
   std::vector<int> worlds;          // numbers of ranks; empty: all
+  std::string test;                 // the name of the only test to run; empty: all
   std::string trace;                // a file for the timeline; empty: none
   std::string json;                 // a file for the results; empty: none
   std::vector<std::string> stacks;  // [tasks] whose code the task's tests run
@@ -28,6 +29,9 @@ struct Settings {
   bool wants(const Task& task) const;
   bool wants(const Problem& problem) const;
   bool wants_whole_tasks() const { return what.size() <= 1; }
+  // Of how many tasks before `task` its tests run the solutions; of those after them, the student's
+  // own. -1 if the task itself is not the student's.
+  int solutions_under(const Task& task) const;
 
   // GoogleTest's filter for those tests of `task` that are wanted.
   std::string filter(const Task& task) const;

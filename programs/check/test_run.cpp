@@ -96,6 +96,7 @@ class Attempt {
     } else if (event == "end" && running_) {
       running_->outcome = outcome_of(record.at("outcome"));
       running_->milliseconds = record.at("milliseconds");
+      running_->timeline = record.value("timeline", false);
       const int64_t end = record.at("printed");
       if (running_->outcome == Outcome::failed)
         running_->text = program_.printed().text(printed_, end);

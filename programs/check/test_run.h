@@ -18,6 +18,7 @@ struct TestResult {
   std::string text{};  // what it printed, then what failed; of a test that is not started: the
                        // function that is still to be written
   int64_t milliseconds{};
+  bool timeline{};  // whether the file of --trace has its timeline
 
   // "T2_3_unshard.autograd_sees_no_change" and "W3", which is empty for a test that has no
   // number of ranks.

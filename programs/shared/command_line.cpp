@@ -1,7 +1,6 @@
 #include <shared/command_line.h>
 
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -48,7 +47,8 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
     throw UsageError(option + " must be " + rule + ", not " + text);
   };
   constexpr bool kReal = std::is_floating_point_v<Number>;
-  const std::string least = kReal && range.least == std::numeric_limits<Number>::min()
+  using Limits = std::numeric_limits<Number>;
+  const std::string least = kReal && range.least == Limits::min()
                                 ? "a positive number"
                                 : "at least " + written(range.least);
   Number number{};
@@ -58,16 +58,15 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
   if (error == std::errc::invalid_argument || rest != end) {
     refuse(kReal ? "a number" : "a whole number");
   }
-  const bool out_of_range = error == std::errc::result_out_of_range;
-  bool above = out_of_range || number > range.most;
+  bool above = error == std::errc::result_out_of_range;
   if constexpr (kReal) {
-    if (out_of_range) number = std::strtod(text.c_str(), nullptr);  // infinite, or 0
-    const bool bounded = range.most < std::numeric_limits<Number>::max();
-    if (!std::isfinite(number) && !(bounded && number > 0)) refuse(least);
-    above = number > range.most;
+    if (above) number = std::strtod(text.c_str(), nullptr);  // infinite, or 0
+    above = false;
   }
-  if (below || (!above && number < range.least)) refuse(least);
-  if (above) refuse("at most " + written(range.most));
+  above = above || number > range.most;
+  if (below || !(above || number >= range.least)) refuse(least);  // so is NaN
+  if (above)
+    refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));
   return number;
 }
 

@@ -28,7 +28,7 @@ Event event(EventKind kind, const std::string& name, int64_t begin, int64_t end)
   }
   if (end != 0 && kind != EventKind::flight) {
     event.live.total = 3'000'000;
-    event.live.by_class[static_cast<size_t>(MemoryClass::gathered)] = 2'000'000;
+    event.live.by_class[static_cast<size_t>(MemoryClass::gathered)] = 192;
     event.peak = 4'000'000;
   }
   return event;
@@ -55,12 +55,11 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST(TextTimeline, has_a_line_for_each_event_in_the_order_of_time) {
   EXPECT_EQ(text_timeline(two_ranks()), R"(fsdp of small, 2 ranks
 rank 0 was killed
-        begin    length                                                 bytes      live  gathered
- r         ms        ms event                        unit                  MB        MB        MB
- 0      0.000     2.000 forward                      layers.3                     3.000     2.000
- 1      0.000    no end all_gather wait          #12 </script>          1.500
- 0      0.001           all_gather issue         #12 layers.3           1.500     3.000     2.000
- 0      0.001     0.899 all_gather flight        #12 layers.3           1.500
+ r   begin ms length ms event                        unit                bytes       live   gathered
+ 0      0.000     2.000 forward                      layers.3                     3000000        192
+ 1      0.000    no end all_gather wait          #12 </script>         1500000
+ 0      0.001           all_gather issue         #12 layers.3          1500000    3000000        192
+ 0      0.001     0.899 all_gather flight        #12 layers.3          1500000
 )");
 }
 
@@ -100,7 +99,7 @@ TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {
 
   ASSERT_EQ(phases["C"].size(), 4);  // two events whose live bytes were taken
   EXPECT_EQ(phases["C"][0]["ts"], 1.0);
-  EXPECT_EQ(phases["C"][0]["args"]["gathered"], 2'000'000);
+  EXPECT_EQ(phases["C"][0]["args"]["gathered"], 192);
   EXPECT_EQ(phases["C"][1]["args"]["bytes"], 4'000'000);
 }
 
@@ -124,14 +123,14 @@ TEST(HtmlTimeline, is_one_page_that_contains_its_data) {
   const auto& first = data["ranks"][0];
   EXPECT_EQ(first["events"][0], nlohmann::json::array({1, 0, 0, 0, 2'000'000, 0, 0, 0}));
   EXPECT_EQ(first["events"][2], nlohmann::json::array({5, 0, 0, 1000, 899'000, 12, 1'500'000, 0}));
-  EXPECT_EQ(first["live"], nlohmann::json::parse("[[1000,4000000,0,2000000,0,0,0,0,0],"
-                                                 "[2000000,4000000,0,2000000,0,0,0,0,0]]"));
+  EXPECT_EQ(first["live"], nlohmann::json::parse("[[1000,4000000,0,192,0,0,0,0,0],"
+                                                 "[2000000,4000000,0,192,0,0,0,0,0]]"));
   EXPECT_EQ(data["ranks"][1]["events"][0][4], -1) << "it did not end";
 }
 
 TEST(Timelines, are_written_even_without_events) {
   const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
-  EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 4);
+  EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 3);
   EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
   EXPECT_CONTAINS(html_timeline(nothing), "rank 0 was killed");
 }

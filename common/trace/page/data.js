@@ -63,6 +63,7 @@ function time(ns) {
 const grouped = bytes => bytes.toLocaleString('en-US');
 function megabytes(bytes) {
   if (bytes >= 1e9) return (bytes / 1e9).toFixed(2) + ' GB';
-  return bytes >= 1e6 ? (bytes / 1e6).toFixed(1) + ' MB' : (bytes / 1e3).toFixed(1) + ' kB';
+  if (bytes >= 1e6) return (bytes / 1e6).toFixed(1) + ' MB';
+  return bytes >= 1e4 ? (bytes / 1e3).toFixed(1) + ' kB' : grouped(bytes) + ' B';
 }
 const escape = text => text.replace(/[&<>]/g, c => '&#' + c.charCodeAt(0) + ';');

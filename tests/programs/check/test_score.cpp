@@ -1,4 +1,5 @@
 #include <check/check_course.h>
+#include <check/print.h>
 #include <check/score.h>
 #include <check/task_result.h>
 #include <gtest/gtest.h>
@@ -64,7 +65,7 @@ std::pair<std::string, int> check_without_tests(const std::string& what,
                                                 const std::vector<int>& broken) {
   Settings settings;
   settings.what = what;
-  settings.stacks.assign(course().size(), "mine_on_reference");
+  settings.stacks.assign(course().size(), "mine");
   settings.blank = blank;
   settings.broken = broken;
   testing::internal::CaptureStdout();
@@ -95,6 +96,123 @@ TEST(Check, is_not_complete_with_a_task_that_does_not_compile) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("Next: problem 1.1 "), std::string::npos) << text;
+}
+
+std::string printed(const std::function<void()>& print) {
+  testing::internal::CaptureStdout();
+  print();
+  return testing::internal::GetCapturedStdout();
+}
+
+TaskResult result_of(int task, std::vector<TestResult> tests) {
+  TaskResult result;
+  result.task = &course().at(static_cast<size_t>(task) - 1);
+  result.tests = std::move(tests);
+  for (const Problem& problem : result.task->problems) {
+    const Tally of_problem = tally(problem, result.tests);
+    if (of_problem.tests() == 0) continue;  // was not wanted
+    result.problems.emplace_back(&problem, of_problem);
+    result.sum += of_problem;
+  }
+  return result;
+}
+
+TEST(Check, says_of_each_task_what_it_was_tested_over) {
+  Settings settings;
+  settings.stacks = {"mine",      "mine_on_1", "mine_on_2", "mine",
+                     "mine_on_3", "mine_on_3", "mine_on_6"};
+  std::vector<TaskResult> results;
+  for (const Task& task : course())
+    results.push_back(result_of(task.number, {{task.problems[0].suites[0], "a", Outcome::passed}}));
+  EXPECT_EQ(printed([&] { print_bases(settings, results); }),
+            "Task 2 was tested over the reference solution of task 1.\n"
+            "Task 3 was tested over the reference solutions of tasks 1 and 2.\n"
+            "Task 4 was tested over your own tasks 1 to 3.\n"
+            "Task 5 was tested over the reference solutions of tasks 1 to 3 and your own task 4.\n"
+            "Task 6 was tested over the reference solutions of tasks 1 to 3 and your own tasks 4 "
+            "and 5.\n"
+            "Task 7 was tested over the reference solutions of tasks 1 to 6.\n");
+  settings.stacks.assign(course().size(), "second");
+  EXPECT_EQ(printed([&] { print_bases(settings, results); }),
+            "Tested the stack second, not tasks/.\n");
+}
+
+// What `check` prints of the results of one task.
+std::string report(const std::string& what, const TaskResult& task) {
+  Settings settings;
+  settings.what = what;
+  return printed([&] {
+    print_task(settings, task);
+    print_next_step({task});
+  });
+}
+
+TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
+  const TaskResult task =
+      result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},
+                    {"T5_2_padding", "b", Outcome::not_started, "flat_layout (problem 2.1)"}});
+  EXPECT_EQ(
+      report("5", task),
+      "5.1 step_on_shards       ................   0.0 of   7   needs flat_layout (problem 2.1)\n"
+      "5.2 padding              ................   0.0 of   3   needs flat_layout (problem 2.1)\n"
+      "task 5 sharded_optimizer ................   0.0 of  10   needs flat_layout (problem 2.1)\n"
+      "\n"
+      "The tests of problem 5.1 need a function that is still to be written: flat_layout "
+      "(problem 2.1)\n"
+      "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 5.1\n");
+}
+
+TEST(Check, names_the_later_problem_that_the_tests_of_a_problem_need) {
+  const std::vector<TestResult> tests{
+      {"T6_1_record", "a", Outcome::passed},
+      {"T6_2_forward", "b", Outcome::not_started, "Prefetcher::pre_backward (problem 6.3)"},
+      {"T6_3_backward", "c", Outcome::not_started, "Prefetcher::pre_backward (problem 6.3)"}};
+  const std::string text = report("6", result_of(6, tests));
+  EXPECT_EQ(
+      text,
+      "6.1 record               ################   2.0 of   2   complete, 1 tests\n"
+      "6.2 forward              ................   0.0 of   3   needs Prefetcher::pre_backward "
+      "(problem 6.3)\n"
+      "6.3 backward             ................   0.0 of   3   not started\n"
+      "task 6 prefetch          #####...........   2.0 of   8   1 passed, 0 failed, 2 not "
+      "started\n"
+      "\n"
+      "The tests of problem 6.2 need a function that is still to be written: "
+      "Prefetcher::pre_backward (problem 6.3)\n"
+      "Next: problem 6.3 backward, in tasks/task6_*/; then ./fsdp check 6.2\n");
+}
+
+TEST(Check, goes_on_with_a_problem_that_fails_before_one_that_it_needs) {
+  const std::vector<TestResult> tests{
+      {"T6_2_forward", "a", Outcome::failed},
+      {"T6_2_forward", "b", Outcome::not_started, "Prefetcher::pre_backward (problem 6.3)"}};
+  const std::string text = report("6.2", result_of(6, tests));
+  EXPECT_NE(text.find("\nNext: problem 6.2 forward,"), std::string::npos) << text;
+}
+
+TEST(Check, names_the_test_whose_timeline_the_file_has) {
+  std::vector<TestResult> tests{{"T2_3_unshard", "a/W2", Outcome::passed},
+                                {"T2_3_unshard", "b/W2", Outcome::failed},
+                                {"T2_3_unshard", "c/W2", Outcome::passed}};
+  EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }), "");
+  tests[0].timeline = tests[1].timeline = true;  // the second was written over the first
+  EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }),
+            "timeline of T2_3_unshard.b/W2: t.txt\n");
+}
+
+TEST(Settings, choose_the_tests_of_a_problem_by_number_of_ranks_or_name) {
+  Settings settings;
+  settings.what = "7.2";
+  settings.worlds = {1, 2, 3, 4, 5, 6, 8};
+  const Task& task = course()[6];
+  EXPECT_EQ(settings.filter(task), "T7_2_tied_weights.*:T7_2_tied_weights_ranks.*-*/W7");
+  settings.worlds = {};
+  for (const char* test : {"a", "T7_2_tied_weights_ranks.a"}) {
+    settings.test = test;
+    EXPECT_EQ(settings.filter(task),
+              "T7_2_tied_weights.a:T7_2_tied_weights.a/W*:"
+              "T7_2_tied_weights_ranks.a:T7_2_tied_weights_ranks.a/W*");
+  }
 }
 
 TEST(Check, tells_the_grader_the_score_of_each_problem) {
