@@ -47,14 +47,15 @@ def prepare(only=None):
     build("check", *trainer, *(f"mine_task{number}_tests" for number in numbers))
 
 
-def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True, on_step=None):
+def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True, on_step=None,
+               kinds=KINDS):
     """Builds what has no result yet, then runs it; calls on_result(program, kind, result). `on_step`: as
     of programs.ninja()."""
     seeds = {"tests": "", "hidden": seed}
     missing = []
     for program in programs:
         key = program.key(submission, looked_at)
-        for kind in KINDS:
+        for kind in kinds:
             known = None if fresh else run.kept(key, seeds[kind])
             if known:
                 on_result(program, kind, known)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Puts each fault of grading/instruments/faults/taskN.toml into the reference solution and runs the task's tests.
 
-Each fault is graded as a submission is. It is caught when its test fails on some number of ranks and
-says its message, and costs points of its task. Results are kept under build/default/grades, so a run
+Each fault is built and run as a submission is, with the usual cases of the tests. It is caught when
+its test fails on some number of ranks and says its message, and costs points of its task. Results are kept under build/default/grades, so a run
 that was broken off goes on where it stopped; what has changed since is run again. Prints the matrix,
 one line for each fault: problem, name, points of its task, numbers of ranks on which its test fails,
 how many other tests fail, the test. Exits with 1 if a fault survives. grading/instruments/faults/README.md says
@@ -17,7 +17,7 @@ import textwrap
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from grader import bank, course, grade, score  # noqa: E402
+from grader import bank, course, grade  # noqa: E402
 from grader.course import ROOT, Refused, tomllib  # noqa: E402
 from grader.programs import Program, new_job  # noqa: E402
 from grader.submission import Submission  # noqa: E402
@@ -25,7 +25,6 @@ from grader.submission import Submission  # noqa: E402
 BANK = ROOT / "grading" / "instruments" / "faults"
 MATRIX = BANK / "MATRIX.md"
 FIRST = BANK / "FIRST_FAILURES.md"
-SEED = "faults"  # of the hidden cases
 JOBS = 2
 WIDTH = 100
 FIELDS = {"name", "problem", "file", "old", "new", "test", "message", "mistake"}
@@ -72,22 +71,20 @@ def submission(fault):
 def run(fault, fresh):
     """The fault as the grader sees it: its task's tests over the reference ones before it."""
     task = task_of(fault)
-    base = "reference" if fault["task"] > 1 else "own"
-    results = {}
-
-    def take(program, kind, result):
-        results[kind] = result
-
+    program = Program(task, "reference" if fault["task"] > 1 else "own")
+    found = []
     with new_job() as job:
-        grade.results_of(submission(fault), SEED, job, fresh, take, programs=[Program(task, base)])
-    if results["tests"].why:
-        raise Refused(results["tests"].why)
+        grade.results_of(submission(fault), "", job, fresh, lambda *result: found.append(result[-1]),
+                         [program], kinds=("tests",))
+    (result,) = found
+    if result.why:
+        raise Refused(result.why)
     red = {}  # what each test that fails prints, by the name of the test and the ranks
-    for test in results["tests"].tests:
+    for test in result.tests:
         if test["outcome"] != "passed":
             red.setdefault(test["test"], {})[test["ranks"]] = test["text"][:30000]
-    shown = [problem["explanation"] for problem in results["tests"].problems.values() if problem["failed"]]
-    points = score.score_task(task, base, results).points
+    shown = [problem["explanation"] for problem in result.problems.values() if problem["failed"]]
+    points = sum(problem["points"] for problem in result.problems.values())
     return {"red": red, "first": shown[0] if shown else "", "points": points, "of": task.points}
 
 
@@ -141,9 +138,8 @@ def table(faults, results, old):
         "# What catches which mistake",
         "",
         f"The {len(faults)} faults of the bank, made by `grading/instruments/faults.py --table`. W: the numbers of",
-        "ranks on which the test fails; others: how many other tests fail; points: what the grader",
-        "gives for the task, over the reference solutions of the tasks before it. The other tasks have",
-        "full points there.",
+        "ranks on which the test fails; others: how many other tests fail; points: what `./fsdp check`",
+        "gives for the task, over the reference solutions of the tasks before it.",
         "",
         "| Problem | Mistake | Caught by | which says | others | points |",
         "|---|---|---|---|---|---|",
