@@ -54,7 +54,7 @@ build() {
       flock 9
     fi
     configure "$preset"
-    touch_old_files "$dir/contents"
+    touch_old_files "$dir"
     steps=$(steps_to_build "$dir" "${targets[@]}")
     what=${targets[*]}
     if ((${#what} > 50)); then what="${#targets[@]} targets"; fi
@@ -71,19 +71,19 @@ build() {
   ) 9>"$dir/lock" || return 1
 }
 
-# Ninja goes by the times of files, but what comes out of an archive or a backup may be older than what
-# was made of the file before it. Touches such files: those that do not hold what they held at the last
-# build, by the list in the file $1, and are older than this list. Then writes the list anew.
+# touch_old_files DIR: ninja goes by the times of files, but what comes out of an archive or a backup may
+# be older than what was made of the file before it. Touches such files: those that do not hold what they
+# held before the last build, by the list DIR/contents, and are not newer than it. Then writes the list anew.
 touch_old_files() {
-  local file
+  local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading programs solutions tasks \
-    tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$1.new"
-  if [[ -f $1 ]]; then
-    LC_ALL=C comm -13 "$1" "$1.new" | while read -r _ file; do
-      [[ $root/$file -nt $1 ]] || touch "$root/$file"
+    tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
+  if [[ -f $list ]]; then
+    LC_ALL=C comm -13 "$list" "$list.new" | while read -r _ file; do
+      [[ $root/$file -nt $1/.ninja_log ]] || touch "$root/$file"
     done
   fi
-  mv "$1.new" "$1"
+  mv "$list.new" "$list"
 }
 
 # is_current DIR TARGET...: whether the targets are newer than all that they are made from. Changes

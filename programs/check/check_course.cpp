@@ -46,10 +46,11 @@ std::vector<TestResult> run_task(const Settings& settings, const Task& task) {
     options.on_result = progress;
     options.whole_limit = std::chrono::seconds(settings.seconds);
     TestRun run = run_tests(settings.program(task), options);
+    if (run.results.empty() && !settings.test.empty()) {
+      throw std::runtime_error("problem " + settings.what + " has no test " + settings.test);
+    }
     if (run.results.empty() && settings.worlds.empty()) {
-      throw std::runtime_error(settings.test.empty()
-                                   ? settings.program(task) + " has no test " + options.filter
-                                   : "problem " + settings.what + " has no test " + settings.test);
+      throw std::runtime_error(settings.program(task) + " has no test " + options.filter);
     }
     std::move(run.results.begin(), run.results.end(), std::back_inserter(tests));
   }
