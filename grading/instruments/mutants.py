@@ -94,7 +94,7 @@ class Results:
         return result["by"] if result and (result["by"] or result["code"] == code) else None
 
 
-def build(task, results):
+def build(task, results, jobs):
     """The task's program; the mutants that compile. Leaves out those whose lines the compiler names."""
     library = f"mutated_task{task.number}"
     targets = [library, f"{library}_tests"]  # the library alone while there are errors
@@ -105,7 +105,7 @@ def build(task, results):
             if not path.exists() or path.read_text() != text:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-        done = subprocess.run(["ninja", "-j2", "-C", BUILD, "-k", "0", targets[0]], capture_output=True, text=True)
+        done = subprocess.run(["ninja", f"-j{jobs}", "-C", BUILD, "-k", "0", targets[0]], capture_output=True, text=True)
         if done.returncode == 0 and len(targets) == 1:
             return BUILD / "bin" / targets[0], [m for m in mutants if m.key not in results.dropped]
         if done.returncode == 0:
@@ -191,7 +191,7 @@ def run_task(task, wanted, results, equivalent, arguments):
     known = {m.key: results.of(m, code) for m in mutants if m.key in chosen}
     left = [m for m in mutants if m.key in chosen and known[m.key] is None]
     if left:
-        program, compiled = build(task, results)
+        program, compiled = build(task, results, arguments.jobs)
         left = [m for m in compiled if m.key in {m.key for m in left}]
         runner = Runner(program, arguments.without)
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
@@ -254,7 +254,7 @@ def main():
     parser.add_argument("--part", metavar="I/N", help="the I-th of N parts of the mutants")
     parser.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
     parser.add_argument("--without", default="", metavar="TESTS", help="run all but these: '*/W1:*/W4'")
-    parser.add_argument("--jobs", type=int, default=2, help="that run at a time (default 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run, or compile, at a time (default 2)")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--check", action="store_true", help="the form of mutants.toml; run nothing")
     arguments = parser.parse_args()
