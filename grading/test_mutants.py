@@ -110,6 +110,17 @@ class Runs(unittest.TestCase):
         log = f"/x/mutated/{task.folder}/unit.cpp:{at}:7: error: no match for 'operator||'\n"
         self.assertEqual(mutants.wrong_mutants(log, task, {"unit.cpp": text}, made), {made[2]})
 
+    def test_an_entry_holds_only_while_no_test_kills_its_mutant(self):
+        task = course.tasks()[1]
+        with mock.patch("builtins.print") as told:
+            self.assertEqual(mutants.judge(task, self.mutant, "", listed=True), "equivalent")
+            self.assertEqual(mutants.judge(task, self.mutant, TEST, listed=False), "killed")
+            told.assert_not_called()
+            self.assertEqual(mutants.judge(task, self.mutant, TEST, listed=True), "contradicted")
+            self.assertIn(TEST, told.call_args[0][0])
+            self.assertEqual(mutants.judge(task, self.mutant, "", listed=False), "survived")
+            self.assertIn(self.mutant.new, told.call_args[0][0])
+
     def test_refuses_an_entry_that_is_no_mutant(self):
         entry = ("flat_layout.cpp", "flat_layout", "int64_t end = 0;", "int64_t end = 7;")
         self.assertEqual(len(mutants.check({entry})), 1)

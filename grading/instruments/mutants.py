@@ -6,7 +6,7 @@ one less, a view copied, a strong pointer for a weak one. All mutants of a task 
 STACK mutated, where FSDP_MUTANT chooses one. A mutant is killed when a test fails or the time is over.
 One that nobody can tell from the solution stands in mutants.toml, with the reason. Results are kept in
 build/default/mutants.json: a kill while the file is the same, a survivor while the tests are. Prints
-the survivors and a line of counts for each task; exits with 1 if one survives.
+the survivors and a line of counts for each task; exits with 1 if one survives, or is killed though listed.
 """
 
 import argparse
@@ -33,6 +33,7 @@ HELPERS = ROOT / "grading" / "instruments" / "mutation" / "mutant.h"
 KEPT = BUILD / "mutants.json"
 MUTATED = BUILD / "mutated"  # where the stack's files lie
 KILLERS = 12  # tests that killed neighbours run first
+SLOW_SECONDS = 30  # after which a kill counts only if its test passes without the mutant
 SECONDS = 900  # of a whole run; a rank has less (common/testing/test_rank.h)
 CPU_SECONDS = 10  # of one process, of which each rank is one: before it counts as an endless loop
 
@@ -93,9 +94,10 @@ class Results:
         return result["by"] if result and (result["by"] or result["code"] == code) else None
 
 
-def build(task, results):
+def build(task, results, jobs):
     """The task's program; the mutants that compile. Leaves out those whose lines the compiler names."""
-    target = f"mutated_task{task.number}_tests"
+    library = f"mutated_task{task.number}"
+    targets = [library, f"{library}_tests"]  # the library alone while there are errors
     while True:
         files, mutants = mutate(task, results.dropped)
         for name, text in files.items():
@@ -103,12 +105,15 @@ def build(task, results):
             if not path.exists() or path.read_text() != text:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-        done = subprocess.run(["ninja", "-j2", "-C", BUILD, "-k", "0", target], capture_output=True, text=True)
+        done = subprocess.run(["ninja", f"-j{jobs}", "-C", BUILD, "-k", "0", targets[0]], capture_output=True, text=True)
+        if done.returncode == 0 and len(targets) == 1:
+            return BUILD / "bin" / targets[0], [m for m in mutants if m.key not in results.dropped]
         if done.returncode == 0:
-            return BUILD / "bin" / target, [m for m in mutants if m.key not in results.dropped]
+            targets.pop(0)
+            continue
         wrong = wrong_mutants(done.stdout, task, files, [m for m in mutants if m.key not in results.dropped])
         if not wrong:
-            raise Refused(f"{target} does not build:\n{done.stdout[-3000:]}")
+            raise Refused(f"{targets[0]} does not build:\n{(done.stdout + done.stderr)[-3000:]}")
         print(f"task {task.number}: {len(wrong)} mutants do not compile", flush=True)
         for mutant in wrong:
             results.dropped.add(mutant.key)
@@ -154,8 +159,9 @@ def run(program, number, tests):
         process.wait()
     if process.returncode == 0:
         return ""
-    failed = re.findall(r"^\[  FAILED  \] ([\w./]+)", text, re.M) or re.findall(r"^\[ RUN      \] ([\w./]+)", text, re.M)
-    return failed[0] if failed else "start"
+    failed = re.findall(r"^\[  FAILED  \] ([\w./]+)", text, re.M)
+    begun = re.findall(r"^\[ RUN      \] ([\w./]+)", text, re.M)
+    return failed[0] if failed else begun[-1] if begun else "start"
 
 
 class Runner:
@@ -165,10 +171,14 @@ class Runner:
     def attempt(self, number):
         """What kills the mutant, or ""."""
         first = ":".join(test for test, _ in self.killers.most_common(KILLERS))
+        started = time.monotonic()
         by = run(self.program, number, first) if first else ""
         by = by or run(self.program, number, f"*-{self.without}:{first}")
-        if by not in ("", "time", "start"):
-            self.killers[by] += 1
+        if "." not in by:
+            return by
+        if number == 0 or time.monotonic() - started > SLOW_SECONDS and run(self.program, 0, by):
+            raise Refused(f"{by} fails without a mutant; is the machine too busy?")
+        self.killers[by] += 1
         return by
 
 
@@ -179,29 +189,36 @@ def run_task(task, wanted, results, equivalent, arguments):
     chosen = {m.key for m in mutants if wanted(m)}
     counts = collections.Counter(made=len(chosen), equivalent=0, killed=0, survived=0)
     known = {m.key: results.of(m, code) for m in mutants if m.key in chosen}
-    left = [m for m in mutants if m.key in chosen and known[m.key] is None and place(m) not in equivalent]
+    left = [m for m in mutants if m.key in chosen and known[m.key] is None]
     if left:
-        program, compiled = build(task, results)
+        program, compiled = build(task, results, arguments.jobs)
         left = [m for m in compiled if m.key in {m.key for m in left}]
         runner = Runner(program, arguments.without)
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             plain = pool.submit(runner.attempt, 0)
             runs = {pool.submit(runner.attempt, mutant.number): mutant for mutant in left}
-            for done in concurrent.futures.as_completed(runs):
-                results.keep(runs[done].key, done.result(), code)
-        if plain.result():
-            raise Refused(f"task {task.number}: {plain.result()} fails without a mutant")
+            try:
+                for done in concurrent.futures.as_completed(runs):
+                    results.keep(runs[done].key, done.result(), code)
+                plain.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
     for mutant in mutants:
-        if mutant.key not in chosen:
-            continue
-        by = results.of(mutant, code)
-        what = "equivalent" if place(mutant) in equivalent else by if by in ("time", "does not compile") else \
-            "killed" if by else "survived"
-        counts[what] += 1
-        if what == "survived":
-            print(f"{task.folder}/{mutant.file}:{mutant.line} in {mutant.function}\n  - {mutant.old}\n"
-                  f"  + {mutant.new}", flush=True)
+        if mutant.key in chosen:
+            counts[judge(task, mutant, results.of(mutant, code), place(mutant) in equivalent)] += 1
     return counts
+
+
+def judge(task, mutant, by, listed):
+    """What became of it; tells of a survivor, and of one that is killed though it is listed."""
+    if by == "does not compile" or listed and not by:
+        return by or "equivalent"
+    if by and not listed:
+        return "time" if by == "time" else "killed"
+    print(f"{task.folder}/{mutant.file}:{mutant.line} in {mutant.function}"
+          f"{': listed as equivalent, but killed by ' + by if by else ''}\n"
+          f"  - {mutant.old}\n  + {mutant.new}", flush=True)
+    return "contradicted" if by else "survived"
 
 
 def check(equivalent):
@@ -214,7 +231,8 @@ def check(equivalent):
 def told(counts):
     return (f"{counts['made']} made, {counts['does not compile']} of them do not compile, "
             f"{counts['killed']} killed, {counts['time']} stopped as hanging, "
-            f"{counts['equivalent']} equivalent, {counts['survived']} survived")
+            f"{counts['equivalent']} equivalent, {counts['survived']} survived"
+            f"{', ' + str(counts['contradicted']) + ' listed but killed' if counts['contradicted'] else ''}")
 
 
 def wanted_of(arguments):
@@ -236,7 +254,7 @@ def main():
     parser.add_argument("--part", metavar="I/N", help="the I-th of N parts of the mutants")
     parser.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
     parser.add_argument("--without", default="", metavar="TESTS", help="run all but these: '*/W1:*/W4'")
-    parser.add_argument("--jobs", type=int, default=2, help="that run at a time (default 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run, or compile, at a time (default 2)")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--check", action="store_true", help="the form of mutants.toml; run nothing")
     arguments = parser.parse_args()
@@ -258,8 +276,8 @@ def main():
     except Refused as refused:
         sys.exit(f"mutants: {refused}")
     print(f"all: {told(total)}, {time.monotonic() - started:.0f} s")
-    bank.add_totals(arguments, total["killed"] + total["time"], total["survived"])
-    sys.exit(bool(total["survived"]))
+    bank.add_totals(arguments, total["killed"] + total["time"], total["survived"] + total["contradicted"])
+    sys.exit(bool(total["survived"] + total["contradicted"]))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class Switches(Changes):
         return self.plain[begin:end].splitlines()[0].strip()
 
     def moved_up(self, begin, end):
-        if not self.is_expression(begin, end) or "(" not in self.mask[begin:end]:
+        if not self.is_expression(begin, end) or not re.search(r"[\w>]\(", self.mask[begin:end]):
             return None  # two assignments may change places
         self.statement_at = begin
         return self.add(begin, begin, "", (self.first_line(begin, end), "moved up"))
