@@ -12,6 +12,16 @@
 
 namespace fsdp {
 
+// A ToyModel with other values than the rest, so that a test notices if a model computes with the
+// shards of another one.
+inline std::shared_ptr<ToyModel> other_toy(int layers) {
+  at::NoGradGuard no_grad;
+  auto model = std::make_shared<ToyModel>(layers);
+  for (auto& parameter : model->parameters())
+    parameter.mul_(0.5);
+  return model;
+}
+
 // A ToyModel whose root and blocks are units with forward hooks. The tests of later tasks add
 // theirs.
 struct ShardedToy {
@@ -25,7 +35,7 @@ struct ShardedToy {
     }
   }
 
-  // The units that hold storage: "root blocks1 ".
+  // The units that hold storage, the root first: "root blocks1 ".
   std::string gathered() const {
     std::string names;
     for (const auto& unit : units)
@@ -37,5 +47,14 @@ struct ShardedToy {
   std::vector<Module*> modules;                       // of the units, in their order
   std::vector<std::shared_ptr<FlatParameter>> units;  // the root first
 };
+
+// What one process computes with a ToyModel of two layers, or with other_toy(2).
+inline nlohmann::json eager_output(bool other = false) {
+  const RankRun run = run_oracle([&](TestRank& rank) {
+    const auto model = other ? other_toy(2) : std::make_shared<ToyModel>(2);
+    rank.observe("output", (*model)(toy_tokens(0)).detach());
+  });
+  return run.at(0, "output");
+}
 
 }  // namespace fsdp

@@ -8,48 +8,179 @@ struct Sharded : ShardedToy {
       : ShardedToy(rank, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
 };
 
-// What one process computes.
-nlohmann::json eager_output() {
-  const RankRun run = run_oracle([](TestRank& rank) {
-    ToyModel model(2);
-    rank.observe("output", model(toy_tokens(0)).detach());
-  });
-  return run.at(0, "output");
-}
+// A module with a unit of its own, whose forward a test chooses.
+struct Scaled : Module {
+  using Forward = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& scale)>;
+  explicit Scaled(Forward f) : scale(register_parameter("scale", at::ones({7}))), f_(std::move(f)) {}
+  torch::Tensor forward(torch::Tensor x) override {
+    input = x;
+    return output = f_(x, scale);
+  }
+
+  std::shared_ptr<FlatParameter> shard(TestRank& rank, bool reshard_after_forward) {
+    const std::vector<NamedParameter> own{{"scale", scale}};
+    auto unit = std::make_shared<FlatParameter>("scaled", own, rank.communicator());
+    register_forward_hooks(*this, unit, reshard_after_forward);
+    return unit;
+  }
+
+  at::Tensor scale;          // [7]
+  at::Tensor input, output;  // of the last forward, as it saw them
+
+ private:
+  Forward f_;
+};
 
 MULTI_RANK_SUITE(T3_1_pre_forward);
+
+TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto model = std::make_shared<ToyModel>(2);
+    for (auto& parameter : model->blocks[0]->parameters())
+      parameter.set_requires_grad(false);  // a frozen unit is needed in forward, too
+    ShardedToy sharded(rank, model);
+    rank.observe("calls before the first forward", take_calls(*rank.communicator()));
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls before the first forward", "");
+  expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
+}
 
 TEST_P(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     std::string seen;
-    for (const auto& block : sharded.model->blocks) {
+    for (size_t i = 1; i < sharded.units.size(); ++i) {
+      sharded.modules[i]->register_forward_pre_hook([&, i](Module&, const at::Tensor&) {
+        for (const auto& unit : {sharded.units[0], sharded.units[i]})
+          seen += unit->state() == UnitState::unsharded ? unit->unit() + " " : "";
+        seen += "| ";
+        return at::Tensor();
+      });
+    }
+    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+    rank.observe("of the root and the block, those unsharded as each block begins", seen);
+  });
+  expect_on_all_ranks(run, "of the root and the block, those unsharded as each block begins",
+                      "root blocks0 | root blocks1 | ");
+  expect_on_all_ranks(run, "output", eager_output());
+}
+
+// Somebody else may have issued a unit's all-gather already, as prefetch does.
+TEST_P(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    for (const auto& unit : sharded.units)
+      unit->unshard_async();
+    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
+  expect_on_all_ranks(run, "output", eager_output());
+}
+
+// Backward, the optimizer and an export unshard and reshard units too: what counts is the state.
+TEST_P(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto forward_over = [&](const std::vector<UnitState>& states) {
+      for (size_t i = 0; i < states.size(); ++i) {
+        if (states[i] == UnitState::sharded) {
+          sharded.units[i]->reshard();
+        } else {
+          sharded.units[i]->unshard();
+        }
+      }
+      take_calls(*rank.communicator());
+      const auto output = (*sharded.model)(toy_tokens(0)).detach();
+      return std::pair(take_calls(*rank.communicator()), output);
+    };
+    constexpr auto sharded_now = UnitState::sharded, unsharded = UnitState::unsharded;
+    forward_over({sharded_now, sharded_now, sharded_now});
+    auto [calls, output] = forward_over({unsharded, sharded_now, unsharded});
+    rank.observe("calls where root and blocks1 are unsharded", calls);
+    std::tie(calls, output) = forward_over({sharded_now, unsharded, sharded_now});
+    rank.observe("calls where blocks0 is unsharded", calls);
+    rank.observe("output", output);
+  });
+  expect_on_all_ranks(run, "calls where root and blocks1 are unsharded", "all_gather blocks0; ");
+  expect_on_all_ranks(run, "calls where blocks0 is unsharded",
+                      "all_gather root; all_gather blocks1; ");
+  expect_on_all_ranks(run, "output", eager_output());
+}
+
+TEST_P(T3_1_pre_forward, the_hooks_leave_input_and_output_as_they_are) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const bool recording : {true, false}) {
+      const at::AutoGradMode mode(recording);
+      Scaled module([](auto& x, auto& scale) { return x * scale; });
+      const auto unit = module.shard(rank, /*reshard_after_forward=*/true);
+      const auto input = at::ones({7}).requires_grad_(true);
+      const auto output = module(input);
+      const std::string when = recording ? ", with gradients" : ", without gradients";
+      rank.observe("the module gets its caller's tensor" + when, module.input.is_same(input));
+      rank.observe("the caller gets its module's tensor" + when, output.is_same(module.output));
+    }
+  });
+  for (const std::string when : {", with gradients", ", without gradients"}) {
+    expect_on_all_ranks(run, "the module gets its caller's tensor" + when, true);
+    expect_on_all_ranks(run, "the caller gets its module's tensor" + when, true);
+  }
+}
+
+TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    auto model = std::make_shared<ToyModel>(2);
+    std::vector<std::weak_ptr<FlatParameter>> units;
+    {
+      const ShardedToy sharded(rank, model);
+      units.assign(sharded.units.begin(), sharded.units.end());
+    }
+    const auto alive = [&] {
+      return std::count_if(units.begin(), units.end(), [](auto& unit) { return !unit.expired(); });
+    };
+    rank.observe("units while the model is there", alive());
+    if (alive() == 3) (*model)(toy_tokens(0));
+    model.reset();
+    rank.observe("units when the model is gone", alive());
+    // The communicator keeps what it lent to the other ranks until its next call.
+    rank.communicator()->barrier("after the model").wait();
+    rank.observe("bytes when the model is gone", live_bytes::now().total - before);
+  });
+  expect_on_all_ranks(run, "units while the model is there", 3);
+  expect_on_all_ranks(run, "units when the model is gone", 0);
+  expect_on_all_ranks(run, "bytes when the model is gone", 0);
+}
+
+MULTI_RANK_SUITE(T3_2_post_forward);
+
+TEST_P(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto model = std::make_shared<ToyModel>(3);
+    for (auto& parameter : model->blocks[0]->parameters())
+      parameter.set_requires_grad(false);
+    ShardedToy sharded(rank, model);
+    std::string seen;
+    for (const auto& block : model->blocks) {
       block->register_forward_pre_hook([&](Module&, const at::Tensor&) {
         seen += sharded.gathered() + "| ";
         return at::Tensor();
       });
     }
-    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+    (*sharded.model)(toy_tokens(0));
     rank.observe("units gathered as each block begins", seen);
   });
-  expect_on_all_ranks(run, "output", eager_output());
-  expect_on_all_ranks(run, "units gathered as each block begins", "root blocks0 | root blocks1 | ");
+  expect_on_all_ranks(run, "units gathered as each block begins",
+                      "root blocks0 | root blocks1 | root blocks2 | ");
 }
-
-TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    (*sharded.model)(toy_tokens(0));
-    rank.observe("calls", take_calls(*rank.communicator()));
-  });
-  expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
-}
-
-MULTI_RANK_SUITE(T3_2_post_forward);
 
 TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
+    sharded.model->eval();  // switches dropout off; gradients are recorded all the same
     const auto output = (*sharded.model)(toy_tokens(0));
     rank.observe("units gathered afterwards", sharded.gathered());
     rank.observe("gathered bytes after forward", live_bytes::now()[MemoryClass::gathered]);
@@ -70,6 +201,24 @@ TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 ");
 }
 
+// Not the name of the unit, its place or the flag of another one.
+TEST_P(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    std::vector<std::shared_ptr<FlatParameter>> units;
+    for (auto& [module, name, parameters] : toy_units(model)) {
+      units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));
+      register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "blocks1");
+    }
+    const auto output = model(toy_tokens(0));
+    std::string gathered;
+    for (const auto& unit : units)
+      gathered += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
+    rank.observe("units gathered afterwards", gathered);
+  });
+  expect_on_all_ranks(run, "units gathered afterwards", "blocks1 ");
+}
+
 TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -86,65 +235,6 @@ TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
   expect_on_all_ranks(run, "peak of gathered bytes", 2 * unit);
   expect_on_all_ranks(run, "owned bytes and the root's, after forward",
                       toy_shard_bytes(4, world_size()) + unit);
-}
-
-MULTI_RANK_SUITE(T3_3_nesting);
-
-TEST_P(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3);
-    std::string seen;
-    for (const auto& block : sharded.model->blocks) {
-      block->register_forward_hook([&](Module&, const at::Tensor&) {
-        seen += sharded.units[0]->state() == UnitState::unsharded ? "root is there; "
-                                                                  : "root is gone; ";
-        return at::Tensor();
-      });
-    }
-    (*sharded.model)(toy_tokens(0));
-    rank.observe("as each block ends", seen);
-  });
-  expect_on_all_ranks(run, "as each block ends", "root is there; root is there; root is there; ");
-}
-
-MULTI_RANK_SUITE(T3_4_rough_ground);
-
-TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    at::NoGradGuard no_grad;
-    rank.observe("output", (*sharded.model)(toy_tokens(0)));
-    rank.observe("units gathered afterwards", sharded.gathered());
-  });
-  expect_on_all_ranks(run, "output", eager_output());
-  expect_on_all_ranks(run, "units gathered afterwards", "");
-}
-
-TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    sharded.model->blocks[1]->fails = true;
-    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
-    rank.observe("units gathered afterwards", sharded.gathered());
-    sharded.model->blocks[1]->fails = false;
-    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
-  });
-  expect_on_all_ranks(run, "units gathered afterwards", "");
-  expect_on_all_ranks(run, "output", eager_output());
-}
-
-TEST_P(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    sharded.model->order = {0, 1, 0};
-    (*sharded.model)(toy_tokens(0));
-    rank.observe("calls", take_calls(*rank.communicator()));
-    rank.observe("units gathered afterwards", sharded.gathered());
-  });
-  expect_on_all_ranks(
-      run, "calls",
-      "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks0; ");
-  expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
 }  // namespace

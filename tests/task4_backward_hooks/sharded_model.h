@@ -5,7 +5,6 @@
 #include <testing/expected_shards.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,14 +33,27 @@ struct Sharded : ShardedToy {
       hooks->add(*modules[i], units[i]);
   }
 
-  void observe_gradients(TestRank& rank) const {
+  void observe_gradients(TestRank& rank, const std::string& prefix = "") const {
     for (const auto& unit : units) {
       if (unit->sharded_gradient().defined()) {
-        rank.observe(unit->unit(), unit->sharded_gradient(), places_of_shard(*unit));
+        rank.observe(prefix + unit->unit(), unit->sharded_gradient(), places_of_shard(*unit));
       } else {
-        rank.observe(unit->unit(), "no sharded gradient");
+        rank.observe(prefix + unit->unit(), "no sharded gradient");
       }
     }
+  }
+
+  void drop_gradients() const {
+    for (const auto& unit : units)
+      unit->drop_gradient();
+  }
+
+  // The units whose reduction has been waited for, the root first: "blocks1 blocks2 ".
+  std::string reduced() const {
+    std::string names;
+    for (const auto& unit : units)
+      names += unit->sharded_gradient().defined() ? unit->unit() + " " : "";
+    return names;
   }
 
   std::shared_ptr<BackwardHooks> hooks;
@@ -54,44 +66,71 @@ inline at::Tensor plain_loss(ToyModel& model, int rank) {
   return model(toy_tokens(rank)).square().sum();
 }
 
-// What one process makes of the ranks' losses, laid out as the units' shards: for each rank its own
-// backward from zero, the sum in rank order, the division by W.
-inline RankRun oracle(int world_size, const Loss& loss) {
-  return run_oracle([&](TestRank& rank) {
-    ToyModel model(3);
-    std::map<std::string, at::Tensor> sums;
-    for (int r = 0; r < world_size; ++r) {
-      loss(model, r).backward();
-      for (auto& item : model.named_parameters()) {
-        at::Tensor& gradient = item.value().mutable_grad();
-        if (!gradient.defined()) gradient = at::zeros_like(item.value());
-        sums[item.key()] = r == 0 ? gradient.clone() : sums[item.key()] + gradient;
-        gradient.reset();
+// What one process makes of the ranks' losses: for each rank its own backward from zero, the sum in
+// rank order, the division by W. Per unit of `model` and per parameter.
+inline std::vector<std::vector<at::Tensor>> mean_gradients(
+    ToyModel& model, int world_size, const std::function<at::Tensor(int rank)>& loss) {
+  std::vector<std::vector<at::Tensor>> sums;
+  for (int r = 0; r < world_size; ++r) {
+    loss(r).backward();
+    sums.resize(model.blocks.size() + 1);
+    for (size_t u = 0; auto& unit : toy_units(model)) {
+      auto& of_unit = sums[u++];
+      of_unit.resize(unit.parameters.size());
+      for (size_t i = 0; i < unit.parameters.size(); ++i) {
+        auto& parameter = unit.parameters[i].tensor;
+        at::Tensor gradient = parameter.grad();
+        if (!gradient.defined()) gradient = at::zeros_like(parameter);
+        of_unit[i] = r == 0 ? gradient.clone() : of_unit[i] + gradient;
+        parameter.mutable_grad().reset();
       }
     }
-    const auto observe_unit = [&](const std::string& unit, const std::vector<std::string>& names) {
-      std::vector<at::Tensor> means;
-      for (const auto& name : names)
-        means.push_back(sums.at(name) / world_size);
-      observe_expected_shards(rank, unit, means, world_size);
-    };
-    observe_unit("root", {"embedding", "head"});
-    for (const std::string block : {"blocks0", "blocks1", "blocks2"}) {
-      observe_unit(block, {block + ".weight", block + ".bias", block + ".spare"});
-    }
+  }
+  for (auto& unit : sums) {
+    for (auto& sum : unit)
+      sum = sum / world_size;
+  }
+  return sums;
+}
+
+// The units' sharded gradients that this makes, as "PREFIXblocks0 RANK".
+inline void observe_means(TestRank& rank, ToyModel& model,
+                          const std::vector<std::vector<at::Tensor>>& means, int world_size,
+                          const std::string& prefix = "") {
+  for (size_t u = 0; const auto& unit : toy_units(model))
+    observe_expected_shards(rank, prefix + unit.name, means[u++], world_size);
+}
+
+using MakeToy = std::function<std::shared_ptr<ToyModel>()>;
+inline const MakeToy kThreeBlocks = [] { return toy_model(3); };
+
+inline RankRun oracle(int world_size, const Loss& loss, const MakeToy& make = kThreeBlocks) {
+  return run_oracle([&](TestRank& rank) {
+    const auto model = make();
+    const auto means = mean_gradients(*model, world_size, [&](int r) { return loss(*model, r); });
+    observe_means(rank, *model, means, world_size);
   });
 }
 
-inline void expect_gradients_of_one_process(const RankRun& run, const Loss& loss) {
-  const RankRun expected = oracle(run.world_size(), loss);
+// Compares the gradients that observe_gradients() observed on all ranks with those of observe_means().
+inline void expect_gradients(const RankRun& run, const RankRun& expected,
+                             const std::string& prefix = "") {
   for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
     for (int r = 0; r < run.world_size(); ++r) {
-      expect_on_rank(run, r, unit, expected.at(0, unit + " " + std::to_string(r)));
+      const std::string name = prefix + unit;
+      expect_on_rank(run, r, name, expected.at(0, name + " " + std::to_string(r)));
     }
   }
 }
 
-// The calls of a pass in which every unit is used once.
+inline void expect_gradients_of_one_process(const RankRun& run, const Loss& loss,
+                                            const MakeToy& make = kThreeBlocks) {
+  expect_gradients(run, oracle(run.world_size(), loss, make));
+}
+
+// The calls of a forward and of a backward pass in which every unit is used once.
+inline constexpr const char* kForward =
+    "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; ";
 inline constexpr const char* kBackward =
     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ";
@@ -114,9 +153,28 @@ inline const Loss kBlockUnused = [](ToyModel& model, int rank) {
   return plain_loss(model, rank);
 };
 
+inline const Loss kBlockUsedTwice = [](ToyModel& model, int rank) {
+  model.order = {0, 1, 0, 2};
+  return plain_loss(model, rank);
+};
+
 inline const Loss kOutputDropped = [](ToyModel& model, int rank) {
   (*model.blocks[1])(at::ones({1, 7}).requires_grad_(true));
   return plain_loss(model, rank);
 };
+
+// One pass in which the gradient of `place`, which is a parameter of the model or "loss", throws when
+// it arrives.
+inline void break_off_at(const std::string& place, const Sharded& sharded, at::Tensor loss) {
+  const auto fail = [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); };
+  at::Tensor tensor = place == "loss" ? loss : sharded.model->named_parameters()[place];
+  const auto hook = tensor.register_hook(fail);
+  EXPECT_THROW(loss.backward(), std::runtime_error) << place;
+  tensor.remove_hook(hook);
+}
+
+inline void break_off_at(const std::string& place, const Sharded& sharded, TestRank& rank) {
+  break_off_at(place, sharded, plain_loss(*sharded.model, rank.rank()));
+}
 
 }  // namespace fsdp

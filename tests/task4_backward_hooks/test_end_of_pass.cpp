@@ -31,25 +31,128 @@ TEST_P(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_left) {
   expect_on_all_ranks(run, "parameters that have .grad", 0);
 }
 
-TEST_P(T4_4_finish, full_gradients_of_at_most_two_units_and_the_root_are_alive) {
+TEST_P(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    const auto loss = plain_loss(*sharded.model, rank.rank());
-    live_bytes::enter(Phase::backward);
-    loss.backward();
-    rank.observe("peak of full gradients' bytes",
-                 live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
-    rank.observe("root", sharded.units[0]->layout().padded_numel * 4);
-    rank.observe("block", sharded.units[1]->layout().padded_numel * 4);
+    std::string gathered, reduced;
+    sharded.hooks->on_end([&] {
+      gathered += sharded.gathered() + "| ";
+      reduced += sharded.reduced() + "| ";
+    });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units gathered at each on_end()", gathered);
+    rank.observe("units reduced at each on_end()", reduced);
   });
+  expect_on_all_ranks(run, "units gathered at each on_end()", "| ");
+  expect_on_all_ranks(run, "units reduced at each on_end()", "root blocks0 blocks1 blocks2 | ");
+}
+
+// Prefetch may issue a unit that has been reduced, since it expects one more use of it.
+TEST_P(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resharded) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.model->blocks[0]->register_full_backward_pre_hook(
+        [&](Module&) { sharded.units[3]->unshard_async(); });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units still gathered", sharded.gathered());
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
+// No parameter gets a gradient, only the input of the first block does.
+TEST_P(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
+  const auto gradient_of_input = [](ToyModel& model, const at::Tensor& input) {
+    model.blocks[0]->register_forward_pre_hook([=](Module&, const at::Tensor&) { return input; });
+  };
+  const auto input = [](int rank) {
+    return (at::arange(35, at::kFloat).view({5, 7}) / (7 + rank)).requires_grad_(true);
+  };
+  const auto frozen = [] {
+    auto model = toy_model(3);
+    for (auto& parameter : model->parameters())
+      parameter.set_requires_grad(false);
+    return model;
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto model = frozen();
+    const auto x = input(rank.rank());
+    gradient_of_input(*model, x);
+    Sharded sharded(rank, model);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    const auto loss = plain_loss(*model, rank.rank());
+    take_calls(*rank.communicator());
+    loss.backward();
+    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("calls of on_end()", ends);
+    rank.observe("units still gathered", sharded.gathered());
+    rank.observe("the input's gradient", x.grad());
+  });
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_on_all_ranks(run, "calls of on_end()", 1);
+  expect_on_all_ranks(run, "calls", "all_gather blocks2; all_gather blocks1; all_gather blocks0; ");
   for (int r = 0; r < world_size(); ++r) {
-    // A flat gradient counts from when it is made, which may be its unit's first gradient: then the
-    // root's, the running block's and the one that is being reduced are alive.
-    const auto root = run.at(r, "root").get<int64_t>(), block = run.at(r, "block").get<int64_t>();
-    const auto peak = run.at(r, "peak of full gradients' bytes").get<int64_t>();
-    EXPECT_LE(peak, root + 2 * block) << "peak of full gradients' bytes on rank " << r;
-    EXPECT_GE(peak, root) << "rank " << r;  // else nothing was counted
+    const RankRun expected = run_oracle([&](TestRank& rank) {
+      const auto model = frozen();
+      const auto x = input(r);
+      gradient_of_input(*model, x);
+      plain_loss(*model, r).backward();
+      rank.observe("the input's gradient", x.grad());
+    });
+    expect_on_rank(run, r, "the input's gradient", expected.at(0, "the input's gradient"));
   }
+}
+
+// The loss reaches a parameter, but the output of no module.
+TEST_P(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) {
+  const Loss loss = [](ToyModel& model, int) { return model.head.square().sum(); };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sharded sharded(rank);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    sharded.units[0]->unshard();
+    loss(*sharded.model, rank.rank()).backward();
+    rank.observe("calls of on_end()", ends);
+    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
+    rank.observe("units still gathered", sharded.gathered());
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "calls of on_end()", 1);
+  expect_on_all_ranks(run, "units reduced, in order", "blocks2; blocks1; blocks0; root; ");
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_gradients_of_one_process(run, loss);
+}
+
+TEST_P(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
+  const auto loss = [](ToyModel& one, ToyModel& two, int rank) {
+    return (one(toy_tokens(rank)) * two(toy_tokens(rank + 1))).square().sum();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sharded one(rank, toy_model(3)), two(rank, other_toy(3));
+    int ends_of_one = 0, ends_of_two = 0;
+    one.hooks->on_end([&] { ++ends_of_one; });
+    two.hooks->on_end([&] { ++ends_of_two; });
+    loss(*one.model, *two.model, rank.rank()).backward();
+    rank.observe("calls of on_end() of each model", std::vector{ends_of_one, ends_of_two});
+    rank.observe("units still gathered", one.gathered() + two.gathered());
+    one.observe_gradients(rank, "first model's ");
+    two.observe_gradients(rank, "second model's ");
+  });
+  expect_on_all_ranks(run, "calls of on_end() of each model", std::vector{1, 1});
+  expect_on_all_ranks(run, "units still gathered", "");
+  const int w = world_size();
+  const RankRun expected = run_oracle([&](TestRank& rank) {
+    const auto one = toy_model(3), two = other_toy(3);
+    const auto value = [&](int r) { return loss(*one, *two, r); };
+    observe_means(rank, *one, mean_gradients(*one, w, value), w, "first model's ");
+    for (auto& parameter : two->parameters())
+      parameter.mutable_grad().reset();  // what the passes before left
+    observe_means(rank, *two, mean_gradients(*two, w, value), w, "second model's ");
+  });
+  expect_gradients(run, expected, "first model's ");
+  expect_gradients(run, expected, "second model's ");
 }
 
 TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
@@ -83,14 +186,71 @@ TEST_P(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
   expect_on_all_ranks(run, "units reduced after that", all);
 }
 
-// One pass in which the gradient of `place` throws when it arrives; "loss" is the loss itself.
-void break_off_at(const std::string& place, const Sharded& sharded, TestRank& rank) {
-  const auto fail = [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); };
-  auto loss = plain_loss(*sharded.model, rank.rank());
-  at::Tensor tensor = place == "loss" ? loss : sharded.model->named_parameters()[place];
-  const auto hook = tensor.register_hook(fail);
-  EXPECT_THROW(loss.backward(), std::runtime_error) << place;
-  tensor.remove_hook(hook);
+constexpr int kSteps = 5;
+constexpr double kRate = 0.125;  // a power of two: it rounds nothing
+
+at::Tensor loss_of_step(ToyModel& model, int rank, int step) {
+  return model(toy_tokens(rank + 3 * step)).square().sum();
+}
+
+// A few steps of gradient descent, with an evaluation after each.
+void train(TestRank& rank) {
+  Sharded sharded(rank);
+  Communicator& comm = *rank.communicator();
+  int ends = 0;
+  sharded.hooks->on_end([&] { ++ends; });
+  for (int step = 0; step < kSteps; ++step) {
+    const std::string of_step = " of step " + std::to_string(step);
+    sharded.drop_gradients();
+    const auto loss = loss_of_step(*sharded.model, rank.rank(), step);
+    rank.observe("calls of forward" + of_step, take_calls(comm));
+    live_bytes::enter(Phase::backward);
+    loss.backward();
+    rank.observe("calls of backward" + of_step, take_calls(comm));
+    rank.observe("units gathered at the peak of backward" + of_step,
+                 live_bytes::peak()[MemoryClass::gathered] /
+                     (sharded.units[0]->layout().padded_numel * 4));
+    at::NoGradGuard no_grad;
+    (*sharded.model)(toy_tokens(rank.rank()));
+    rank.observe("calls of the evaluation" + of_step, take_calls(comm));
+    rank.observe("units gathered at the end" + of_step, sharded.gathered());
+    rank.observe("passes that have ended by the end" + of_step, ends);
+    comm.wait_for_readers();
+    for (const auto& unit : sharded.units)
+      at::Tensor(unit->shard()).add_(unit->sharded_gradient(), -kRate);
+  }
+  sharded.observe_gradients(rank);
+}
+
+RankRun train_in_one_process(int world_size) {
+  return run_oracle([&](TestRank& rank) {
+    ToyModel model(3);
+    for (int step = 0; step < kSteps; ++step) {
+      const auto means = mean_gradients(model, world_size,
+                                        [&](int r) { return loss_of_step(model, r, step); });
+      if (step == kSteps - 1) return observe_means(rank, model, means, world_size);
+      at::NoGradGuard no_grad;
+      for (size_t u = 0; auto& unit : toy_units(model)) {
+        for (size_t i = 0; i < unit.parameters.size(); ++i)
+          unit.parameters[i].tensor.add_(means[u][i], -kRate);
+        ++u;
+      }
+    }
+  });
+}
+
+TEST_P(T4_4_finish, every_step_is_like_the_first) {
+  const RankRun run = run_ranks(world_size(), train);
+  for (int step = 0; step < kSteps; ++step) {
+    const std::string of_step = " of step " + std::to_string(step);
+    expect_on_all_ranks(run, "calls of forward" + of_step, kForward);
+    expect_on_all_ranks(run, "calls of backward" + of_step, kBackward);
+    expect_on_all_ranks(run, "units gathered at the peak of backward" + of_step, 2);
+    expect_on_all_ranks(run, "calls of the evaluation" + of_step, kForward);
+    expect_on_all_ranks(run, "units gathered at the end" + of_step, "");
+    expect_on_all_ranks(run, "passes that have ended by the end" + of_step, step + 1);
+  }
+  expect_gradients(run, train_in_one_process(world_size()));
 }
 
 // Before anything was collected, before anything was reduced, in the middle and at the end.
@@ -103,8 +263,7 @@ TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
       int ends = 0;
       sharded.hooks->on_end([&] { ++ends; });
       break_off_at(place, sharded, rank);
-      for (const auto& unit : sharded.units)
-        unit->drop_gradient();
+      sharded.drop_gradients();
       const auto loss = plain_loss(*sharded.model, rank.rank());
       rank.observe("calls of on_end() for the pass that broke off", ends);
       rank.communicator()->take_log();
@@ -138,6 +297,58 @@ TEST_P(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
     sharded.observe_gradients(rank);
   });
   expect_gradients_of_one_process(run, plain_loss);
+}
+
+// An evaluation is the first sign of what comes next. By then blocks2's reduction has been waited
+// for, and that of blocks1 is under way.
+TEST_P(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    break_off_at("blocks0.weight", sharded, rank);
+    rank.observe("calls of on_end() before the evaluation", ends);
+    at::NoGradGuard no_grad;
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("calls of on_end() after it", ends);
+    rank.observe("units that have a gradient", sharded.reduced());
+    rank.observe("bytes of full gradients that are left",
+                 live_bytes::now()[MemoryClass::gradients]);
+    if (sharded.reduced() == "blocks2 ") {
+      rank.observe("blocks2", sharded.units[3]->sharded_gradient(),
+                   places_of_shard(*sharded.units[3]));
+    }
+  });
+  expect_on_all_ranks(run, "units that have a gradient", "blocks2 ");
+  expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
+  expect_on_all_ranks(run, "calls of on_end() before the evaluation", 0);
+  expect_on_all_ranks(run, "calls of on_end() after it", 1);
+  const RankRun expected = oracle(world_size(), plain_loss);
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "blocks2", expected.at(0, "blocks2 " + std::to_string(r)));
+}
+
+// Both forwards are over when the first pass breaks off, so the second pass is the first sign.
+TEST_P(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    const auto first = plain_loss(*sharded.model, rank.rank() + 1);
+    const auto second = kBlockUsedTwice(*sharded.model, rank.rank());
+    break_off_at("blocks1.bias", sharded, first);
+    sharded.drop_gradients();
+    take_calls(*rank.communicator());
+    second.backward();
+    rank.observe("calls of on_end()", ends);
+    rank.observe("units reduced in the second pass", reductions(take_calls(*rank.communicator())));
+    rank.observe("units still gathered", sharded.gathered());
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "calls of on_end()", 2);
+  expect_on_all_ranks(run, "units reduced in the second pass", "blocks2; blocks1; blocks0; root; ");
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_gradients_of_one_process(run, kBlockUsedTwice);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ at::Tensor BackwardHooks::enter_forward(const std::shared_ptr<Unit>& unit,
   unit->in_forward.push_back(call);
   if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
   at::Tensor inside = input.view_as(input);
+  call->inside = inside.unsafeGetTensorImpl();
   inside.register_hook([self = shared_from_this(), unit, call](const at::Tensor&) {
     self->leave_backward(*unit, *call);
   });
@@ -56,7 +57,9 @@ at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
   const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
     self->enter_backward(*unit, *call);
   };
-  if (output.is_leaf()) {  // the hook would stay with it for ever
+  // The hook would stay with a leaf for ever; and of a module that returns its input it would be
+  // called after the one that ends the call.
+  if (output.is_leaf() || output.unsafeGetTensorImpl() == call->inside) {
     at::Tensor other = output.view_as(output);
     other.register_hook(hook);
     return other;

@@ -21,9 +21,10 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
 
  private:
   struct Call {
-    uint64_t first_node;  // the number of the graph's next node when the call began
-    bool begun{};         // in this pass: the gradient of its output came
-    bool back{};          // in this pass: all of it is over
+    uint64_t first_node;   // the number of the graph's next node when the call began
+    const void* inside{};  // the view of its input that the module works on, to compare with
+    bool begun{};          // in this pass: the gradient of its output came
+    bool back{};           // in this pass: all of it is over
   };
   struct Unit {
     std::shared_ptr<FlatParameter> flat;

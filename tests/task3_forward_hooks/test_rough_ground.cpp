@@ -1,0 +1,220 @@
+#include "sharded_toy.h"
+
+namespace fsdp {
+namespace {
+
+struct Sharded : ShardedToy {
+  explicit Sharded(TestRank& rank, bool reshard_after_forward = true)
+      : ShardedToy(rank, std::make_shared<ToyModel>(2), reshard_after_forward) {}
+};
+
+// Uses its own parameter before its block runs and after it.
+struct Stage : Module {
+  explicit Stage(int64_t seed)
+      : scale(register_parameter("scale", at::full({7}, 1.5))),
+        block(register_module("block", std::make_shared<ToyBlock>(7, seed))) {}
+  torch::Tensor forward(torch::Tensor x) override { return (*block)(x * scale) + scale; }
+
+  at::Tensor scale;  // [7]
+  std::shared_ptr<ToyBlock> block;
+};
+
+// Two stages, and a parameter that is used between them.
+struct Staged : Module {
+  Staged()
+      : shift(register_parameter("shift", at::full({7}, 0.25))),
+        first(register_module("first", std::make_shared<Stage>(1))),
+        second(register_module("second", std::make_shared<Stage>(2))) {}
+  torch::Tensor forward(torch::Tensor x) override { return (*second)((*first)(x) + shift) + shift; }
+
+  at::Tensor shift;  // [7]
+  std::shared_ptr<Stage> first, second;
+};
+
+// Shards a Staged in the order of its modules; the tests' hooks on a module run after the unit's.
+struct ShardedStages {
+  explicit ShardedStages(TestRank& rank) {
+    add(rank, model, "root", {{"shift", model.shift}});
+    for (const auto& [name, stage] : {std::pair{"first", model.first}, std::pair{"second", model.second}}) {
+      add(rank, *stage, name, {{"scale", stage->scale}});
+      ToyBlock& block = *stage->block;
+      add(rank, block, std::string(name) + ".block",
+          {{"weight", block.weight}, {"bias", block.bias}, {"spare", block.spare}});
+    }
+  }
+
+  void add(TestRank& rank, Module& module, const std::string& name,
+           const std::vector<NamedParameter>& parameters) {
+    units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));
+    register_forward_hooks(module, units.back(), /*reshard_after_forward=*/name != "root");
+    module.register_forward_hook([this, name](Module&, const at::Tensor&) {
+      seen += "after " + name + ": " + gathered() + "| ";
+      return at::Tensor();
+    });
+  }
+
+  std::string gathered() const {
+    std::string names;
+    for (const auto& unit : units)
+      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
+    return names;
+  }
+
+  Staged model;
+  std::vector<std::shared_ptr<FlatParameter>> units;
+  std::string seen;
+};
+
+at::Tensor stage_input() {
+  return at::arange(21, at::kFloat).view({3, 7}) / 21;
+}
+
+MULTI_RANK_SUITE(T3_3_nesting);
+
+TEST_P(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ShardedStages sharded(rank);
+    rank.observe("output", sharded.model(stage_input()).detach());
+    rank.observe("units gathered after each module", sharded.seen);
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "units gathered after each module",
+                      "after first.block: root first | after first: root | "
+                      "after second.block: root second | after second: root | after root: root | ");
+  expect_on_all_ranks(run, "calls",
+                      "all_gather root; all_gather first; all_gather first.block; "
+                      "all_gather second; all_gather second.block; ");
+  const RankRun oracle = run_oracle(
+      [](TestRank& rank) { rank.observe("output", Staged()(stage_input()).detach()); });
+  expect_on_all_ranks(run, "output", oracle.at(0, "output"));
+}
+
+// Both have units of these names; one of them reshards after forward and the other does not.
+TEST_P(T3_3_nesting, two_models_in_one_process_share_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ShardedToy one(rank, std::make_shared<ToyModel>(2), /*reshard_after_forward=*/true);
+    ShardedToy two(rank, other_toy(2), /*reshard_after_forward=*/false);
+    const auto output = (*one.model)(toy_tokens(0));
+    rank.observe("units of the second model after a forward of the first", two.gathered());
+    rank.observe("output of the second model", (*two.model)(toy_tokens(0)).detach());
+    rank.observe("units of the first model at the end", one.gathered());
+    rank.observe("units of the second model at the end", two.gathered());
+    rank.observe("output of the first model", output.detach());
+  });
+  expect_on_all_ranks(run, "units of the second model after a forward of the first", "");
+  expect_on_all_ranks(run, "units of the first model at the end", "root ");
+  expect_on_all_ranks(run, "units of the second model at the end", "root blocks0 blocks1 ");
+  expect_on_all_ranks(run, "output of the first model", eager_output());
+  expect_on_all_ranks(run, "output of the second model", eager_output(/*other=*/true));
+}
+
+MULTI_RANK_SUITE(T3_4_rough_ground);
+
+TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
+  for (const bool reshard_after_forward : {true, false}) {
+    SCOPED_TRACE(reshard_after_forward ? "with resharding" : "without resharding");
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      Sharded sharded(rank, reshard_after_forward);
+      at::NoGradGuard no_grad;
+      rank.observe("output", (*sharded.model)(toy_tokens(0)));
+      rank.observe("units gathered afterwards", sharded.gathered());
+    });
+    expect_on_all_ranks(run, "units gathered afterwards", "");
+    expect_on_all_ranks(run, "output", eager_output());
+  }
+}
+
+// A forward whose loss was dropped leaves the root behind; the one after the evaluation must not
+// find it, since the shards may have changed.
+TEST_P(T3_4_rough_ground, an_evaluation_reshards_what_a_forward_left_unsharded) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto calls_of_forward = [&](bool recording) {
+      const at::AutoGradMode mode(recording);
+      (*sharded.model)(toy_tokens(0));
+      return take_calls(*rank.communicator());
+    };
+    calls_of_forward(true);
+    rank.observe("calls of an evaluation", calls_of_forward(false));
+    rank.observe("units gathered after it", sharded.gathered());
+    rank.observe("calls of the next evaluation", calls_of_forward(false));
+    rank.observe("calls of the next forward", calls_of_forward(true));
+  });
+  const std::string blocks = "all_gather blocks0; all_gather blocks1; ";
+  expect_on_all_ranks(run, "calls of an evaluation", blocks);
+  expect_on_all_ranks(run, "units gathered after it", "");
+  expect_on_all_ranks(run, "calls of the next evaluation", "all_gather root; " + blocks);
+  expect_on_all_ranks(run, "calls of the next forward", "all_gather root; " + blocks);
+}
+
+// Returns its input, or something else that says nothing about what is recorded.
+struct Odd : Module {
+  Odd() : weight(register_parameter("weight", at::ones({7}))) {}
+  torch::Tensor forward(torch::Tensor x) override { return detach ? (x * weight).detach() : x; }
+  at::Tensor weight;  // [7]
+  bool detach{};
+};
+
+// A model may return something without a gradient (metrics, say) and keep its loss in a member.
+TEST_P(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Odd odd;
+    const std::vector<NamedParameter> own{{"weight", odd.weight}};
+    const auto unit = std::make_shared<FlatParameter>("odd", own, rank.communicator());
+    register_forward_hooks(odd, unit, /*reshard_after_forward=*/false);
+    const auto input = at::ones({7}).requires_grad_(true);
+    odd.detach = true;
+    odd(input);
+    rank.observe("recording, with an output that needs no gradient: the unit stays",
+                 unit->state() == UnitState::unsharded);
+    odd.detach = false;
+    at::NoGradGuard no_grad;
+    odd(input);
+    rank.observe("not recording, with an output that needs a gradient: the unit stays",
+                 unit->state() == UnitState::unsharded);
+  });
+  expect_on_all_ranks(run, "recording, with an output that needs no gradient: the unit stays",
+                      true);
+  expect_on_all_ranks(run, "not recording, with an output that needs a gradient: the unit stays",
+                      false);
+}
+
+TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.model->blocks[1]->fails = true;
+    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("units gathered afterwards", sharded.gathered());
+    sharded.model->blocks[1]->fails = false;
+    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+  });
+  expect_on_all_ranks(run, "units gathered afterwards", "");
+  expect_on_all_ranks(run, "output", eager_output());
+}
+
+TEST_P(T3_4_rough_ground, without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, /*reshard_after_forward=*/false);
+    sharded.model->blocks[1]->fails = true;
+    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("units gathered afterwards", sharded.gathered());
+  });
+  expect_on_all_ranks(run, "units gathered afterwards", "blocks0 ");
+}
+
+TEST_P(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.model->order = {0, 1, 0};
+    (*sharded.model)(toy_tokens(0));
+    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("units gathered afterwards", sharded.gathered());
+  });
+  expect_on_all_ranks(
+      run, "calls",
+      "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks0; ");
+  expect_on_all_ranks(run, "units gathered afterwards", "root ");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,239 @@
+#include "sharded_model.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T4_3_exactly_once);
+
+const Loss kSpareUnused = [](ToyModel& model, int rank) {
+  model.blocks[1]->use_spare = false;
+  return plain_loss(model, rank);
+};
+const Loss kSpareUnusedOnOneRank = [](ToyModel& model, int rank) {
+  model.blocks[1]->use_spare = rank != 0;
+  return plain_loss(model, rank);
+};
+const Loss kTwoForwards = [](ToyModel& model, int rank) {
+  const auto one = plain_loss(model, rank);
+  return one + plain_loss(model, rank + 3);
+};
+
+void expect_one_reduction_each(int world_size, const Loss& loss, const std::string& expected,
+                               int frozen_block = -1, const std::string& or_this = "") {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded sharded(rank, 3, frozen_block);
+    loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+    rank.observe("units still gathered", sharded.gathered());
+  });
+  const std::string order = "units reduced, in order";
+  expect_on_all_ranks(run, order, run.at(0, order) == or_this ? or_this : expected);
+  expect_on_all_ranks(run, "units still gathered", "");
+  if (frozen_block < 0) expect_gradients_of_one_process(run, loss);
+}
+
+TEST_P(T4_3_exactly_once, a_unit_with_an_unused_parameter_is_reduced_once) {
+  expect_one_reduction_each(world_size(), kSpareUnused, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, a_unit_with_a_parameter_unused_on_one_rank_is_reduced_once) {
+  expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank,
+                            "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, an_unused_unit_is_reduced_once) {
+  expect_one_reduction_each(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
+}
+
+TEST_P(T4_3_exactly_once, a_unit_used_twice_is_reduced_once) {
+  expect_one_reduction_each(world_size(), kBlockUsedTwice, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, two_forwards_before_one_backward_reduce_each_unit_once) {
+  expect_one_reduction_each(world_size(), kTwoForwards, "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
+  // Whether a call that can no longer come back is waited for until the end of the pass is open.
+  expect_one_reduction_each(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ", -1,
+                            "blocks2; blocks1; blocks0; root; ");
+}
+
+TEST_P(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
+  expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
+}
+
+// The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
+// first, so that its gradient comes last, after the other call's hook.
+const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
+  const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
+  return plain_loss(model, rank) + on_constant.sum();
+};
+
+TEST_P(T4_3_exactly_once, a_unit_with_an_input_without_gradient_is_reduced_once) {
+  expect_one_reduction_each(world_size(), kOneInputNeedsNoGradient,
+                            "blocks2; blocks0; blocks1; root; ");
+}
+
+// The collectives of a backward pass in which the blocks were called in some order. A unit is
+// gathered when it first comes back, and reduced when its first call has come back.
+struct OrderOfCalls {
+  std::vector<int> forward;
+  std::string backward;
+};
+
+const std::vector<OrderOfCalls> kOrders{
+    {{2, 1, 0},
+     "all_gather blocks0; reduce_scatter blocks0; all_gather blocks1; reduce_scatter blocks1; "
+     "all_gather blocks2; reduce_scatter blocks2; reduce_scatter root; "},
+    {{0, 0, 1, 2},
+     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
+     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; "},
+    {{0, 1, 2, 2, 2},
+     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
+     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; "},
+    {{0, 1, 2, 0, 1, 2},
+     "all_gather blocks2; all_gather blocks1; all_gather blocks0; reduce_scatter blocks2; "
+     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; "},
+    {{1, 0, 1},
+     "all_gather blocks1; all_gather blocks0; reduce_scatter blocks0; reduce_scatter blocks1; "
+     "reduce_scatter blocks2; reduce_scatter root; "}};
+
+TEST_P(T4_3_exactly_once, units_used_in_any_order_are_reduced_once) {
+  for (const auto& order : kOrders) {
+    SCOPED_TRACE(testing::Message() << "blocks are called in the order "
+                                    << testing::PrintToString(order.forward));
+    const Loss loss = [&](ToyModel& model, int rank) {
+      model.order = order.forward;
+      return plain_loss(model, rank);
+    };
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      Sharded sharded(rank);
+      const auto value = loss(*sharded.model, rank.rank());
+      take_calls(*rank.communicator());
+      value.backward();
+      rank.observe("calls", take_calls(*rank.communicator()));
+      sharded.observe_gradients(rank);
+    });
+    expect_on_all_ranks(run, "calls", order.backward);
+    expect_gradients_of_one_process(run, loss);
+  }
+}
+
+// A block that a rank may skip: it returns its input, and its parameters get no gradient.
+struct SkippedBlock : ToyBlock {
+  using ToyBlock::ToyBlock;
+  torch::Tensor forward(torch::Tensor x) override { return skip ? x : ToyBlock::forward(x); }
+  bool skip{};
+};
+
+// A rank decides by its own random numbers which blocks it skips (stochastic depth).
+TEST_P(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
+  const MakeToy make = [] {
+    auto model = toy_model(3);
+    model->blocks[1] = std::make_shared<SkippedBlock>(7, 101);
+    return model;
+  };
+  const Loss loss = [](ToyModel& model, int rank) {
+    static_cast<SkippedBlock&>(*model.blocks[1]).skip = rank == 0;
+    return plain_loss(model, rank);
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sharded sharded(rank, make());
+    const auto value = loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
+    value.backward();
+    rank.observe("calls", take_calls(*rank.communicator()));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "calls", kBackward);
+  expect_gradients_of_one_process(run, loss, make);
+}
+
+// A call that threw never comes back: who counts it waits for it until the end of the pass.
+TEST_P(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.model->blocks[1]->fails = true;
+    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    sharded.model->blocks[1]->fails = false;
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
+    loss.backward();
+    rank.observe("calls", take_calls(*rank.communicator()));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "calls", kBackward);
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
+// Where backward runs several times over one graph, all passes see the same calls come back.
+TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto loss = kBlockUsedTwice(*sharded.model, rank.rank());
+    loss.backward({}, /*retain_graph=*/true);
+    for (const std::string pass : {"second", "third"}) {
+      rank.communicator()->take_log();
+      live_bytes::enter(Phase::backward);
+      loss.backward({}, /*retain_graph=*/pass == "second");
+      rank.observe("units reduced in the " + pass + " pass",
+                   reductions(take_calls(*rank.communicator())));
+      rank.observe("units gathered at the peak of the " + pass + " pass",
+                   live_bytes::peak()[MemoryClass::gathered] /
+                       (sharded.units[1]->layout().padded_numel * 4));
+    }
+    sharded.observe_gradients(rank);
+  });
+  for (const std::string pass : {"second", "third"}) {
+    expect_on_all_ranks(run, "units reduced in the " + pass + " pass",
+                        "blocks2; blocks1; blocks0; root; ");
+    // The root and blocks0, from its second use to its first, and the block between them.
+    expect_on_all_ranks(run, "units gathered at the peak of the " + pass + " pass", 3);
+  }
+  // The first two add up exactly to twice the gradient; the third rounds like twice plus once.
+  const auto expected = run_oracle([&](TestRank& rank) {
+    const auto model = toy_model(3);
+    auto means = mean_gradients(*model, run.world_size(),
+                                [&](int r) { return kBlockUsedTwice(*model, r); });
+    for (auto& unit : means) {
+      for (auto& mean : unit)
+        mean = mean * 2 + mean;
+    }
+    observe_means(rank, *model, means, run.world_size());
+  });
+  expect_gradients(run, expected);
+}
+
+// The weight is also used before its module is called, so its gradient comes after the module's.
+TEST_P(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.units[1]->unshard();
+    const auto early = sharded.model->blocks[0]->weight.sum();
+    std::string error = "none";
+    try {
+      (plain_loss(*sharded.model, rank.rank()) + early).backward();
+    } catch (const std::logic_error& thrown) {
+      error = thrown.what();
+    }
+    rank.observe("std::logic_error", error);
+    rank.observe("units reduced before it", reductions(take_calls(*rank.communicator())));
+    sharded.drop_gradients();
+    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
+  for (int r = 0; r < world_size(); ++r) {
+    const auto error = run.at(r, "std::logic_error").get<std::string>();
+    for (const std::string name : {"blocks0", "weight"}) {
+      EXPECT_NE(error.find(name), std::string::npos)
+          << "the error on rank " << r << " lacks \"" << name << "\": " << error;
+    }
+  }
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
+}  // namespace
+}  // namespace fsdp
