@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// Registers two hooks on `module`. Issues no collective. The hooks own the unit: it lives as long as
-// the module, if nobody else owns it. They leave the module's input and output as they are.
+// Registers two hooks on `module`. Issues no collective. The hooks own the unit: it lives as long
+// as the module, if nobody else owns it. They leave the module's input and output as they are.
 // - The forward pre-hook calls unit->unshard() on every call of the module: one all-gather, unless
 //   the unit is unsharded or somebody has issued its all-gather already. When the module runs, its
 //   parameters have their values.

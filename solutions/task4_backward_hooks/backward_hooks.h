@@ -14,9 +14,9 @@ namespace fsdp {
 // - When the gradient of its module's output arrives, the unit is unsharded.
 // - When the gradient of one of its parameters is complete, it is collected.
 // - When all calls of its module in forward have come back in full backward hooks, the unit is
-//   reduced: its reduce-scatter is issued and it is resharded, in either order. Just before, and not
-//   earlier, the reduce-scatter before is waited for. So one computes while another is reduced, and
-//   at most two flat gradients are alive besides the root's.
+//   reduced: its reduce-scatter is issued and it is resharded, in either order. Just before, and
+//   not earlier, the reduce-scatter before is waited for. So one computes while another is reduced,
+//   and at most two flat gradients are alive besides the root's.
 // - At the end of the pass the remaining units are reduced, in reverse order of add(): the input of
 //   a call needs no gradient, or its output is not part of the loss. Then all units are resharded.
 // A unit with a trainable parameter is reduced exactly once per pass, whatever parameters got a

@@ -9,12 +9,14 @@
 
 namespace fsdp {
 
-// Runs the backward pass of the units of one model. For each unit:
+// Runs the backward pass of the units of one model; two models in one loss have an object each. For
+// each unit:
 // - When the gradient of its module's output arrives, the unit is unsharded.
 // - When the gradient of one of its parameters is complete, it is collected.
 // - When all calls of its module in forward have come back in full backward hooks, the unit is
-//   reduced: its reduce-scatter is issued and it is resharded, in either order. The reduce-scatter
-//   before is waited for first, so at most two flat gradients are alive besides the root's.
+//   reduced: its reduce-scatter is issued and it is resharded, in either order. Just before, and
+//   not earlier, the reduce-scatter before is waited for. So one computes while another is reduced,
+//   and at most two flat gradients are alive besides the root's.
 // - At the end of the pass the remaining units are reduced, in reverse order of add(): the input of
 //   a call needs no gradient, or its output is not part of the loss. Then all units are resharded.
 // A unit with a trainable parameter is reduced exactly once per pass, whatever parameters got a
@@ -29,6 +31,8 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   BackwardHooks(const BackwardHooks&) = delete;  // the hooks hold this object
 
   // Registers the hooks on `module` and on the unit's parameters. Call it in the order of forward.
+  // The module's hooks own this object and the unit, a parameter's hooks own neither: with the
+  // modules everything is freed.
   void add(Module& module, std::shared_ptr<FlatParameter> unit);
 
   // Sets what runs at the end of every backward pass, when all units are reduced and resharded. For

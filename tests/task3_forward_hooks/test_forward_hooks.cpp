@@ -8,27 +8,21 @@ struct Sharded : ShardedToy {
       : ShardedToy(rank, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
 };
 
-// A module with a unit of its own, whose forward a test chooses.
+// A module with a unit that remembers which tensors it saw.
 struct Scaled : Module {
-  using Forward = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& scale)>;
-  explicit Scaled(Forward f) : scale(register_parameter("scale", at::ones({7}))), f_(std::move(f)) {}
+  explicit Scaled(TestRank& rank) : scale(register_parameter("scale", at::ones({7}))) {
+    register_forward_hooks(
+        *this,
+        std::make_shared<FlatParameter>("scaled", std::vector<NamedParameter>{{"scale", scale}},
+                                        rank.communicator()),
+        /*reshard_after_forward=*/true);
+  }
   torch::Tensor forward(torch::Tensor x) override {
     input = x;
-    return output = f_(x, scale);
+    return output = x * scale;
   }
-
-  std::shared_ptr<FlatParameter> shard(TestRank& rank, bool reshard_after_forward) {
-    const std::vector<NamedParameter> own{{"scale", scale}};
-    auto unit = std::make_shared<FlatParameter>("scaled", own, rank.communicator());
-    register_forward_hooks(*this, unit, reshard_after_forward);
-    return unit;
-  }
-
   at::Tensor scale;          // [7]
-  at::Tensor input, output;  // of the last forward, as it saw them
-
- private:
-  Forward f_;
+  at::Tensor input, output;  // of the last forward
 };
 
 MULTI_RANK_SUITE(T3_1_pre_forward);
@@ -110,23 +104,19 @@ TEST_P(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-TEST_P(T3_1_pre_forward, the_hooks_leave_input_and_output_as_they_are) {
+TEST_P(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
-      Scaled module([](auto& x, auto& scale) { return x * scale; });
-      const auto unit = module.shard(rank, /*reshard_after_forward=*/true);
+      Scaled module(rank);
       const auto input = at::ones({7}).requires_grad_(true);
-      const auto output = module(input);
-      const std::string when = recording ? ", with gradients" : ", without gradients";
-      rank.observe("the module gets its caller's tensor" + when, module.input.is_same(input));
-      rank.observe("the caller gets its module's tensor" + when, output.is_same(module.output));
+      module(input);
+      rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
+                   module.input.is_same(input));
     }
   });
-  for (const std::string when : {", with gradients", ", without gradients"}) {
-    expect_on_all_ranks(run, "the module gets its caller's tensor" + when, true);
-    expect_on_all_ranks(run, "the caller gets its module's tensor" + when, true);
-  }
+  expect_on_all_ranks(run, "same tensor, with gradients", true);
+  expect_on_all_ranks(run, "same tensor, without gradients", true);
 }
 
 TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
@@ -146,8 +136,7 @@ TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
     if (alive() == 3) (*model)(toy_tokens(0));
     model.reset();
     rank.observe("units when the model is gone", alive());
-    // The communicator keeps what it lent to the other ranks until its next call.
-    rank.communicator()->barrier("after the model").wait();
+    rank.communicator()->wait_for_readers();  // until then the communicator keeps what it lent
     rank.observe("bytes when the model is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "units while the model is there", 3);
@@ -175,6 +164,21 @@ TEST_P(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
   });
   expect_on_all_ranks(run, "units gathered as each block begins",
                       "root blocks0 | root blocks1 | root blocks2 | ");
+}
+
+// What autograd saved are views whose bytes come back in backward; nothing has to be copied.
+TEST_P(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const bool recording : {true, false}) {
+      const at::AutoGradMode mode(recording);
+      Scaled module(rank);
+      const auto output = module(at::ones({7}));
+      rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
+                   output.is_same(module.output));
+    }
+  });
+  expect_on_all_ranks(run, "same tensor, with gradients", true);
+  expect_on_all_ranks(run, "same tensor, without gradients", true);
 }
 
 TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {

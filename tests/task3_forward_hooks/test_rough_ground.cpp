@@ -35,7 +35,8 @@ struct Staged : Module {
 struct ShardedStages {
   explicit ShardedStages(TestRank& rank) {
     add(rank, model, "root", {{"shift", model.shift}});
-    for (const auto& [name, stage] : {std::pair{"first", model.first}, std::pair{"second", model.second}}) {
+    for (const auto& [name, stage] :
+         {std::pair{"first", model.first}, std::pair{"second", model.second}}) {
       add(rank, *stage, name, {{"scale", stage->scale}});
       ToyBlock& block = *stage->block;
       add(rank, block, std::string(name) + ".block",
@@ -84,8 +85,8 @@ TEST_P(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
   expect_on_all_ranks(run, "calls",
                       "all_gather root; all_gather first; all_gather first.block; "
                       "all_gather second; all_gather second.block; ");
-  const RankRun oracle = run_oracle(
-      [](TestRank& rank) { rank.observe("output", Staged()(stage_input()).detach()); });
+  const RankRun oracle =
+      run_oracle([](TestRank& rank) { rank.observe("output", Staged()(stage_input()).detach()); });
   expect_on_all_ranks(run, "output", oracle.at(0, "output"));
 }
 

@@ -112,7 +112,8 @@ inline RankRun oracle(int world_size, const Loss& loss, const MakeToy& make = kT
   });
 }
 
-// Compares the gradients that observe_gradients() observed on all ranks with those of observe_means().
+// Compares the gradients that observe_gradients() observed on all ranks with those of
+// observe_means().
 inline void expect_gradients(const RankRun& run, const RankRun& expected,
                              const std::string& prefix = "") {
   for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
@@ -163,8 +164,8 @@ inline const Loss kOutputDropped = [](ToyModel& model, int rank) {
   return plain_loss(model, rank);
 };
 
-// One pass in which the gradient of `place`, which is a parameter of the model or "loss", throws when
-// it arrives.
+// One pass in which the gradient of `place`, which is a parameter of the model or "loss", throws
+// when it arrives.
 inline void break_off_at(const std::string& place, const Sharded& sharded, at::Tensor loss) {
   const auto fail = [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); };
   at::Tensor tensor = place == "loss" ? loss : sharded.model->named_parameters()[place];

@@ -207,9 +207,9 @@ void train(TestRank& rank) {
     live_bytes::enter(Phase::backward);
     loss.backward();
     rank.observe("calls of backward" + of_step, take_calls(comm));
-    rank.observe("units gathered at the peak of backward" + of_step,
-                 live_bytes::peak()[MemoryClass::gathered] /
-                     (sharded.units[0]->layout().padded_numel * 4));
+    rank.observe(
+        "units gathered at the peak of backward" + of_step,
+        live_bytes::peak()[MemoryClass::gathered] / (sharded.units[0]->layout().padded_numel * 4));
     at::NoGradGuard no_grad;
     (*sharded.model)(toy_tokens(rank.rank()));
     rank.observe("calls of the evaluation" + of_step, take_calls(comm));
@@ -226,8 +226,8 @@ RankRun train_in_one_process(int world_size) {
   return run_oracle([&](TestRank& rank) {
     ToyModel model(3);
     for (int step = 0; step < kSteps; ++step) {
-      const auto means = mean_gradients(model, world_size,
-                                        [&](int r) { return loss_of_step(model, r, step); });
+      const auto means =
+          mean_gradients(model, world_size, [&](int r) { return loss_of_step(model, r, step); });
       if (step == kSteps - 1) return observe_means(rank, model, means, world_size);
       at::NoGradGuard no_grad;
       for (size_t u = 0; auto& unit : toy_units(model)) {

@@ -102,8 +102,8 @@ const std::vector<OrderOfCalls> kOrders{
 
 TEST_P(T4_3_exactly_once, units_used_in_any_order_are_reduced_once) {
   for (const auto& order : kOrders) {
-    SCOPED_TRACE(testing::Message() << "blocks are called in the order "
-                                    << testing::PrintToString(order.forward));
+    SCOPED_TRACE(testing::Message()
+                 << "blocks are called in the order " << testing::PrintToString(order.forward));
     const Loss loss = [&](ToyModel& model, int rank) {
       model.order = order.forward;
       return plain_loss(model, rank);
@@ -168,6 +168,21 @@ TEST_P(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
+TEST_P(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    {
+      at::NoGradGuard no_grad;
+      (*sharded.model)(toy_tokens(0));
+    }
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
+    loss.backward();
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", kBackward);
+}
+
 // Where backward runs several times over one graph, all passes see the same calls come back.
 TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -195,8 +210,8 @@ TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_
   // The first two add up exactly to twice the gradient; the third rounds like twice plus once.
   const auto expected = run_oracle([&](TestRank& rank) {
     const auto model = toy_model(3);
-    auto means = mean_gradients(*model, run.world_size(),
-                                [&](int r) { return kBlockUsedTwice(*model, r); });
+    auto means =
+        mean_gradients(*model, run.world_size(), [&](int r) { return kBlockUsedTwice(*model, r); });
     for (auto& unit : means) {
       for (auto& mean : unit)
         mean = mean * 2 + mean;
