@@ -205,10 +205,13 @@ TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 ");
 }
 
-// Not the name of the unit, its place or the flag of another one.
+// Not the name of the unit, its place, the flag of another one or what is trainable: backward needs
+// frozen parameters, too.
 TEST_P(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
+    for (auto& parameter : model.blocks[1]->parameters())
+      parameter.set_requires_grad(false);
     std::vector<std::shared_ptr<FlatParameter>> units;
     for (auto& [module, name, parameters] : toy_units(model)) {
       units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));

@@ -188,8 +188,10 @@ TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
     rank.observe("units gathered afterwards", sharded.gathered());
     sharded.model->blocks[1]->fails = false;
     rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
+    rank.observe("units gathered after the next forward", sharded.gathered());
   });
   expect_on_all_ranks(run, "units gathered afterwards", "");
+  expect_on_all_ranks(run, "units gathered after the next forward", "root ");
   expect_on_all_ranks(run, "output", eager_output());
 }
 

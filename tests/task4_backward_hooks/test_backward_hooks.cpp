@@ -57,9 +57,9 @@ TEST_P(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_ar
 TEST_P(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, toy_model(3), /*reshard_after_forward=*/false);
+    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
-    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
     loss.backward();
     rank.observe("calls", take_calls(*rank.communicator()));
     rank.observe("units gathered as each gradient arrives", *seen);
@@ -78,10 +78,10 @@ TEST_P(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
 TEST_P(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    const auto loss = plain_loss(*sharded.model, rank.rank());
-    take_calls(*rank.communicator());
     sharded.model->blocks[2]->register_full_backward_pre_hook(
         [&](Module&) { sharded.units[2]->unshard_async(); });
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
     loss.backward();
     rank.observe("calls", take_calls(*rank.communicator()));
     sharded.observe_gradients(rank);
@@ -117,21 +117,31 @@ TEST_P(T4_1_pre_backward, an_evaluation_between_forward_and_backward_changes_not
   expect_gradients_of_one_process(run, plain_loss);
 }
 
+// Its output is a view, which loses its own hooks when it is changed in place.
+struct ViewedBlock : ToyBlock {
+  using ToyBlock::ToyBlock;
+  torch::Tensor forward(torch::Tensor x) override { return ToyBlock::forward(x).view({-1}); }
+};
+
 TEST_P(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_changed_in_place) {
+  const MakeToy make = [] {
+    auto model = toy_model(3);
+    model->blocks[0] = std::make_shared<ViewedBlock>(7, 100);
+    return model;
+  };
   const Loss loss = [](ToyModel& model, int rank) {
-    auto x = at::embedding(model.embedding, toy_tokens(rank));
-    auto y = (*model.blocks[0])(x);
+    auto y = (*model.blocks[0])(at::embedding(model.embedding, toy_tokens(rank)));
     y = y.mul_(2);
     return y.sum() * model.head.sum();
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    Sharded sharded(rank);
+    Sharded sharded(rank, make());
     // The root's forward is not called: what it does for its parameters is done by hand.
     sharded.units[0]->unshard();
     loss(*sharded.model, rank.rank()).backward();
     sharded.observe_gradients(rank);
   });
-  expect_gradients_of_one_process(run, loss);
+  expect_gradients_of_one_process(run, loss, make);
 }
 
 // Nobody but the modules' hooks may be needed to keep the object alive.
@@ -149,8 +159,8 @@ TEST_P(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// After a whole pass and a forward whose loss is dropped. (Of a pass that broke off LibTorch's engine
-// keeps what it had not run yet.)
+// After a whole pass and a forward whose loss is dropped. (Of a pass that broke off LibTorch's
+// engine keeps what it had not run yet.)
 TEST_P(T4_1_pre_backward, everything_is_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -180,11 +190,11 @@ MULTI_RANK_SUITE(T4_2_reduce_scatter);
 TEST_P(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_comes_back) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3, /*frozen_block=*/1);
-    const auto loss = plain_loss(*sharded.model, rank.rank());
-    take_calls(*rank.communicator());
     const auto seen = look_at_arrivals(sharded, [&] {
       return take_calls(*rank.communicator()) + "gathered: " + sharded.gathered();
     });
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
     loss.backward();
     rank.observe("calls and units gathered as each block's gradient arrives", *seen);
   });
@@ -265,7 +275,6 @@ TEST_P(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
 TEST_P(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the_root_are_alive) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    const auto loss = plain_loss(*sharded.model, rank.rank());
     int64_t of_root = 0, of_blocks = 0;
     sharded.model->blocks[2]->register_full_backward_pre_hook([&](Module&) {
       of_root = live_bytes::now()[MemoryClass::gradients];
@@ -273,7 +282,7 @@ TEST_P(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the_root_are
     });
     sharded.model->blocks[0]->register_full_backward_hook(
         [&](Module&) { of_blocks = live_bytes::peak()[MemoryClass::gradients] - of_root; });
-    loss.backward();
+    plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("peak of the blocks' full gradients, in bytes", of_blocks);
     rank.observe("peak of all full gradients, in bytes",
                  live_bytes::peak(Phase::backward)[MemoryClass::gradients]);

@@ -61,44 +61,44 @@ TEST_P(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resharded) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
+// A model whose parameters are frozen, and whose first block gets `input` in place of its own.
+std::shared_ptr<ToyModel> frozen_model(const at::Tensor& input) {
+  auto model = toy_model(3);
+  for (auto& parameter : model->parameters())
+    parameter.set_requires_grad(false);
+  model->blocks[0]->register_forward_pre_hook([=](Module&, const at::Tensor&) { return input; });
+  return model;
+}
+
+at::Tensor trainable_input(int rank) {
+  return (at::arange(35, at::kFloat).view({5, 7}) / (7 + rank)).requires_grad_(true);
+}
+
 // No parameter gets a gradient, only the input of the first block does.
 TEST_P(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
-  const auto gradient_of_input = [](ToyModel& model, const at::Tensor& input) {
-    model.blocks[0]->register_forward_pre_hook([=](Module&, const at::Tensor&) { return input; });
-  };
-  const auto input = [](int rank) {
-    return (at::arange(35, at::kFloat).view({5, 7}) / (7 + rank)).requires_grad_(true);
-  };
-  const auto frozen = [] {
-    auto model = toy_model(3);
-    for (auto& parameter : model->parameters())
-      parameter.set_requires_grad(false);
-    return model;
-  };
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto model = frozen();
-    const auto x = input(rank.rank());
-    gradient_of_input(*model, x);
-    Sharded sharded(rank, model);
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto x = trainable_input(rank.rank());
+    Sharded sharded(rank, frozen_model(x));
     int ends = 0;
     sharded.hooks->on_end([&] { ++ends; });
-    const auto loss = plain_loss(*model, rank.rank());
+    const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
     rank.observe("calls", take_calls(*rank.communicator()));
     rank.observe("calls of on_end()", ends);
     rank.observe("units still gathered", sharded.gathered());
     rank.observe("the input's gradient", x.grad());
+    (*sharded.model->blocks[0])(x).sum().backward();  // without the root
+    rank.observe("calls of on_end() after a pass through one block", ends);
   });
   expect_on_all_ranks(run, "units still gathered", "");
   expect_on_all_ranks(run, "calls of on_end()", 1);
   expect_on_all_ranks(run, "calls", "all_gather blocks2; all_gather blocks1; all_gather blocks0; ");
+  expect_on_all_ranks(run, "calls of on_end() after a pass through one block", 2);
   for (int r = 0; r < world_size(); ++r) {
     const RankRun expected = run_oracle([&](TestRank& rank) {
-      const auto model = frozen();
-      const auto x = input(r);
-      gradient_of_input(*model, x);
-      plain_loss(*model, r).backward();
+      const auto x = trainable_input(r);
+      plain_loss(*frozen_model(x), r).backward();
       rank.observe("the input's gradient", x.grad());
     });
     expect_on_rank(run, r, "the input's gradient", expected.at(0, "the input's gradient"));
