@@ -317,7 +317,7 @@ std::vector<const RecordedCall*> Tape::needed_for(StorageSet storages) const {
       changes |= written && storages.count(storage_of(tensor)) != 0;
       return tensor;
     });
-    for (const c10::Storage& storage : call->results) {
+    for (const auto& storage : call->results) {
       changes |= storages.count(storage.unsafeGetStorageImpl()) != 0;
     }
     if (!changes) continue;

@@ -96,7 +96,7 @@ void FlatParameter::flatten_gradients() {
     gradient_.slice(0, end, offset).zero_();
     gradient_.narrow(0, offset, gradient.numel()).view(gradient.sizes()).copy_(gradient);
     end = offset + gradient.numel();
-    gradient.reset();  // here, not after the loop: two copies of the unit would be alive
+    gradient.reset();
   }
   gradient_.slice(0, end).zero_();
   collected_.assign(parameters_.size(), false);

@@ -12,17 +12,19 @@ namespace fsdp {
 enum class UnitState { sharded, gathering, unsharded };
 
 // The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal
-// shards. The parameters are views of the flat tensor in every state, so what autograd saved in
-// forward holds the values again in backward, once the unit is unsharded. Each collective brings a
-// rank (W-1)/W of padded_numel x 4 bytes.
+// shards. The parameters are contiguous views of the flat tensor in every state, so what autograd
+// saved in forward holds the values again in backward, once the unit is unsharded. Each collective
+// brings a rank (W-1)/W of padded_numel x 4 bytes. The other ranks read the shard and the flat
+// gradient in place: both come from Communicator::empty(). All memory is freed with the unit.
 class FlatParameter {
  public:
   // Returns a parameter's values: itself, or what deferred initialization makes of it.
   using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
 
-  // Keeps this rank's shard of the values of the distinct `parameters`, and frees the rest.
-  // Materializes one parameter at a time, and none of which this rank owns no element. Calls no
-  // collective. Throws what check_fp32() throws.
+  // Keeps this rank's shard of the values of the distinct `parameters`, each in row-major order,
+  // and frees the rest. The shard's padding holds poison::padding(). Materializes one parameter at
+  // a time, and only those of which this rank owns an element. Calls no collective. Throws what
+  // check_fp32() throws.
   FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                 std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
   FlatParameter(const FlatParameter&) = delete;  // a copy would own and free the same storage
@@ -43,11 +45,13 @@ class FlatParameter {
   // .grad until reduce_gradient(), as it is or as a view of a flat gradient made at the first call.
   void collect_gradient(size_t index);
   bool has_gradient() const;  // one was collected and is not reduced
-  // Moves the collected gradients from .grad into a flat gradient, one at a time, and issues its
-  // reduce-scatter. Padding and what got no gradient count as zero, even if nothing was collected.
+  // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
+  // even if nothing was collected. Padding and parameters without a gradient count as zero.
   void reduce_gradient();
-  void wait_for_reduction();  // adds the mean over ranks to sharded_gradient(), frees the flat one
-  void abandon_gradient();    // waits for a reduction under way, drops its result and every .grad
+  // Waits for a reduction under way, divides the sum by W, adds the mean to sharded_gradient(), and
+  // frees the flat gradient.
+  void wait_for_reduction();
+  void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
 
   const at::Tensor& shard() const { return shard_; }  // the values between steps
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined

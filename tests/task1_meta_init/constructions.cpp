@@ -15,7 +15,7 @@ Construct make(Arguments... arguments) {
   return [=] { return std::make_shared<Impl>(arguments...); };
 }
 
-std::vector<std::pair<std::string, at::Tensor>> tensors_of(const nn::Module& module) {
+std::vector<std::pair<std::string, at::Tensor>> named_tensors_of(const nn::Module& module) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto& item : module.named_parameters())
     tensors.emplace_back(item.key(), item.value());
@@ -43,7 +43,7 @@ std::string on_both(const std::string& what) {
 }
 
 void observe(TestRank& rank, const std::string& name, const nn::Module& module) {
-  const auto tensors = tensors_of(module);
+  const auto tensors = named_tensors_of(module);
   std::set<std::string> observed;
   for (const auto& [key, tensor] : tensors) {
     std::string first;
@@ -71,12 +71,15 @@ void observe(TestRank& rank, const std::string& name, const nn::Module& module) 
 std::vector<Construction> modules_of_torch() {
   return {
       {"Linear", make<nn::LinearImpl>(5, 3)},
+      {"Linear without bias", make<nn::LinearImpl>(nn::LinearOptions(5, 3).bias(false))},
       {"Bilinear", make<nn::BilinearImpl>(3, 4, 5)},
       {"Embedding", make<nn::EmbeddingImpl>(nn::EmbeddingOptions(9, 4).padding_idx(2))},
       {"EmbeddingBag", make<nn::EmbeddingBagImpl>(7, 5)},
       {"LayerNorm", make<nn::LayerNormImpl>(nn::LayerNormOptions({6}))},
       {"GroupNorm", make<nn::GroupNormImpl>(2, 6)},
       {"BatchNorm2d", make<nn::BatchNorm2dImpl>(6)},
+      {"BatchNorm1d without statistics",
+       make<nn::BatchNorm1dImpl>(nn::BatchNorm1dOptions(6).track_running_stats(false))},
       {"Conv2d", make<nn::Conv2dImpl>(nn::Conv2dOptions(4, 6, 3).groups(2))},
       {"ConvTranspose1d", make<nn::ConvTranspose1dImpl>(4, 6, 3)},
       {"PReLU", make<nn::PReLUImpl>(nn::PReLUOptions().num_parameters(3))},
@@ -144,7 +147,40 @@ std::vector<Construction> init_functions() {
                self.buffer("multinomial", torch::multinomial(torch::rand({8}), 3));
                self.buffer("dropout", torch::dropout(torch::ones({50}), 0.5, true));
              }),
+      holder("sizes",
+             [](Holder& self) {
+               self.parameter("no element", torch::randn({0}));
+               self.parameter("no row", torch::empty({3, 0}).normal_());
+               self.parameter("a number", torch::randn({}));
+               self.parameter("half", torch::rand({17}, torch::kHalf));
+               self.buffer("whole numbers", torch::empty({40}, torch::kInt).random_(9));
+             }),
   };
+}
+
+Construction called_submodules() {
+  return holder("called submodules", [](Holder& self) {
+    nn::BatchNorm1d norm(3);
+    self.register_module("norm", norm);
+    norm(torch::randn({5, 3}));
+    nn::Dropout dropout(0.5);
+    self.buffer("dropped", dropout(torch::ones({30})));
+  });
+}
+
+Construct transformer_layer(int64_t width) {
+  return make<nn::TransformerEncoderLayerImpl>(nn::TransformerEncoderLayerOptions(width, 4));
+}
+
+at::Tensor run_layer(nn::Module& transformer_layer, const at::Tensor& input) {
+  return transformer_layer.as<nn::TransformerEncoderLayer>()->forward(input);
+}
+
+std::vector<at::Tensor> tensors_of(const nn::Module& module) {
+  std::vector<at::Tensor> tensors = module.parameters();
+  for (const at::Tensor& buffer : module.buffers())
+    tensors.push_back(buffer);
+  return tensors;
 }
 
 Construction holder(std::string name, Holder::Fill fill) {

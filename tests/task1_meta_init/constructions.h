@@ -19,6 +19,14 @@ struct Construction {
 
 std::vector<Construction> modules_of_torch();  // torch::nn, unchanged
 std::vector<Construction> init_functions();    // a weight and a bias by each function of nn::init
+Construction called_submodules();              // batch norm and dropout, called in a constructor
+
+// An nn::TransformerEncoderLayer of this width, which run_layer() calls. Only constructions.cpp
+// includes all of torch::nn: the tests are compiled again after every edit of meta_init.h.
+Construct transformer_layer(int64_t width);
+at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& input);
+
+std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);  // parameters, then buffers
 
 // A module that holds what its parts register, for constructions written as a function.
 struct Holder : torch::nn::Module {

@@ -1,21 +1,26 @@
 #pragma once
 
 #include <flat_parameter.h>
+#include <testing/counted_clock.h>
 #include <testing/multi_rank.h>
 
 #include <string>
 #include <vector>
 
-// What the tests of a unit shard: three parameters.
+// What the tests of a unit shard: three parameters, of which the last is not contiguous.
 namespace fsdp {
 
 // Sizes that no number of ranks divides, of 48, 16 and 32 elements with what pads them.
 inline const std::vector<std::vector<int64_t>> kShapes{
     test_choice<std::vector<int64_t>>("shape of p0", {{5, 7}, {6, 7}, {5, 9}, {4, 11}, {3, 13}}),
     test_choice<std::vector<int64_t>>("shape of p1", {{3}, {5}, {7}, {11}}),
-    test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {29}, {2, 11}})};
+    test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {3, 9}, {2, 11}})};
+inline const std::vector<int64_t> kOffsets{0, 48, 64};
 
-// The elements of such a unit on `world_size` ranks.
+// Fewer elements than ranks, and parameters without an element between others.
+inline const std::vector<std::vector<int64_t>> kTinyShapes{{0}, {1}, {2, 0}, {2}};
+
+// The elements of a unit of kShapes on `world_size` ranks.
 inline int64_t padded_numel(int world_size) {
   return round_up(48 + 16 + 32, int64_t{16} * world_size);
 }
@@ -27,15 +32,35 @@ inline int64_t numel(size_t parameter) {
   return product;
 }
 
+// Random values of these sizes, of which the first index runs fastest in memory. No view: that
+// would keep its base alive.
+inline at::Tensor permuted_randn(std::vector<int64_t> sizes, const at::Generator& generator) {
+  std::vector<int64_t> order;
+  for (auto i = static_cast<int64_t>(sizes.size()); i > 0; --i)
+    order.push_back(i - 1);
+  std::reverse(sizes.begin(), sizes.end());
+  return at::randn(sizes, generator).permute(order).variable_data();
+}
+
 inline std::vector<NamedParameter> make_parameters(
     const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NamedParameter> parameters;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(7));
   for (size_t i = 0; i < shapes.size(); ++i) {
-    parameters.push_back({"p" + std::to_string(i), at::randn(shapes[i], generator)});
+    const auto values =
+        i == 2 ? permuted_randn(shapes[i], generator) : at::randn(shapes[i], generator);
+    parameters.push_back({"p" + std::to_string(i), values});
     parameters.back().tensor.set_requires_grad(true);
   }
   return parameters;
+}
+
+// A copy of their values, without gradients.
+inline std::vector<at::Tensor> values_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<at::Tensor> values;
+  for (const auto& [name, tensor] : parameters)
+    values.push_back(tensor.detach().clone());
+  return values;
 }
 
 inline FlatParameter make_unit(TestRank& rank,
@@ -48,6 +73,15 @@ inline std::string calls(Communicator& comm) {
   for (const Call& call : comm.take_log())
     text += call.name() + " " + std::to_string(call.bytes) + "; ";
   return text;
+}
+
+// A link whose time is counted, not measured: a collective takes one hop to each other rank.
+inline constexpr int64_t kHop = 1'000;  // [ns]
+inline RunOptions counted_link(const std::shared_ptr<CountedClock>& clock) {
+  RunOptions options;
+  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
+  options.clock = clock;
+  return options;
 }
 
 }  // namespace fsdp

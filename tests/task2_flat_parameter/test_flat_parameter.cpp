@@ -1,74 +1,102 @@
 #include <memory/live_bytes.h>
-#include <testing/counted_clock.h>
+#include <memory/poison.h>
 #include <testing/expected_shards.h>
+
+#include <optional>
+#include <set>
 
 #include "small_unit.h"
 
 namespace fsdp {
 namespace {
 
-int64_t storage_bytes(const FlatParameter& unit) {
-  return static_cast<int64_t>(unit.parameters()[0].tensor.storage().nbytes());
-}
-
 MULTI_RANK_SUITE_ON(T2_1_layout, 1, 2, 3, 4, 8);
+
+struct Numels {
+  std::vector<int64_t> numels;
+  std::vector<int64_t> offsets;
+};
+
+// Of one or more parameters, aligned or not, also without an element and with more than 2^31.
+std::vector<Numels> units() {
+  const auto large = test_choice<int64_t>("a large unit", {1000, 999, 4711});
+  return {{{1}, {0}},
+          {{16, 16, 16}, {0, 16, 32}},
+          {{35, 3, 24, 1}, {0, 48, 64, 96}},
+          {{0, 17, 0, 3}, {0, 0, 32, 32}},
+          {{large, 15}, {0, round_up(large, 16)}},
+          {{3'000'000'000, 5}, {0, 3'000'000'000}}};
+}
 
 TEST_P(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
-    const FlatLayout layout = flat_layout({35, 3, 24, 1}, world_size());
-    for (size_t i = 0; i < layout.offsets.size(); ++i) {
-      EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
-          << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
+    for (const auto& [numels, offsets] : units()) {
+      const FlatLayout layout = flat_layout(numels, world_size());
+      for (size_t i = 0; i < layout.offsets.size(); ++i) {
+        EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
+            << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
+      }
     }
-    EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 48, 64, 96}));
   });
 }
 
-// Of one or more parameters, aligned or not.
-std::vector<std::vector<int64_t>> sizes_of_units() {
-  return {{1}, {16, 16}, {35, 3, 24}, {test_choice<int64_t>("a large unit", {1000, 999, 4711})}};
+TEST_P(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
+  run_ranks(1, [](TestRank&) {
+    for (const auto& [numels, offsets] : units()) {
+      EXPECT_EQ(flat_layout(numels, world_size()).offsets, offsets)
+          << "of parameters of " << at::IntArrayRef(numels) << " elements";
+    }
+  });
 }
 
 TEST_P(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
-    for (const auto& numels : sizes_of_units()) {
+    for (const auto& [numels, offsets] : units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
       EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
           << layout.padded_numel << " elements do not give " << world_size()
           << " shards of whole multiples of 64 bytes";
-      EXPECT_LT(layout.padded_numel - layout.offsets.back() - numels.back(),
-                16 * world_size() + 16);
     }
   });
 }
 
 TEST_P(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
   run_ranks(1, [](TestRank&) {
-    for (const auto& numels : sizes_of_units()) {
+    for (const auto& [numels, offsets] : units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
-      const int64_t lost = layout.offsets.back() + numels.back() - layout.padded_numel;
+      const int64_t lost = offsets.back() + numels.back() - layout.padded_numel;
       EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
+    }
+  });
+}
+
+TEST_P(T2_1_layout, the_end_is_padded_as_little_as_possible) {
+  run_ranks(1, [](TestRank&) {
+    for (const auto& [numels, offsets] : units()) {
+      const int64_t end = offsets.back() + numels.back();
+      EXPECT_LE(flat_layout(numels, world_size()).padded_numel,
+                round_up(end, int64_t{16} * world_size()))
+          << "more than needed for " << end << " elements";
     }
   });
 }
 
 MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
-TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    std::vector<at::Tensor> parameters;
-    for (const auto& [name, tensor] : make_parameters(kShapes))
-      parameters.push_back(tensor.detach());
-    observe_expected_shards(rank, "shard", parameters, world_size());
+TEST_P(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    auto parameters = make_parameters(kShapes);
+    parameters.push_back({"ids", at::zeros({3}, at::kDouble)});
+    try {
+      FlatParameter unit("layers.0", parameters, rank.communicator());
+      FAIL() << "nothing was thrown";
+    } catch (const std::invalid_argument& error) {
+      const std::string text = error.what();
+      for (const char* name : {"layers.0", "ids"})
+        EXPECT_TRUE(text.find(name) != std::string::npos)
+            << "the error lacks " << name << ": " << text;
+    }
   });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const FlatParameter unit = make_unit(rank);
-    // Padding holds NaN, or zero.
-    rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
-  });
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
-  }
 }
 
 TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
@@ -78,210 +106,191 @@ TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
     const FlatParameter unit = make_unit(rank);
     rank.observe("live bytes after sharding", live_bytes::now().total - before);
     rank.observe("shard bytes", live_bytes::now()[MemoryClass::shards]);
-    rank.observe("bytes of storage under the parameters", storage_bytes(unit));
+    size_t storage_bytes = 0;
+    for (const auto& [name, tensor] : unit.parameters())
+      storage_bytes += tensor.storage().nbytes();
+    rank.observe("bytes of storage under the parameters", storage_bytes);
+    rank.observe("collectives that the constructor called", calls(*rank.communicator()));
   });
   const int64_t shard = padded_numel(world_size()) / world_size() * 4;
   expect_on_all_ranks(run, "live bytes after sharding", shard);
   expect_on_all_ranks(run, "shard bytes", shard);
   expect_on_all_ranks(run, "bytes of storage under the parameters", 0);
-}
-
-TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank, {{1}});
-    const at::Tensor values = unit.shard().nan_to_num(0);
-    rank.observe("values", values.count_nonzero().item<int64_t>());
-    unit.unshard();
-    rank.observe("value", unit.parameters()[0].tensor.detach());
-  });
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "values", r == 0 ? 1 : 0);
-  expect_same_on_all_ranks(run, "value");
+  expect_on_all_ranks(run, "collectives that the constructor called", "");
 }
 
 TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
-    const at::Tensor held_by_a_module = parameters[0].tensor;
-    FlatParameter unit("unit", parameters, rank.communicator());
-    unit.unshard();
-    rank.observe("the module's tensor is the unit's parameter",
-                 held_by_a_module.is_same(unit.parameters()[0].tensor));
-    rank.observe("leaf", held_by_a_module.is_leaf() && held_by_a_module.requires_grad());
-    rank.observe("sizes", held_by_a_module.sizes().vec());
-  });
-  expect_on_all_ranks(run, "the module's tensor is the unit's parameter", true);
-  expect_on_all_ranks(run, "leaf", true);
-  expect_on_all_ranks(run, "sizes", kShapes[0]);
-}
-
-TEST_P(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const std::vector<NamedParameter> parameters{{"ids", at::zeros({3}, at::kDouble)}};
-    try {
-      FlatParameter unit("layers.0", parameters, rank.communicator());
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      EXPECT_STREQ(error.what(), "unit layers.0: parameter ids is Double, not Float");
+    parameters[1].tensor.set_requires_grad(false);
+    const FlatParameter unit("unit", parameters, rank.communicator());
+    for (size_t i = 0; i < 3; ++i) {
+      const at::Tensor& held_by_a_module = parameters[i].tensor;
+      const at::Tensor& parameter = unit.parameters().at(i).tensor;
+      const std::string name = "p" + std::to_string(i);
+      rank.observe(name + ": the module's tensor is the unit's parameter",
+                   held_by_a_module.is_same(parameter));
+      rank.observe(name + " is a leaf", held_by_a_module.is_leaf());
+      rank.observe(name + " requires a gradient", held_by_a_module.requires_grad());
+      rank.observe("sizes of " + name, held_by_a_module.sizes().vec());
     }
   });
-}
-
-MULTI_RANK_SUITE(T2_3_unshard);
-
-TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    for (const auto& [name, tensor] : make_parameters(kShapes))
-      rank.observe(name, tensor.detach());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard();
-    for (const auto& [name, tensor] : unit.parameters())
-      rank.observe(name, tensor.detach());
-  });
-  for (const char* name : {"p0", "p1", "p2"})
-    expect_on_all_ranks(run, name, oracle.at(0, name));
-}
-
-TEST_P(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard_async();
-    unit.unshard_async();
-    unit.unshard();
-    unit.unshard();
-    rank.observe("calls", calls(*rank.communicator()));
-  });
-  const int64_t bytes = padded_numel(world_size()) * 4;
-  expect_on_all_ranks(
-      run, "calls",
-      "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
-}
-
-TEST_P(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    const auto text = [&] {
-      switch (unit.state()) {
-        case UnitState::sharded:
-          return "sharded";
-        case UnitState::gathering:
-          return "gathering";
-        default:
-          return "unsharded";
-      }
-    };
-    rank.observe("state at first", text());
-    unit.unshard_async();
-    rank.observe("state after unshard_async()", text());
-    unit.unshard();
-    rank.observe("state after unshard()", text());
-    unit.unshard_async();
-    rank.observe("state after unshard_async() of an unsharded unit", text());
-  });
-  expect_on_all_ranks(run, "state at first", "sharded");
-  expect_on_all_ranks(run, "state after unshard_async()", "gathering");
-  expect_on_all_ranks(run, "state after unshard()", "unsharded");
-  expect_on_all_ranks(run, "state after unshard_async() of an unsharded unit", "unsharded");
-}
-
-TEST_P(T2_3_unshard, autograd_sees_no_change) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard();
-    const auto version = unit.parameters()[0].tensor._version();
-    unit.reshard();
-    unit.unshard();
-    rank.observe("changes that autograd saw", unit.parameters()[0].tensor._version() - version);
-  });
-  expect_on_all_ranks(run, "changes that autograd saw", 0);
-}
-
-MULTI_RANK_SUITE(T2_4_reshard);
-
-TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    const LiveBytes before = live_bytes::now();
-    unit.unshard();
-    const at::Tensor view = unit.parameters()[0].tensor.t();  // as autograd saves it
-    rank.observe("gathered bytes while unsharded", live_bytes::now()[MemoryClass::gathered]);
-    unit.reshard();
-    rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);
-    rank.observe("bytes under a view that autograd saved",
-                 static_cast<int64_t>(view.storage().nbytes()));
-    rank.observe("state() is sharded after reshard()", unit.state() == UnitState::sharded);
-  });
-  expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
-  expect_on_all_ranks(run, "bytes that reshard() left alive", 0);
-  expect_on_all_ranks(run, "bytes under a view that autograd saved", 0);
-  expect_on_all_ranks(run, "state() is sharded after reshard()", true);
-}
-
-// The weight is used as it is (mm), through a saved view (linear) and twice.
-std::vector<at::Tensor> gradients_with_reshard_between(
-    const std::vector<NamedParameter>& p,
-    const std::function<void()>& between_forward_and_backward) {
-  const at::Tensor& weight = p[0].tensor;  // [m, n]
-  const int64_t m = weight.size(0);
-  const at::Tensor x = at::arange(2 * m, at::kFloat).view({2, m}).requires_grad_(true);
-  const auto y = at::linear(x.mm(weight), weight).tanh().mm(weight).sum() + p[1].tensor.prod();
-  between_forward_and_backward();
-  std::vector<at::Tensor> inputs{x, weight, p[1].tensor};
-  return torch::autograd::grad({y}, inputs);
-}
-
-TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    const auto gradients = gradients_with_reshard_between(make_parameters(kShapes), [] {});
-    for (size_t i = 0; i < 3; ++i)
-      rank.observe("gradient " + std::to_string(i), gradients[i]);
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard();
-    const auto gradients = gradients_with_reshard_between(unit.parameters(), [&] {
-      for (const auto& parameter : unit.parameters()) {
-        parameter.tensor.variable_data().fill_(std::nan(""));  // what a stale copy would show
-      }
-      unit.reshard();
-      unit.unshard();
-    });
-    for (size_t i = 0; i < 3; ++i)
-      rank.observe("gradient " + std::to_string(i), gradients[i]);
-  });
-  for (int i = 0; i < 3; ++i) {
-    const std::string name = "gradient " + std::to_string(i);
-    expect_on_all_ranks(run, name, oracle.at(0, name));
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string name = "p" + std::to_string(i);
+    expect_on_all_ranks(run, name + ": the module's tensor is the unit's parameter", true);
+    expect_on_all_ranks(run, name + " is a leaf", true);
+    expect_on_all_ranks(run, name + " requires a gradient", i != 1);
+    expect_on_all_ranks(run, "sizes of " + name, kShapes[i]);
   }
 }
 
-// On a link whose time is counted, not measured: there an all-gather takes one hop to each other
-// rank.
-TEST_P(T2_4_reshard, waits_for_a_pending_all_gather) {
-  constexpr int64_t kHop = 1'000;
-  const auto clock = std::make_shared<CountedClock>();
-  RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
-  options.clock = clock;
-  const RankRun run = run_ranks(
-      world_size(),
-      [&](TestRank& rank) {
-        FlatParameter unit = make_unit(rank);
-        const int64_t start = clock->now();
-        unit.unshard_async();
-        unit.reshard();
-        rank.observe("ns that reshard() waited for the all_gather", clock->now() - start);
-        rank.observe("gathered bytes after reshard()", live_bytes::now()[MemoryClass::gathered]);
-        unit.unshard();
-        rank.observe("value", unit.parameters()[0].tensor.detach());
-      },
-      options);
-  expect_on_all_ranks(run, "ns that reshard() waited for the all_gather",
-                      kHop * (world_size() - 1));
-  expect_on_all_ranks(run, "gathered bytes after reshard()", 0);
-  expect_same_on_all_ranks(run, "value");
+TEST_P(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const FlatParameter unit = make_unit(rank);
+    for (const auto& [name, tensor] : unit.parameters()) {
+      rank.observe(name + " has the storage of p0",
+                   tensor.storage().is_alias_of(unit.parameters()[0].tensor.storage()));
+      rank.observe("offset of " + name, tensor.storage_offset());
+      rank.observe(name + " is contiguous", tensor.is_contiguous());
+    }
+  });
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string name = "p" + std::to_string(i);
+    expect_on_all_ranks(run, name + " has the storage of p0", true);
+    expect_on_all_ranks(run, "offset of " + name, kOffsets[i]);
+    expect_on_all_ranks(run, name + " is contiguous", true);
+  }
+}
+
+TEST_P(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
+  const auto name_of = [](unsigned frozen) {
+    std::string name = "trainable() without gradients of:";
+    for (unsigned i = 0; i < 3; ++i)
+      name += (frozen >> i & 1U) != 0 ? " p" + std::to_string(i) : "";
+    return name;
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    for (unsigned frozen = 0; frozen < 8; ++frozen) {
+      auto parameters = make_parameters(kShapes);
+      for (unsigned i = 0; i < 3; ++i)
+        parameters[i].tensor.set_requires_grad((frozen >> i & 1U) == 0);
+      rank.observe(name_of(frozen),
+                   FlatParameter("unit", parameters, rank.communicator()).trainable());
+    }
+  });
+  for (unsigned frozen = 0; frozen < 8; ++frozen)
+    expect_on_all_ranks(run, name_of(frozen), frozen != 7);
+}
+
+// A unit of parameters on the meta device, and what its constructor asks for.
+class MetaUnit {
+ public:
+  explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
+    for (size_t i = 0; i < 3; ++i)
+      parameters_.push_back({"p" + std::to_string(i), at::empty(kShapes[i], at::kMeta)});
+    unit.emplace("unit", parameters_, rank.communicator(),
+                 [&](const at::Tensor& parameter) { return materialize(parameter); });
+  }
+
+  std::optional<FlatParameter> unit;
+  std::multiset<std::string> asked;  // names of parameters
+  int64_t others_alive{};            // results that were still held at the next call, the most
+
+ private:
+  at::Tensor materialize(const at::Tensor& parameter) {
+    int64_t alive = 0;
+    for (const auto& given : given_)
+      alive += given.expired() ? 0 : 1;
+    others_alive = std::max(others_alive, alive);
+    for (size_t i = 0; i < 3; ++i) {
+      if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
+      asked.insert(parameters_[i].name);
+      at::Tensor result = values_[i].clone();
+      given_.push_back(result.storage().getWeakStorageImpl());
+      return result;
+    }
+    throw std::logic_error("materialize was called with a tensor that is no parameter of the unit");
+  }
+
+  std::vector<at::Tensor> values_;
+  std::vector<NamedParameter> parameters_;  // on the meta device, until the unit takes them over
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
+};
+
+TEST_P(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_are_materialized) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("parameters that were materialized", MetaUnit(rank).asked);
+  });
+  const int64_t shard = padded_numel(world_size()) / world_size();
+  for (int r = 0; r < world_size(); ++r) {
+    std::vector<std::string> owned;
+    for (size_t i = 0; i < 3; ++i) {
+      if (kOffsets[i] < (r + 1) * shard && r * shard < kOffsets[i] + numel(i))
+        owned.push_back("p" + std::to_string(i));
+    }
+    expect_on_rank(run, r, "parameters that were materialized", owned);
+  }
+}
+
+TEST_P(T2_2_shard, one_parameter_is_materialized_at_a_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("materialized parameters alive when the next one was asked for",
+                 MetaUnit(rank).others_alive);
+  });
+  expect_on_all_ranks(run, "materialized parameters alive when the next one was asked for", 0);
+}
+
+TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const FlatParameter unit = make_unit(rank);
+    // Padding holds NaN.
+    rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
+    const MetaUnit meta(rank);
+    rank.observe("shard of materialized values", meta.unit->shard().nan_to_num(0),
+                 places_of_shard(*meta.unit));
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
+    expect_on_rank(run, r, "shard of materialized values",
+                   oracle.at(0, "shard " + std::to_string(r)));
+  }
+}
+
+TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    observe_expected_shards(rank, "shard", values_of(make_parameters(kTinyShapes)), world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const FlatParameter unit = make_unit(rank, kTinyShapes);
+    rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
+  });
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
+}
+
+TEST_P(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const bool poisoned : {true, false}) {
+      poison::enable(poisoned);
+      { const at::Tensor dirt = rank.communicator()->empty(4096).fill_(42); }
+      const FlatParameter unit = make_unit(rank);
+      const Places places = places_of_shard(unit);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < unit.shard_numel(); ++i) {
+        const auto value = unit.shard()[i].item<float>();
+        const bool right = poisoned ? std::isnan(value) : value == 0;
+        wrong += !places.in_parameter(i) && !right ? 1 : 0;
+      }
+      rank.observe(poisoned ? "elements of padding that are not NaN, with poison"
+                            : "elements of padding that are not zero, without poison",
+                   wrong);
+    }
+  });
+  expect_on_all_ranks(run, "elements of padding that are not NaN, with poison", 0);
+  expect_on_all_ranks(run, "elements of padding that are not zero, without poison", 0);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
-#include <torch/nn.h>
 
 #include "constructions.h"
 
@@ -11,13 +10,6 @@ using namespace fsdp;
 namespace {
 
 namespace nn = torch::nn;
-
-std::vector<at::Tensor> tensors_of(const nn::Module& module) {
-  std::vector<at::Tensor> tensors = module.parameters();
-  for (const at::Tensor& buffer : module.buffers())
-    tensors.push_back(buffer);
-  return tensors;
-}
 
 // Each tensor alone, the last first, with other random numbers drawn in between.
 std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
@@ -45,44 +37,71 @@ struct Reinitialized : nn::Module {
     }
     at::NoGradGuard no_grad;
     for (at::Tensor& parameter : parameters())
-      nn::init::normal_(parameter, 0, 0.02);
+      parameter.normal_(0, 0.02);
   }
 };
 
 }  // namespace
 
-TEST(T1_3_bounded_replay, modules_of_torch_equal_eager_ones_when_replayed_in_reverse) {
-  expect_as_eager(modules_of_torch(), backward_one_by_one);
+TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_module_on_the_meta_device) {
+  run_ranks(1, [](TestRank&) {
+    nn::Linear linear{nullptr}, other{nullptr};
+    const DeferredInit init([&] { linear = nn::Linear(5, 4); });
+    const DeferredInit of_other([&] { other = nn::Linear(5, 4); });
+    const at::Tensor weight = init.materialize_tensor(linear->weight);
+    EXPECT_TRUE(weight.is_cpu()) << "what was returned is on " << weight.device();
+    EXPECT_TRUE(linear->weight.is_meta() && linear->bias.is_meta());
+    EXPECT_TRUE(torch::equal(weight, init.materialize_tensor(linear->weight)));
+    const at::Tensor outside = torch::ones({3});
+    EXPECT_TRUE(init.materialize_tensor(outside).is_same(outside))
+        << "a tensor with values, which was not recorded, was not returned unchanged";
+    EXPECT_TRUE(init.materialize_tensor(other->weight).is_same(other->weight))
+        << "a tensor of another recording was not returned unchanged";
+  });
 }
 
-TEST(T1_3_bounded_replay, random_initializations_equal_eager_ones_when_replayed_in_reverse) {
-  expect_as_eager(init_functions(), backward_one_by_one);
+TEST(T1_3_bounded_replay, what_is_materialized_shares_memory_with_nothing) {
+  run_ranks(1, [](TestRank&) {
+    nn::Linear linear{nullptr};
+    at::Tensor detached;
+    const DeferredInit init([&] {
+      linear = nn::Linear(5, 4);
+      detached = linear->weight.detach();
+    });
+    const at::Tensor first = init.materialize_tensor(linear->weight);
+    const at::Tensor values = first.clone();
+    first.fill_(-1);
+    const at::Tensor second = init.materialize_tensor(linear->weight);
+    EXPECT_TRUE(torch::equal(second, values))
+        << "the first result, which is alive, was filled with -1; the second is\n"
+        << second;
+    init.materialize_module(*linear);
+    linear->weight.detach().fill_(-2);
+    const at::Tensor third = init.materialize_tensor(detached);
+    EXPECT_TRUE(torch::equal(third, values))
+        << "the module's weight was filled with -2; the weight materialized alone is\n"
+        << third;
+  });
 }
 
-TEST(T1_3_bounded_replay, dependent_tensors_equal_eager_ones_when_replayed_in_reverse) {
-  expect_as_eager({{"reinitialized", [] { return std::make_shared<Reinitialized>(); }},
-                   holder("chain",
-                          [](Holder& self) {
-                            at::NoGradGuard no_grad;
-                            at::Tensor a = self.buffer("a", torch::randn({20}));
-                            at::Tensor b = self.buffer("b", a.clone().bernoulli_(a.sigmoid()));
-                            a.normal_().add_(b);
-                            self.buffer("c", torch::stack({a, b}).mul_(2));
-                            b.narrow(0, 3, 4).uniform_();
-                          })},
-                  backward_one_by_one);
-}
-
-TEST(T1_3_bounded_replay, strided_tensors_equal_eager_ones_and_keep_their_strides) {
-  expect_as_eager({holder("strided",
-                          [](Holder& self) {
-                            self.parameter("transposed", torch::randn({9, 5}).t());
-                            // normal_() draws 16 and more numbers in another order if they are
-                            // contiguous.
-                            self.buffer("drawn transposed", torch::empty({9, 5}).t().normal_());
-                            self.buffer("drawn after", torch::randn({20}));
-                          })},
-                  backward_one_by_one);
+TEST(T1_3_bounded_replay, changing_a_materialized_tensor_does_not_change_the_next_replay) {
+  run_ranks(1, [](TestRank&) {
+    const at::Tensor outside = torch::arange(6);
+    at::Tensor view, set;
+    const DeferredInit init([&] {
+      view = outside.view_as(torch::zeros({2, 3}));
+      set = torch::empty({0}, torch::kLong);
+      set.set_(outside);
+    });
+    for (const at::Tensor& tensor : {view, set}) {
+      const at::Tensor first = init.materialize_tensor(tensor).fill_(-1);
+      const at::Tensor again = init.materialize_tensor(tensor);
+      EXPECT_TRUE(torch::equal(again.view({6}), torch::arange(6)))
+          << "the first result was filled with -1, the second is\n"
+          << again;
+    }
+    EXPECT_TRUE(torch::equal(outside, torch::arange(6)));
+  });
 }
 
 TEST(T1_3_bounded_replay, random_numbers_drawn_later_equal_those_after_eager_construction) {
@@ -127,38 +146,6 @@ TEST(T1_3_bounded_replay, a_generator_of_the_caller_is_left_as_after_eager_const
   expect_same_on_all_ranks(run, "random numbers drawn after materializing");
 }
 
-TEST(T1_3_bounded_replay, changing_a_materialized_tensor_does_not_change_the_next_replay) {
-  run_ranks(1, [](TestRank&) {
-    const at::Tensor outside = torch::arange(6);
-    at::Tensor view, set;
-    const DeferredInit init([&] {
-      view = outside.view_as(torch::zeros({2, 3}));
-      set = torch::empty({0}, torch::kLong);
-      set.set_(outside);
-    });
-    for (const at::Tensor& tensor : {view, set}) {
-      init.materialize_tensor(tensor).fill_(-1);
-      const at::Tensor again = init.materialize_tensor(tensor);
-      EXPECT_TRUE(torch::equal(again.view({6}), torch::arange(6)))
-          << "the first result was filled with -1, the second is\n"
-          << again;
-    }
-    EXPECT_TRUE(torch::equal(outside, torch::arange(6)));
-  });
-}
-
-TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_module_on_the_meta_device) {
-  run_ranks(1, [](TestRank&) {
-    nn::Linear linear{nullptr};
-    const DeferredInit init([&] { linear = nn::Linear(5, 4); });
-    const at::Tensor weight = init.materialize_tensor(linear->weight);
-    EXPECT_TRUE(weight.is_cpu() && linear->weight.is_meta() && linear->bias.is_meta());
-    EXPECT_TRUE(torch::equal(weight, init.materialize_tensor(linear->weight)));
-    const at::Tensor outside = torch::ones({3});
-    EXPECT_TRUE(init.materialize_tensor(outside).is_same(outside));
-  });
-}
-
 TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
   run_ranks(1, [](TestRank&) {
     constexpr int64_t kWeight = Reinitialized::kWidth * Reinitialized::kWidth * 4;
@@ -175,6 +162,30 @@ TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
     EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
         << "bytes alive while each tensor is materialized and dropped: more than one at a time";
     EXPECT_GE(live_bytes::peak().total - before, kWeight) << "the measurement saw nothing";
+  });
+}
+
+TEST(T1_3_bounded_replay, only_what_a_tensor_depends_on_is_replayed) {
+  run_ranks(1, [](TestRank&) {
+    constexpr int64_t kCopies = 100'000;
+    constexpr int64_t kSmall = 16 * 1'024;  // bytes: the state in use, scalars
+    at::Tensor small, copy;
+    const DeferredInit init([&] {
+      small = torch::randn({4});
+      const at::Tensor large = small.repeat({kCopies});
+      copy = small.clone();
+      small.add_(large.sum());
+    });
+    const auto bytes_for = [&](const at::Tensor& tensor) {
+      const int64_t before = live_bytes::now().total;
+      live_bytes::enter(Phase::init);
+      EXPECT_TRUE(init.materialize_tensor(tensor).is_cpu());
+      return live_bytes::peak().total - before;
+    };
+    EXPECT_LE(bytes_for(copy), kSmall)
+        << "bytes for a copy of 4 elements, from before they were changed: what only reads them, "
+           "or changes them later, was replayed";
+    EXPECT_GE(bytes_for(small), kCopies * 16) << "the measurement saw nothing";
   });
 }
 
@@ -210,6 +221,32 @@ TEST(T1_3_bounded_replay, a_destroyed_recording_leaves_no_bytes) {
   });
 }
 
+TEST(T1_3_bounded_replay, a_view_is_materialized_with_its_own_sizes_and_strides) {
+  run_ranks(1, [](TestRank&) {
+    const auto view_of_a_matrix = [] {
+      return torch::arange(12.0F).view({3, 4}).t().narrow(0, 1, 2);
+    };
+    at::Tensor view;
+    const DeferredInit init([&] { view = view_of_a_matrix(); });
+    const at::Tensor actual = init.materialize_tensor(view);
+    const at::Tensor expected = view_of_a_matrix();
+    EXPECT_EQ(actual.strides(), expected.strides());
+    EXPECT_TRUE(torch::equal(actual, expected)) << actual << "\nexpected\n" << expected;
+  });
+}
+
+TEST(T1_3_bounded_replay, strided_tensors_equal_eager_ones_and_keep_their_strides) {
+  expect_as_eager({holder("strided",
+                          [](Holder& self) {
+                            self.parameter("transposed", torch::randn({9, 5}).t());
+                            // normal_() draws 16 and more numbers in another order if they are
+                            // contiguous.
+                            self.buffer("drawn transposed", torch::empty({9, 5}).t().normal_());
+                            self.buffer("drawn after", torch::randn({20}));
+                          })},
+                  backward_one_by_one);
+}
+
 TEST(T1_3_bounded_replay, seeding_and_other_generators_work_inside_a_constructor) {
   expect_as_eager({holder("generators",
                           [](Holder& self) {
@@ -219,6 +256,8 @@ TEST(T1_3_bounded_replay, seeding_and_other_generators_work_inside_a_constructor
                             auto own = at::make_generator<at::CPUGeneratorImpl>(9);
                             self.buffer("own", torch::empty({20}).normal_(0, 1, own));
                             self.buffer("own again", torch::rand({20}, own));
+                            self.buffer("own order", torch::randperm(9, own));
+                            self.buffer("own once more", torch::rand({3}, own));
                             self.buffer("default", torch::rand({3}));
                           })},
                   backward_one_by_one);
@@ -242,26 +281,44 @@ TEST(T1_3_bounded_replay, a_constructor_may_read_values) {
                             self.buffer("masked", masked);
                             self.buffer("last", torch::rand({3}));
                           })},
-                  [](const Construct& construct) { return backward_one_by_one(construct); });
+                  backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, submodules_called_in_a_constructor_keep_their_changed_state) {
-  expect_as_eager({holder("batch norm",
+TEST(T1_3_bounded_replay, a_sparse_tensor_is_made_at_once) {
+  expect_as_eager({holder("sparse",
                           [](Holder& self) {
-                            nn::BatchNorm1d norm(3);
-                            self.register_module("norm", norm);
-                            norm(torch::randn({5, 3}));
-                            nn::Dropout dropout(0.5);
-                            self.buffer("dropped", dropout(torch::ones({30})));
+                            const at::Tensor at = torch::tensor({{0, 4}});
+                            const auto sparse = torch::sparse_coo_tensor(at, torch::rand({2}), {6});
+                            self.buffer("dense", sparse.to_dense() * 2);
+                            self.buffer("drawn after", torch::rand({3}));
                           })},
                   backward_one_by_one);
 }
 
+TEST(T1_3_bounded_replay, submodules_called_in_a_constructor_keep_their_changed_state) {
+  expect_as_eager({called_submodules()}, backward_one_by_one);
+}
+
 TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
   run_ranks(1, [](TestRank&) {
-    const at::Tensor outside = torch::zeros({3});
-    const DeferredInit init([&] { outside.copy_(torch::arange(3)); });
-    EXPECT_TRUE(torch::equal(outside, torch::arange(3).to(torch::kFloat))) << outside;
+    torch::manual_seed(test_seed(17));
+    const at::Tensor drawn = torch::randn({20});
+    const at::Tensor next = torch::rand({4});
+    torch::manual_seed(test_seed(17));
+    const at::Tensor outside = torch::zeros({20});
+    at::Tensor sum;
+    const DeferredInit init([&] {
+      const at::Tensor inside = torch::randn({20});
+      outside.copy_(inside);
+      sum = inside + outside;
+    });
+    EXPECT_TRUE(torch::equal(outside, drawn))
+        << "the tensor made before, to which the constructor wrote, is\n"
+        << outside << "\nexpected\n"
+        << drawn;
+    EXPECT_TRUE(torch::equal(torch::rand({4}), next)) << "random numbers drawn afterwards";
+    EXPECT_TRUE(torch::equal(init.materialize_tensor(sum), drawn * 2))
+        << "what was recorded does not read the values that the constructor has written";
   });
 }
 
@@ -279,4 +336,26 @@ TEST(T1_3_bounded_replay, an_error_in_a_constructor_reads_as_in_eager_constructi
     EXPECT_EQ(message_of([&] { const DeferredInit init(mistake); }), message_of(mistake));
     EXPECT_TRUE(torch::zeros({2}).is_cpu());
   });
+}
+
+TEST(T1_3_bounded_replay, dependent_tensors_equal_eager_ones_when_replayed_in_reverse) {
+  expect_as_eager({{"reinitialized", [] { return std::make_shared<Reinitialized>(); }},
+                   holder("chain",
+                          [](Holder& self) {
+                            at::NoGradGuard no_grad;
+                            at::Tensor a = self.buffer("a", torch::randn({20}));
+                            at::Tensor b = self.buffer("b", a.clone().bernoulli_(a.sigmoid()));
+                            a.normal_().add_(b);
+                            self.buffer("c", torch::stack({a, b}).mul_(2));
+                            b.narrow(0, 3, 4).uniform_();
+                          })},
+                  backward_one_by_one);
+}
+
+TEST(T1_3_bounded_replay, random_initializations_equal_eager_ones_when_replayed_in_reverse) {
+  expect_as_eager(init_functions(), backward_one_by_one);
+}
+
+TEST(T1_3_bounded_replay, modules_of_torch_equal_eager_ones_when_replayed_in_reverse) {
+  expect_as_eager(modules_of_torch(), backward_one_by_one);
 }

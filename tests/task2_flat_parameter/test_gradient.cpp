@@ -1,0 +1,320 @@
+#include <memory/live_bytes.h>
+#include <testing/expected_shards.h>
+#include <testing/provenance.h>
+
+#include "small_unit.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T2_5_flat_gradient);
+
+void set_gradient(const NamedParameter& parameter, TestRank& rank) {
+  const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
+  parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
+}
+
+void collect(FlatParameter& unit, size_t parameter, TestRank& rank) {
+  set_gradient(unit.parameters()[parameter], rank);
+  unit.collect_gradient(parameter);
+}
+
+void collect_all(FlatParameter& unit, TestRank& rank) {
+  for (size_t i = 0; i < unit.parameters().size(); ++i)
+    collect(unit, i, rank);
+}
+
+void reduce(FlatParameter& unit) {
+  unit.reduce_gradient();
+  unit.wait_for_reduction();
+}
+
+TEST_P(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    collect(unit, 0, rank);
+    rank.observe("bytes collected", live_bytes::now()[MemoryClass::gradients]);
+    live_bytes::enter(Phase::backward);
+    unit.reduce_gradient();
+    rank.observe("the parameter still has its .grad", unit.parameters()[0].tensor.grad().defined());
+    rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
+    rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
+    unit.wait_for_reduction();
+    rank.observe("bytes of full gradients after the reduction",
+                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
+    rank.observe("calls", calls(*rank.communicator()));
+  });
+  const int64_t bytes = padded_numel(world_size()) * 4;
+  expect_on_all_ranks(run, "the parameter still has its .grad", false);
+  // The flat gradient may be there from the first that is collected, and .grad a view of it.
+  for (int r = 0; r < world_size(); ++r) {
+    const auto collected = run.at(r, "bytes collected").get<int64_t>();
+    const std::string where = "bytes of class gradients after collect_gradient(), rank ";
+    EXPECT_GE(collected, numel(0) * 4) << where << r;
+    EXPECT_LE(collected, numel(0) * 4 + bytes) << where << r;
+    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), numel(0) * 4 + bytes)
+        << "rank " << r;
+  }
+  expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
+  expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
+  expect_on_all_ranks(run, "sharded", bytes / world_size());
+  expect_on_all_ranks(
+      run, "calls",
+      "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
+}
+
+TEST_P(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    set_gradient(unit.parameters()[0], rank);
+    rank.observe("has_gradient() before anything is collected", unit.has_gradient());
+    collect(unit, 1, rank);
+    rank.observe("has_gradient() after p1 is collected", unit.has_gradient());
+    const at::Tensor gradient = unit.parameters()[1].tensor.grad();
+    const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
+    rank.observe("p1 still has its .grad",
+                 gradient.defined() && (gradient == value).all().item<bool>());
+    unit.reduce_gradient();
+    rank.observe("has_gradient() after reduce_gradient()", unit.has_gradient());
+    unit.wait_for_reduction();
+    rank.observe("has_gradient() after wait_for_reduction()", unit.has_gradient());
+  });
+  expect_on_all_ranks(run, "has_gradient() before anything is collected", false);
+  expect_on_all_ranks(run, "has_gradient() after p1 is collected", true);
+  expect_on_all_ranks(run, "p1 still has its .grad", true);
+  expect_on_all_ranks(run, "has_gradient() after reduce_gradient()", false);
+  expect_on_all_ranks(run, "has_gradient() after wait_for_reduction()", false);
+}
+
+TEST_P(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter) {
+  const auto clock = std::make_shared<CountedClock>();
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        FlatParameter unit = make_unit(rank);
+        collect_all(unit, rank);
+        unit.reduce_gradient();
+        rank.observe("ns that reduce_gradient() waited", clock->now());
+        unit.wait_for_reduction();
+        rank.observe("ns that wait_for_reduction() waited", clock->now());
+      },
+      counted_link(clock));
+  expect_on_all_ranks(run, "ns that reduce_gradient() waited", 0);
+  expect_on_all_ranks(run, "ns that wait_for_reduction() waited", kHop * (world_size() - 1));
+}
+
+TEST_P(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    collect_all(unit, rank);
+    live_bytes::enter(Phase::backward);
+    reduce(unit);
+    rank.observe("bytes of copies for the other ranks",
+                 live_bytes::peak()[MemoryClass::communication]);
+  });
+  expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
+}
+
+TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    collect_all(unit, rank);
+    reduce(unit);
+    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
+  });
+  expect_mean_over_ranks(run, "gradient");
+}
+
+TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const int last = world_size() - 1;
+    const auto mean = static_cast<double>(provenance::gradient(last, world_size())) / world_size();
+    observe_expected_shards(
+        rank, "shard", {at::zeros({numel(0)}), at::full({numel(1)}, mean), at::zeros({numel(2)})},
+        world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    if (rank.rank() == rank.world_size() - 1) collect(unit, 1, rank);
+    reduce(unit);
+    rank.observe("reduce-scatters", rank.communicator()->take_log().size());
+    rank.observe("gradient of p1 on the last rank", unit.sharded_gradient(), places_of_shard(unit));
+  });
+  expect_on_all_ranks(run, "reduce-scatters", 1);
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "gradient of p1 on the last rank",
+                   oracle.at(0, "shard " + std::to_string(r)));
+  }
+}
+
+// "gradient of p0, p2", for the choice 101 in bits.
+std::string name_of_choice(unsigned choice) {
+  std::string name = "gradient of";
+  for (unsigned i = 0; i < 3; ++i)
+    name += (choice >> i & 1U) != 0 ? " p" + std::to_string(i) : "";
+  return choice == 0 ? "gradient of no parameter" : name;
+}
+
+TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const auto mean = static_cast<double>(provenance::mean(world_size()));
+    for (unsigned choice = 0; choice < 8; ++choice) {
+      std::vector<at::Tensor> gradients;
+      for (unsigned i = 0; i < 3; ++i)
+        gradients.push_back(at::full({numel(i)}, (choice >> i & 1U) != 0 ? mean : 0));
+      observe_expected_shards(rank, name_of_choice(choice), gradients, world_size());
+    }
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    for (unsigned choice = 0; choice < 8; ++choice) {
+      for (unsigned i = 0; i < 3; ++i) {
+        if ((choice >> i & 1U) != 0) collect(unit, i, rank);
+      }
+      reduce(unit);
+      rank.observe(name_of_choice(choice), unit.sharded_gradient(), places_of_shard(unit));
+      unit.drop_gradient();
+    }
+  });
+  for (unsigned choice = 0; choice < 8; ++choice) {
+    for (int r = 0; r < world_size(); ++r) {
+      const std::string name = name_of_choice(choice);
+      expect_on_rank(run, r, name, oracle.at(0, name + " " + std::to_string(r)));
+    }
+  }
+}
+
+// A rank's gradient of a parameter: any values, in another order in memory than the parameter's.
+at::Tensor random_gradient(int rank, size_t parameter) {
+  const uint64_t seed = test_seed(100 * static_cast<uint64_t>(rank) + parameter);
+  return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
+}
+
+// The single process that FSDP is compared with adds in the order of the ranks and divides once.
+TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    std::vector<at::Tensor> means;
+    for (size_t i = 0; i < 3; ++i) {
+      means.push_back(random_gradient(0, i));
+      for (int r = 1; r < world_size(); ++r)
+        means[i] += random_gradient(r, i);
+      means[i] /= world_size();
+    }
+    observe_expected_shards(rank, "shard", means, world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    for (size_t i = 0; i < 3; ++i) {
+      unit.parameters()[i].tensor.mutable_grad() = random_gradient(rank.rank(), i);
+      unit.collect_gradient(i);
+    }
+    reduce(unit);
+    rank.observe("the sum of the ranks' gradients, divided by W", unit.sharded_gradient(),
+                 places_of_shard(unit));
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "the sum of the ranks' gradients, divided by W",
+                   oracle.at(0, "shard " + std::to_string(r)));
+  }
+}
+
+TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const auto sum = 3 * static_cast<double>(provenance::mean(world_size()));
+    std::vector<at::Tensor> gradients;
+    for (size_t i = 0; i < 3; ++i)
+      gradients.push_back(at::full({numel(i)}, sum));
+    observe_expected_shards(rank, "shard", gradients, world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    const auto pass = [&] {
+      collect_all(unit, rank);
+      reduce(unit);
+      unit.wait_for_reduction();  // of nothing
+    };
+    for (int i = 0; i < 3; ++i)
+      pass();
+    rank.observe("gradient after three passes", unit.sharded_gradient(), places_of_shard(unit));
+    unit.drop_gradient();
+    pass();
+    rank.observe("gradient of the pass after drop_gradient()", unit.sharded_gradient(),
+                 places_of_shard(unit));
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    expect_on_rank(run, r, "gradient after three passes",
+                   oracle.at(0, "shard " + std::to_string(r)));
+  }
+  expect_mean_over_ranks(run, "gradient of the pass after drop_gradient()");
+}
+
+// Of a pass that broke off: one gradient collected, one in .grad alone, one reduction under way.
+TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
+  const auto clock = std::make_shared<CountedClock>();
+  const auto body = [&](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    collect_all(unit, rank);
+    unit.reduce_gradient();
+    collect(unit, 0, rank);
+    set_gradient(unit.parameters()[1], rank);
+    const int64_t start = clock->now();
+    unit.abandon_gradient();
+    rank.observe("ns that abandon_gradient() waited for the reduce_scatter", clock->now() - start);
+    rank.observe("has_gradient() after abandon_gradient()", unit.has_gradient());
+    rank.observe("bytes of full gradients after abandon_gradient()",
+                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("bytes of sharded gradients after abandon_gradient()",
+                 live_bytes::now()[MemoryClass::sharded_gradients]);
+    unit.wait_for_reduction();
+    rank.observe("there is a sharded gradient", unit.sharded_gradient().defined());
+    for (size_t i = 0; i < 3; ++i) {
+      at::Tensor& gradient = unit.parameters()[i].tensor.mutable_grad();
+      const at::Tensor before = gradient;
+      set_gradient(unit.parameters()[i], rank);
+      if (before.defined()) gradient += before;  // as autograd does
+      unit.collect_gradient(i);
+    }
+    reduce(unit);
+    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
+  };
+  const RankRun run = run_ranks(world_size(), body, counted_link(clock));
+  expect_on_all_ranks(run, "ns that abandon_gradient() waited for the reduce_scatter",
+                      kHop * (world_size() - 1));
+  expect_on_all_ranks(run, "has_gradient() after abandon_gradient()", false);
+  expect_on_all_ranks(run, "bytes of full gradients after abandon_gradient()", 0);
+  expect_on_all_ranks(run, "bytes of sharded gradients after abandon_gradient()", 0);
+  expect_on_all_ranks(run, "there is a sharded gradient", false);
+  expect_mean_over_ranks(run, "gradient");
+}
+
+TEST_P(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    collect_all(unit, rank);
+    reduce(unit);
+    unit.abandon_gradient();
+    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
+  });
+  expect_mean_over_ranks(run, "gradient");
+}
+
+TEST_P(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    {
+      FlatParameter unit = make_unit(rank);
+      unit.unshard();
+      collect_all(unit, rank);
+      unit.reshard();
+      reduce(unit);
+    }
+    rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
+    rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
+  });
+  expect_on_all_ranks(run, "bytes alive after the unit is gone", 0);
+}
+
+}  // namespace
+}  // namespace fsdp
