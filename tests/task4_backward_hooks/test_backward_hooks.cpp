@@ -194,8 +194,9 @@ TEST_P(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_
   expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
   for (int r = 0; r < world_size(); ++r) {
     const auto error = run.at(r, "error").get<std::string>();
-    EXPECT_NE(error.find("unit blocks0"), std::string::npos) << "rank " << r << ": " << error;
-    EXPECT_NE(error.find("weight"), std::string::npos) << "rank " << r << ": " << error;
+    SCOPED_TRACE("rank " + std::to_string(r));
+    expect_error_says(error, "unit blocks0");
+    expect_error_says(error, "weight");
   }
 }
 
