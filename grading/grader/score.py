@@ -75,8 +75,8 @@ def score_task(task, base, results):
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
         score.remark = (
             "This task's points count as soon as the following test passes on two or more ranks. It "
-            "measures whether a rank holds only its part; it cannot measure a rank that stops early: "
-            f"{task.sentinel}"
+            "measures whether a rank holds only its part of the whole, and cannot measure ranks that "
+            f"stop early: {task.sentinel}"
         )
     return score
 

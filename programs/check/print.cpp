@@ -122,8 +122,9 @@ void print_task(const Settings& settings, const TaskResult& task) {
   }
   if (task.held) {
     std::printf(
-        "    These points count as soon as the following test passes on two or more ranks. It\n"
-        "    measures whether a rank holds only its part; it cannot measure a rank that stops early.\n"
+        "    These points count as soon as the following test passes on two or more ranks.\n"
+        "    It measures whether a rank holds only its part of the whole. It cannot measure\n"
+        "    ranks that stop early.\n"
         "    %s\n",
         task.task->sentinel.c_str());
   }

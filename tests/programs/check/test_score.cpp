@@ -56,7 +56,7 @@ TEST(Check, says_of_points_that_are_held_back_when_they_count) {
   print_task(Settings(), result);
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_NE(text.find("These points count as soon as the following test passes on two or more "
-                      "ranks. It\n    measures whether a rank holds only its part"),
+                      "ranks.\n    It measures whether a rank holds only its part of the whole."),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("    " + course()[1].sentinel + "\n"), std::string::npos) << text;
