@@ -76,11 +76,11 @@ std::string chosen_by(const WrapPolicy& policy) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto shared = std::make_shared<ToyBlock>(4, 1);
     const auto blocks = std::make_shared<Blocks>(std::make_shared<HolderBlock>(shared));
-    HolderBlock root(std::make_shared<HolderBlock>(
+    const auto root = std::make_shared<HolderBlock>(std::make_shared<HolderBlock>(
         std::make_shared<Row>(std::vector<std::shared_ptr<Module>>{blocks, shared})));
     std::multiset<std::string> names;
-    for (const Module* module : policy(root))
-      names.insert(module == &root ? "the root" : module->name());
+    for (const Module* module : policy(*root))
+      names.insert(module == root.get() ? "the root" : module->name());
     std::string text;
     for (const std::string& name : names)
       text += name.substr(name.rfind(':') + 1) + "; ";
