@@ -30,7 +30,7 @@ test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tes
 
 # What the course's own code does under the reference solutions.
 file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
-test_executable(fsdp_common_tests reference_tests reference_task7 ${reference_tests})
+test_executable(fsdp_common_tests reference_tests reference_strategy ${reference_tests})
 
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.

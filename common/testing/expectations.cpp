@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <testing/error_text.h>
 #include <testing/expectations.h>
 #include <testing/provenance.h>
 
@@ -6,8 +7,8 @@ namespace fsdp {
 namespace {
 
 void tell(const RankRun& run, const std::string& name, const std::string& table, const char* file,
-          int line) {
-  ADD_FAILURE_AT(file, line) << '\n' << run.story(name) << '"' << name << '"' << table;
+          int line, const std::vector<const nlohmann::json*>& expected = {}) {
+  ADD_FAILURE_AT(file, line) << '\n' << run.story(name, expected) << '"' << name << '"' << table;
 }
 
 // Compares the observations of the ranks with what is expected of them; expected[r] is null where
@@ -24,7 +25,7 @@ void compare(const RankRun& run, const std::string& name,
     equal &= wrong.empty();
     table += "\n  rank " + std::to_string(rank) + ": " + (wrong.empty() ? summary(actual) : wrong);
   }
-  if (!equal) tell(run, name, table, file, line);
+  if (!equal) tell(run, name, table, file, line, expected);
 }
 
 // The mean over ranks in each element of a parameter, zero in padding, in place of what `actual`
@@ -56,6 +57,21 @@ void expect_on_all_ranks(const RankRun& run, const std::string& name,
   compare(run, name, std::vector(run.world_size(), &expected), file, line);
 }
 
+void expect_part_of(const RankRun& run, const std::string& name, int64_t whole, const char* file,
+                    int line) {
+  const int64_t most = run.world_size() > 1 ? whole - 1 : whole;
+  bool part = true;
+  std::string table;
+  for (int rank = 0; rank < run.world_size(); ++rank) {
+    const auto bytes = run.at(rank, name, file, line).get<int64_t>();
+    part &= bytes <= most;
+    table += "\n  rank " + std::to_string(rank) + ": " + std::to_string(bytes) + " bytes";
+    if (bytes > most)
+      table += ", expected fewer than " + std::to_string(most + 1) + ": a part of the whole";
+  }
+  if (!part) tell(run, name, table, file, line);
+}
+
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const char* file,
                             int line) {
   std::string table;
@@ -70,6 +86,13 @@ void expect_mean_over_ranks(const RankRun& run, const std::string& name, const c
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name, const char* file,
                               int line) {
   expect_on_all_ranks(run, name, run.at(0, name, file, line), file, line);
+}
+
+void expect_error_says(const std::string& error, const std::string& word, const char* file,
+                       int line) {
+  if (error.find(word) != std::string::npos) return;
+  ADD_FAILURE_AT(file, line) << "the error lacks \"" << word << "\"; it says: "
+                             << (error.empty() ? "nothing" : without_stacks(error));
 }
 
 }  // namespace fsdp

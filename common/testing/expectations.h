@@ -20,10 +20,19 @@ void expect_on_all_ranks(const RankRun& run, const std::string& name,
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
+// For what shows that something is sharded: fails unless every rank observed as `name` fewer bytes
+// than `whole`. One rank alone holds the whole, and at most that.
+void expect_part_of(const RankRun& run, const std::string& name, int64_t whole,
+                    const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
 // For gradients that rank r made of provenance::gradient(r, W), observed with their places: fails
 // unless every element of a parameter is the mean over the ranks and padding is zero. Says which
 // ranks are missing and which are counted twice.
 void expect_mean_over_ranks(const RankRun& run, const std::string& name,
                             const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+// Fails unless `error`, what an exception says, contains `word`. Works in a rank, too.
+void expect_error_says(const std::string& error, const std::string& word,
+                       const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 }  // namespace fsdp

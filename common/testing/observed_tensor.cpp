@@ -1,5 +1,7 @@
 #include <base/torch.h>
+#include <testing/listed.h>
 #include <testing/observed_tensor.h>
+#include <testing/ratio.h>
 
 #include <cmath>
 #include <cstring>
@@ -62,34 +64,11 @@ std::string position(const ObservedTensor& tensor, int64_t index) {
   return list(place);
 }
 
-// The factor between the two if all elements have the same, in words; else empty.
-std::string common_factor(const ObservedTensor& actual, const ObservedTensor& expected) {
-  double factor = NAN;
-  for (int64_t i = 0; i < actual.numel(); ++i) {
-    const double a = actual.value(i);
-    const double e = expected.value(i);
-    if (e == 0 && a == 0) continue;
-    if (std::isnan(factor)) factor = a / e;
-    if (!std::isfinite(factor) || !(std::abs(a - factor * e) <= 1e-6 * std::abs(a))) return "";
-  }
-  if (std::isnan(factor)) return "";
-  if (factor == 0) return "every element is 0";
-  const bool divides = std::abs(factor) < 1;
-  const double whole = std::round(divides ? 1 / factor : factor);
-  bool exact = true;
-  for (int64_t i = 0; i < actual.numel() && exact; ++i) {
-    exact = divides ? actual.value(i) * whole == expected.value(i)
-                    : actual.value(i) == expected.value(i) * whole;
-  }
-  std::ostringstream out;
-  out << "every element is " << (exact ? "exactly " : "about ");
-  if (exact && divides) {
-    out << "1/" << whole;
-  } else {
-    out << (exact ? whole : factor);
-  }
-  out << " times the expected one";
-  return out.str();
+std::vector<double> values(const ObservedTensor& tensor) {
+  std::vector<double> result;
+  for (int64_t i = 0; i < tensor.numel(); ++i)
+    result.push_back(tensor.value(i));
+  return result;
 }
 
 std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor& expected) {
@@ -109,7 +88,7 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
     is += " (" + bits(actual, first) + ")";
     should_be += " (" + bits(expected, first) + ")";
   }
-  std::string remark = common_factor(actual, expected);
+  std::string remark = ratio_in_words(values(actual), values(expected));
   if (std::isnan(actual.value(first)) && !std::isnan(expected.value(first))) {
     remark = "memory that nobody has written yet, or that was freed, holds nan";
   }
@@ -117,6 +96,25 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
   return std::to_string(differing) + " of " + std::to_string(actual.numel()) +
          " elements differ, the first at " + position(actual, first) + place + ": is " + is +
          ", expected " + should_be + (remark.empty() ? "" : "; " + remark);
+}
+
+// Of two long lists, which part is the first that differs.
+std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
+  constexpr size_t kSeenAtOnce = 4;
+  const auto is = listed(actual), should_be = listed(expected);
+  if (std::max(is.size(), should_be.size()) <= kSeenAtOnce) return "";
+  const size_t first = first_difference(is, should_be);
+  const auto part = [&](const std::vector<nlohmann::json>& list) {
+    return first < list.size() ? summary(list[first]) : "nothing";
+  };
+  return "; the first difference is part " + std::to_string(first + 1) + ": is " + part(is) +
+         ", expected " + part(should_be);
+}
+
+std::string number_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
+  if (!actual.is_number_float() || !expected.is_number_float()) return "";
+  const std::string words = ratio_in_words({actual.get<double>()}, {expected.get<double>()});
+  return words.empty() ? "" : "; " + words;
 }
 
 }  // namespace
@@ -210,7 +208,8 @@ std::string difference(const nlohmann::json& actual, const nlohmann::json& expec
     return tensor_difference(to_tensor(actual), to_tensor(expected));
   }
   if (actual == expected) return "";
-  return "is " + summary(actual) + ", expected " + summary(expected);
+  return "is " + summary(actual) + ", expected " + summary(expected) +
+         list_remark(actual, expected) + number_remark(actual, expected);
 }
 
 }  // namespace fsdp

@@ -63,10 +63,18 @@ std::string decode(double value, int world_size) {
   const auto expected = static_cast<double>(mean(world_size));
   const std::string times = std::to_string(world_size) + " times";
   if (value == expected) return "";
-  if (value == expected * world_size)
-    return "the sum, not the mean: exactly " + times + " too large";
+  const double sum = expected * world_size;
+  if (value == sum) {
+    return "the sum, not the mean: exactly " + times + " too large" +
+           (world_size == 2 ? ", as with a division by W - 1" : "");
+  }
   if (value == expected / world_size) return "divided by W twice: exactly " + times + " too small";
   if (value == 0) return "no rank's gradient is in it";
+  for (const int divisor : {world_size - 1, world_size + 1}) {
+    if (!(std::abs(value * divisor - sum) <= 1e-6 * sum)) continue;
+    return "every rank is counted once, but the sum is divided by " + std::to_string(divisor) +
+           ", not by W = " + std::to_string(world_size);
+  }
   // A sum that was not divided first: with 4 ranks it could pass for one rank counted 4 times.
   const auto undivided = counts(value / world_size, world_size);
   if (undivided && at_most_once(*undivided)) {

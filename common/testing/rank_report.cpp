@@ -1,3 +1,4 @@
+#include <testing/error_text.h>
 #include <testing/rank_report.h>
 #include <testing/story.h>
 
@@ -21,17 +22,6 @@ std::string crash_text(const RankReport& report) {
          " of a storage of 0 bytes, as a parameter has after reshard()";
 }
 
-// What torch's words mean here.
-std::string reason(const std::string& message) {
-  if (contains(message, "data is not allocated") || contains(message, "storage of size 0")) {
-    return "\n  (a parameter was used after reshard(), or before unshard())";
-  }
-  if (contains(message, "can't allocate memory") || contains(message, "bad_alloc")) {
-    return "\n  (it exceeded the limit of memory of a test)";
-  }
-  return "";
-}
-
 std::string ending(const RankReport& report) {
   const RankExit& exit = report.exit;
   if (report.finished) return "reached the end of the test";
@@ -41,7 +31,9 @@ std::string ending(const RankReport& report) {
     return "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) +
            ")" + crash_text(report);
   }
-  if (!exit.message.empty()) return "threw an exception: " + exit.message + reason(exit.message);
+  if (!exit.message.empty()) {
+    return "threw an exception: " + without_stacks(exit.message) + meaning_of(exit.message);
+  }
   if (!report.assertions.empty()) return "left at a failed assertion";
   return "left by exit(" + std::to_string(exit.code) + ") before the end of the test";
 }
@@ -131,7 +123,9 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
       report.observed_after[report.latest] = report.steps.size();
       report.observations[report.latest] = std::move(frame["value"]);
     } else if (kind == "assertion") {
-      report.assertions.push_back({frame["file"], frame["line"], frame["text"]});
+      const std::string& said = frame["text"].get_ref<const std::string&>();
+      report.assertions.push_back(
+          {frame["file"], frame["line"], without_stacks(said) + meaning_of(said)});
     } else {
       report.finished = true;
     }

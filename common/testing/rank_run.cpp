@@ -16,14 +16,19 @@ RankRun::RankRun(const std::vector<RankReport>& ranks) : failure_(describe_failu
   if (!failure_.empty()) failure_ = "\n" + fsdp::story(steps_) + failure_;
 }
 
-std::string RankRun::story(const std::string& name) const {
+std::string RankRun::story(const std::string& name,
+                           const std::vector<const nlohmann::json*>& expected) const {
   if (std::exchange(told_, true)) return "";
   std::vector<std::vector<std::string>> steps = steps_;
+  std::optional<StoryPlace> place;
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     const auto found = observed_after_[rank].find(name);
-    if (found != observed_after_[rank].end()) steps[rank].resize(found->second);
+    if (found == observed_after_[rank].end()) continue;
+    steps[rank].resize(found->second);
+    const bool known = !place && rank < expected.size() && expected[rank] != nullptr;
+    if (known) place = place_of_call(steps[rank], observations_[rank].at(name), *expected[rank]);
   }
-  return fsdp::story(steps);
+  return fsdp::story(steps, place);
 }
 
 bool RankRun::observed(int rank, const std::string& name) const {

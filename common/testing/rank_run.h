@@ -29,9 +29,12 @@ class RankRun {
   // What went wrong: first the cause, then where the other ranks were. Empty if nothing went wrong.
   const std::string& failure() const { return failure_; }
 
-  // The steps of all ranks up to the observation `name`, numbered. Only the first call returns
-  // them; later calls return "", so that a test which fails twice prints them once.
-  std::string story(const std::string& name) const;
+  // The steps of all ranks up to the observation `name`, numbered. `expected`: by rank, what it
+  // should be, or null where that is not known; it shows the step at which calls begin to differ.
+  // Only the first call returns the steps; later calls return "", so that a test which fails twice
+  // prints them once.
+  std::string story(const std::string& name,
+                    const std::vector<const nlohmann::json*>& expected = {}) const;
 
  private:
   std::vector<std::map<std::string, nlohmann::json>> observations_;  // [world_size]

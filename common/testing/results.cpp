@@ -1,6 +1,7 @@
 #include <base/todo.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <testing/error_text.h>
 #include <testing/kept_timeline.h>
 #include <testing/results.h>
 #include <unistd.h>
@@ -52,7 +53,7 @@ std::string text_of(const testing::TestResult& result) {
     text += part.skipped() ? ": Skipped\n" : ": Failure\n";
     std::string message = part.message();
     if (message.starts_with("Failed\n")) message.erase(0, 7);  // what FAIL() puts before its text
-    text += message + '\n';
+    text += without_stacks(message) + '\n';
   }
   return text;
 }

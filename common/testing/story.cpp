@@ -1,3 +1,4 @@
+#include <testing/listed.h>
 #include <testing/story.h>
 #include <trace/event.h>
 
@@ -15,6 +16,51 @@ std::string row(size_t number, const std::string& who, const std::string& step) 
   char head[32];
   std::snprintf(head, sizeof head, "%4zu  %-7s ", number, who.c_str());
   return head + step + '\n';
+}
+
+// The lines of step `i`.
+std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
+  const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& steps) {
+    return i < steps.size() && steps[i] == ranks[0][i];
+  });
+  if (same) return row(i + 1, ranks.size() == 1 ? "rank 0" : "all", ranks[0][i]);
+  std::string lines;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (i < ranks[rank].size()) lines += row(i + 1, "rank " + std::to_string(rank), ranks[rank][i]);
+  }
+  return lines;
+}
+
+// The first step in which a rank does something else than rank 0. What only one rank observes is no
+// such step.
+std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& ranks) {
+  const auto deeds = [](const std::vector<std::string>& steps) {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (!steps[i].starts_with("observes ")) found.push_back(i);
+    }
+    return found;
+  };
+  std::optional<size_t> first;
+  for (const auto& steps : ranks) {
+    const std::vector<size_t> of_0 = deeds(ranks[0]), here = deeds(steps);
+    size_t same = 0;
+    while (same < of_0.size() && same < here.size() && ranks[0][of_0[same]] == steps[here[same]])
+      ++same;
+    if (same == of_0.size() && same == here.size()) continue;
+    const size_t split = same < here.size() ? here[same] : of_0[same];
+    first = std::min(first.value_or(split), split);
+  }
+  return first;
+}
+
+// Whether a step issued `call`, which is "all_gather root" or the name of a unit alone.
+bool issues(const std::string& step, const std::string& call) {
+  return step.starts_with("issues ") && step.find(' ' + call + ", ") != std::string::npos;
+}
+
+std::string steps_in_words(size_t count) {
+  return std::to_string(count) + (count == 1 ? " step" : " steps");
 }
 
 }  // namespace
@@ -40,26 +86,46 @@ std::string step_of(const Event& event) {
   return "";
 }
 
-std::string story(const std::vector<std::vector<std::string>>& ranks, size_t shown) {
-  size_t longest = 0;
-  for (const auto& steps : ranks)
-    longest = std::max(longest, steps.size());
-  const size_t first = longest > shown ? longest - shown : 0;
-  std::string result;
-  if (first > 0) result = "  ...  " + std::to_string(first) + " steps before these\n";
-  for (size_t i = first; i < longest; ++i) {
-    const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& steps) {
-      return i < steps.size() && steps[i] == ranks[0][i];
-    });
-    if (same) {
-      result += row(i + 1, ranks.size() == 1 ? "rank 0" : "all", ranks[0][i]);
-      continue;
-    }
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const auto& steps = ranks[rank];
-      if (i < steps.size()) result += row(i + 1, "rank " + std::to_string(rank), steps[i]);
-    }
+std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
+                                        const nlohmann::json& actual,
+                                        const nlohmann::json& expected) {
+  const auto is = listed(actual), should_be = listed(expected);
+  std::vector<size_t> issued(is.size());  // the step of each
+  size_t step = steps.size();
+  for (size_t i = is.size(); i-- > 0;) {
+    if (!is[i].is_string()) return {};
+    do {
+      if (step == 0) return {};
+      --step;
+    } while (!issues(steps[step], is[i].get<std::string>()));
+    issued[i] = step;
   }
+  const size_t first = first_difference(is, should_be);
+  if (is.empty() || first == std::max(is.size(), should_be.size())) return {};
+  if (first == should_be.size()) return StoryPlace{issued[first], "expected no such call here"};
+  const std::string wanted =
+      should_be[first].is_string() ? should_be[first].get<std::string>() : should_be[first].dump();
+  if (first == is.size()) return StoryPlace{issued.back(), "expected after this: " + wanted};
+  return StoryPlace{issued[first], "expected here: " + wanted};
+}
+
+std::string story(const std::vector<std::vector<std::string>>& ranks,
+                  const std::optional<StoryPlace>& place, size_t shown) {
+  size_t count = 0;
+  for (const auto& steps : ranks)
+    count = std::max(count, steps.size());
+  const size_t middle = place ? place->step : first_split(ranks).value_or(count);
+  const size_t begin =
+      count > shown ? std::min(middle - std::min(middle, shown / 2), count - shown) : 0;
+  const size_t end = std::min(begin + shown, count);
+  std::string result;
+  if (begin > 0) result = "  ...  " + steps_in_words(begin) + " before these\n";
+  for (size_t i = begin; i < end; ++i) {
+    result += rows(ranks, i);
+    if (place && place->step == i) result += "      ^ " + place->remark + '\n';
+  }
+  if (end + 1 < count) result += "  ...  " + steps_in_words(count - end - 1) + " between\n";
+  if (end < count) result += rows(ranks, count - 1);
   return result;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +13,22 @@ struct Event;
 // that did the same have the same lines. Empty for a flight (issue to wait), which is no step.
 std::string step_of(const Event& event);
 
+// Where a story goes wrong: the index of a step, and what to say below it.
+struct StoryPlace {
+  size_t step;
+  std::string remark;
+};
+
+// If `actual` is a list of collectives that was observed after `steps`, and `expected` what it
+// should be: the step that issued the first collective that differs.
+std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
+                                        const nlohmann::json& actual,
+                                        const nlohmann::json& expected);
+
 // The steps of all ranks in one numbered table with a column for the rank, which is "all" where
-// every rank did the same. Of more than `shown` steps it shows the last ones.
-std::string story(const std::vector<std::vector<std::string>>& ranks, size_t shown = 16);
+// every rank did the same. Of more than `shown` steps it shows the last one and those around
+// `place`; without a place, those around the first step in which ranks differ, or else the last.
+std::string story(const std::vector<std::vector<std::string>>& ranks,
+                  const std::optional<StoryPlace>& place = {}, size_t shown = 16);
 
 }  // namespace fsdp

@@ -73,7 +73,11 @@ def score_task(task, base, results):
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results))
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
-        score.remark = f"This task's points count only once this test passes: {task.sentinel}"
+        score.remark = (
+            "This task's points count as soon as the following test passes on two or more ranks. It "
+            "measures whether a rank holds only its part of the whole, and cannot measure ranks that "
+            f"stop early: {task.sentinel}"
+        )
     return score
 
 

@@ -11,39 +11,39 @@ const std::vector<Task>& course() {
       {"1.2", "replay", 6, {"T1_2_replay"}},
       {"1.3", "bounded_replay", 4, {"T1_3_bounded_replay"}},
     }},
-    {2, "flat_parameter", "T2_2_shard.only_the_shard_stays_in_memory", {
+    {2, "flat_parameter", "T2_2_shard.a_rank_keeps_only_a_part_of_the_unit", {
       {"2.1", "layout", 4, {"T2_1_layout"}},
       {"2.2", "shard", 4, {"T2_2_shard"}},
       {"2.3", "unshard", 4, {"T2_3_unshard"}},
       {"2.4", "reshard", 4, {"T2_4_reshard"}},
       {"2.5", "flat_gradient", 4, {"T2_5_flat_gradient"}},
     }},
-    {3, "forward_hooks", "T3_2_post_forward.at_most_one_unit_is_unsharded_besides_the_root", {
+    {3, "forward_hooks", "T3_2_post_forward.after_forward_a_rank_holds_only_a_part_of_the_model", {
       {"3.1", "pre_forward", 3, {"T3_1_pre_forward"}},
       {"3.2", "post_forward", 3, {"T3_2_post_forward"}},
       {"3.3", "nesting", 2, {"T3_3_nesting"}},
       {"3.4", "rough_ground", 2, {"T3_4_rough_ground"}},
     }},
-    {4, "backward_hooks", "T4_4_finish.no_unit_stays_unsharded_and_no_full_gradient_is_left", {
+    {4, "backward_hooks", "T4_4_finish.after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients", {
       {"4.1", "pre_backward", 4, {"T4_1_pre_backward"}},
       {"4.2", "reduce_scatter", 6, {"T4_2_reduce_scatter"}},
       {"4.3", "exactly_once", 6, {"T4_3_exactly_once"}},
       {"4.4", "finish", 4, {"T4_4_finish"}},
     }},
-    {5, "sharded_optimizer", "T5_1_step_on_shards.the_state_holds_two_shards_and_a_count_per_piece", {
+    {5, "sharded_optimizer", "T5_1_step_on_shards.a_rank_holds_only_a_part_of_the_state", {
       {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards"}},
       {"5.2", "padding", 3, {"T5_2_padding"}},
       {"5.3", "global_norm", 5, {"T5_3_global_norm"}},
     }},
-    {6, "prefetch", "T6_4_limit.at_most_limit_units_are_unsharded_besides_the_root", {
+    {6, "prefetch", "T6_4_limit.after_a_step_a_rank_holds_only_a_part_of_the_model", {
       {"6.1", "record", 2, {"T6_1_record"}},
       {"6.2", "forward", 3, {"T6_2_forward"}},
       {"6.3", "backward", 3, {"T6_3_backward"}},
       {"6.4", "limit", 3, {"T6_4_limit"}},
       {"6.5", "overlap", 4, {"T6_5_overlap"}},
     }},
-    {7, "integration", "T7_1_fully_shard_ranks.the_ranks_together_hold_every_parameter_once", {
-      {"7.1", "fully_shard", 6, {"T7_1_fully_shard", "T7_1_fully_shard_ranks"}},
+    {7, "integration", "T7_1_fully_shard_ranks.a_rank_holds_only_a_part_of_the_model", {
+      {"7.1", "fully_shard", 6, {"T7_1_fully_shard", "T7_1_fully_shard_ranks", "T7_1_options"}},
       {"7.2", "tied_weights", 5, {"T7_2_tied_weights", "T7_2_tied_weights_ranks"}},
       {"7.3", "policy", 4, {"T7_3_policy"}},
       {"7.4", "export", 4, {"T7_4_export"}},

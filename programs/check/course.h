@@ -15,8 +15,8 @@ struct Problem {
 struct Task {
   int number;
   std::string name;      // "flat_parameter"
-  std::string sentinel;  // the test without which no point counts: it fails where nothing is
-                         // sharded; empty if the task shards nothing
+  std::string sentinel;  // the test that measures whether a rank holds only a part of the whole;
+                         // empty if the task shards nothing
   std::vector<Problem> problems;
 
   int points() const;

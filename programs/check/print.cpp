@@ -121,8 +121,12 @@ void print_task(const Settings& settings, const TaskResult& task) {
                 reason(task));
   }
   if (task.held) {
-    std::printf("    this task's points count only once this test passes:\n    %s\n",
-                task.task->sentinel.c_str());
+    std::printf(
+        "    These points count as soon as the following test passes on two or more ranks.\n"
+        "    It measures whether a rank holds only its part of the whole. It cannot measure\n"
+        "    ranks that stop early.\n"
+        "    %s\n",
+        task.task->sentinel.c_str());
   }
 }
 

@@ -73,9 +73,13 @@ Tally tally(const Problem& problem, const std::vector<TestResult>& results) {
 }
 
 bool sentinel_fails(const Task& task, const std::vector<TestResult>& results) {
-  return std::any_of(results.begin(), results.end(), [&](const TestResult& result) {
-    return result.test() == task.sentinel && result.outcome != Outcome::passed;
-  });
+  bool measured = false;
+  for (const TestResult& result : results) {
+    if (result.test() != task.sentinel || result.ranks() == "W1") continue;
+    if (result.outcome == Outcome::passed) return false;
+    measured = true;
+  }
+  return measured;
 }
 
 const Problem& problem_of(const TestResult& result) {

@@ -29,8 +29,9 @@ bool has_failed(const TestResult& result);
 // Each test of a problem brings the same part of its points.
 Tally tally(const Problem& problem, const std::vector<TestResult>& results);
 
-// Whether the task's sentinel is among the results and failed on some number of ranks. Then no
-// point of the task counts.
+// Whether the task's sentinel ran on several ranks and passed on no number of them: nothing shows
+// that a rank holds only a part of the whole. Then no point of the task counts. (Code that shards
+// in a wrong way passes it; code that ends before it is measured does not.)
 bool sentinel_fails(const Task& task, const std::vector<TestResult>& results);
 
 // The problem that a result belongs to. Throws std::logic_error if there is none.

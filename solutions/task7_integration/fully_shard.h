@@ -31,9 +31,10 @@ class FullySharded {
   const std::vector<std::shared_ptr<FlatParameter>>& units() const { return units_; }
   const ShardLayout& layout() const { return layout_; }
 
-  // Calls `visit` on rank 0 with every distinct parameter, whole and on the CPU, in the order of
-  // first registration. All ranks call it. On each, one unit at a time is unsharded: one all-gather
-  // whenever the next parameter lies in another unit than the last. Every unit ends up sharded.
+  // Calls `visit` on rank 0 with every distinct parameter, whole, detached and on the CPU, in the
+  // order of first registration. All ranks call it. On each, one unit at a time is unsharded: one
+  // all-gather whenever the next parameter lies in another unit than the last. A unit that was
+  // unsharded, or being gathered, before the call may be used as it is. Every unit ends up sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 
  private:

@@ -31,10 +31,12 @@ struct Walk {
       visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
   }
 
-  static Chain common(const Chain& one, const Chain& other) {
-    if (one.back() == other.back()) return one;  // one module under two names
-    const auto end = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
-    return Chain(one.begin(), end);
+  // Not the common beginning: a module that has two names is around both places, on either path.
+  static Chain common(Chain one, const Chain& other) {
+    std::erase_if(one, [&](torch::nn::Module* module) {
+      return std::find(other.begin(), other.end(), module) == other.end();
+    });
+    return one;
   }
 };
 

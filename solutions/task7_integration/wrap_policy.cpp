@@ -32,11 +32,13 @@ WrapPolicy wrap_if(std::function<bool(const Module&)> chosen) {
   };
 }
 
+using Parameters = std::set<at::TensorImpl*>;  // each once, whatever names it has
+
 // Adds to `chosen` the modules of the tree under `module` that wrap_by_size takes, and to
 // `parameters` those that no chosen one holds.
 void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
-                    std::vector<Module*>& chosen, std::set<at::TensorImpl*>& parameters) {
-  std::set<at::TensorImpl*> left;
+                    std::vector<Module*>& chosen, Parameters& parameters) {
+  Parameters left;
   int64_t size = 0;
   for (const auto& child : module.children())
     choose_by_size(*child, bytes, false, chosen, left);
@@ -94,7 +96,7 @@ WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
 WrapPolicy wrap_by_size(int64_t bytes) {
   return [bytes](Module& root) {
     std::vector<Module*> chosen;
-    std::set<at::TensorImpl*> left;
+    Parameters left;
     choose_by_size(root, bytes, true, chosen, left);
     return chosen;
   };

@@ -10,20 +10,21 @@ namespace fsdp {
 
 // A module that becomes a unit, and the parameters that its unit holds.
 struct UnitPlan {
-  std::string name;  // the module's path; "root" for the root
+  std::string name;  // the module's path, of two the first; "root" for the root
   Module* module;
-  std::vector<NamedParameter> parameters;  // in the order of first registration
+  std::vector<NamedParameter> parameters;  // in the order of distinct_parameters() of the root
 };
 
 // Gives every distinct parameter to one unit: that of the nearest wrapped module around it. A tied
 // parameter has several places and goes to the nearest wrapped module around all of them, so that
-// it is unsharded wherever it is used. The root comes first, and parents before children. A module
-// that gets no parameter is left out; one that has two names has its first. Changes nothing. Throws
-// std::invalid_argument if the policy chooses what is not part of `root`, and what the policy
-// throws.
+// it is unsharded wherever it is used. A module that has two names is around both its places. The
+// root comes first, and parents before children. A module that gets no parameter is left out.
+// Throws std::invalid_argument if the policy chooses a null pointer or what is not part of `root`,
+// and what the policy throws.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
 
-// Where the plan puts every element on `world_size` ranks.
+// Where the plan puts every element on `world_size` ranks. Each unit is laid out by flat_layout().
+// If the root got no parameter, no unit counts as the root.
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size);
 
 }  // namespace fsdp

@@ -1,12 +1,17 @@
 #include <base/torch.h>
 #include <gtest/gtest-spi.h>
 #include <memory/live_bytes.h>
+#include <testing/error_text.h>
 #include <testing/memory_limit.h>
 #include <testing/multi_rank.h>
 #include <testing/provenance.h>
+#include <testing/ratio.h>
 #include <testing/story.h>
 
+#include <unordered_map>
+
 #include "expect_text.h"
+#include "in_a_process.h"
 
 using namespace fsdp;
 
@@ -46,10 +51,71 @@ TEST(Story, has_one_line_per_rank_if_ranks_differ) {
 }
 
 TEST(Story, shows_the_last_steps_and_counts_the_others) {
-  EXPECT_EQ(story({{"a", "b", "c"}}, 2),
-            "  ...  1 steps before these\n"
+  EXPECT_EQ(story({{"a", "b", "c"}}, {}, 2),
+            "  ...  1 step before these\n"
             "   2  rank 0  b\n"
             "   3  rank 0  c\n");
+}
+
+TEST(Story, shows_the_steps_around_the_place_where_it_goes_wrong_and_the_last_one) {
+  EXPECT_EQ(story({{"a", "b", "c", "d", "e", "f", "g"}}, StoryPlace{2, "expected here: x"}, 2),
+            "  ...  1 step before these\n"
+            "   2  rank 0  b\n"
+            "   3  rank 0  c\n"
+            "      ^ expected here: x\n"
+            "  ...  3 steps between\n"
+            "   7  rank 0  g\n");
+}
+
+TEST(Story, shows_where_ranks_first_do_something_else) {
+  const std::vector<std::string> one{"a", "observes \"x\"", "b", "c", "d", "e"};
+  EXPECT_EQ(story({one, {"a", "c", "d", "e", "f", "g"}}, {}, 2),
+            "   1  all     a\n"
+            "   2  rank 0  observes \"x\"\n"
+            "   2  rank 1  c\n"
+            "  ...  3 steps between\n"
+            "   6  rank 0  e\n"
+            "   6  rank 1  g\n");
+}
+
+TEST(Story, finds_the_first_call_that_is_not_the_expected_one) {
+  const std::vector<std::string> steps{"issues all_gather a, 4 bytes",
+                                       "issues all_gather a, 4 bytes", "waits for all_gather a",
+                                       "issues reduce_scatter b, 4 bytes", "frees a, 4 bytes"};
+  const auto place = [&](const nlohmann::json& actual, const nlohmann::json& expected) {
+    const auto found = place_of_call(steps, actual, expected);
+    return found ? std::to_string(found->step) + ", " + found->remark : "none";
+  };
+  EXPECT_EQ(place("all_gather a; reduce_scatter b; ", "all_gather b; reduce_scatter b; "),
+            "1, expected here: all_gather b");
+  EXPECT_EQ(place("a; b; ", "a; c; "), "3, expected here: c");
+  EXPECT_EQ(place("a; b; ", "a; b; c; "), "3, expected after this: c");
+  EXPECT_EQ(place("a; b; ", "a; "), "3, expected no such call here");
+  for (const nlohmann::json& other : {nlohmann::json("all_gather x; all_gather y; "),
+                                      nlohmann::json(17), nlohmann::json{1, 2}, nlohmann::json("")})
+    EXPECT_EQ(place(other, "a; b; "), "none");
+  EXPECT_EQ(place("a; b; ", "a; b; "), "none");
+}
+
+TEST(Story, of_a_list_of_calls_shows_the_call_that_differs) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    for (int layer = 0; layer < 30; ++layer)
+      rank.communicator()->barrier("layers." + std::to_string(layer)).wait();
+    std::string calls;
+    for (const Call& call : rank.communicator()->take_log())
+      calls += call.name() + "; ";
+    rank.observe("calls", calls);
+  });
+  auto expected = run.at(0, "calls").get<std::string>();
+  expected.replace(expected.find("layers.3;"), 9, "layers.4;");
+  const std::string text = failures_of([&] { expect_on_all_ranks(run, "calls", expected); });
+  EXPECT_CONTAINS(text,
+                  "   7  all     issues barrier layers.3, 0 bytes\n"
+                  "      ^ expected here: barrier layers.4\n");
+  EXPECT_CONTAINS(text, "  61  all     observes \"calls\"\n");
+  EXPECT_CONTAINS(text,
+                  "the first difference is part 4: is \"barrier layers.3\", expected \"barrier "
+                  "layers.4\"");
 }
 
 TEST(Story, ends_at_the_violated_expectation_and_is_printed_once) {
@@ -80,7 +146,8 @@ TEST(Story, ends_with_the_step_in_which_a_rank_crashed) {
     if (rank.rank() == 1) abort();
     rank.communicator()->barrier("layers.1").wait();
   });
-  EXPECT_CONTAINS(run.failure(), "all     waits for barrier layers.0");
+  // Rank 0 may have been ended while it waited.
+  EXPECT_CONTAINS(run.failure(), "  waits for barrier layers.0\n");
   EXPECT_CONTAINS(run.failure(), "rank 1 was killed by signal 6");
 }
 
@@ -115,7 +182,8 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
     EXPECT_EQ(provenance::decode(mean, world_size), "");
     if (world_size == 1) continue;
     EXPECT_EQ(provenance::decode(mean * world_size, world_size),
-              "the sum, not the mean: exactly " + std::to_string(world_size) + " times too large");
+              "the sum, not the mean: exactly " + std::to_string(world_size) + " times too large" +
+                  (world_size == 2 ? ", as with a division by W - 1" : ""));
     EXPECT_EQ(provenance::decode(mean / world_size, world_size),
               "divided by W twice: exactly " + std::to_string(world_size) + " times too small");
   }
@@ -126,6 +194,12 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   EXPECT_EQ(provenance::decode(4 * mean_of({2}, 4), 4),
             "rank 0's gradient is missing, rank 1's gradient is missing, rank 3's gradient is "
             "missing, and it is the sum, not the mean");
+  for (const int world_size : {3, 4, 7}) {  // as a float, which is what a gradient is
+    const float mean = static_cast<float>(provenance::mean(world_size));
+    EXPECT_EQ(provenance::decode(mean * world_size / (world_size - 1), world_size),
+              "every rank is counted once, but the sum is divided by " +
+                  std::to_string(world_size - 1) + ", not by W = " + std::to_string(world_size));
+  }
   EXPECT_EQ(provenance::decode(0, 3), "no rank's gradient is in it");
   EXPECT_EQ(provenance::decode(0.3, 3), "no sum of the ranks' gradients gives it");
   EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
@@ -152,6 +226,86 @@ TEST(Provenance, is_checked_in_parameters_and_padding_must_be_zero) {
                   "mean: exactly 3 times too large");
   EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "padded"); }),
                   "padding after weight, which rank 1 owns: is 1, expected 0: padding is not zero");
+}
+
+// What torch says of an undefined tensor, with and without the stack that it adds.
+std::string error_of_torch(bool with_stack) {
+  try {
+    at::Tensor().storage();
+  } catch (const c10::Error& error) {
+    return with_stack ? error.what() : error.what_without_backtrace();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ErrorText, has_no_stack_of_torch) {
+  in_a_process([] {
+    const std::string whole = error_of_torch(true), said = error_of_torch(false);
+    EXPECT_CONTAINS(whole, "frame #1");
+    EXPECT_EQ(without_stacks(whole), said + "\n");
+    EXPECT_EQ(without_stacks("it throws \"" + whole + "\".\nafter"),
+              "it throws \"" + said + "\n\".\nafter");
+  });
+  EXPECT_EQ(without_stacks("frame #0: of a picture\n"), "frame #0: of a picture\n");
+}
+
+TEST(ErrorText, of_an_assertion_in_a_rank_has_no_stack_either) {
+  const RankRun run =
+      try_ranks(1, [](TestRank&) { EXPECT_NO_THROW(static_cast<void>(at::Tensor().storage())); });
+  EXPECT_CONTAINS(run.failure(), "UndefinedTensorImpl");
+  EXPECT_CONTAINS(run.failure(), "a tensor was used that is not defined");
+  EXPECT_LACKS(run.failure(), "frame #");
+}
+
+TEST(ErrorText, says_what_a_lookup_without_result_means) {
+  const RankRun run =
+      try_ranks(1, [](TestRank&) { static_cast<void>(std::unordered_map<int, int>().at(3)); });
+  EXPECT_CONTAINS(run.failure(), "asked for something that was never put into the map");
+}
+
+TEST(ErrorText, that_lacks_a_word_is_shown_with_the_word) {
+  EXPECT_EQ(failures_of([] { expect_error_says("access through a pointer", "pointer"); }), "");
+  EXPECT_CONTAINS(failures_of([] { expect_error_says("no such unit", "pointer"); }),
+                  "the error lacks \"pointer\"; it says: no such unit");
+  EXPECT_CONTAINS(failures_of([] { expect_error_says("", "pointer"); }),
+                  "the error lacks \"pointer\"; it says: nothing");
+}
+
+TEST(Part, of_the_whole_is_less_than_the_whole_on_two_ranks) {
+  const auto told = [](int world_size, int64_t whole) {
+    const RankRun run =
+        run_ranks(world_size, [](TestRank& rank) { rank.observe("bytes held", 64); });
+    return failures_of([&] { expect_part_of(run, "bytes held", whole); });
+  };
+  EXPECT_EQ(told(1, 64), "");
+  EXPECT_EQ(told(2, 65), "");
+  EXPECT_CONTAINS(told(1, 63), "rank 0: 64 bytes, expected fewer than 64");
+  EXPECT_CONTAINS(
+      told(2, 64),
+      "\"bytes held\"\n  rank 0: 64 bytes, expected fewer than 64: a part of the whole");
+}
+
+TEST(Ratio, is_a_fraction_of_small_numbers) {
+  EXPECT_EQ(ratio_in_words({3, 0, 1.5}, {2, 0, 1}),
+            "every element is exactly 3/2 times the expected one");
+  EXPECT_EQ(ratio_in_words({-100, 200}, {1, -2}),
+            "every element is exactly -100 times the expected one");
+  EXPECT_EQ(ratio_in_words({1, 2}, {40, 80}),
+            "every element is exactly 1/40 times the expected one");
+  EXPECT_EQ(ratio_in_words({0.1 * 4 / 3, 0.7 * 4 / 3}, {0.1F, 0.7F}),
+            "every element is about 4/3 times the expected one");
+  EXPECT_EQ(ratio_in_words({3.14159, 2 * 3.14159}, {1, 2}),
+            "every element is about 3.14159 times the expected one");
+  EXPECT_EQ(ratio_in_words({0, 0}, {1, 2}), "every element is 0");
+  EXPECT_EQ(ratio_in_words({1, 2}, {1, 3}), "");
+  EXPECT_EQ(ratio_in_words({1, 2}, {0, 3}), "");
+}
+
+TEST(Ratio, of_last_bits_is_called_rounding) {
+  EXPECT_CONTAINS(ratio_in_words({0.1F * (1 / 3.F), 5 * (1 / 3.F)}, {0.1F / 3, 5 / 3.F}),
+                  "every element is right but for its rounding");
+  EXPECT_CONTAINS(difference(3.0000001, 3.0), "it is right but for its rounding");
+  EXPECT_EQ(difference(6.0, 3.0), "is 6.0, expected 3.0; it is exactly 2 times the expected one");
 }
 
 TEST(Crash, a_use_of_freed_storage_is_reported_as_such) {

@@ -119,6 +119,17 @@ TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
   expect_on_all_ranks(run, "collectives that the constructor called", "");
 }
 
+// The sentinel. It asks for no exact bytes, so a unit that is sharded in a wrong way passes it.
+TEST_P(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    const FlatParameter unit = make_unit(rank);
+    rank.observe("bytes that the rank keeps", live_bytes::now().total - before);
+  });
+  expect_part_of(run, "bytes that the rank keeps", padded_numel(world_size()) * 4);
+}
+
 TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);

@@ -31,6 +31,19 @@ TEST_P(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_left) {
   expect_on_all_ranks(run, "parameters that have .grad", 0);
 }
 
+// The sentinel. It asks for no exact bytes, so a backward that is wrong in another way passes it.
+TEST_P(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    Sharded sharded(rank);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+  });
+  expect_part_of(run, "bytes that the rank holds",
+                 2 * toy_shard_bytes(3, world_size()) * world_size());
+}
+
 TEST_P(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

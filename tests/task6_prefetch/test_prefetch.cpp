@@ -212,6 +212,19 @@ TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
   }
 }
 
+// The sentinel. It asks for no exact bytes, so a prefetch that is wrong in another way passes it.
+TEST_P(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    PrefetchingToy sharded(rank, 2);
+    sharded.step(rank);
+    sharded.step(rank);
+    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+  });
+  expect_part_of(run, "bytes that the rank holds", toy_shard_bytes(4, world_size()) * world_size());
+}
+
 TEST_P(T6_4_limit, a_limit_below_one_is_refused) {
   run_ranks(world_size(), [](TestRank&) {
     for (const int limit : {0, -1})

@@ -31,6 +31,18 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
   expect_on_all_ranks(run, "bytes of full parameters", 0);
 }
 
+// The sentinel. It asks for no exact bytes, so a model that is sharded in a wrong way passes it.
+TEST_P(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+  });
+  expect_part_of(run, "bytes that the rank holds", toy_shard_bytes(3, world_size()) * world_size());
+}
+
 // The calls of a backward pass of three blocks.
 constexpr const char* kBackwardOf3 =
     "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
@@ -116,9 +128,11 @@ TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss)
     }
     rank.observe("loss falls", losses.back() < losses.front() / 2);
     rank.observe("buffer", model->named_buffers()["table"]);
+    rank.observe("table", at::arange(9));
   });
   expect_on_all_ranks(run, "loss falls", true);
-  expect_same_on_all_ranks(run, "buffer");
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "buffer", run.at(0, "table"));
 }
 
 // The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.
@@ -156,21 +170,29 @@ TEST_P(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
   }
 }
 
+// A second model in the process finds all memory free, whichever of the two went first.
 TEST_P(T7_1_fully_shard_ranks, shards_gradients_and_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
-    {
-      ToyModel model(3);
-      const auto sharded = fully_shard(model, rank.communicator());
+    for (const std::string first : {"model", "FullySharded"}) {
+      auto model = std::make_shared<ToyModel>(3);
+      auto sharded = fully_shard(*model, rank.communicator(),
+                                 {.reshard_after_forward = first == "model", .limit = 3});
       for (int step = 0; step < 2; ++step)
-        model(toy_tokens(rank.rank())).square().sum().backward();
+        (*model)(toy_tokens(rank.rank())).square().sum().backward();
+      sharded->full_parameters([](const std::string&, const at::Tensor&) {});
+      if (first == "model") model.reset();
+      sharded.reset();
+      model.reset();
+      // The communicator holds what other ranks may still read.
+      rank.communicator()->wait_for_readers();
+      rank.observe("bytes that are left if the " + first + " goes first",
+                   live_bytes::now().total - before);
     }
-    // The communicator holds what other ranks may still read.
-    rank.communicator()->wait_for_readers();
-    rank.observe("bytes that are left of the model", live_bytes::now().total - before);
   });
-  expect_on_all_ranks(run, "bytes that are left of the model", 0);
+  expect_on_all_ranks(run, "bytes that are left if the model goes first", 0);
+  expect_on_all_ranks(run, "bytes that are left if the FullySharded goes first", 0);
 }
 
 }  // namespace

@@ -3,50 +3,16 @@
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 
+#include "planned_models.h"
+
 namespace fsdp {
 namespace {
-
-// "root: embedding head; blocks0: weight bias spare; "
-std::string text(const std::vector<UnitPlan>& plan) {
-  std::string result;
-  for (const UnitPlan& unit : plan) {
-    result += unit.name + ":";
-    for (const auto& parameter : unit.parameters)
-      result += " " + parameter.name;
-    result += "; ";
-  }
-  return result;
-}
 
 std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan) {
   return run_ranks(1, [&](TestRank& rank) { rank.observe("plan", text(plan())); })
       .at(0, "plan")
       .get<std::string>();
 }
-
-// A block around a block, with a parameter of its own.
-class OuterBlock : public Module {
- public:
-  OuterBlock() {
-    inner = register_module("inner", std::make_shared<ToyBlock>(4, 1));
-    scale = register_parameter("scale", at::ones({1}));
-  }
-  torch::Tensor forward(torch::Tensor x) override { return (*inner)(x)*scale; }
-  std::shared_ptr<ToyBlock> inner;
-  at::Tensor scale;
-};
-
-// Two outer blocks; `share` makes them hold one inner block.
-class Nested : public Module {
- public:
-  explicit Nested(bool share = false) {
-    a = register_module("a", std::make_shared<OuterBlock>());
-    b = register_module("b", std::make_shared<OuterBlock>());
-    if (share) b->inner = b->replace_module("inner", a->inner);
-  }
-  torch::Tensor forward(torch::Tensor x) override { return (*b)((*a)(x)); }
-  std::shared_ptr<OuterBlock> a, b;
-};
 
 TEST(T7_1_fully_shard, a_parameter_belongs_to_its_nearest_unit_only) {
   EXPECT_EQ(plan_text([] {
@@ -85,6 +51,58 @@ TEST(T7_1_fully_shard, the_units_hold_every_element_once) {
   });
 }
 
+TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_trainable) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    ToyModel model(3);
+    model.blocks[0]->bias.set_requires_grad(false);
+    model.blocks[0]->spare.set_requires_grad(false);  // the last of its unit
+    for (const at::Tensor& p : model.blocks[1]->parameters())
+      p.set_requires_grad(false);
+    model.blocks[2]->weight.set_requires_grad(false);  // the first of its unit
+    rank.observe("layout", lines(plan_layout(model, plan_units(model, wrap_blocks()), 4)));
+  });
+  expect_on_rank(run, 0, "layout",
+                 nlohmann::json::array({"on 4 ranks",
+                                        "root, 128 elements, root, trainable",
+                                        "blocks0, 128 elements, trainable",
+                                        "blocks1, 128 elements",
+                                        "blocks2, 128 elements, trainable",
+                                        "embedding: 77 elements at 0 of root, trainable",
+                                        "head: 7 elements at 80 of root, trainable",
+                                        "blocks0.weight: 49 elements at 0 of blocks0, trainable",
+                                        "blocks0.bias: 7 elements at 64 of blocks0",
+                                        "blocks0.spare: 3 elements at 80 of blocks0",
+                                        "blocks1.weight: 49 elements at 0 of blocks1",
+                                        "blocks1.bias: 7 elements at 64 of blocks1",
+                                        "blocks1.spare: 3 elements at 80 of blocks1",
+                                        "blocks2.weight: 49 elements at 0 of blocks2",
+                                        "blocks2.bias: 7 elements at 64 of blocks2, trainable",
+                                        "blocks2.spare: 3 elements at 80 of blocks2, trainable"}));
+}
+
+TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    Row model({std::make_shared<ToyBlock>(4, 1), std::make_shared<Scale>()});
+    const auto plan_of = [&](const WrapPolicy& policy) {
+      return lines(plan_layout(model, plan_units(model, policy), 3));
+    };
+    rank.observe("layout with a root", plan_of(wrap_by_type("ToyBlock")));
+    rank.observe("layout without a root", plan_of(wrap_by_size(1)));
+  });
+  std::vector<std::string> expected{"on 3 ranks",
+                                    "root, 48 elements, root, trainable",
+                                    "a, 48 elements, trainable",
+                                    "a.weight: 16 elements at 0 of a, trainable",
+                                    "a.bias: 4 elements at 16 of a, trainable",
+                                    "a.spare: 3 elements at 32 of a, trainable",
+                                    "b.factors: 3 elements at 0 of root, trainable"};
+  expect_on_rank(run, 0, "layout with a root", expected);
+  expected[1] = "a, 48 elements, trainable";
+  expected[2] = "b, 48 elements, trainable";
+  expected[6] = "b.factors: 3 elements at 0 of b, trainable";
+  expect_on_rank(run, 0, "layout without a root", expected);
+}
+
 TEST(T7_1_fully_shard, a_module_outside_the_model_is_refused) {
   run_ranks(1, [](TestRank&) {
     ToyModel model(1);
@@ -93,98 +111,109 @@ TEST(T7_1_fully_shard, a_module_outside_the_model_is_refused) {
   });
 }
 
-// Both blocks hold the same weight.
-class Tied : public Module {
- public:
-  Tied() {
-    a = register_module("a", std::make_shared<ToyBlock>(4, 1));
-    b = register_module("b", std::make_shared<ToyBlock>(4, 2));
-    b->tie_weight(a->weight);
-  }
-  torch::Tensor forward(torch::Tensor x) override { return (*b)((*a)(x)); }
-  std::shared_ptr<ToyBlock> a, b;
-};
-
 TEST(T7_2_tied_weights, tied_weights_belong_to_the_unit_around_all_their_uses) {
   EXPECT_EQ(plan_text([] {
-              Tied model;
+              PairBlock model(/*tie=*/true);
               return plan_units(model, wrap_blocks());
             }),
-            "root: a.weight; a: a.bias a.spare; b: b.bias b.spare; ");
+            "root: one.weight; one: one.bias one.spare; two: two.bias two.spare; ");
+}
+
+TEST(T7_2_tied_weights, the_nearest_unit_around_all_uses_need_not_be_the_root) {
+  EXPECT_EQ(plan_text([] {
+              const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+              Row model({pair, std::make_shared<ToyBlock>(4, 3)});
+              return plan_units(model, wrap_blocks());
+            }),
+            "a: a.one.weight; a.one: a.one.bias a.one.spare; a.two: a.two.bias a.two.spare; "
+            "b: b.weight b.bias b.spare; ");
+  // A unit and the one inside it.
+  EXPECT_EQ(plan_text([] {
+              const auto outer = std::make_shared<OuterBlock>();
+              outer->register_parameter("again", outer->inner->weight);
+              Row model({outer});
+              return plan_units(model, wrap_blocks());
+            }),
+            "a: a.scale a.again; a.inner: a.inner.bias a.inner.spare; ");
+}
+
+TEST(T7_2_tied_weights, every_use_counts_also_the_third) {
+  EXPECT_EQ(plan_text([] {
+              const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+              const auto third = std::make_shared<ToyBlock>(4, 3);
+              third->tie_weight(pair->one->weight);
+              Row model({pair, third});
+              return plan_units(model, wrap_blocks());
+            }),
+            "root: a.one.weight; a.one: a.one.bias a.one.spare; a.two: a.two.bias a.two.spare; "
+            "b: b.bias b.spare; ");
+}
+
+TEST(T7_2_tied_weights, a_shared_module_that_is_no_unit_belongs_to_the_unit_around_both_places) {
+  EXPECT_EQ(
+      plan_text([] {
+        const auto shared = std::make_shared<Scale>();
+        Row model({std::make_shared<HolderBlock>(shared), std::make_shared<HolderBlock>(shared)});
+        return plan_units(model, wrap_blocks());
+      }),
+      "root: a.inside.factors; a: a.own; b: b.own; ");
+}
+
+// The pair is around both uses of its weight, at whichever of its two places it runs.
+TEST(T7_2_tied_weights, a_unit_with_two_names_keeps_what_is_tied_inside_it) {
+  EXPECT_EQ(plan_text([] {
+              const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+              Row model({std::make_shared<HolderBlock>(pair), std::make_shared<HolderBlock>(pair)});
+              return plan_units(model, wrap_blocks());
+            }),
+            "a: a.own; a.inside: a.inside.one.weight; "
+            "a.inside.one: a.inside.one.bias a.inside.one.spare; "
+            "a.inside.two: a.inside.two.bias a.inside.two.spare; b: b.own; ");
+}
+
+TEST(T7_2_tied_weights, a_unit_whose_only_parameter_is_used_elsewhere_is_left_out) {
+  EXPECT_EQ(plan_text([] {
+              const auto scale = std::make_shared<Scale>();
+              Row model({scale});
+              model.register_parameter("factors", scale->factors);
+              return plan_units(model, wrap_by_type("Scale"));
+            }),
+            "root: factors; ");
 }
 
 MULTI_RANK_SUITE(T7_2_tied_weights_ranks);
 
+// Of a pair whose weights are tied: the gradient, once with the weight in the root and once in a
+// unit below it.
 TEST_P(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
-    Tied model;
+    PairBlock model(/*tie=*/true);
     model(at::ones({2, 4})).sum().backward();
-    at::Tensor sum = model.a->weight.grad().clone();
+    at::Tensor sum = model.one->weight.grad().clone();
     for (int r = 1; r < world_size(); ++r)
-      sum += model.a->weight.grad();
+      sum += model.one->weight.grad();
     rank.observe("gradient", sum / world_size());
   });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Tied model;
-    const auto sharded = fully_shard(model, rank.communicator());
-    model(at::ones({2, 4})).sum().backward();
-    rank.observe("one variable", model.a->weight.is_same(model.b->weight));
-    const FlatParameter& root = *sharded->units()[0];
-    at::Tensor full = at::empty({root.layout().padded_numel});
-    rank.communicator()->all_gather_into(full, root.sharded_gradient(), "test").wait();
-    rank.observe("gradient", full.slice(0, 0, 16).view({4, 4}));
-  });
-  expect_on_all_ranks(run, "one variable", true);
-  expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
-}
-
-TEST(T7_3_policy, wraps_modules_by_type) {
-  EXPECT_EQ(plan_text([] {
-              Nested model;
-              return plan_units(model, wrap_by_type("OuterBlock"));
-            }),
-            "a: a.scale a.inner.weight a.inner.bias a.inner.spare; "
-            "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ");
-}
-
-TEST(T7_3_policy, wraps_modules_by_size_from_the_leaves_up) {
-  // An inner block has 16 + 4 + 3 elements of 4 bytes; with the scale the outer one has 4 more.
-  EXPECT_EQ(plan_text([] {
-              Nested model;
-              return plan_units(model, wrap_by_size(92));
-            }),
-            "root: a.scale b.scale; a.inner: a.inner.weight a.inner.bias a.inner.spare; "
-            "b.inner: b.inner.weight b.inner.bias b.inner.spare; ");
-  EXPECT_EQ(plan_text([] {
-              Nested model;
-              return plan_units(model, wrap_by_size(93));
-            }),
-            "a: a.scale a.inner.weight a.inner.bias a.inner.spare; "
-            "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ");
-}
-
-TEST(T7_3_policy, an_unknown_type_error_lists_the_known_ones) {
-  run_ranks(1, [](TestRank&) {
-    Nested model;
-    try {
-      plan_units(model, wrap_by_type("Blok"));
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      EXPECT_STREQ(error.what(),
-                   "wrap policy: no module of type Blok; there are OuterBlock, ToyBlock");
-    }
-  });
-}
-
-TEST(T7_3_policy, is_parsed_from_text_and_bad_text_is_refused) {
-  run_ranks(1, [](TestRank&) {
-    for (const char* good : {"block", "none", "type:ToyBlock", "size:1000"}) {
-      EXPECT_NO_THROW(parse_wrap_policy(good)) << good;
-    }
-    for (const char* bad : {"", "blocks", "type:", "size:", "size:0", "size:1k", "size:-5"}) {
-      EXPECT_THROW(parse_wrap_policy(bad), std::invalid_argument) << bad;
-    }
-  });
+  for (const bool deep : {false, true}) {
+    SCOPED_TRACE(deep ? "the pair is a unit" : "the pair is the root");
+    const RankRun run = run_ranks(world_size(), [deep](TestRank& rank) {
+      const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+      const std::shared_ptr<Module> model =
+          deep ? std::make_shared<Row>(std::vector<std::shared_ptr<Module>>{pair})
+               : std::shared_ptr<Module>(pair);
+      const auto sharded = fully_shard(*model, rank.communicator());
+      (*model)(at::ones({2, 4})).sum().backward();
+      rank.observe("one variable", pair->one->weight.is_same(pair->two->weight));
+      const FlatParameter& unit = *sharded->units()[0];
+      rank.observe("unit of the weight", unit.unit());
+      at::Tensor full = at::empty({unit.layout().padded_numel});
+      rank.communicator()->all_gather_into(full, unit.sharded_gradient(), "test").wait();
+      rank.observe("gradient", full.slice(0, 0, 16).view({4, 4}));
+    });
+    expect_on_all_ranks(run, "one variable", true);
+    expect_on_all_ranks(run, "unit of the weight", deep ? "a" : "root");
+    expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
+  }
 }
 
 }  // namespace

@@ -1,13 +1,8 @@
-#include <fully_shard.h>
 #include <memory/live_bytes.h>
-#include <nn/models.h>
 #include <prediction/prediction.h>
 #include <report/parameter_summary.h>
-#include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
-#include <testing/call_text.h>
 #include <testing/multi_rank.h>
-#include <testing/toy_model.h>
 
 #include "predicted_peaks.h"
 #include "tiny_training.h"
@@ -15,9 +10,14 @@
 namespace fsdp {
 namespace {
 
-// Three steps; rank 0 observes loss, norms and the hash of the parameters.
-void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
+// Three steps; rank 0 observes loss, norms and the hash of the parameters. With `look`, the model
+// is evaluated and exported between the steps.
+void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool look = false) {
   for (int64_t step = 0; step < 3; ++step) {
+    if (look) {
+      strategy.evaluate(tiny_batch(7, config.world));
+      strategy.full_parameters([](const std::string&, const at::Tensor&) {});
+    }
     strategy.forward_backward(tiny_batch(step, config.world));
     if (config.clip) {
       rank.observe("norm " + std::to_string(step), strategy.clip_grad_norm(*config.clip));
@@ -65,7 +65,7 @@ TEST_P(T7_5_the_proof, three_steps_of_sgd_with_clipping_and_groups_are_equal_in_
   expect_all_modes_equal(config);
 }
 
-TEST_P(T7_5_the_proof, the_wrap_policy_and_resharding_do_not_change_the_parameters) {
+TEST_P(T7_5_the_proof, neither_wrapping_nor_resharding_nor_evaluation_changes_the_parameters) {
   TrainConfig config = tiny_config(world_size());
   const auto expected = hash_of_single(config);
   for (const char* wrap : {"none", "size:20000"}) {
@@ -75,7 +75,7 @@ TEST_P(T7_5_the_proof, the_wrap_policy_and_resharding_do_not_change_the_paramete
       config.meta_init = !reshard;
       config.limit = reshard ? 3 : 1;
       const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
-        train(rank, *make_fsdp_strategy(config, rank.communicator()), config);
+        train(rank, *make_fsdp_strategy(config, rank.communicator()), config, /*look=*/true);
       });
       expect_on_rank(run, 0, "hash", expected);
     }
@@ -139,76 +139,6 @@ TEST_P(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
   });
   for (const std::string operation : {"all_gather", "reduce_scatter"})
     expect_on_all_ranks(run, operation, run.at(0, "predicted " + operation));
-}
-
-MULTI_RANK_SUITE(T7_4_export);
-
-// Its last layer norm belongs to the root, which so comes twice in the order.
-TEST_P(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    at::manual_seed(test_seed(3));
-    const auto model = make_model("gpt2-tiny");
-    for (const auto& [name, tensor] : distinct_parameters(*model))
-      rank.observe(name, tensor.detach());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    at::manual_seed(test_seed(3));
-    const auto model = make_model("gpt2-tiny");
-    std::vector<std::string> names;
-    for (const auto& parameter : distinct_parameters(*model))
-      names.push_back(parameter.name);
-    const auto sharded = fully_shard(*model, rank.communicator());
-    std::vector<std::string> visited;
-    sharded->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
-      visited.push_back(name);
-      rank.observe(name, parameter);
-    });
-    rank.observe("in order", rank.rank() != 0 || visited == names);
-    if (rank.rank() == 0) rank.observe("names", visited);
-  });
-  expect_on_all_ranks(run, "in order", true);
-  for (const auto& name : run.at(0, "names")) {
-    expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
-  }
-}
-
-TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    ToyModel model(2);
-    std::vector<std::string> names;
-    for (const auto& item : model.named_parameters()) {
-      names.push_back(item.key());
-      rank.observe(item.key(), item.value().detach());
-    }
-    rank.observe("names", names);
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyModel model(2);
-    const auto sharded = fully_shard(model, rank.communicator());
-    live_bytes::enter(Phase::forward);
-    std::vector<std::string> names;
-    sharded->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
-      names.push_back(name);
-      rank.observe(name, parameter);
-    });
-    rank.observe("parameters visited", names);
-    int64_t largest = 0;
-    for (const auto& unit : sharded->units()) {
-      largest = std::max(largest, unit->layout().padded_numel * 4);
-    }
-    rank.observe("gathered bytes beyond the largest unit",
-                 live_bytes::peak(Phase::forward)[MemoryClass::gathered] - largest);
-    rank.observe("gathered bytes afterwards", live_bytes::now()[MemoryClass::gathered]);
-  });
-  expect_on_rank(run, 0, "parameters visited", oracle.at(0, "names"));
-  for (const auto& name : oracle.at(0, "names")) {
-    expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
-  }
-  for (int r = 1; r < world_size(); ++r) {
-    expect_on_rank(run, r, "parameters visited", nlohmann::json::array());
-  }
-  expect_on_all_ranks(run, "gathered bytes beyond the largest unit", 0);
-  expect_on_all_ranks(run, "gathered bytes afterwards", 0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <check/task_result.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace fsdp {
@@ -26,16 +27,39 @@ TEST(Score, counts_a_skipped_test_as_failed) {
   EXPECT_EQ(tally(problem, {{"T2_3_unshard", "a", Outcome::skipped}}).failed, 1);
 }
 
-TEST(Score, is_held_back_by_a_sentinel_that_fails_on_any_number_of_ranks) {
-  const Task task{2, "flat_parameter", "T2_2_shard.only_the_shard", {}};
-  const TestResult passed{"T2_2_shard", "only_the_shard/W1", Outcome::passed};
-  TestResult other{"T2_2_shard", "only_the_shard/W2", Outcome::passed};
-  EXPECT_FALSE(sentinel_fails(task, {}));
-  EXPECT_FALSE(sentinel_fails(task, {passed, other}));
-  for (const Outcome outcome : {Outcome::failed, Outcome::not_started, Outcome::skipped}) {
-    other.outcome = outcome;
-    EXPECT_TRUE(sentinel_fails(task, {passed, other}));
+// The results of a sentinel on these numbers of ranks.
+std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
+  std::vector<TestResult> results;
+  for (const auto& [ranks, outcome] : outcomes)
+    results.push_back({"T2_2_shard", "only_a_part/W" + std::to_string(ranks), outcome});
+  return results;
+}
+
+TEST(Score, is_held_back_by_a_sentinel_that_passes_on_no_number_of_ranks_above_one) {
+  const Task task{2, "flat_parameter", "T2_2_shard.only_a_part", {}};
+  constexpr Outcome kPassed = Outcome::passed;
+  for (const Outcome wrong : {Outcome::failed, Outcome::not_started, Outcome::skipped}) {
+    EXPECT_TRUE(sentinel_fails(task, sentinel({{1, kPassed}, {2, wrong}, {3, wrong}})));
+    EXPECT_TRUE(sentinel_fails(task, sentinel({{6, wrong}})));
+    EXPECT_FALSE(sentinel_fails(task, sentinel({{1, wrong}, {2, wrong}, {3, kPassed}})));
+    EXPECT_FALSE(sentinel_fails(task, sentinel({{1, wrong}}))) << "one rank shows nothing";
   }
+  EXPECT_FALSE(sentinel_fails(task, {}));
+  EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
+}
+
+TEST(Check, says_of_points_that_are_held_back_when_they_count) {
+  TaskResult result;
+  result.task = &course()[1];
+  result.held = true;
+  testing::internal::CaptureStdout();
+  print_task(Settings(), result);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_NE(text.find("These points count as soon as the following test passes on two or more "
+                      "ranks.\n    It measures whether a rank holds only its part of the whole."),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("    " + course()[1].sentinel + "\n"), std::string::npos) << text;
 }
 
 TEST(Score, shows_a_failure_of_the_first_problem_on_more_than_one_rank) {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tiny_training.h"
+#include <task7_integration/tiny_training.h>
 
 namespace fsdp {
 namespace {

@@ -1,0 +1,55 @@
+#include <testing/error_text.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+constexpr const char* kFreed = "a parameter was used after reshard(), or before unshard()";
+constexpr const char* kNoKey =
+    "at() of a map was asked for something that was never put into the map: find out what the code "
+    "looks up there, and who should have put it in";
+
+// What an error says -> what that means here.
+constexpr std::array<std::pair<const char*, const char*>, 7> kMeanings{{
+    {"data is not allocated", kFreed},
+    {"storage of size 0", kFreed},
+    {"UndefinedTensorImpl",
+     "a tensor was used that is not defined, as .grad is before the parameter's gradient is "
+     "complete"},
+    {"map::at", kNoKey},
+    {"_Map_base::at", kNoKey},
+    {"can't allocate memory", "it exceeded the limit of memory of a test"},
+    {"bad_alloc", "it exceeded the limit of memory of a test"},
+}};
+
+bool begins_stack(const std::string& line) {
+  return line.find("Exception raised from ") != std::string::npos &&
+         line.find("most recent call first") != std::string::npos;
+}
+
+}  // namespace
+
+std::string without_stacks(const std::string& text) {
+  std::string result;
+  bool in_stack = false;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    const std::string line = text.substr(begin, end - begin);
+    in_stack = begins_stack(line) || (in_stack && line.starts_with("frame #"));
+    if (!in_stack) result += line;
+    begin = end;
+  }
+  return result;
+}
+
+std::string meaning_of(const std::string& message) {
+  for (const auto& [words, meaning] : kMeanings) {
+    if (message.find(words) != std::string::npos) return std::string("\n  (") + meaning + ')';
+  }
+  return "";
+}
+
+}  // namespace fsdp

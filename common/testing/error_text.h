@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+namespace fsdp {
+
+// `text` without the stacks that torch adds to what its errors say: a line "Exception raised from
+// ..." and the lines "frame #0: ..." after it.
+std::string without_stacks(const std::string& text);
+
+// What the words of torch or of the C++ library mean in the code of a task: a line that begins with
+// a line feed. Empty if nothing is known about them.
+std::string meaning_of(const std::string& message);
+
+}  // namespace fsdp

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <testing/toy_model.h>
+#include <unit_plan.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+// Trees of modules that the tests of task 7 plan and shard.
+namespace fsdp {
+
+// A block around a block, with a parameter of its own.
+class OuterBlock : public Module {
+ public:
+  OuterBlock() {
+    inner = register_module("inner", std::make_shared<ToyBlock>(4, 1));
+    scale = register_parameter("scale", at::ones({1}));
+  }
+  torch::Tensor forward(torch::Tensor x) override { return (*inner)(x)*scale; }
+  std::shared_ptr<ToyBlock> inner;
+  at::Tensor scale;
+};
+
+// Two outer blocks; `share` makes them hold one inner block. The root has no parameter.
+class Nested : public Module {
+ public:
+  explicit Nested(bool share = false) {
+    a = register_module("a", std::make_shared<OuterBlock>());
+    b = register_module("b", std::make_shared<OuterBlock>());
+    if (share) b->inner = b->replace_module("inner", a->inner);
+  }
+  torch::Tensor forward(torch::Tensor x) override { return (*b)((*a)(x)); }
+  std::shared_ptr<OuterBlock> a, b;
+};
+
+// A block with two blocks inside. They are one after the other, and their weights may be tied.
+class PairBlock : public Module {
+ public:
+  explicit PairBlock(bool tie = false) {
+    one = register_module("one", std::make_shared<ToyBlock>(4, 1));
+    two = register_module("two", std::make_shared<ToyBlock>(4, 2));
+    if (tie) two->tie_weight(one->weight);
+  }
+  torch::Tensor forward(torch::Tensor x) override { return (*two)((*one)(x)); }
+  std::shared_ptr<ToyBlock> one, two;
+};
+
+// Modules of any kind under the names a, b, c, ..., one after the other. The root has no parameter.
+class Row : public Module {
+ public:
+  explicit Row(const std::vector<std::shared_ptr<Module>>& modules) {
+    for (const auto& module : modules)
+      row.push_back(register_module(std::string(1, static_cast<char>('a' + row.size())), module));
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    for (const auto& module : row)
+      x = (*module)(x);
+    return x;
+  }
+  std::vector<std::shared_ptr<Module>> row;
+};
+
+// Three numbers that multiply the input. No policy for blocks chooses it.
+class Scale : public Module {
+ public:
+  Scale() : factors(register_parameter("factors", at::ones({3}))) {}
+  torch::Tensor forward(torch::Tensor x) override { return x * factors.sum(); }
+  at::Tensor factors;
+};
+
+// A block around any module, with a parameter of its own.
+class HolderBlock : public Module {
+ public:
+  explicit HolderBlock(const std::shared_ptr<Module>& module)
+      : inside(register_module("inside", module)), own(register_parameter("own", at::ones({2}))) {}
+  torch::Tensor forward(torch::Tensor x) override { return (*inside)(x)*own.sum(); }
+  std::shared_ptr<Module> inside;
+  at::Tensor own;
+};
+
+// Its parameters lie in a module that cannot be hooked.
+class Projection : public Module {
+ public:
+  Projection() : linear(register_module("linear", std::make_shared<Parameters>())) {}
+  torch::Tensor forward(torch::Tensor x) override { return at::linear(x, linear->weight); }
+
+ private:
+  struct Parameters : torch::nn::Module {
+    Parameters()
+        : weight(register_parameter("weight", at::ones({4, 4}))),
+          bias(register_parameter("bias", at::ones({4}))) {}
+    at::Tensor weight, bias;
+  };
+  std::shared_ptr<Parameters> linear;
+};
+
+// "root: embedding head; blocks0: weight bias spare; "
+inline std::string text(const std::vector<UnitPlan>& plan) {
+  std::string result;
+  for (const UnitPlan& unit : plan) {
+    result += unit.name + ":";
+    for (const auto& parameter : unit.parameters)
+      result += " " + parameter.name;
+    result += "; ";
+  }
+  return result;
+}
+
+// "blocks0, 128 elements, trainable" of each unit, and then a line for each parameter.
+inline std::vector<std::string> lines(const ShardLayout& layout) {
+  std::vector<std::string> result{"on " + std::to_string(layout.world_size) + " ranks"};
+  for (const auto& [name, padded_numel, root, trainable] : layout.units) {
+    result.push_back(name + ", " + std::to_string(padded_numel) + " elements" +
+                     (root ? ", root" : "") + (trainable ? ", trainable" : ""));
+  }
+  for (const auto& [name, unit, offset, numel, trainable] : layout.parameters) {
+    result.push_back(name + ": " + std::to_string(numel) + " elements at " +
+                     std::to_string(offset) + " of " + layout.units.at(unit).name +
+                     (trainable ? ", trainable" : ""));
+  }
+  return result;
+}
+
+}  // namespace fsdp

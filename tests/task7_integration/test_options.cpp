@@ -1,0 +1,245 @@
+#include <fully_shard.h>
+#include <memory/live_bytes.h>
+#include <testing/call_text.h>
+#include <testing/multi_rank.h>
+#include <testing/toy_model.h>
+
+#include <stdexcept>
+
+#include "planned_models.h"
+
+// What fully_shard() makes of its options, as a step shows it.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T7_1_options);
+
+// Four blocks in a root without parameters.
+struct Blocks {
+  Blocks() : model({make(1), make(2), make(3), make(4)}) {}
+  static std::shared_ptr<Module> make(int64_t seed) { return std::make_shared<ToyBlock>(4, seed); }
+  at::Tensor loss() { return model(at::ones({2, 4})).square().sum(); }
+  std::vector<Module*> modules() {
+    std::vector<Module*> result;
+    for (const auto& module : model.row)
+      result.push_back(module.get());
+    return result;
+  }
+  Row model;
+};
+
+// Four blocks in a root with parameters.
+struct BlocksInARoot {
+  at::Tensor loss() { return model(toy_tokens(0)).square().sum(); }
+  std::vector<Module*> modules() {
+    std::vector<Module*> result;
+    for (const auto& block : model.blocks)
+      result.push_back(block.get());
+    return result;
+  }
+  ToyModel model{4};
+};
+
+// The units but the root that are unsharded or being gathered, by their numbers: "0 1 ".
+std::string gathered(const FullySharded& sharded) {
+  std::string numbers;
+  for (const auto& unit : sharded.units()) {
+    if (unit->unit() == "root" || unit->state() == UnitState::sharded) continue;
+    const char last = unit->unit().back();
+    numbers += std::to_string(last >= 'a' ? last - 'a' : last - '0') + ' ';
+  }
+  return numbers;
+}
+
+// Two steps with this limit. Observes which units are gathered as each block begins.
+template <typename Model>
+void watch_two_steps(TestRank& rank, int limit) {
+  Model blocks;
+  const auto sharded = fully_shard(blocks.model, rank.communicator(), {.limit = limit});
+  std::string seen;
+  const auto note = [&] { seen += gathered(*sharded) + "| "; };
+  for (Module* module : blocks.modules()) {
+    module->register_forward_pre_hook([&](Module&, const at::Tensor&) {
+      note();
+      return at::Tensor();
+    });
+    module->register_full_backward_pre_hook([&](Module&) { note(); });
+  }
+  if (sharded->units()[0]->unit() == "root")
+    blocks.model.register_full_backward_pre_hook([&](Module&) { note(); });
+  const auto take = [&] { return std::exchange(seen, ""); };
+  for (const std::string step : {"first", "second"}) {
+    const auto loss = blocks.loss();
+    rank.observe("gathered as each block begins, " + step + " forward", take());
+    loss.backward();
+    rank.observe("gathered as each unit begins, " + step + " backward", take());
+    rank.observe("gathered after the " + step + " step", gathered(*sharded));
+  }
+}
+
+// "0 1 | 1 2 | 2 3 | 3 | ": `count` blocks from each one on; in `backward` from it down.
+std::string windows(int count, bool backward) {
+  std::string text;
+  for (int step = 0; step < 4; ++step) {
+    const int block = backward ? 3 - step : step;
+    const int first = backward ? std::max(block - count + 1, 0) : block;
+    const int last = backward ? block : std::min(block + count - 1, 3);
+    for (int i = first; i <= last; ++i)
+      text += std::to_string(i) + ' ';
+    text += "| ";
+  }
+  return text;
+}
+
+void expect_windows(const RankRun& run, int limit, bool root) {
+  const auto expect = [&](const std::string& name, const std::string& expected) {
+    expect_on_all_ranks(run, name, expected);
+  };
+  expect("gathered as each block begins, first forward", windows(1, false));
+  expect("gathered as each block begins, second forward", windows(limit, false));
+  for (const std::string step : {"first", "second"}) {
+    expect("gathered as each unit begins, " + step + " backward",
+           (root ? "| " : "") + windows(limit, true));  // the root is the first in backward
+    expect("gathered after the " + step + " step", "");
+  }
+}
+
+TEST_P(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
+  for (const int limit : {1, 2, 3, 100}) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    expect_windows(
+        run_ranks(world_size(),
+                  [limit](TestRank& rank) { watch_two_steps<BlocksInARoot>(rank, limit); }),
+        limit, /*root=*/true);
+  }
+}
+
+TEST_P(T7_1_options, a_root_without_parameters_begins_the_order_too) {
+  for (const int limit : {1, 2, 3}) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    expect_windows(
+        run_ranks(world_size(), [limit](TestRank& rank) { watch_two_steps<Blocks>(rank, limit); }),
+        limit, /*root=*/false);
+  }
+}
+
+TEST_P(T7_1_options, without_reshard_after_forward_units_stay_unsharded_for_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Blocks blocks;
+    const auto sharded =
+        fully_shard(blocks.model, rank.communicator(), {.reshard_after_forward = false});
+    for (const std::string step : {"first", "second"}) {
+      const auto loss = blocks.loss();
+      rank.observe("gathered after the " + step + " forward", gathered(*sharded));
+      take_calls(*rank.communicator());
+      loss.backward();
+      rank.observe("calls of the " + step + " backward", take_calls(*rank.communicator()));
+      rank.observe("gathered after the " + step + " backward", gathered(*sharded));
+    }
+    at::NoGradGuard no_grad;
+    blocks.loss();
+    rank.observe("gathered after a forward without gradients", gathered(*sharded));
+  });
+  for (const std::string step : {"first", "second"}) {
+    expect_on_all_ranks(run, "gathered after the " + step + " forward", "0 1 2 3 ");
+    expect_on_all_ranks(run, "calls of the " + step + " backward",
+                        "reduce_scatter d; reduce_scatter c; reduce_scatter b; reduce_scatter a; ");
+    expect_on_all_ranks(run, "gathered after the " + step + " backward", "");
+  }
+  expect_on_all_ranks(run, "gathered after a forward without gradients", "");
+}
+
+TEST_P(T7_1_options, units_that_backward_does_not_reach_are_reduced_last_in_reverse_order) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(4);
+    model.order = {0, 2};
+    const auto sharded = fully_shard(model, rank.communicator());
+    const auto loss = model(toy_tokens(rank.rank())).square().sum();
+    take_calls(*rank.communicator());
+    loss.backward();
+    rank.observe("calls of backward", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls of backward",
+                      "all_gather blocks2; all_gather blocks0; reduce_scatter blocks2; "
+                      "reduce_scatter blocks0; reduce_scatter blocks3; reduce_scatter blocks1; "
+                      "reduce_scatter root; ");
+}
+
+TEST_P(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_says) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Nested model(/*share=*/true);
+    model.a->inner->spare.set_requires_grad(false);  // the last of its unit
+    for (const at::Tensor& p : model.b->parameters(/*recurse=*/false))
+      p.set_requires_grad(false);
+    const auto sharded = fully_shard(model, rank.communicator());
+    rank.observe("calls", take_calls(*rank.communicator()));
+    ShardLayout units;  // as the units themselves are
+    units.world_size = rank.world_size();
+    for (const auto& unit : sharded->units()) {
+      for (size_t i = 0; i < unit->parameters().size(); ++i) {
+        const auto& [name, tensor] = unit->parameters()[i];
+        units.parameters.push_back({name, units.units.size(), unit->layout().offsets[i],
+                                    tensor.numel(), tensor.requires_grad()});
+      }
+      units.units.push_back(
+          {unit->unit(), unit->layout().padded_numel, /*root=*/false, unit->trainable()});
+    }
+    rank.observe("layout", lines(sharded->layout()));
+    rank.observe("units", lines(units));
+  });
+  expect_on_all_ranks(run, "calls", "");
+  for (int r = 0; r < world_size(); ++r)
+    expect_on_rank(run, r, "layout", run.at(r, "units"));
+}
+
+// Two models of other sizes and other options. Their sharded gradients after two steps, which add
+// up, are those of each model alone.
+TEST_P(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
+  const auto gradients = [&](bool first, bool second) {
+    return run_ranks(world_size(), [=](TestRank& rank) {
+      ToyModel one(2), two(3, 5);
+      std::shared_ptr<FullySharded> sharded_one, sharded_two;
+      if (first) sharded_one = fully_shard(one, rank.communicator(), {.limit = 3});
+      if (second) {
+        sharded_two = fully_shard(two, rank.communicator(), {.reshard_after_forward = false});
+      }
+      for (int step = 0; step < 2; ++step) {
+        at::Tensor loss = at::zeros({});
+        if (first) loss = loss + one(toy_tokens(rank.rank())).square().sum();
+        if (second) loss = loss + two(toy_tokens(rank.rank() + step)).square().sum();
+        loss.backward();
+      }
+      const auto observe = [&](const std::string& name, const FullySharded& sharded) {
+        for (const auto& unit : sharded.units())
+          rank.observe(name + " " + unit->unit(), unit->sharded_gradient());
+      };
+      if (first) observe("one", *sharded_one);
+      if (second) observe("two", *sharded_two);
+      rank.observe("gathered bytes", live_bytes::now()[MemoryClass::gathered]);
+    });
+  };
+  const RankRun both = gradients(true, true);
+  const RankRun one = gradients(true, false), two = gradients(false, true);
+  expect_on_all_ranks(both, "gathered bytes", 0);
+  for (int r = 0; r < world_size(); ++r) {
+    for (const std::string unit : {"root", "blocks0", "blocks1"}) {
+      expect_on_rank(both, r, "one " + unit, one.at(r, "one " + unit));
+      expect_on_rank(both, r, "two " + unit, two.at(r, "two " + unit));
+    }
+    expect_on_rank(both, r, "two blocks2", two.at(r, "two blocks2"));
+  }
+}
+
+TEST_P(T7_1_options, what_materialize_throws_is_thrown) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(1, 40);  // of which every rank owns a part
+    FullyShardOptions options;
+    options.materialize = [](const at::Tensor&) -> at::Tensor {
+      throw std::out_of_range("no values for this parameter");
+    };
+    EXPECT_THROW(fully_shard(model, rank.communicator(), options), std::out_of_range);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp
