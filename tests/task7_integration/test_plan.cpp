@@ -62,10 +62,8 @@ TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_train
     rank.observe("layout", lines(plan_layout(model, plan_units(model, wrap_blocks()), 4)));
   });
   expect_on_rank(run, 0, "layout",
-                 nlohmann::json::array({"on 4 ranks",
-                                        "root, 128 elements, root, trainable",
-                                        "blocks0, 128 elements, trainable",
-                                        "blocks1, 128 elements",
+                 nlohmann::json::array({"on 4 ranks", "root, 128 elements, root, trainable",
+                                        "blocks0, 128 elements, trainable", "blocks1, 128 elements",
                                         "blocks2, 128 elements, trainable",
                                         "embedding: 77 elements at 0 of root, trainable",
                                         "head: 7 elements at 80 of root, trainable",
