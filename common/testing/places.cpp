@@ -33,7 +33,7 @@ std::string Places::text(int64_t index) const {
   const int64_t at = begin + index;
   std::string place = "padding";
   for (const Parameter& parameter : parameters) {
-    if (parameter.offset > at) continue;
+    if (parameter.offset > at || numel(parameter) == 0) continue;
     place = in_parameter(index) ? parameter.name + position(parameter.sizes, at - parameter.offset)
                                 : "padding after " + parameter.name;
   }

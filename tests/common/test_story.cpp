@@ -31,9 +31,10 @@ std::string failures_of(const std::function<void()>& expect) {
   return text;
 }
 
-// Weight [3, 5] and bias [2] in a flat tensor of 48, of which each of three ranks owns 16.
+// Weight [3, 5], an empty parameter, and bias [2] in a flat tensor of 48, of which each of three
+// ranks owns 16.
 Places places_of_rank(int rank) {
-  return {{{"weight", {3, 5}, 0}, {"bias", {2}, 32}}, 16, 16L * rank};
+  return {{{"weight", {3, 5}, 0}, {"none", {0, 4}, 32}, {"bias", {2}, 32}}, 16, 16L * rank};
 }
 
 TEST(Story, has_one_line_for_a_step_that_all_ranks_made) {
