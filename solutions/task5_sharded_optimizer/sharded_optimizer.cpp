@@ -9,12 +9,12 @@ namespace fsdp {
 ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
                                    std::vector<ParameterGroup> groups,
                                    std::shared_ptr<Communicator> comm)
-    : groups_(std::move(groups)), comm_(std::move(comm)), runs_(groups_.size()) {
-  for (const auto& unit : units) {
-    if (!unit->trainable()) continue;
-    units_.push_back(unit);
+    : units_(std::move(units)),
+      groups_(std::move(groups)),
+      comm_(std::move(comm)),
+      runs_(groups_.size()) {
+  for (const auto& unit : units_)
     add_runs(unit);
-  }
   for (const auto& runs : runs_) {
     auto& pieces = pieces_.emplace_back();
     for (const Run& run : runs) {
@@ -47,7 +47,7 @@ void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
 void ShardedOptimizer::step() {
   at::NoGradGuard no_grad;
   for (const auto& unit : units_) {
-    if (!unit->sharded_gradient().defined()) {
+    if (unit->trainable() && !unit->sharded_gradient().defined()) {
       throw std::logic_error("optimizer step: unit " + unit->unit() +
                              " has no gradient; run a backward pass first");
     }

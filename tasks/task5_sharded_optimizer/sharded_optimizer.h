@@ -9,34 +9,36 @@
 namespace fsdp {
 
 // An optimizer that keeps state for this rank's shards alone: with AdamW 2 x 4 bytes per owned
-// element, and a step count per piece. A piece lies in one shard. It is either a run of neighbours
-// whose parameters belong to one group, or one parameter's part of the shard; both are right. It
-// ends at a multiple of 16 elements, so it includes the padding after a parameter. A frozen
+// element, and a step count per piece. A piece lies in one shard. There is one for each run of
+// neighbours whose parameters belong to one group, or one for each parameter: both are right. A
+// piece ends at a multiple of 16 elements, so it includes the padding after a parameter. A frozen
 // parameter has no piece. Padding is updated too, but no result depends on it: its gradient is
 // zero.
 class ShardedOptimizer {
  public:
-  // Throws std::invalid_argument naming a trainable parameter that belongs to no group.
+  // Throws std::invalid_argument naming a trainable parameter that belongs to no group. A frozen
+  // parameter needs no group.
   ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
                    std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
   ShardedOptimizer(const ShardedOptimizer&) = delete;  // a copy would update the same shards
 
-  // Throws std::logic_error naming the first unit without a gradient, and then changes nothing.
-  // Reshards every unit, since what is gathered would be stale afterwards (the root after an
-  // evaluation, for example). Waits until no other rank reads the shards and updates them. Calls no
-  // collective. A parameter that got no gradient has a gradient of zero, and is decayed.
+  // Throws std::logic_error naming the first unit with a trainable parameter that has no gradient,
+  // and then changes nothing. Reshards every unit, frozen ones too, since what is gathered would be
+  // stale afterwards (the root after an evaluation, for example). Waits until no other rank reads
+  // the shards. Updates each group by one update(), with the group's options. Calls no collective.
+  // A parameter that got no gradient has a gradient of zero, and is decayed.
   void step();
 
   void zero_grad();  // drops the sharded gradients
 
-  // Scales the sharded gradients so that their norm over all units of all ranks is at most
-  // `max_norm`, by PyTorch's factor max_norm / (norm + 1e-6). Returns the norm before, the same on
-  // every rank: sums of squares of the shards in fp64, added over units, then over ranks. Units
-  // without a gradient add nothing. Calls one all-reduce of 8 bytes.
+  // Scales the sharded gradients by PyTorch's factor max_norm / (norm + 1e-6) if it is below 1, so
+  // that their norm over all units of all ranks is at most `max_norm`. Returns the norm before, the
+  // same on every rank: sums of squares of the shards in fp64, added over units, then over ranks.
+  // Units without a gradient add nothing. Calls one all-reduce of 8 bytes, in any case.
   double clip_grad_norm(double max_norm);
 
  private:
-  std::vector<std::shared_ptr<FlatParameter>> units_;  // with a trainable parameter
+  std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones
   std::vector<ParameterGroup> groups_;
   std::shared_ptr<Communicator> comm_;
 

@@ -1,6 +1,6 @@
-#include "two_units.h"
-
 #include <limits>
+
+#include "one_process.h"
 
 namespace fsdp {
 namespace {
@@ -21,7 +21,7 @@ TEST_P(T5_2_padding, padding_reaches_neither_the_norm_nor_a_parameter) {
   const auto train = [&](float padding) {
     return run_ranks(world_size(), [padding](TestRank& rank) {
       const auto units = make_units(rank, make_parameters());
-      ShardedOptimizer optimizer(units, {{"", adamw(0.3)}}, rank.communicator());
+      ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
       for (int step = 0; step < 3; ++step) {
         for (const auto& unit : units)
           fill_padding(*unit, padding);
@@ -30,17 +30,15 @@ TEST_P(T5_2_padding, padding_reaches_neither_the_norm_nor_a_parameter) {
         optimizer.step();
         optimizer.zero_grad();
       }
-      for (const auto& unit : units) {
-        unit->unshard();
-        for (const auto& [name, parameter] : unit->parameters())
-          rank.observe(name, parameter.detach());
-      }
+      observe_parameters(rank, units);
     });
   };
   const RankRun zero = train(0);
   const RankRun nan = train(std::numeric_limits<float>::quiet_NaN());
-  for (const std::string& name : std::vector<std::string>{
-           norm_of_step(0), norm_of_step(2), "a.weight", "a.bias", "b.weight", "b.bias"})
+  std::vector<std::string> names{norm_of_step(0), norm_of_step(1), norm_of_step(2)};
+  for (const Trained& parameter : kParameters)
+    names.push_back(parameter.name);
+  for (const std::string& name : names)
     expect_on_all_ranks(nan, name, zero.at(0, name));
 }
 

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <testing/expected_shards.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "trained_units.h"
+
+// Training on shards, and the same training in one process that plays the W ranks.
+namespace fsdp {
+
+struct Training {
+  std::vector<ParameterGroup> groups;
+  double max_norm{};     // 0: gradients are not clipped
+  std::string prefix{};  // of the observations' names
+  int steps{8};
+};
+
+inline std::string norm_of_step(int step) {
+  return "norm over all ranks in step " + std::to_string(step);
+}
+
+// Every rank contributes the same gradient, so that the mean is exact where W is a power of two;
+// for others the sum of W equal numbers and its division may round, on the oracle too.
+inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
+  at::Tensor sum = gradient.clone();
+  for (int i = 1; i < world_size; ++i)
+    sum += gradient;
+  return sum / world_size;
+}
+
+// The norm over the ranks' shards of these gradients, one per parameter: the same sums in the same
+// order.
+inline double norm_over_shards(const std::vector<at::Tensor>& gradients, int world_size) {
+  std::vector<double> of_rank(static_cast<size_t>(world_size));
+  for (const std::string& unit : kUnits) {
+    std::vector<at::Tensor> members;
+    for (size_t i = 0; i < kParameters.size(); ++i)
+      if (belongs(kParameters[i], unit)) members.push_back(gradients[i]);
+    const auto shards = expected_shards(members, world_size);
+    for (size_t r = 0; r < shards.size(); ++r)
+      of_rank[r] += sum_of_squares(shards[r].contiguous());
+  }
+  double squares = 0;
+  for (const double sum : of_rank)
+    squares += sum;
+  return std::sqrt(squares);
+}
+
+// Each parameter in storage of a multiple of 16 elements, as the header of update_rule.h asks, and
+// one group after the other.
+struct OneProcess {
+  explicit OneProcess(const std::vector<ParameterGroup>& groups) : pieces(groups.size()) {
+    for (const auto& [name, tensor] : make_parameters()) {
+      const at::Tensor value = at::zeros({round_up(tensor.numel(), kAlignment)});
+      const at::Tensor gradient = at::zeros_like(value);
+      if (tensor.requires_grad() && tensor.numel() > 0)
+        pieces[group_of(name, groups)].push_back({value, gradient, {}, {}, {}});
+      values.push_back(value.narrow(0, 0, tensor.numel()).view(tensor.sizes()));
+      gradients.push_back(gradient.narrow(0, 0, tensor.numel()).view(tensor.sizes()));
+      values.back().copy_(tensor.detach());
+    }
+  }
+  std::vector<std::vector<Piece>> pieces;     // per group
+  std::vector<at::Tensor> values, gradients;  // views of the pieces, without their padding
+};
+
+inline void train_in_one_process(TestRank& rank, int world_size, const Training& training) {
+  at::NoGradGuard no_grad;
+  OneProcess model(training.groups);
+  for (int step = 0; step < training.steps; ++step) {
+    for (size_t i = 0; i < kParameters.size(); ++i)
+      if (kParameters[i].trainable)
+        model.gradients[i].copy_(mean_of_equal(gradient(i, step), world_size));
+    if (training.max_norm > 0) {
+      const double norm = norm_over_shards(model.gradients, world_size);
+      for (const at::Tensor& g : model.gradients)
+        g.mul_(std::min(1.0, training.max_norm / (norm + 1e-6)));
+      rank.observe(training.prefix + norm_of_step(step), norm);
+    }
+    for (size_t group = 0; group < training.groups.size(); ++group)
+      update(training.groups[group].options, model.pieces[group]);
+  }
+  for (size_t i = 0; i < kParameters.size(); ++i)
+    rank.observe(training.prefix + kParameters[i].name, model.values[i]);
+}
+
+// Gathers every parameter and observes it, so that a wrong element is told with the rank that owns
+// it.
+inline void observe_parameters(TestRank& rank, const Units& units, const std::string& prefix = "") {
+  for (const auto& unit : units) {
+    unit->unshard();
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      Places places = places_of_shard(*unit);
+      places.begin = unit->layout().offsets[i];
+      const auto& [name, parameter] = unit->parameters()[i];
+      rank.observe(prefix + name, parameter.detach(), places);
+    }
+    unit->reshard();
+  }
+}
+
+struct OnShards {
+  OnShards(TestRank& rank, Training training)
+      : training(std::move(training)),
+        units(make_units(rank, make_parameters())),
+        optimizer(units, this->training.groups, rank.communicator()) {}
+
+  void step(TestRank& rank, int step) {
+    reduce_gradients(units, step);
+    if (training.max_norm > 0) {
+      rank.observe(training.prefix + norm_of_step(step),
+                   optimizer.clip_grad_norm(training.max_norm));
+    }
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+
+  Training training;
+  Units units;
+  ShardedOptimizer optimizer;
+};
+
+// Trains on the ranks and in one process, and compares first the norms, then the parameters. On the
+// ranks all trainings go on at the same time, step by step.
+inline void expect_as_one_process(int world_size, const std::vector<Training>& trainings) {
+  const RankRun expected = run_oracle([&](TestRank& rank) {
+    for (const Training& training : trainings)
+      train_in_one_process(rank, world_size, training);
+  });
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    std::deque<OnShards> models;  // an optimizer is not copied
+    for (const Training& training : trainings)
+      models.emplace_back(rank, training);
+    for (int step = 0; step < trainings[0].steps; ++step)
+      for (OnShards& model : models)
+        model.step(rank, step);
+    for (const OnShards& model : models)
+      observe_parameters(rank, model.units, model.training.prefix);
+  });
+  for (const Training& training : trainings) {
+    std::vector<std::string> names;
+    for (int step = 0; training.max_norm > 0 && step < training.steps; ++step)
+      names.push_back(norm_of_step(step));
+    for (const Trained& parameter : kParameters)
+      names.push_back(parameter.name);
+    for (const std::string& name : names)
+      expect_on_all_ranks(run, training.prefix + name, expected.at(0, training.prefix + name));
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,116 @@
+#include <testing/call_text.h>
+
+#include <cmath>
+#include <set>
+
+#include "one_process.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
+
+TEST_P(T5_3_global_norm, clipping_issues_one_all_reduce_of_one_number) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    rank.communicator()->take_log();
+    rank.observe("norm", optimizer.clip_grad_norm(1.0));
+    std::string calls;
+    for (const Call& call : rank.communicator()->take_log())
+      calls += call.text() + "; ";
+    rank.observe("calls", calls);
+  });
+  expect_on_all_ranks(run, "calls", "all_reduce <norm> (1 x double, 8 B); ");
+  expect_same_on_all_ranks(run, "norm");
+}
+
+// Every element of every gradient is this small, so that 1e-6 counts beside the norm, and a power
+// of two, so that norm and factor can be computed by hand, and no sum rounds.
+constexpr double kElement = 1.0 / (1 << 20);
+
+double norm_of_small_gradients() {
+  int64_t elements = 0;
+  for (const Trained& parameter : kParameters)
+    elements += parameter.trainable ? numel(parameter) : 0;
+  return std::sqrt(static_cast<double>(elements) * kElement * kElement);
+}
+
+TEST_P(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
+  const double norm = norm_of_small_gradients();
+  const std::vector<std::pair<std::string, double>> limits{
+      {"half the norm", norm / 2}, {"the norm", norm}, {"more than norm + 1e-6", 2 * norm + 1}};
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
+    for (const auto& [limit, max_norm] : limits) {
+      optimizer.zero_grad();
+      reduce_gradients(units, [](size_t i) { return at::full(kParameters[i].sizes, kElement); });
+      rank.observe("norm, where max_norm is " + limit, optimizer.clip_grad_norm(max_norm));
+      std::set<double> factors;  // of every element that is not padding
+      for (const auto& unit : units) {
+        if (!unit->trainable()) continue;
+        const at::Tensor gradient = unit->sharded_gradient();
+        for (int64_t i = 0; i < gradient.numel(); ++i) {
+          const auto value = gradient[i].item<double>();
+          if (value != 0) factors.insert(value / kElement);
+        }
+      }
+      if (!factors.empty()) rank.observe("factor, where max_norm is " + limit, factors);
+    }
+  });
+  for (const auto& [limit, max_norm] : limits) {
+    expect_on_all_ranks(run, "norm, where max_norm is " + limit, norm);
+    const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
+    const std::string name = "factor, where max_norm is " + limit;
+    for (int r = 0; r < world_size(); ++r)  // one that owns padding alone has none
+      if (r == 0 || run.observed(r, name)) expect_on_rank(run, r, name, {double{factor}});
+  }
+}
+
+TEST_P(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    rank.communicator()->take_log();
+    rank.observe("norm without any gradient", optimizer.clip_grad_norm(1.0));
+    rank.observe("calls without any gradient", take_calls(*rank.communicator()));
+    reduce_gradients(units, [](size_t i) {
+      return at::full(kParameters[i].sizes, belongs(kParameters[i], "b") ? 0.5 : 0.25);
+    });
+    units[0]->drop_gradient();
+    units[2]->drop_gradient();
+    rank.observe("norm of unit b alone", optimizer.clip_grad_norm(0.25));
+  });
+  double elements = 0;
+  for (const Trained& parameter : kParameters)
+    if (belongs(parameter, "b")) elements += static_cast<double>(numel(parameter));
+  expect_on_all_ranks(run, "calls without any gradient", "all_reduce <norm>; ");
+  expect_on_all_ranks(run, "norm without any gradient", 0.0);
+  expect_on_all_ranks(run, "norm of unit b alone", std::sqrt(elements / 4));
+}
+
+TEST_P(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    std::vector<at::Tensor> before;
+    for (size_t u = 0; u < 3; ++u)
+      before.push_back(units[u]->sharded_gradient().clone());
+    optimizer.clip_grad_norm(1e9);
+    for (size_t u = 0; u < 3; ++u)
+      rank.observe("the gradient of unit " + kUnits[u] + " is as before",
+                   before[u].equal(units[u]->sharded_gradient()));
+  });
+  for (size_t u = 0; u < 3; ++u)
+    expect_on_all_ranks(run, "the gradient of unit " + kUnits[u] + " is as before", true);
+}
+
+TEST_P(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
+  expect_as_one_process(world_size(), {{groups_that_differ(), 0.5}});
+}
+
+}  // namespace
+}  // namespace fsdp

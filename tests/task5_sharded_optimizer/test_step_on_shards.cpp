@@ -1,0 +1,400 @@
+#include <ATen/record_function.h>
+#include <memory/live_bytes.h>
+#include <poll.h>
+#include <testing/call_text.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <type_traits>
+
+#include "one_process.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T5_1_step_on_shards);
+
+int64_t live(MemoryClass cls) {
+  return live_bytes::now()[cls];
+}
+
+// Whether any element of a trainable unit is what it was when the model was made.
+bool has_old_values(const Units& units) {
+  const auto before = make_parameters();
+  size_t parameter = 0;
+  bool old = false;
+  for (const auto& unit : units) {
+    unit->unshard();
+    for (const auto& [name, tensor] : unit->parameters()) {
+      const auto& was = before[parameter++].tensor;
+      if (was.requires_grad() && was.numel() > 0) old |= was.equal(tensor);
+    }
+    unit->reshard();
+  }
+  return old;
+}
+
+void reduce_all_gradients(const Units& units) {
+  reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
+}
+
+TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_all_gradients(units);
+    optimizer.step();
+    rank.observe("unshard() delivers the values from before the step", has_old_values(units));
+  });
+  expect_on_all_ranks(run, "unshard() delivers the values from before the step", false);
+}
+
+// Groups that differ in one option alone: a failure names it.
+TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
+  using Options = OptimizerOptions;
+  const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
+      {"kind", [](Options& o) { o.kind = Options::Kind::sgd; }},
+      {"lr", [](Options& o) { o.lr = 0.3; }},
+      {"beta1", [](Options& o) { o.beta1 = 0.5; }},
+      {"beta2", [](Options& o) { o.beta2 = 0.9; }},
+      {"eps", [](Options& o) { o.eps = 0.1; }},
+      {"weight decay", [](Options& o) { o.weight_decay = 0.4; }}};
+  std::vector<Training> trainings;
+  for (const auto& [option, change] : changes) {
+    OptimizerOptions of_biases = adamw();
+    change(of_biases);
+    trainings.push_back(
+        {{{"bias", of_biases}, {"", adamw()}}, 0, "where biases have another " + option + ": ", 3});
+  }
+  expect_as_one_process(world_size(), trainings);
+}
+
+TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto parameters = make_parameters();
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parameters[i].tensor.set_requires_grad(kParameters[i].name == "a.bias");
+    const at::Tensor before = parameters[0].tensor.clone();
+    const auto units = make_units(rank, parameters);
+    ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    units[0]->unshard();
+    rank.observe("the frozen parameter has its values",
+                 before.equal(units[0]->parameters()[0].tensor));
+    rank.observe("the other one has new ones",
+                 !make_parameters()[1].tensor.equal(units[0]->parameters()[1].tensor));
+    rank.observe("state", live(MemoryClass::optimizer_state));
+  });
+  expect_on_all_ranks(run, "the frozen parameter has its values", true);
+  expect_on_all_ranks(run, "the other one has new ones", true);
+  int64_t state = 0;
+  for (int r = 0; r < world_size(); ++r)
+    state += run.at(r, "state").get<int64_t>();
+  EXPECT_EQ(state, 2 * 4 * 16 + 4)
+      << "bytes of state of all ranks together: two moments of the one trainable parameter, "
+         "padded, and its step count";
+}
+
+TEST_P(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
+  const RankRun expected = run_oracle([](TestRank& rank) {
+    OneProcess model({{"", adamw(0.5)}});
+    update(adamw(0.5), model.pieces[0]);
+    for (size_t i = 0; i < kParameters.size(); ++i)
+      rank.observe(kParameters[i].name, model.values[i]);
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
+    reduce_gradients(units, [](size_t) { return at::Tensor(); });
+    optimizer.step();
+    observe_parameters(rank, units, "decayed without a gradient: ");
+  });
+  for (const Trained& parameter : kParameters)
+    expect_on_all_ranks(run, "decayed without a gradient: " + parameter.name,
+                        expected.at(0, parameter.name));
+}
+
+TEST_P(T5_1_step_on_shards, adamw_equals_one_process_bit_by_bit) {
+  expect_as_one_process(world_size(), {{{{"", adamw()}}}});
+}
+
+TEST_P(T5_1_step_on_shards, sgd_equals_one_process_bit_by_bit) {
+  expect_as_one_process(world_size(), {{{{"", sgd()}}}});
+}
+
+TEST_P(T5_1_step_on_shards, two_models_with_many_groups_equal_one_process_bit_by_bit) {
+  expect_as_one_process(world_size(),
+                        {{groups_that_differ(), 0, "first model: "},
+                         {{{"weight|gate", sgd(0.3)}, {"", adamw(0.2)}}, 0, "second model: "}});
+}
+
+TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    optimizer.zero_grad();
+    rank.observe("bytes of sharded gradients after zero_grad()",
+                 live(MemoryClass::sharded_gradients));
+  });
+  expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
+}
+
+TEST_P(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    try {
+      ShardedOptimizer optimizer(units, {{"weight", adamw()}}, rank.communicator());
+      FAIL() << "nothing was thrown";
+    } catch (const std::invalid_argument& error) {
+      expect_error_says(error.what(), "a.bias");
+    }
+  });
+}
+
+TEST_P(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    const std::string trainable = "weight|bias|scale|gate|none|one";
+    EXPECT_NO_THROW(ShardedOptimizer(units, {{trainable, adamw()}}, rank.communicator()));
+  });
+}
+
+// The bytes of state that a rank should have with one group: at least and at most, since neighbours
+// may be one piece or every parameter may be one.
+struct ExpectedState {
+  ExpectedState(int rank, int world_size) {
+    int64_t pieces_joined = 0, pieces = 0, elements = 0;
+    for (const std::string& unit : kUnits) {
+      int64_t total = 0;
+      for (const Trained& parameter : kParameters)
+        if (belongs(parameter, unit)) total += round_up(numel(parameter), kAlignment);
+      const int64_t shard = round_up(total, kAlignment * world_size) / world_size;
+      int64_t offset = 0, end_of_last = -1;
+      for (const Trained& parameter : kParameters) {
+        if (!belongs(parameter, unit)) continue;
+        const int64_t begin = std::max(offset, rank * shard);
+        offset += round_up(numel(parameter), kAlignment);
+        const int64_t end = std::min(offset, (rank + 1) * shard);
+        if (begin >= end || !parameter.trainable) continue;
+        elements += end - begin;
+        pieces_joined += begin != end_of_last;
+        pieces += 1;
+        end_of_last = end;
+      }
+    }
+    at_least = 8 * elements + 4 * pieces_joined;
+    at_most = 8 * elements + 4 * pieces;
+  }
+  int64_t at_least, at_most;
+};
+
+TEST_P(T5_1_step_on_shards, the_state_holds_two_shards_and_a_count_per_piece) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    rank.observe("state's bytes before the first step", live(MemoryClass::optimizer_state));
+    for (const std::string step : {"first", "second"}) {
+      reduce_gradients(units, 0);
+      optimizer.step();
+      rank.observe("state's bytes after the " + step, live(MemoryClass::optimizer_state));
+    }
+  });
+  expect_on_all_ranks(run, "state's bytes before the first step", 0);
+  for (int r = 0; r < world_size(); ++r) {
+    const ExpectedState expected(r, world_size());
+    const auto& state = run.at(r, "state's bytes after the first");
+    EXPECT_GE(state.get<int64_t>(), expected.at_least)
+        << "rank " << r << " lacks state: two moments of what it owns and a count for each piece";
+    EXPECT_LE(state.get<int64_t>(), expected.at_most)
+        << "rank " << r
+        << " keeps state beyond two moments of what it owns and a count for each piece: of "
+           "padding, of frozen parameters, or of what others own";
+    expect_on_rank(run, r, "state's bytes after the second", state);
+  }
+}
+
+// The sentinel. It asks for no exact bytes, so a step that is wrong in another way passes it.
+TEST_P(T5_1_step_on_shards, a_rank_holds_only_a_part_of_the_state) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    rank.observe("bytes of the rank's state", live(MemoryClass::optimizer_state));
+  });
+  // One rank alone holds the whole.
+  expect_part_of(run, "bytes of the rank's state", ExpectedState(0, 1).at_most);
+}
+
+TEST_P(T5_1_step_on_shards, sgd_has_no_state) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    rank.observe("state's bytes", live(MemoryClass::optimizer_state));
+  });
+  expect_on_all_ranks(run, "state's bytes", 0);
+}
+
+TEST_P(T5_1_step_on_shards, nothing_outlives_the_optimizer_and_its_units) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto comm = rank.communicator();
+    EXPECT_FALSE(std::is_copy_constructible_v<ShardedOptimizer>) << "of the optimizer";
+    {
+      const auto units = make_units(rank, make_parameters());
+      ShardedOptimizer optimizer(units, groups_that_differ(), comm);
+      reduce_gradients(units, 0);
+      optimizer.step();
+    }
+    comm->wait_for_readers();  // the communicator holds shards until the others have read them
+    for (const MemoryClass cls : {MemoryClass::optimizer_state, MemoryClass::shards,
+                                  MemoryClass::sharded_gradients, MemoryClass::gathered})
+      rank.observe(std::string("bytes of ") + to_string(cls) + " that are left", live(cls));
+  });
+  for (const std::string cls : {"optimizer_state", "shards", "sharded_gradients", "gathered"})
+    expect_on_all_ranks(run, "bytes of " + cls + " that are left", 0);
+}
+
+TEST_P(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_all_gradients(units);
+    for (const auto& unit : units)
+      unit->unshard();
+    optimizer.step();
+    rank.observe("gathered bytes after the step", live(MemoryClass::gathered));
+    rank.observe("values are the old ones", has_old_values(units));
+  });
+  expect_on_all_ranks(run, "gathered bytes after the step", 0);
+  expect_on_all_ranks(run, "values are the old ones", false);
+}
+
+// No rank has waited for what it gathers: if all of them wait for the others first, none comes.
+TEST_P(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_all_gradients(units);
+    for (const auto& unit : units)
+      unit->unshard_async();
+    optimizer.step();
+    rank.observe("gathered bytes after the step", live(MemoryClass::gathered));
+    rank.observe("values are the old ones", has_old_values(units));
+  });
+  expect_on_all_ranks(run, "gathered bytes after the step", 0);
+  expect_on_all_ranks(run, "values are the old ones", false);
+}
+
+// Rank 0 steps as soon as it can, when it has resharded the unit itself. The others read its shard
+// as late as they can: when rank 0 has told that its step is done, which it must not while they
+// have not read.
+TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
+  int done[2];
+  ASSERT_EQ(pipe(done), 0);
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    units[0]->unshard_async();
+    if (rank.rank() != 0) {
+      pollfd told{done[0], POLLIN, 0};
+      poll(&told, 1, 300);
+    }
+    units[0]->unshard();
+    const bool old = make_parameters()[0].tensor.equal(units[0]->parameters()[0].tensor);
+    rank.observe("gathered before the step are the values before it", old);
+    units[0]->reshard();
+    optimizer.step();
+    if (rank.rank() == 0) {
+      EXPECT_EQ(write(done[1], "done", 4), 4);
+    }
+  });
+  close(done[0]);
+  close(done[1]);
+  expect_on_all_ranks(run, "gathered before the step are the values before it", true);
+}
+
+TEST_P(T5_1_step_on_shards, a_step_issues_no_collective) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    rank.communicator()->take_log();
+    optimizer.step();
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", "");
+}
+
+int kernel_calls = 0;
+std::unique_ptr<at::ObserverContext> count_kernel(const at::RecordFunction& function) {
+  kernel_calls += std::string_view(function.name()) == "aten::_fused_adamw_";
+  return nullptr;
+}
+
+TEST_P(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_kernel_call) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw(0)}}, rank.communicator());
+    reduce_gradients(units, 0);
+    at::addThreadLocalCallback(at::RecordFunctionCallback(count_kernel));
+    optimizer.step();
+    at::clearThreadLocalCallbacks();
+    rank.observe("kernel calls beyond one per group", std::max(0, kernel_calls - 2));
+  });
+  expect_on_all_ranks(run, "kernel calls beyond one per group", 0);
+}
+
+TEST_P(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_the_unit) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto parameters = make_parameters();
+    Units units;
+    for (size_t i = 0; i < 3; ++i) {
+      const std::vector<std::string> names{"embedding", "decoder", "classifier"};
+      units.push_back(std::make_shared<FlatParameter>(
+          names[i], std::vector<NamedParameter>{parameters[i]}, rank.communicator()));
+    }
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    units[0]->reduce_gradient();
+    units[0]->wait_for_reduction();
+    try {
+      optimizer.step();
+      FAIL() << "nothing was thrown";
+    } catch (const std::logic_error& error) {
+      expect_error_says(error.what(), "decoder");  // the first without a gradient
+    }
+  });
+}
+
+TEST_P(T5_1_step_on_shards, a_refused_step_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    units[2]->drop_gradient();
+    std::vector<at::Tensor> before;
+    for (const auto& unit : units)
+      before.push_back(unit->shard().clone());
+    units[0]->unshard();
+    EXPECT_THROW(optimizer.step(), std::logic_error);
+    rank.observe("unit a is still unsharded", units[0]->state() == UnitState::unsharded);
+    rank.observe("unit a still has its gradient", units[0]->sharded_gradient().defined());
+    rank.observe("state's bytes", live(MemoryClass::optimizer_state));
+    bool same = true;
+    for (size_t u = 0; u < units.size(); ++u)
+      same &= before[u].nan_to_num(0).equal(units[u]->shard().nan_to_num(0));
+    rank.observe("the shards are as before", same);
+  });
+  expect_on_all_ranks(run, "unit a is still unsharded", true);
+  expect_on_all_ranks(run, "unit a still has its gradient", true);
+  expect_on_all_ranks(run, "state's bytes", 0);
+  expect_on_all_ranks(run, "the shards are as before", true);
+}
+
+}  // namespace
+}  // namespace fsdp
