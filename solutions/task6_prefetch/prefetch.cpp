@@ -29,9 +29,9 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     self->pre_forward(unit);
     return at::Tensor();
   });
-  module.register_forward_hook([self, unit](Module&, const at::Tensor&) {
-    // Without gradients no backward uses the order up.
-    if (at::GradMode::is_enabled()) self->backward_order_.push_back(unit);
+  module.register_forward_hook([self, unit](Module&, const at::Tensor& output) {
+    // Else it will not come back: gradients are off, or it and all before it are frozen.
+    if (output.requires_grad()) self->backward_order_.push_back(unit);
     return at::Tensor();
   });
   module.register_full_backward_pre_hook([self, unit](Module&) { self->pre_backward(unit); });

@@ -8,15 +8,19 @@
 
 namespace fsdp {
 
-// Issues all-gathers before they are needed, so that they run while another unit computes.
+// Issues all-gathers before they are needed, so that they run while another unit computes. It looks
+// `limit` - 1 units ahead.
+// - When the root has been unsharded for its forward, it issues the units that came first in the
+//   last forward.
 // - In forward, when a unit has been unsharded, it issues the units that came next in the last
 //   forward.
 // - In backward, when a unit has been unsharded, it issues the units that finished just before it
 //   in forward, the most recent first. They are issued before this unit computes, hence ahead of
 //   its reduce-scatter, which would delay them.
+// A call whose output requires no gradient does not come back, so backward does not expect it.
 // At most `limit` units are gathered at a time: the running one counts; the root and the running
-// unit's ancestors do not, nor do units that stay unsharded from forward to backward because they
-// are not resharded after forward. A limit of 1 means no prefetch.
+// unit's ancestors do not, nor do units that stay unsharded because they are not resharded after
+// forward, or because another of their uses has not come back. A limit of 1 means no prefetch.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
   explicit Prefetcher(int limit);          // throws std::invalid_argument if it is below 1

@@ -3,16 +3,21 @@
 #include <prefetch.h>
 #include <task4_backward_hooks/sharded_model.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fsdp {
 
 // A ToyModel whose root and blocks are units, with the hooks of tasks 3, 4 and 6.
 struct PrefetchingToy : Sharded {
   PrefetchingToy(TestRank& rank, int limit, int layers = 4, bool reshard_after_forward = true)
-      : Sharded(rank, std::make_shared<ToyModel>(layers), reshard_after_forward),
+      : PrefetchingToy(rank, limit, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
+  PrefetchingToy(TestRank& rank, int limit, std::shared_ptr<ToyModel> toy,
+                 bool reshard_after_forward = true)
+      : Sharded(rank, std::move(toy), reshard_after_forward),
         prefetcher(std::make_shared<Prefetcher>(limit)) {
     hooks->on_end([p = prefetcher] { p->end_backward(); });
     for (size_t i = 1; i < units.size(); ++i)
@@ -28,12 +33,66 @@ struct PrefetchingToy : Sharded {
     auto forward = take_calls(*rank.communicator());
     live_bytes::enter(Phase::backward);
     loss.backward();
+    drop_gradients();
+    return {forward, take_calls(*rank.communicator())};
+  }
+
+  // A forward alone, without gradients.
+  void evaluate() const {
+    const at::NoGradGuard no_grad;
+    (*model)(toy_tokens(0));
+  }
+
+  void drop_gradients() const {
     for (const auto& unit : units)
       unit->drop_gradient();
-    return {forward, take_calls(*rank.communicator())};
   }
 
   std::shared_ptr<Prefetcher> prefetcher;
 };
+
+// What a rank issues before each part of a pass begins to compute. A part is the forward or the
+// backward of one unit.
+class IssueLog {
+ public:
+  // From now on. Hooks of one kind run in the order of their registration, so these see what those
+  // of the toy have issued.
+  IssueLog(TestRank& rank, const PrefetchingToy& toy) : rank_(rank) {
+    rank.communicator()->take_log();
+    for (size_t i = 0; i < toy.units.size(); ++i) {
+      const std::string unit = toy.units[i]->unit();
+      toy.modules[i]->register_forward_pre_hook([this, unit](Module&, const at::Tensor&) {
+        observe("forward of " + unit);
+        return at::Tensor();
+      });
+      toy.modules[i]->register_full_backward_pre_hook(
+          [this, unit](Module&) { observe("backward of " + unit); });
+    }
+  }
+
+  // Observes "PREFIXissued before PART". The second time, PART is "forward of blocks0 (2)".
+  void observe(std::string part) {
+    const int times = ++times_[prefix + part];
+    if (times > 1) part += " (" + std::to_string(times) + ")";
+    rank_.observe(prefix + "issued before " + part, take_calls(*rank_.communicator()));
+  }
+
+  std::string prefix;
+
+ private:
+  TestRank& rank_;
+  std::map<std::string, int> times_;
+};
+
+// Parts, each with what should be issued after the part before it and before it computes itself:
+// "all_gather blocks0; all_gather blocks1; ".
+using Issues = std::vector<std::pair<std::string, std::string>>;
+
+inline void expect_issued(const RankRun& run, const Issues& expected,
+                          const std::string& prefix = "", const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+  for (const auto& [part, calls] : expected)
+    expect_on_all_ranks(run, prefix + "issued before " + part, calls, file, line);
+}
 
 }  // namespace fsdp

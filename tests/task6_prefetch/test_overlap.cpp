@@ -6,11 +6,9 @@
 namespace fsdp {
 namespace {
 
-// Time is counted, not measured: a block computes for kForward and kBackward, a collective takes
-// the link one hop to each other rank, and nothing else takes any time.
+// Time is counted, not measured: the root and the blocks compute for the times given, a collective
+// takes the link one hop to each other rank, and nothing else takes any time.
 constexpr int64_t kHop = 1'000;
-constexpr int64_t kForward = 20'000;
-constexpr int64_t kBackward = 40'000;
 constexpr int kLayers = 4;
 
 // [ns] of a collective
@@ -18,94 +16,212 @@ int64_t collective(int world_size) {
   return (world_size - 1) * kHop;
 }
 
-// [ns] of the second step's forward and backward, on each rank.
-RankRun timed_step(int world_size, int limit, int64_t forward_time, int64_t backward_time,
-                   bool reshard_after_forward = true) {
-  const auto clock = std::make_shared<CountedClock>();
-  RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
-  options.clock = clock;
-  return run_ranks(
-      world_size,
-      [&](TestRank& rank) {
-        PrefetchingToy toy(rank, limit, kLayers, reshard_after_forward);
-        for (const auto& block : toy.model->blocks) {
-          block->register_forward_pre_hook([&](Module&, const at::Tensor&) {
-            clock->pass(forward_time);
-            return at::Tensor();
-          });
-          block->register_full_backward_pre_hook([&](Module&) { clock->pass(backward_time); });
-        }
-        const auto step = [&] {
-          const int64_t start = clock->now();
-          const auto loss = plain_loss(*toy.model, rank.rank());
-          const int64_t middle = clock->now();
-          loss.backward();
-          return std::pair(middle - start, clock->now() - middle);
-        };
-        step();  // the first knows no order
-        const auto [forward, backward] = step();
-        rank.observe("forward", forward);
-        rank.observe("backward", backward);
-        rank.observe("ns of forward in which nothing computes", forward - kLayers * forward_time);
-        rank.observe("ns of backward in which nothing computes",
-                     backward - kLayers * backward_time);
-      },
-      options);
+struct Times {
+  int64_t forward{20'000};   // [ns] that a block computes
+  int64_t backward{40'000};  // [ns] that a block computes
+  int64_t root{};            // [ns] that the root computes in forward, before the blocks
+};
+
+// The places where a rank may wait in a step, in order.
+std::vector<std::string> places() {
+  std::vector<std::string> names{"before the forward of root"};
+  for (int i = 0; i < kLayers; ++i)
+    names.push_back("before the forward of blocks" + std::to_string(i));
+  names.emplace_back("before the backward of root");
+  for (int i = kLayers; i-- > 0;)
+    names.push_back("before the backward of blocks" + std::to_string(i));
+  names.emplace_back("at the end of backward");
+  return names;
 }
 
-MULTI_RANK_SUITE(T6_5_overlap);
-
-TEST_P(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
-  const RankRun run = timed_step(world_size(), 2, kForward, kBackward);
-  // The root's and the first unit's have nothing to hide behind.
-  expect_on_all_ranks(run, "ns of forward in which nothing computes", 2 * collective(world_size()));
+std::string wait_at(const std::string& place) {
+  return "ns that a rank waits " + place;
 }
 
-TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backward) {
-  const RankRun run = timed_step(world_size(), 2, kForward, kBackward);
-  // The last unit's all-gather comes before all computing; the first's and the root's
-  // reduce-scatters after it.
-  expect_on_all_ranks(run, "ns of backward in which nothing computes",
-                      3 * collective(world_size()));
-}
-
-TEST_P(T6_5_overlap, without_prefetch_a_step_waits_for_every_all_gather) {
-  const RankRun run = timed_step(world_size(), 1, kForward, kBackward);
-  const int64_t each = collective(world_size());
-  expect_on_all_ranks(run, "forward", kLayers * kForward + (1 + kLayers) * each);
-  // From the second block of backward on, the all-gather queues behind a reduce-scatter.
-  expect_on_all_ranks(run, "backward",
-                      kLayers * kBackward + (1 + 2 * (kLayers - 1)) * each + 2 * each);
-}
-
-TEST_P(T6_5_overlap, on_a_slow_link_forward_takes_as_long_as_its_collectives) {
-  const RankRun run = timed_step(world_size(), 2, 10, 10);
-  const int64_t each = collective(world_size());
-  if (world_size() == 1) {
-    expect_on_all_ranks(run, "forward", kLayers * 10);
-  } else {  // the last block computes when all have come
-    expect_on_all_ranks(run, "forward", (1 + kLayers) * each + 10);
+// Observes, after `prefix`, how long the rank waits at each of these places in the second step; the
+// first knows no order.
+void observe_waits(TestRank& rank, CountedClock& clock, int limit, Times times,
+                   bool reshard_after_forward = true, const std::string& prefix = "") {
+  PrefetchingToy toy(rank, limit, kLayers, reshard_after_forward);
+  const auto names = places();
+  bool second = false;
+  size_t place = 0;
+  int64_t since = 0;
+  const auto compute = [&](int64_t time) {
+    if (second) rank.observe(prefix + wait_at(names.at(place++)), clock.now() - since);
+    clock.pass(time);
+    since = clock.now();
+  };
+  for (size_t i = 0; i < toy.modules.size(); ++i) {
+    toy.modules[i]->register_forward_pre_hook([&, i](Module&, const at::Tensor&) {
+      compute(i == 0 ? times.root : times.forward);
+      return at::Tensor();
+    });
+    toy.modules[i]->register_full_backward_pre_hook(
+        [&, i](Module&) { compute(i == 0 ? 0 : times.backward); });
+  }
+  for (int step = 0; step < 2; ++step) {
+    second = step == 1;
+    since = clock.now();
+    plain_loss(*toy.model, rank.rank()).backward();
+    compute(0);
   }
 }
 
-TEST_P(T6_5_overlap, a_step_takes_as_long_as_predicted) {
-  const int64_t each = collective(world_size());
-  for (const int limit : {1, 2, 3}) {
-    for (const bool reshard : {true, false}) {
-      for (const int64_t computing : {kHop / 2, kHop, 5 * kHop}) {
-        SCOPED_TRACE("limit " + std::to_string(limit) + ", reshard " + std::to_string(reshard) +
-                     ", computing " + std::to_string(computing));
-        const RankRun run = timed_step(world_size(), limit, computing, 2 * computing, reshard);
-        std::vector<UnitTime> units{{0, 0, each, each}};
-        units.resize(1 + kLayers, {computing, 2 * computing, each, each});
-        for (int r = 0; r < world_size(); ++r) {
-          const auto step =
-              run.at(r, "forward").get<int64_t>() + run.at(r, "backward").get<int64_t>();
-          EXPECT_EQ(step, predict_step_time(units, limit, reshard)) << "rank " << r;
-        }
-      }
+RunOptions with_link(const std::shared_ptr<CountedClock>& clock) {
+  RunOptions options;
+  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
+  options.clock = clock;
+  return options;
+}
+
+RankRun timed_step(int world_size, int limit, Times times) {
+  const auto clock = std::make_shared<CountedClock>();
+  return run_ranks(
+      world_size, [&](TestRank& rank) { observe_waits(rank, *clock, limit, times); },
+      with_link(clock));
+}
+
+// Each place with the number of collectives that the rank waits for there; elsewhere for none.
+void expect_waits(const RankRun& run, const std::map<std::string, int>& expected, size_t begin,
+                  size_t end) {
+  const auto names = places();
+  for (size_t i = begin; i < end; ++i) {
+    const auto found = expected.find(names[i]);
+    const int collectives = found == expected.end() ? 0 : found->second;
+    expect_on_all_ranks(run, wait_at(names[i]), collectives * collective(run.world_size()));
+  }
+}
+
+constexpr size_t kBackward = 1 + kLayers;  // where the places of backward begin
+
+MULTI_RANK_SUITE(T6_5_overlap);
+
+TEST_P(T6_5_overlap, the_first_all_gather_overlaps_with_what_the_root_computes) {
+  const RankRun run = timed_step(world_size(), 2, {20'000, 40'000, 30'000});
+  // Only the root's own has nothing to hide behind.
+  expect_waits(run, {{"before the forward of root", 1}}, 0, kBackward);
+}
+
+TEST_P(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
+  const RankRun run = timed_step(world_size(), 2, {});
+  // The root's and the first unit's have nothing to hide behind.
+  expect_waits(run, {{"before the forward of root", 1}, {"before the forward of blocks0", 1}}, 0,
+               kBackward);
+}
+
+TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backward) {
+  const RankRun run = timed_step(world_size(), 2, {});
+  // The last unit's all-gather comes before all computing; the first's and the root's
+  // reduce-scatters after it.
+  expect_waits(run, {{"before the backward of blocks3", 1}, {"at the end of backward", 2}},
+               kBackward, places().size());
+}
+
+// What a rank and its link do in a step, as the headers of tasks 3, 4 and 6 say it. [ns]
+class ExpectedStep {
+ public:
+  ExpectedStep(int world_size, int limit, Times times, bool reshard_after_forward)
+      : each_(collective(world_size)), window_(limit - 1) {
+    gather(0);
+    gather_ahead({1, 2, 3, 4}, 0);
+    compute(0, times.root);
+    pass({1, 2, 3, 4}, times.forward);
+    if (reshard_after_forward) done_.erase(done_.upper_bound(0), done_.end());
+    compute(0, 0);
+    pass({4, 3, 2, 1}, times.backward, /*reduce=*/true);
+    reduce();
+    wait(reduced_);
+    compute(0, 0);
+  }
+  const std::vector<int64_t>& waits() const { return waits_; }
+
+ private:
+  using Order = std::vector<int>;  // of units; 0 is the root
+
+  int64_t use_link() { return link_free_ = std::max(link_free_, now_) + each_; }
+  void gather(int unit) {
+    if (done_.count(unit) == 0) done_[unit] = use_link();
+  }
+  void gather_ahead(const Order& order, size_t begin) {
+    for (size_t i = begin; i < std::min(begin + window_, order.size()); ++i)
+      gather(order[i]);
+  }
+  void wait(int64_t until) { now_ = std::max(now_, until); }
+  void reduce() {
+    wait(reduced_);
+    reduced_ = use_link();
+  }
+  void compute(int unit, int64_t time) {
+    if (done_.count(unit) > 0) wait(done_[unit]);
+    waits_.push_back(now_ - since_);
+    since_ = now_ += time;
+  }
+  void pass(const Order& order, int64_t time, bool reduces = false) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      gather(order[i]);
+      wait(done_[order[i]]);
+      gather_ahead(order, i + 1);
+      compute(order[i], time);
+      if (reduces) reduce();
     }
+  }
+
+  int64_t each_;
+  size_t window_;
+  int64_t now_{}, since_{}, link_free_{}, reduced_{};
+  std::map<int, int64_t> done_;  // unit -> when its all-gather has ended
+  std::vector<int64_t> waits_;
+};
+
+struct Case {
+  int limit;
+  bool reshard;
+  int64_t computing;  // [ns] that a block computes in forward, and half of what it does in backward
+  std::string text() const {
+    return "limit " + std::to_string(limit) + ", reshard_after_forward " +
+           (reshard ? "on" : "off") + ", a block computes " + std::to_string(computing) + " ns: ";
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int limit : {1, 2, 3, 100}) {
+    for (const bool reshard : {true, false}) {
+      for (const int64_t computing : {kHop / 2, kHop, 5 * kHop})
+        all.push_back({limit, reshard, computing});
+    }
+  }
+  return all;
+}
+
+TEST_P(T6_5_overlap, a_step_takes_as_long_as_predicted) {
+  const auto clock = std::make_shared<CountedClock>();
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        for (const Case& c : cases()) {
+          const Times times{c.computing, 2 * c.computing};
+          observe_waits(rank, *clock, c.limit, times, c.reshard, c.text());
+        }
+      },
+      with_link(clock));
+  const int64_t each = collective(world_size());
+  for (const Case& c : cases()) {
+    const auto expected =
+        ExpectedStep(world_size(), c.limit, {c.computing, 2 * c.computing}, c.reshard).waits();
+    const auto names = places();
+    int64_t step = 3 * kLayers * c.computing;  // of rank 0, in ns
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::string wait = c.text() + wait_at(names[i]);
+      expect_on_all_ranks(run, wait, expected.at(i));
+      step += run.at(0, wait).get<int64_t>();
+    }
+    std::vector<UnitTime> units{{0, 0, each, each}};
+    units.resize(1 + kLayers, {c.computing, 2 * c.computing, each, each});
+    const int64_t predicted = predict_step_time(units, c.limit, c.reshard);
+    EXPECT_EQ(step, predicted) << c.text() << "the step takes " << step
+                               << " ns, but predict_step_time() says " << predicted << " ns";
   }
 }
 

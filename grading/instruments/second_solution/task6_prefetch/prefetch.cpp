@@ -57,8 +57,9 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     self->advance(self->in_forward_, unit);
     return at::Tensor();
   });
-  module.register_forward_hook([self, unit](Module&, const at::Tensor&) {
-    if (at::GradMode::is_enabled()) self->in_backward_.push_front(unit);
+  module.register_forward_hook([self, unit](Module&, const at::Tensor& output) {
+    const bool comes_back = at::GradMode::is_enabled() && output.requires_grad();
+    if (comes_back) self->in_backward_.push_front(unit);
     return at::Tensor();
   });
   module.register_full_backward_pre_hook(

@@ -1,0 +1,259 @@
+#include "prefetching_toy.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T6_3_backward);
+
+// Of four blocks in the order of their numbers, with limit 2.
+const Issues kBackwardAhead{
+    {"backward of root", ""},
+    {"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},
+    {"backward of blocks2", "reduce_scatter blocks3; all_gather blocks1; "},
+    {"backward of blocks1", "reduce_scatter blocks2; all_gather blocks0; "},
+    {"backward of blocks0", "reduce_scatter blocks1; "},
+    {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}};
+
+// A backward of `loss`, as the log sees it.
+void backward(TestRank& rank, const PrefetchingToy& toy, IssueLog& log, const at::Tensor& loss) {
+  rank.communicator()->take_log();
+  loss.backward();
+  log.observe("the end of backward");
+  toy.drop_gradients();
+}
+
+void step(TestRank& rank, const PrefetchingToy& toy, IssueLog& log) {
+  backward(rank, toy, log, plain_loss(*toy.model, rank.rank()));
+}
+
+TEST_P(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
+  const std::map<int, Issues> expected{
+      {2, kBackwardAhead},
+      {3,
+       {{"backward of root", ""},
+        {"backward of blocks3", "all_gather blocks3; all_gather blocks2; all_gather blocks1; "},
+        {"backward of blocks2", "reduce_scatter blocks3; all_gather blocks0; "},
+        {"backward of blocks1", "reduce_scatter blocks2; "},
+        {"backward of blocks0", "reduce_scatter blocks1; "},
+        {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}}},
+      {100,  // more than there are
+       {{"backward of root", ""},
+        {"backward of blocks3",
+         "all_gather blocks3; all_gather blocks2; all_gather blocks1; all_gather blocks0; "},
+        {"backward of blocks2", "reduce_scatter blocks3; "},
+        {"backward of blocks1", "reduce_scatter blocks2; "},
+        {"backward of blocks0", "reduce_scatter blocks1; "},
+        {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}}}};
+  for (const auto& [limit, issues] : expected) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    const RankRun run = run_ranks(world_size(), [limit = limit](TestRank& rank) {
+      PrefetchingToy toy(rank, limit);
+      IssueLog log(rank, toy);
+      for (const std::string number : {"first step: ", "second step: "}) {
+        log.prefix = number;
+        step(rank, toy, log);
+      }
+    });
+    expect_issued(run, issues, "first step: ");
+    expect_issued(run, issues, "second step: ");
+  }
+}
+
+TEST_P(T6_3_backward, before_each_use_of_a_unit_comes_what_preceded_this_use) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2, 3);
+    toy.model->order = {0, 1, 0, 2};
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  // blocks0 stays gathered from its second use to its first: it reduces once, after both.
+  expect_issued(run, {{"backward of blocks2", "all_gather blocks2; all_gather blocks0; "},
+                      {"backward of blocks0", "reduce_scatter blocks2; all_gather blocks1; "},
+                      {"backward of blocks1", ""},
+                      {"backward of blocks0 (2)", "reduce_scatter blocks1; "},
+                      {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
+}
+
+// A block that calls another one, which is a unit too, before it computes.
+struct OuterBlock : ToyBlock {
+  explicit OuterBlock(std::shared_ptr<ToyBlock> inner)
+      : ToyBlock(7, 200), inner(std::move(inner)) {}
+  at::Tensor forward(at::Tensor x) override { return ToyBlock::forward((*inner)(x)); }
+  std::shared_ptr<ToyBlock> inner;
+};
+
+TEST_P(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = std::make_shared<ToyModel>(3);
+    model->blocks[0] = std::make_shared<OuterBlock>(model->blocks[1]);
+    model->order = {0, 2};
+    PrefetchingToy toy(rank, 2, model);
+    toy.evaluate();
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  // It begins before them, and it ends after them.
+  expect_issued(run, {{"backward of blocks2", "all_gather blocks2; all_gather blocks0; "},
+                      {"backward of blocks0", "reduce_scatter blocks2; all_gather blocks1; "},
+                      {"backward of blocks1", ""}});
+}
+
+TEST_P(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_passed_over) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.model->order = {0, 1, 2};
+    // blocks3 runs last in forward, and does not come back.
+    toy.model->blocks[2]->register_forward_hook([&](Module&, const at::Tensor& output) {
+      (*toy.model->blocks[3])(output);
+      return at::Tensor();
+    });
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_issued(run, {{"backward of blocks2", "all_gather blocks2; all_gather blocks1; "},
+                      {"backward of blocks1", "reduce_scatter blocks2; all_gather blocks0; "},
+                      {"backward of blocks0", "reduce_scatter blocks1; "}});
+}
+
+TEST_P(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = toy_model(4, /*frozen=*/0);
+    model->embedding.set_requires_grad(false);  // so nothing asks for blocks0's gradients
+    PrefetchingToy toy(rank, 2, model);
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_issued(run, {{"backward of blocks2", "reduce_scatter blocks3; all_gather blocks1; "},
+                      {"backward of blocks1", "reduce_scatter blocks2; "},
+                      {"the end of backward", "reduce_scatter blocks1; reduce_scatter root; "}});
+}
+
+TEST_P(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2, toy_model(4, /*frozen=*/1));
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  // It has no reduce-scatter, but the gradients of blocks0 come through it.
+  expect_issued(run, {{"backward of blocks2", "reduce_scatter blocks3; all_gather blocks1; "},
+                      {"backward of blocks1", "reduce_scatter blocks2; all_gather blocks0; "},
+                      {"backward of blocks0", ""}});
+}
+
+TEST_P(T6_3_backward, two_forwards_come_back_in_one_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.model->order = {0, 1, 2};
+    const auto first = plain_loss(*toy.model, rank.rank());
+    toy.model->order = {0, 3};
+    const auto second = plain_loss(*toy.model, rank.rank());
+    IssueLog log(rank, toy);
+    backward(rank, toy, log, first + second);
+  });
+  // blocks0 and the root stay gathered until both have come back.
+  expect_issued(run, {{"backward of blocks3", "all_gather blocks3; all_gather blocks0; "},
+                      {"backward of blocks0", "reduce_scatter blocks3; all_gather blocks2; "},
+                      {"backward of blocks2", "all_gather blocks1; "},
+                      {"backward of blocks1", "reduce_scatter blocks2; "},
+                      {"backward of blocks0 (2)", "reduce_scatter blocks1; "},
+                      {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
+}
+
+TEST_P(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_next_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.evaluate();
+    IssueLog log(rank, toy);
+    log.prefix = "evaluation before the step: ";
+    step(rank, toy, log);
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    toy.model->order = {3, 1};
+    toy.evaluate();
+    log.prefix = "evaluation between forward and backward: ";
+    backward(rank, toy, log, loss);
+  });
+  expect_issued(run, kBackwardAhead, "evaluation before the step: ");
+  Issues expected = kBackwardAhead;
+  expected[0].second = "all_gather root; ";  // the evaluation has resharded it
+  expect_issued(run, expected, "evaluation between forward and backward: ");
+}
+
+TEST_P(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    {
+      auto bias = toy.model->blocks[3]->bias;
+      const auto hook = bias.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
+      EXPECT_THROW(toy.step(rank), std::runtime_error);
+      bias.remove_hook(hook);
+    }
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_issued(run, kBackwardAhead);
+}
+
+// With limit 1 and with more, the same two steps over a graph that is kept for a second backward.
+RankRun trained(int world_size, int limit) {
+  return run_ranks(world_size, [limit](TestRank& rank) {
+    PrefetchingToy toy(rank, limit);
+    toy.model->order = {0, 1, 0, 2, 3};
+    toy.step(rank);
+    rank.communicator()->take_log();
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    loss.backward({}, /*retain_graph=*/true);
+    int64_t bytes = 0;
+    for (const Call& call : rank.communicator()->take_log())
+      bytes += call.bytes;
+    rank.observe("bytes received in the second step", bytes);
+    loss.backward();
+    for (const auto& unit : toy.units)
+      rank.observe("gradients of " + unit->unit(), unit->sharded_gradient());
+  });
+}
+
+TEST_P(T6_3_backward, prefetching_does_not_change_gradients) {
+  const RankRun expected = trained(world_size(), 1);
+  for (const int limit : {2, 3, 100}) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    const RankRun run = trained(world_size(), limit);
+    for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2", "blocks3"}) {
+      for (int r = 0; r < world_size(); ++r)
+        expect_on_rank(run, r, "gradients of " + unit, expected.at(r, "gradients of " + unit));
+    }
+  }
+}
+
+TEST_P(T6_3_backward, prefetching_does_not_change_the_bytes_sent) {
+  const RankRun expected = trained(world_size(), 1);
+  for (const int limit : {2, 3, 100}) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    expect_on_all_ranks(trained(world_size(), limit), "bytes received in the second step",
+                        expected.at(0, "bytes received in the second step"));
+  }
+}
+
+TEST_P(T6_3_backward, nothing_outlives_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto comm = rank.communicator();
+    std::weak_ptr<Prefetcher> prefetcher;
+    {
+      PrefetchingToy toy(rank, 2);
+      prefetcher = toy.prefetcher;
+      toy.step(rank);
+      toy.step(rank);
+    }
+    comm->wait_for_readers();  // the communicator holds shards until the others have read them
+    rank.observe("a Prefetcher is left", !prefetcher.expired());
+    for (const MemoryClass cls : {MemoryClass::shards, MemoryClass::gathered})
+      rank.observe(std::string("bytes of ") + to_string(cls) + " that are left",
+                   live_bytes::now()[cls]);
+  });
+  expect_on_all_ranks(run, "a Prefetcher is left", false);
+  expect_on_all_ranks(run, "bytes of shards that are left", 0);
+  expect_on_all_ranks(run, "bytes of gathered that are left", 0);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,223 @@
+#include <type_traits>
+
+#include "prefetching_toy.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T6_1_record);
+
+std::string order_text(const Prefetcher& prefetcher) {
+  std::string text;
+  for (const auto& unit : prefetcher.forward_order())
+    text += unit->unit() + " ";
+  return text;
+}
+
+TEST_P(T6_1_record, the_forward_order_is_recorded_with_repeats) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 1);
+    toy.model->order = {0, 2, 0, 3, 1};
+    toy.evaluate();
+    rank.observe("order", order_text(*toy.prefetcher));
+    toy.model->order = {1, 0};
+    toy.evaluate();
+    rank.observe("order of the second forward", order_text(*toy.prefetcher));
+  });
+  expect_on_all_ranks(run, "order", "blocks0 blocks2 blocks0 blocks3 blocks1 ");
+  expect_on_all_ranks(run, "order of the second forward", "blocks1 blocks0 ");
+}
+
+TEST_P(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    EXPECT_FALSE(std::is_copy_constructible_v<Prefetcher>) << "of a Prefetcher";
+    auto of_a_unit = std::make_shared<Prefetcher>(1), of_the_root = std::make_shared<Prefetcher>(1);
+    const std::weak_ptr<Prefetcher> unit = of_a_unit, root = of_the_root;
+    {
+      ShardedToy toy(rank, std::make_shared<ToyModel>(1));
+      of_a_unit->add(*toy.model->blocks[0], toy.units[1]);
+      of_the_root->add_root(*toy.model);
+      of_a_unit.reset();
+      of_the_root.reset();
+      rank.observe("hooks on a unit's module keep the Prefetcher", !unit.expired());
+      rank.observe("hooks on the root keep the Prefetcher", !root.expired());
+    }
+    rank.observe("a Prefetcher is left after the model", !unit.expired() || !root.expired());
+  });
+  expect_on_all_ranks(run, "hooks on a unit's module keep the Prefetcher", true);
+  expect_on_all_ranks(run, "hooks on the root keep the Prefetcher", true);
+  expect_on_all_ranks(run, "a Prefetcher is left after the model", false);
+}
+
+MULTI_RANK_SUITE(T6_2_forward);
+
+const Issues kNoPrefetch{{"forward of root", "all_gather root; "},
+                         {"forward of blocks0", "all_gather blocks0; "},
+                         {"forward of blocks1", "all_gather blocks1; "},
+                         {"forward of blocks2", "all_gather blocks2; "},
+                         {"forward of blocks3", "all_gather blocks3; "}};
+
+TEST_P(T6_2_forward, the_first_step_prefetches_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    const IssueLog log(rank, toy);
+    toy.evaluate();
+  });
+  expect_issued(run, kNoPrefetch);
+}
+
+TEST_P(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
+  const std::map<int, Issues> expected{
+      {2,
+       {{"forward of root", "all_gather root; all_gather blocks0; "},
+        {"forward of blocks0", "all_gather blocks1; "},
+        {"forward of blocks1", "all_gather blocks2; "},
+        {"forward of blocks2", "all_gather blocks3; "},
+        {"forward of blocks3", ""}}},
+      {3,
+       {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
+        {"forward of blocks0", "all_gather blocks2; "},
+        {"forward of blocks1", "all_gather blocks3; "},
+        {"forward of blocks2", ""},
+        {"forward of blocks3", ""}}},
+      {100,  // more than there are
+       {{"forward of root",
+         "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; "
+         "all_gather blocks3; "},
+        {"forward of blocks0", ""},
+        {"forward of blocks1", ""},
+        {"forward of blocks2", ""},
+        {"forward of blocks3", ""}}}};
+  for (const auto& [limit, issues] : expected) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    const RankRun run = run_ranks(world_size(), [limit = limit](TestRank& rank) {
+      PrefetchingToy toy(rank, limit);
+      toy.evaluate();
+      const IssueLog log(rank, toy);
+      toy.evaluate();
+    });
+    expect_issued(run, issues);
+  }
+}
+
+TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.model->order = {0, 1, 0, 2, 1, 3};
+    toy.evaluate();
+    const IssueLog log(rank, toy);
+    toy.evaluate();
+  });
+  expect_issued(run,
+                {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
+                 {"forward of blocks0", ""},
+                 {"forward of blocks1", "all_gather blocks0; all_gather blocks2; "},
+                 {"forward of blocks0 (2)", "all_gather blocks1; "},
+                 {"forward of blocks2", "all_gather blocks3; "},
+                 {"forward of blocks1 (2)", ""},
+                 {"forward of blocks3", ""}});
+}
+
+TEST_P(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.evaluate();
+    toy.model->order = {3, 2, 1, 0};
+    toy.evaluate();
+    const IssueLog log(rank, toy);
+    toy.evaluate();
+  });
+  expect_issued(run, {{"forward of root", "all_gather root; all_gather blocks3; "},
+                      {"forward of blocks3", "all_gather blocks2; "},
+                      {"forward of blocks2", "all_gather blocks1; "},
+                      {"forward of blocks1", "all_gather blocks0; "},
+                      {"forward of blocks0", ""}});
+}
+
+TEST_P(T6_2_forward, two_models_have_orders_of_their_own) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy first(rank, 2, 2), second(rank, 2, 2);
+    second.model->order = {1, 0};
+    first.evaluate();
+    second.evaluate();
+    IssueLog log(rank, first);
+    first.evaluate();
+    IssueLog log_of_second(rank, second);
+    log_of_second.prefix = "second model: ";
+    second.evaluate();
+  });
+  expect_issued(run, {{"forward of root", "all_gather root; all_gather blocks0; "},
+                      {"forward of blocks0", "all_gather blocks1; "},
+                      {"forward of blocks1", ""}});
+  expect_issued(run,
+                {{"forward of root", "all_gather root; all_gather blocks1; "},
+                 {"forward of blocks1", "all_gather blocks0; "},
+                 {"forward of blocks0", ""}},
+                "second model: ");
+}
+
+TEST_P(T6_2_forward, prefetching_stops_where_the_order_changes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.evaluate();
+    toy.model->order = {3, 2};
+    rank.communicator()->take_log();
+    toy.evaluate();
+    rank.observe("gathers blocks1, which neither ran nor comes after what runs",
+                 take_calls(*rank.communicator()).find("blocks1") != std::string::npos);
+  });
+  expect_on_all_ranks(run, "gathers blocks1, which neither ran nor comes after what runs", false);
+}
+
+TEST_P(T6_2_forward, a_forward_may_be_longer_than_the_last) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.model->order = {0, 1};
+    toy.evaluate();
+    toy.model->order = {0, 1, 2, 3};
+    const IssueLog log(rank, toy);
+    toy.evaluate();
+  });
+  expect_issued(run,
+                {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
+                 {"forward of blocks0", ""},
+                 {"forward of blocks1", ""},
+                 {"forward of blocks2", "all_gather blocks2; "},
+                 {"forward of blocks3", "all_gather blocks3; "}});
+}
+
+TEST_P(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.evaluate();
+    toy.model->order = {0, 3};
+    const auto output = (*toy.model)(toy_tokens(0));
+    rank.observe("units gathered afterwards", toy.gathered());
+  });
+  expect_on_all_ranks(run, "units gathered afterwards", "root ");
+}
+
+TEST_P(T6_2_forward, what_stays_for_backward_is_not_freed) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3, 4, /*reshard_after_forward=*/false);
+    toy.evaluate();
+    toy.model->order = {0, 1, 3};
+    const auto output = (*toy.model)(toy_tokens(0));
+    rank.observe("units gathered afterwards", toy.gathered());
+  });
+  expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 blocks3 ");
+}
+
+TEST_P(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.evaluate();
+    toy.model->blocks[1]->fails = true;
+    EXPECT_THROW((*toy.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("units gathered afterwards", toy.gathered());
+  });
+  expect_on_all_ranks(run, "units gathered afterwards", "");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,69 @@
+#include "prefetching_toy.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T6_4_limit);
+
+TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
+  for (const int limit : {1, 2, 3, 100}) {
+    SCOPED_TRACE("limit " + std::to_string(limit));
+    const RankRun run = run_ranks(world_size(), [limit](TestRank& rank) {
+      rank.communicator();
+      const int64_t before = live_bytes::now().total;
+      PrefetchingToy toy(rank, limit);
+      toy.step(rank);
+      toy.step(rank);
+      rank.observe("owned bytes", live_bytes::now().total - before);
+      for (const Phase phase : {Phase::forward, Phase::backward}) {
+        const int64_t unit = toy_shard_bytes(0, rank.world_size()) * rank.world_size();
+        rank.observe(std::string("units at the peak of ") + to_string(phase) + ", the root counted",
+                     live_bytes::peak(phase)[MemoryClass::gathered] / unit);
+      }
+    });
+    const int units = 1 + std::min(limit, 4);
+    expect_on_all_ranks(run, "owned bytes", toy_shard_bytes(4, world_size()));
+    expect_on_all_ranks(run, "units at the peak of forward, the root counted", units);
+    expect_on_all_ranks(run, "units at the peak of backward, the root counted", units);
+  }
+}
+
+// The sentinel. It asks for no exact bytes, so a prefetch that is wrong in another way passes it.
+TEST_P(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    PrefetchingToy toy(rank, 2);
+    toy.step(rank);
+    toy.step(rank);
+    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+  });
+  expect_part_of(run, "bytes that the rank holds", toy_shard_bytes(4, world_size()) * world_size());
+}
+
+TEST_P(T6_4_limit, a_limit_below_one_is_refused) {
+  run_ranks(world_size(), [](TestRank&) {
+    for (const int limit : {0, -1})
+      EXPECT_THROW(std::make_shared<Prefetcher>(limit), std::invalid_argument) << limit;
+  });
+}
+
+TEST_P(T6_4_limit, a_limit_of_one_prefetches_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 1, 2);
+    toy.step(rank);
+    IssueLog log(rank, toy);
+    plain_loss(*toy.model, rank.rank()).backward();
+    log.observe("the end of backward");
+  });
+  expect_issued(run, {{"forward of root", "all_gather root; "},
+                      {"forward of blocks0", "all_gather blocks0; "},
+                      {"forward of blocks1", "all_gather blocks1; "},
+                      {"backward of root", ""},
+                      {"backward of blocks1", "all_gather blocks1; "},
+                      {"backward of blocks0", "reduce_scatter blocks1; all_gather blocks0; "},
+                      {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
+}
+
+}  // namespace
+}  // namespace fsdp
