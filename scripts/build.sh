@@ -73,14 +73,15 @@ build() {
 
 # touch_old_files DIR: ninja goes by the times of files, but what comes out of an archive or a backup may
 # be older than what was made of the file before it. Touches such files: those that do not hold what they
-# held before the last build, by the list DIR/contents, and are not newer than it. Then writes the list anew.
+# held before the last build, by the list DIR/contents, and are older than this list. (Ninja sees the
+# newer ones by itself.) Then writes the list anew.
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading programs solutions tasks \
     tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
   if [[ -f $list ]]; then
     LC_ALL=C comm -13 "$list" "$list.new" | while read -r _ file; do
-      [[ $root/$file -nt $1/.ninja_log ]] || touch "$root/$file"
+      [[ $root/$file -nt $list ]] || touch "$root/$file"
     done
   fi
   mv "$list.new" "$list"
