@@ -1,6 +1,7 @@
 """The mutants without compiling anything: what is made of a statement, what is kept, what is listed."""
 
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -73,11 +74,16 @@ class Switches(unittest.TestCase):
         self.assertIn(f"mutant() == {dropped.number} ", text)
         self.assertNotIn(f"mutant() == {dropped.number} ", less)
 
-    def test_every_mutant_of_the_solutions_has_its_own_key_and_number(self):
+    def test_every_mutant_of_the_solutions_has_a_key_a_number_and_a_switch(self):
         for task in course.tasks():
-            made = mutants.mutate(task)[1]
+            files, made = mutants.mutate(task)
+            numbers = list(range(1, len(made) + 1))
             self.assertEqual(len({m.key for m in made}), len(made))
-            self.assertEqual([m.number for m in made], list(range(1, len(made) + 1)))
+            self.assertEqual([m.number for m in made], numbers)
+            text = "".join(files.values())
+            found = re.findall(r"mutant\(\) [!=]= (\d+)|(?:unowned|held)\((\d+),", text)
+            self.assertEqual({int(a or b) for a, b in found} - {0}, set(numbers))
+            self.assertEqual(text.count("{"), text.count("}"))
 
 
 class Runs(unittest.TestCase):

@@ -94,30 +94,38 @@ class Results:
         return result["by"] if result and (result["by"] or result["code"] == code) else None
 
 
-def build(task, results, jobs):
-    """The task's program; the mutants that compile. Leaves out those whose lines the compiler names."""
+def build(task, chosen, results, jobs):
+    """The task's program with the chosen mutants; those that compile. Leaves out what is on the lines that
+    the compiler names."""
     library = f"mutated_task{task.number}"
     targets = [library, f"{library}_tests"]  # the library alone while there are errors
-    while True:
-        files, mutants = mutate(task, results.dropped)
-        for name, text in files.items():
-            path = MUTATED / task.folder / name
-            if not path.exists() or path.read_text() != text:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-        done = subprocess.run(["ninja", f"-j{jobs}", "-C", BUILD, "-k", "0", targets[0]], capture_output=True, text=True)
-        if done.returncode == 0 and len(targets) == 1:
-            return BUILD / "bin" / targets[0], [m for m in mutants if m.key not in results.dropped]
+    others = {mutant.key for mutant in mutate(task)[1]} - chosen
+    while targets:
+        files, mutants = mutate(task, results.dropped | others)
+        compiled = [m for m in mutants if m.key in chosen - results.dropped]
+        put(task, files)
+        command = ["ninja", f"-j{jobs}", "-C", BUILD, "-k", "0", targets[0]]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 0:
             targets.pop(0)
             continue
-        wrong = wrong_mutants(done.stdout, task, files, [m for m in mutants if m.key not in results.dropped])
+        wrong = wrong_mutants(done.stdout, task, files, compiled)
         if not wrong:
             raise Refused(f"{targets[0]} does not build:\n{(done.stdout + done.stderr)[-3000:]}")
         print(f"task {task.number}: {len(wrong)} mutants do not compile", flush=True)
         for mutant in wrong:
             results.dropped.add(mutant.key)
             results.keep(mutant.key, "does not compile")
+    return BUILD / "bin" / f"{library}_tests", compiled
+
+
+def put(task, files):
+    """Touches only what is different: ninja goes by the time of a file."""
+    for name, text in files.items():
+        path = MUTATED / task.folder / name
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
 
 def wrong_mutants(log, task, files, mutants):
@@ -174,11 +182,11 @@ class Runner:
         started = time.monotonic()
         by = run(self.program, number, first) if first else ""
         by = by or run(self.program, number, f"*-{self.without}:{first}")
-        if "." not in by:
-            return by
-        if number == 0 or time.monotonic() - started > SLOW_SECONDS and run(self.program, 0, by):
-            raise Refused(f"{by} fails without a mutant; is the machine too busy?")
-        self.killers[by] += 1
+        slow = "." in by and time.monotonic() - started > SLOW_SECONDS
+        if by and number == 0 or slow and run(self.program, 0, by):
+            raise Refused(f"without a mutant, too: {by}; is the machine too busy?")
+        if "." in by:
+            self.killers[by] += 1
         return by
 
 
@@ -191,7 +199,7 @@ def run_task(task, wanted, results, equivalent, arguments):
     known = {m.key: results.of(m, code) for m in mutants if m.key in chosen}
     left = [m for m in mutants if m.key in chosen and known[m.key] is None]
     if left:
-        program, compiled = build(task, results, arguments.jobs)
+        program, compiled = build(task, chosen, results, arguments.jobs)
         left = [m for m in compiled if m.key in {m.key for m in left}]
         runner = Runner(program, arguments.without)
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
