@@ -28,7 +28,8 @@ test_executable(fsdp_common_tests train_tests fsdp_train_options ${train_tests})
 file(GLOB threads_tests CONFIGURE_DEPENDS tests/threads/*.cpp)
 test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tests})
 
-# What the course's own code does under the reference solutions.
+# What the course's own code does under the reference solutions, and whether the numbers of the handouts
+# are those of a run.
 file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
 test_executable(fsdp_common_tests reference_tests reference_strategy ${reference_tests})
 

@@ -61,8 +61,10 @@ odd_test_names() {
   grep -rzoP 'TEST(_[PF])?\(\s*\w+,\s*\w+' tests | tr '\n\0' ' \n' |
     grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
 }
-# Things that handouts, hints and appendix name but that do not exist; and failures of Python's tests.
+# Things that handouts, hints and appendix name but that do not exist; what they say of runs and nobody
+# can run; and failures of Python's tests.
 wrong_texts() { .venv/bin/python3 grading/course/texts.py 2>&1 || true; }
+wrong_claims() { .venv/bin/python3 grading/course/claims.py --check 2>&1 || true; }
 python_tests() {
   local folder
   for folder in grading grading/course grading/peers; do
@@ -107,6 +109,7 @@ rule "mutants.toml fits the code" stale_mutants
 rule "the house is as drawn" wrong_house
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" wrong_texts
+rule "what the texts claim can be run" wrong_claims
 rule "Python's own tests" python_tests
 
 [[ ! $broken ]]

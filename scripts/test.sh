@@ -66,11 +66,12 @@ run_tests() {
 }
 
 # One of $2 parts of the bank $1, another one at every commit: a few faults, which their tests have to
-# catch; one way of cheating, which has to earn nothing; mutants, which their tests have to kill.
+# catch; one way of cheating, which has to earn nothing; mutants, which their tests have to kill; some
+# of what the texts say that a run shows.
 run_part() {
   local turn
   turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
-  "$root/.venv/bin/python3" "$root/grading/instruments/$1.py" --part "$turn/$2" --totals "$totals"
+  "$root/.venv/bin/python3" "$root/grading/$1.py" --part "$turn/$2" --totals "$totals"
 }
 
 # If a CUDA toolkit is found, builds the whole cuda preset; this needs no GPU.
@@ -94,9 +95,10 @@ if [[ $preset == default ]]; then
   check "format" "$root/scripts/format.sh" --check
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
-  counted run_part faults 38
-  counted run_part exploits 22
-  counted run_part mutants 60
+  counted run_part instruments/faults 38
+  counted run_part instruments/exploits 22
+  counted run_part instruments/mutants 60
+  counted run_part course/claims 21
 fi
 if [[ $all ]]; then build_cuda; fi
 

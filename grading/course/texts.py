@@ -3,7 +3,8 @@
 
 A handout has a section for each problem of course.toml, with its name and points, that names every
 symbol and gives the one command; HINTS.md has three levels for each. A path, a test, a verb of
-./fsdp, an option of its programs and a section of another page that a text names must exist.
+./fsdp, an option of its programs and a section of another page that a text names must exist. An
+equation must be right, and a test must compare each number that a handout predicts with a run.
 """
 
 import pathlib
@@ -11,6 +12,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import equations  # noqa: E402
 import skeletons  # noqa: E402
 
 ROOT = skeletons.ROOT
@@ -83,6 +85,16 @@ def problems_of_task(text, task):
             yield f"problem {number} lacks the line './fsdp check {number}'"
 
 
+def problems_of_predictions(text, task):
+    """The answers of "Predict before you code" that no test of tests/reference/ compares with a run."""
+    section = text.partition("## Predict before you code")[2].split("\n## ")[0]
+    name = f"test_handout_of_task{task['number']}.cpp"
+    source = (ROOT / "tests" / "reference" / name).read_text()
+    for number in re.findall(r"^(\d)\. ", section, re.MULTILINE):
+        if f"prediction_{number}_" not in source:
+            yield f"{name} does not compare the answer of prediction {number} with a run"
+
+
 def problems_of_hints(text, task):
     sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     names = [section.splitlines()[0] for section in sections]
@@ -125,6 +137,8 @@ def problems_of_text(path, text, known_tests, known_verbs):
         for option in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", rest.split("#")[0]):
             if option not in known_verbs[verb] and option != "--help":
                 yield f"./fsdp {verb} has no option {option}"
+    for equation in equations.wrong_equations(without_blocks(text)):
+        yield f"it is not right that {equation}"
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > 100 and not line.startswith(("|", "    ")) and "](" not in line:
             yield f"line {number} has {len(line)} characters"
@@ -135,7 +149,8 @@ def problems():
     known_tests, known_verbs = tests(), verbs()
     for task in course["task"]:
         folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
-        for name, check in (("README.md", problems_of_task), ("HINTS.md", problems_of_hints)):
+        for name, check in (("README.md", problems_of_task), ("README.md", problems_of_predictions),
+                            ("HINTS.md", problems_of_hints)):
             path = folder / name
             if not path.exists():
                 yield path, "is missing"

@@ -1,0 +1,158 @@
+"""The steps of the handouts' sections "Break it", played on the reference solutions (break_it.toml).
+
+The answer of a step names tests in `code`. Each of them has to fail, except where break_it.toml says that
+it passes. In which problems other tests fail is said in one sentence, which made_sentence() makes.
+"""
+
+import re
+import textwrap
+
+from course import changed
+from grader import course
+from grader.course import ROOT, Refused
+
+STEPS = ROOT / "grading" / "course" / "break_it.toml"
+FIELDS = {"task", "number", "file", "old", "new", "old_2", "new_2", "check", "passes", "ranks", "says"}
+TEST = re.compile(r"`(T[1-7]_\d_\w+\.\w+)`")
+MADE = re.compile(r"^ *With the reference solution,[^<]*?\b(?:fails|as\s+well)\.$", re.MULTILINE)
+
+
+def load():
+    steps = course.tomllib.loads(STEPS.read_text())["step"]
+    for step in steps:
+        if set(step) - FIELDS:
+            raise Refused(f"break_it.toml: unknown {', '.join(set(step) - FIELDS)}")
+        step["name"] = f"task {step['task']}, Break it {step['number']}"
+    return steps
+
+
+def task_of(step):
+    return course.tasks()[step["task"] - 1]
+
+
+def handout_of(step):
+    return ROOT / "tasks" / task_of(step).folder / "README.md"
+
+
+def normal(text):
+    """On one line: a handout is wrapped."""
+    return " ".join(text.split())
+
+
+def answer_span(text, number):
+    """Where the answer of step `number` is in the handout: from its summary to its end."""
+    section = re.search(r"^## Break it$.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+    item = re.search(rf"^{number}\. .*?</details>", section[0], re.MULTILINE | re.DOTALL)
+    if not item:
+        raise Refused(f"the handout has no Break it {number} with an answer")
+    begin = section.start() + item.start() + item[0].index("</summary>") + len("</summary>")
+    return begin, section.start() + item.end() - len("</details>")
+
+
+def answer_of(step):
+    text = handout_of(step).read_text()
+    begin, end = answer_span(text, step["number"])
+    return text[begin:end]
+
+
+def scope(step):
+    """The number of the problem that the student checks; empty: the whole task."""
+    problem = step.get("check", "").partition(" ")[0]
+    return problem if "." in problem else ""
+
+
+def results(step):
+    """What `check` finds: test -> ranks -> what it prints, of the tests that do not pass."""
+    red = {}
+    for test in changed.tests(step["task"], scope(step) or str(step["task"]), step):
+        if test["outcome"] != "passed":
+            red.setdefault(test["test"], {})[test["ranks"]] = test["text"]
+    return red
+
+
+def made_sentence(step, others):
+    """`others`: the tests that fail and that the answer does not name."""
+    what = f"problem {scope(step)}" if scope(step) else f"task {step['task']}"
+    problems = sorted({changed.problem_of(test) for test in others})
+    if not problems:
+        return f"With the reference solution, no other test of {what} fails."
+    listed = " and ".join(filter(None, [", ".join(problems[:-1]), problems[-1]]))
+    which = "problem" if len(problems) == 1 else "problems"
+    return f"With the reference solution, other tests of {which} {listed} fail as well."
+
+
+def ranks_of(texts):
+    return "".join(sorted(ranks.removeprefix("W") for ranks in texts))
+
+
+def differences(step, red):
+    """What the answer says otherwise. `red`: test -> ranks -> what it prints."""
+    answer = answer_of(step)
+    named = set(TEST.findall(answer))
+    passes = set(step.get("passes", ()))
+    if not named - passes:
+        yield "its answer names no test that fails"
+    for test in sorted(named - passes - set(red)):
+        yield f"its answer names {test}, which passes"
+    for test in sorted(passes & set(red)):
+        yield f"{test} is said to pass, and fails on W {ranks_of(red[test])}"
+    for test in sorted(passes - named):
+        yield f"break_it.toml says that {test} passes; the answer does not name it"
+    for test, ranks, words in step.get("ranks", ()):
+        if words not in normal(answer):
+            yield f"its answer does not say '{words}'"
+        texts = set().union(*red.values()) if test == "*" else red.get(test, {})
+        if ranks_of(texts) != ranks:
+            yield f"{test} fails on W {ranks_of(texts)}; the answer says '{words}'"
+    for test, words in step.get("says", ()):
+        if words not in normal(answer):
+            yield f"its answer does not quote '{words}'"
+        if not any(words in normal(text) for text in red.get(test, {}).values()):
+            yield f"{test} does not print '{words}', which the answer quotes"
+    made = made_sentence(step, set(red) - named)
+    if [normal(found[0]) for found in MADE.finditer(answer)] != [made]:
+        yield f"its answer must say, once: {made}"
+
+
+def put_sentence(step, red):
+    """Writes the made sentence into the handout, as the last paragraph of the answer."""
+    path = handout_of(step)
+    text = path.read_text()
+    begin, end = answer_span(text, step["number"])
+    answer = text[begin:end]
+    made = made_sentence(step, set(red) - set(TEST.findall(answer)))
+    line = textwrap.fill(made, 100, initial_indent="   ", subsequent_indent="   ")
+    if MADE.search(answer):
+        answer = MADE.sub(lambda _: line, answer)
+    else:
+        answer = f"{answer.rstrip()}\n\n{line}\n   "
+    path.write_text(text[:begin] + answer + text[end:])
+
+
+def play(step, arguments):
+    """What is wrong with the step."""
+    red = results(step)
+    if arguments.show:
+        for test, texts in red.items():
+            print(f"--- {test} W {ranks_of(texts)}\n{next(iter(texts.values()))}")
+    if arguments.write:
+        put_sentence(step, red)
+    return list(differences(step, red))
+
+
+def wrong_form(step):
+    """What is wrong before anything runs."""
+    try:
+        changed.changed(step)
+        answer_of(step)
+    except Refused as refused:
+        yield str(refused)
+
+
+def steps_of_handouts():
+    """Every step that a handout has, by name."""
+    for task in course.tasks():
+        text = (ROOT / "tasks" / task.folder / "README.md").read_text()
+        section = re.search(r"^## Break it$.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+        for number in re.findall(r"^(\d)\. ", section[0], re.MULTILINE):
+            yield f"task {task.number}, Break it {number}"

@@ -1,0 +1,127 @@
+"""The commands of the handouts' tables "Measure", run on the reference solutions (measure.toml)."""
+
+import functools
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+
+from grader import course
+from grader.course import BUILD, ROOT, Refused
+
+TABLES = ROOT / "grading" / "course" / "measure.toml"
+FIELDS = {"what", "shows", "lacks", "says", "command", "equal", "near", "nothing"}
+SECONDS = 240  # that one command may take
+
+
+def handout_of(task):
+    return ROOT / "tasks" / course.tasks()[task - 1].folder / "README.md"
+
+
+def normal(text):
+    return " ".join(text.split())
+
+
+def rows_of_handout(task):
+    """What a row is about -> its last cell, where the command is."""
+    section = re.search(r"^## Measure$.*?(?=^## )", handout_of(task).read_text(), re.MULTILINE | re.DOTALL)
+    cells = (re.split(r" \| ", line[2:-2]) for line in re.findall(r"^\| .* \|$", section[0], re.MULTILINE))
+    return {row[0]: row[-1] for row in cells if row[0] != "What"}
+
+
+def load():
+    rows = []
+    for table in course.tomllib.loads(TABLES.read_text())["table"]:
+        for row in table["row"]:
+            if set(row) - FIELDS:
+                raise Refused(f"measure.toml: unknown {', '.join(set(row) - FIELDS)}")
+            name = f"task {table['task']}, Measure, {row['what']}"
+            rows.append({**row, "name": name, "task": table["task"], "table": table})
+    return [row for row in rows if "nothing" not in row]
+
+
+def command_of(row):
+    """What a student types for the row: the cell, with what the handout shortens put in."""
+    if "command" in row:
+        return row["command"]
+    cell = rows_of_handout(row["task"])[row["what"]]
+    codes = re.findall(r"`([^`]*)`", cell)
+    short = row["table"].get("short", {})
+    if "(a)" in cell:
+        command = short["(a)"]
+        for new, old in re.findall(r"`([^`]*)` in place of `([^`]*)`", cell):
+            command = command.replace(old, new)
+        more = re.sub(r"`[^`]*` in place of `[^`]*`", "", cell)
+        return " ".join([command, *re.findall(r"`(--[^`]*)`", more)])
+    code = codes[0]
+    if code.startswith("--"):
+        return f"{short['']} {code}"
+    first, _, rest = code.partition(" ")
+    return f"{short[first]} {rest}" if first in short else code
+
+
+def here(command, table):
+    """The same command on the reference solutions, without ./fsdp."""
+    for long, quick in table.get("quicker", {}).items():
+        command = command.replace(long, quick)
+    words = shlex.split(command.partition(";")[0])
+    if "--stack" in words:
+        at = words.index("--stack")
+        words[at:at + 2] = []
+    if words[1] == "train":
+        return (BUILD / "bin" / "reference_train", *words[2:])
+    return (BUILD / "bin" / "check", *words[2:], "--stacks", "reference")
+
+
+@functools.cache
+def run(words):
+    """The exit status; what the command prints, and what it writes into its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(words, cwd=folder, env={**os.environ, "FSDP_ROOT": str(ROOT)},
+                              capture_output=True, text=True, timeout=SECONDS)
+        written = [path.read_text(errors="replace") for path in sorted(pathlib.Path(folder).iterdir())]
+        return done.returncode, "\n".join([done.stdout, done.stderr, *written])
+
+
+def hash_of(command, table):
+    return re.findall(r"sha256 (\w+)", run(here(command, table))[1])
+
+
+def play(row, arguments):
+    command, table = command_of(row), row["table"]
+    status, seen = run(here(command, table))
+    if status != 0:
+        return [f"{command}: ends with status {status}: {seen[-400:]}"]
+    if arguments.show:
+        print(f"--- {command}\n{seen[:20_000]}")
+    wrong = [f"{command}: does not show {pattern}" for pattern in row["shows"]
+             if not re.search(pattern, seen, re.MULTILINE)]
+    wrong += [f"{command}: shows {pattern}" for pattern in row.get("lacks", ())
+              if re.search(pattern, seen, re.MULTILINE)]
+    for other in row.get("equal", ()):
+        if hash_of(other, table) != hash_of(command, table):
+            wrong.append(f"{command} and {other} have other hashes")
+    said = normal(handout_of(row["task"]).read_text())
+    for pattern, number, relative in row.get("near", ()):
+        found = re.search(pattern, seen, re.MULTILINE)
+        if number not in said:
+            wrong.append(f"the handout does not say: {number}")
+        if not found or abs(float(found[1]) / float(number) - 1) > relative:
+            wrong.append(f"{command}: shows {found and found[1]}, which is not near {number}")
+    return wrong + [f"the handout does not say: {words}" for words in row.get("says", ()) if words not in said]
+
+
+def wrong_form():
+    """What is wrong with the tables before anything runs."""
+    for table in course.tomllib.loads(TABLES.read_text())["table"]:
+        task = table["task"]
+        asked, known = rows_of_handout(task), {row["what"] for row in table["row"]}
+        for what in sorted(set(asked) ^ known):
+            where = "measure.toml" if what in asked else "the handout"
+            yield f"task {task}, Measure: {where} lacks the row '{what}'"
+        said = normal(handout_of(task).read_text())
+        for short in table.get("short", {}).values():
+            if short not in said:
+                yield f"task {task}, Measure: the handout does not say: {short}"

@@ -1,0 +1,122 @@
+"""The output that COURSE.md and README.md show, made by a run (samples.toml)."""
+
+import re
+import subprocess
+
+from course import changed
+from grader import course
+from grader.course import BUILD, ROOT, Refused
+
+SAMPLES = ROOT / "grading" / "course" / "samples.toml"
+FIELDS = {"page", "command", "kind", "file", "old", "new", "task", "stack", "from", "pattern", "says", "varies"}
+
+
+def load():
+    samples = course.tomllib.loads(SAMPLES.read_text())["sample"]
+    for sample in samples:
+        if set(sample) - FIELDS:
+            raise Refused(f"samples.toml: unknown {', '.join(set(sample) - FIELDS)}")
+        sample["name"] = f"{sample['page']}: {sample['command']}"
+    return samples
+
+
+def block_span(text, sample):
+    """Where the output is in the page: the first block after the command, fenced or indented."""
+    at = text.find(f"    {sample['command']}\n") if "from" not in sample else text.find(sample["from"])
+    if at < 0:
+        raise Refused(f"{sample['page']} does not show the command {sample['command']}")
+    if sample["kind"] == "indented":
+        found = re.compile(r"(?:    .*\n|\n(?=    ))+").search(text, text.index("\n\n", at) + 2)
+        return found.start(), found.end()
+    begin = text.index("```\n", at) + 4
+    return begin, text.index("```", begin)
+
+
+def shown(sample):
+    text = (ROOT / sample["page"]).read_text()
+    begin, end = block_span(text, sample)
+    return text[begin:end]
+
+
+def run(words):
+    return subprocess.run(words, env=changed.environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=240)
+
+
+def stdout(words):
+    return run(words).stdout
+
+
+def check_with_a_mistake(sample):
+    """What `check` prints for a student with this mistake."""
+    with changed.check(sample["task"], sample, sample["stack"]) as folder:
+        return stdout([folder / "check", *sample["command"].split()[2:], "--stacks", sample["stack"]])
+
+
+def check_of_nothing(_):
+    return stdout([BUILD / "bin" / "check", "--stacks", "mine", "--blank", "1,2,3,4,5,6,7"])
+
+
+def check_of_solutions(_):
+    """As `check --solutions` prints it if every test passes: only the tests are counted here."""
+    lines, tests = [], 0
+    row = "{:24} ################ {:5.1f} of {:3.0f}   complete, {} tests".format
+    for task in course.tasks():
+        listed = stdout([BUILD / "bin" / f"reference_task{task.number}_tests", "--gtest_list_tests"])
+        suites = {suite for problem in task.problems for suite in problem.suites}
+        count, suite = 0, ""
+        for line in listed.splitlines():
+            suite = line.strip().rstrip(".").lstrip("/") if not line.startswith(" ") else suite
+            count += line.startswith("  ") and suite in suites
+        lines.append(row(f"task {task.number} {task.name}", task.points, task.points, count))
+        tests += count
+    points = sum(task.points for task in course.tasks())
+    lines.append(row("all", points, points, tests))
+    return "\n".join([*lines, "Tested the reference solutions, not tasks/.", ""])
+
+
+def failing_training(sample):
+    """The error, indented."""
+    error = run([BUILD / "bin" / "reference_train", *sample["command"].split()[2:]]).stderr
+    return "".join(f"    {line}\n" for line in error.splitlines())
+
+
+def numbers(sample):
+    """The numbers that the command prints, in the words of the page."""
+    words = sample["command"].split()
+    found = re.findall(sample["pattern"], stdout([BUILD / "bin" / words[1], *words[2:]]))
+    return sample["says"].format(", ".join(found))
+
+
+KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solutions": check_of_solutions,
+         "indented": failing_training}
+
+
+def plain(text, sample):
+    """Without what differs from run to run."""
+    return re.sub(sample["varies"], "", text) if "varies" in sample else text
+
+
+def play(sample, arguments):
+    if sample["kind"] == "numbers":
+        says = numbers(sample)
+        said = " ".join((ROOT / sample["page"]).read_text().split())
+        return [] if says in said else [f"{sample['page']} does not say: {says}"]
+    printed = KINDS[sample["kind"]](sample)
+    if arguments.write and plain(shown(sample), sample) != plain(printed, sample):
+        path = ROOT / sample["page"]
+        text = path.read_text()
+        begin, end = block_span(text, sample)
+        path.write_text(text[:begin] + printed + text[end:])
+    before, now = (plain(text, sample).splitlines() for text in (shown(sample), printed))
+    return [f"shows '{a}', prints '{b}'" for a, b in zip([*before, "the end"], [*now, "the end"]) if a != b][:3]
+
+
+def wrong_form(sample):
+    try:
+        if sample["kind"] != "numbers":
+            shown(sample)
+        if "old" in sample:
+            changed.changed(sample)
+    except Refused as refused:
+        yield str(refused)

@@ -1,0 +1,116 @@
+#include <layout/shard_layout.h>
+#include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <nn/models.h>
+#include <testing/multi_rank.h>
+#include <torch/nn.h>
+
+#include "handout.h"
+
+namespace fsdp {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr int64_t kState = 5'056;  // [bytes] of a generator's state
+
+int64_t bytes_of(const nn::Module& module) {
+  int64_t bytes = 0;
+  for (const at::Tensor& parameter : module.parameters())
+    bytes += parameter.numel() * 4;
+  return bytes;
+}
+
+// [bytes] that the record of a construction keeps, and the most that were alive meanwhile.
+RankRun recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
+  return run_ranks(1, [&](TestRank& rank) {
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::init);
+    std::shared_ptr<nn::Module> module;
+    const DeferredInit init([&] { module = construct(); });
+    rank.observe("bytes of states", live_bytes::now().total - before);
+    rank.observe("peak", live_bytes::peak().total - before);
+    rank.observe("bytes of parameters", bytes_of(*module));
+    std::string operations;
+    for (const std::string& operation : init.operations())
+      operations += (operations.empty() ? "" : ", ") + operation;
+    rank.observe("operations", operations);
+  });
+}
+
+std::string number(const RankRun& run, const std::string& name) {
+  return with_commas(run.at(0, name).get<int64_t>());
+}
+
+TEST(HandoutOfTask1, prediction_1_counts_the_bytes_of_a_linear) {
+  const RankRun run = recorded([] { return nn::Linear(1024, 1024).ptr(); });
+  expect_said(1, "4 x (1024 x 1024 + 1024) = " + number(run, "bytes of parameters") + ".");
+  expect_said(1, "so 2 x 5,056 = " + number(run, "bytes of states") + " bytes remain");
+  expect_said(1, "4,194,304 + 5,056 = " + number(run, "peak") + ".");
+}
+
+TEST(HandoutOfTask1, prediction_2_lists_the_operations_of_a_linear) {
+  const RankRun run = recorded([] { return nn::Linear(4, 3).ptr(); });
+  expect_said(1, "`" + run.at(0, "operations").get<std::string>() + "`");
+}
+
+TEST(HandoutOfTask1, prediction_3_counts_the_states_of_eight_layers) {
+  const RankRun run = recorded([] {
+    auto layers = std::make_shared<nn::Module>();
+    for (int i = 0; i < 8; ++i)
+      layers->register_module("layer" + std::to_string(i), nn::Linear(128, 128));
+    at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : layers->parameters())
+      parameter.normal_();
+    return layers;
+  });
+  expect_said(1, "8 x 4 x 5,056 = " + number(run, "bytes of states") + ".");
+  expect_said(1, "8 x 4 x (128 x 128 + 128) = " + number(run, "bytes of parameters") + ".");
+  expect_said(1, "1/" + with_commas((4 * 1600 * 6400 + 50 * kState) / kState / 100 * 100));
+}
+
+TEST(HandoutOfTask1, prediction_4_counts_the_bytes_of_gpt2_xl) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    std::shared_ptr<Module> model;
+    construct_on_meta([&] { model = make_model("gpt2-1558m"); });
+    int64_t elements = 0, largest = 0;
+    for (const NamedParameter& parameter : distinct_parameters(*model)) {
+      elements += parameter.tensor.numel();
+      largest = std::max(largest, parameter.tensor.numel());
+    }
+    rank.observe("elements", elements);
+    rank.observe("largest", largest);
+  });
+  const auto n = run.at(0, "elements").get<double>();
+  const auto largest = run.at(0, "largest").get<double>();
+  expect_said(1, "GPT-2 XL has N = " + number(run, "elements") + ": " + gigabytes(4 * n) +
+                     " GB, and " + gigabytes(8 * 4 * n) + " GB on eight ranks");
+  expect_said(1, "8 x 4 x " + number(run, "largest") + " = " + gigabytes(8 * 4 * largest) + " GB");
+  expect_said(1, "together " + gigabytes(4 * n + 8 * 4 * largest) + " GB, not " +
+                     gigabytes(8 * 4 * n) + ".");
+}
+
+TEST(HandoutOfTask1, measure_says_what_is_drawn_of_the_model_small) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    std::shared_ptr<Module> model;
+    const int64_t before = live_bytes::now().total;
+    const DeferredInit init([&] { model = make_model("small"); });
+    rank.observe("drawn", (live_bytes::now().total - before) / kState);
+    int64_t elements = 0, largest = 0, buffers = 0;
+    for (const at::Tensor& parameter : model->parameters()) {
+      elements += parameter.numel();
+      largest = std::max(largest, parameter.numel());
+    }
+    for (const at::Tensor& buffer : model->buffers())
+      buffers += static_cast<int64_t>(buffer.nbytes());
+    rank.observe("elements", elements);
+    rank.observe("buffers", buffers);
+    EXPECT_EQ(largest, 256 * 1024);
+  });
+  expect_said(1, "`small` has " + number(run, "elements") + " parameter elements. " +
+                     number(run, "drawn") + " of its tensors are drawn; the largest of them has " +
+                     "4 x 256 x 1024 bytes. A buffer of " + number(run, "buffers") + " bytes");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,109 @@
+#include <flat_parameter.h>
+#include <memory/live_bytes.h>
+#include <testing/multi_rank.h>
+#include <testing/provenance.h>
+
+#include "handout.h"
+
+namespace fsdp {
+namespace {
+
+const std::vector<int64_t> kNumels{35, 3, 24};
+
+std::vector<NamedParameter> make_parameters(const std::vector<int64_t>& numels) {
+  std::vector<NamedParameter> parameters;
+  for (size_t i = 0; i < numels.size(); ++i) {
+    parameters.push_back({"p" + std::to_string(i), at::ones({numels[i]})});
+    parameters.back().tensor.set_requires_grad(true);
+  }
+  return parameters;
+}
+
+TEST(HandoutOfTask2, prediction_1_lays_out_three_parameters) {
+  std::string offsets, padded;
+  for (const int64_t offset : flat_layout(kNumels, 1).offsets)
+    offsets += (offsets.empty() ? "" : ", ") + std::to_string(offset);
+  for (const int world_size : {1, 2, 3, 4}) {
+    padded += (padded.empty() ? "" : ", ") +
+              std::to_string(flat_layout(kNumels, world_size).padded_numel);
+  }
+  expect_said(2, "Offsets " + offsets + ".");
+  expect_said(2, "Multiples of 16, 32, 48, 64: " + padded + ".");
+  const int64_t numel = flat_layout(kNumels, 4).padded_numel;
+  expect_said(
+      2, std::to_string(numel) + " - 62 = " + std::to_string(numel - 62) + " elements of padding");
+}
+
+TEST(HandoutOfTask2, prediction_2_counts_the_bytes_of_a_unit) {
+  const RankRun run = run_ranks(4, [](TestRank& rank) {
+    const auto alive = [](MemoryClass cls) { return live_bytes::now()[cls]; };
+    const auto observe = [&](const std::string& name, int64_t bytes) {
+      rank.observe(name, std::to_string(bytes));
+    };
+    FlatParameter unit("unit", make_parameters(kNumels), rank.communicator());
+    observe("shard", alive(MemoryClass::shards));
+    unit.unshard();
+    observe("gathered", alive(MemoryClass::gathered));
+    unit.reshard();
+    observe("resharded", alive(MemoryClass::shards) + alive(MemoryClass::gathered));
+    for (size_t i = 0; i < kNumels.size(); ++i) {
+      const at::Tensor& parameter = unit.parameters()[i].tensor;
+      parameter.mutable_grad() = at::ones(parameter.sizes());
+      unit.collect_gradient(i);
+    }
+    observe("collected", alive(MemoryClass::gradients));
+    live_bytes::enter(Phase::backward);
+    unit.reduce_gradient();
+    observe("peak", live_bytes::peak()[MemoryClass::gradients]);
+    observe("issued", alive(MemoryClass::gradients));
+    unit.wait_for_reduction();
+    observe("reduced", alive(MemoryClass::gradients));
+    observe("sharded", alive(MemoryClass::sharded_gradients));
+  });
+  const auto at = [&](const std::string& name) { return run.at(0, name).get<std::string>(); };
+  expect_said(2, at("shard") + "; " + at("shard") + " + " + at("gathered") + "; " +
+                     at("resharded") + ". Gradients: 4 x 62 = " + at("collected") + "; " +
+                     at("collected") + " + " + at("issued") + " = " + at("peak") +
+                     ", while the first one is copied; " + at("issued") + "; " + at("reduced") +
+                     ", and " + at("sharded") + " of sharded gradients.");
+}
+
+TEST(HandoutOfTask2, prediction_3_counts_what_a_rank_receives_for_a_block) {
+  constexpr int64_t kBlock = 1'049'088;
+  const RankRun run = run_ranks(4, [](TestRank& rank) {
+    FlatParameter unit("unit", make_parameters({kBlock}), rank.communicator());
+    for (int i = 0; i < 2; ++i) {
+      unit.unshard();
+      unit.reshard();
+    }
+    unit.reduce_gradient();
+    unit.wait_for_reduction();
+    int64_t bytes = 0;
+    for (const Call& call : rank.communicator()->take_log()) {
+      bytes += call.bytes;
+      rank.observe("bytes of one " + std::to_string(call.sequence), call.bytes);
+    }
+    rank.observe("bytes", bytes);
+    rank.communicator()->all_reduce(at::ones({kBlock}), "unit").wait();
+    rank.observe("bytes of DDP", rank.communicator()->take_log().at(0).bytes);
+  });
+  const auto at = [&](const std::string& name) {
+    return with_commas(run.at(0, name).get<int64_t>());
+  };
+  expect_said(2, "Three times 3/4 x 4 x " + with_commas(kBlock) + " = " + at("bytes of one 0") +
+                     ": " + at("bytes") + " bytes.");
+  expect_said(2, "DDP's all-reduce is twice that amount: " + at("bytes of DDP") + ".");
+}
+
+TEST(HandoutOfTask2, prediction_4_reads_which_rank_is_missing) {
+  const auto text = [](int64_t value) { return std::to_string(value); };
+  const int64_t mean = provenance::mean(4);
+  expect_said(2, "1 + 5 + 25 + 125 = " + text(mean) + ";");
+  expect_said(2, text(4 * mean) + " = 4 x " + text(mean) + " is the sum.");
+  expect_said(2, text(mean - 25) + " = 1 + 5 + 125, rank 2's gradient is missing.");
+  EXPECT_EQ(provenance::decode(static_cast<double>(mean - 25), 4), "rank 2's gradient is missing");
+  expect_said(2, text(provenance::gradient(2, 4) / 4) + " is rank 2's own gradient alone");
+}
+
+}  // namespace
+}  // namespace fsdp
