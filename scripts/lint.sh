@@ -47,6 +47,9 @@ stale_faults() {
   .venv/bin/python3 grading/instruments/faults.py --check 2>&1 || true
 }
 
+# Sentences of the contracts that no fault breaks, and entries whose sentence is gone.
+broken_promises() { .venv/bin/python3 grading/course/contracts.py --check 2>&1 || true; }
+
 # Entries of mutants.toml that are no mutant of the solutions any more.
 stale_mutants() { .venv/bin/python3 grading/instruments/mutants.py --check 2>&1 || true; }
 
@@ -105,6 +108,7 @@ rule "course.toml lists every suite" unlisted_suites
 rule "test names are snake_case" odd_test_names
 rule "tasks/ is what solutions/ gives" stale_skeletons
 rule "the fault bank fits the code" stale_faults
+rule "every promise has a test" broken_promises
 rule "mutants.toml fits the code" stale_mutants
 rule "the house is as drawn" wrong_house
 rule "README shows the compiled example" stale_example

@@ -95,7 +95,7 @@ if [[ $preset == default ]]; then
   check "format" "$root/scripts/format.sh" --check
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
-  counted run_part instruments/faults 38
+  counted run_part instruments/faults 100
   counted run_part instruments/exploits 22
   counted run_part instruments/mutants 60
   counted run_part course/claims 21

@@ -11,9 +11,9 @@ namespace fsdp {
 // An optimizer that keeps state for this rank's shards alone: with AdamW 2 x 4 bytes per owned
 // element, and a step count per piece. A piece lies in one shard. There is one for each run of
 // neighbours whose parameters belong to one group, or one for each parameter: both are right. A
-// piece ends at a multiple of 16 elements, so it includes the padding after a parameter. A frozen
-// parameter has no piece. Padding is updated too, but no result depends on it: its gradient is
-// zero.
+// piece ends at the first multiple of 16 elements after its last parameter, so it includes the
+// padding up to there. A frozen parameter has no piece. Padding is updated too, but no result
+// depends on it: its gradient is zero.
 class ShardedOptimizer {
  public:
   // Throws std::invalid_argument naming a trainable parameter that belongs to no group. A frozen

@@ -18,9 +18,9 @@ struct UnitPlan {
 // Gives every distinct parameter to one unit: that of the nearest wrapped module around it. A tied
 // parameter has several places and goes to the nearest wrapped module around all of them, so that
 // it is unsharded wherever it is used. A module that has two names is around both its places. The
-// root comes first, and parents before children. A module that gets no parameter is left out.
-// Throws std::invalid_argument if the policy chooses a null pointer or what is not part of `root`,
-// and what the policy throws.
+// order is that of a walk from the root: a parent before its children, children in the order of
+// their registration. A module that gets no parameter is left out. Throws std::invalid_argument if
+// the policy chooses a null pointer or what is not part of `root`, and what the policy throws.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
 
 // Where the plan puts every element on `world_size` ranks. Each unit is laid out by flat_layout().
