@@ -85,9 +85,8 @@ def ranks_of(texts):
     return "".join(sorted(ranks.removeprefix("W") for ranks in texts))
 
 
-def differences(step, red):
+def differences(step, answer, red):
     """What the answer says otherwise. `red`: test -> ranks -> what it prints."""
-    answer = answer_of(step)
     named = set(TEST.findall(answer))
     passes = set(step.get("passes", ()))
     if not named - passes:
@@ -137,7 +136,7 @@ def play(step, arguments):
             print(f"--- {test} W {ranks_of(texts)}\n{next(iter(texts.values()))}")
     if arguments.write:
         put_sentence(step, red)
-    return list(differences(step, red))
+    return list(differences(step, answer_of(step), red))
 
 
 def wrong_form(step):
