@@ -138,6 +138,30 @@ TEST_P(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) {
   expect_gradients_of_one_process(run, loss);
 }
 
+// The last gradient has arrived, and the reduction of blocks0 is under way.
+TEST_P(T4_4_finish, a_forward_inside_a_pass_does_not_break_it_off) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    int ends = 0, evaluations = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    sharded.model->embedding.register_hook([&](const at::Tensor&) {
+      at::NoGradGuard no_grad;
+      (*sharded.model)(toy_tokens(0));
+      ++evaluations;
+      return at::Tensor();
+    });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("evaluations inside the pass", evaluations);
+    rank.observe("calls of on_end()", ends);
+    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "evaluations inside the pass", 1);
+  expect_on_all_ranks(run, "calls of on_end()", 1);
+  expect_on_all_ranks(run, "units reduced, in order", "blocks2; blocks1; blocks0; root; ");
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
 TEST_P(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
   const auto loss = [](ToyModel& one, ToyModel& two, int rank) {
     return (one(toy_tokens(rank)) * two(toy_tokens(rank + 1))).square().sum();
