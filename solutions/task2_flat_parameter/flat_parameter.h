@@ -53,7 +53,7 @@ class FlatParameter {
   void wait_for_reduction();
   void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
 
-  const at::Tensor& shard() const { return shard_; }  // the values between steps
+  const at::Tensor& shard() const { return shard_; }  // values between steps; no gradient
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
   void drop_gradient() { sharded_gradient_.reset(); }
 

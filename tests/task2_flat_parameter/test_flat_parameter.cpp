@@ -216,7 +216,7 @@ class MetaUnit {
     for (size_t i = 0; i < 3; ++i) {
       if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
       asked.insert(parameters_[i].name);
-      at::Tensor result = values_[i].clone();
+      at::Tensor result = values_[i].clone().set_requires_grad(true);  // as a parameter may
       given_.push_back(result.storage().getWeakStorageImpl());
       return result;
     }
@@ -260,7 +260,8 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
     // Padding holds NaN.
     rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
     const MetaUnit meta(rank);
-    rank.observe("shard of materialized values", meta.unit->shard().nan_to_num(0),
+    rank.observe("the shard requires a gradient", meta.unit->shard().requires_grad());
+    rank.observe("shard of materialized values", meta.unit->shard().detach().nan_to_num(0),
                  places_of_shard(*meta.unit));
   });
   for (int r = 0; r < world_size(); ++r) {
@@ -268,6 +269,7 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
     expect_on_rank(run, r, "shard of materialized values",
                    oracle.at(0, "shard " + std::to_string(r)));
   }
+  expect_on_all_ranks(run, "the shard requires a gradient", false);
 }
 
 TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
