@@ -72,14 +72,14 @@ TEST(T7_3_policy, what_lies_in_a_module_that_cannot_be_hooked_counts_for_the_one
 
 // The classes of the modules that the policy chooses, sorted. The root is a block, too, and one of
 // the blocks inside has two names.
-std::string chosen_by(const WrapPolicy& policy) {
+std::string chosen_by(const std::function<WrapPolicy()>& make_policy) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto shared = std::make_shared<ToyBlock>(4, 1);
     const auto blocks = std::make_shared<Blocks>(std::make_shared<HolderBlock>(shared));
     const auto root = std::make_shared<HolderBlock>(std::make_shared<HolderBlock>(
         std::make_shared<Row>(std::vector<std::shared_ptr<Module>>{blocks, shared})));
     std::multiset<std::string> names;
-    for (const Module* module : policy(*root))
+    for (const Module* module : make_policy()(*root))
       names.insert(module == root.get() ? "the root" : module->name());
     std::string text;
     for (const std::string& name : names)
@@ -90,12 +90,13 @@ std::string chosen_by(const WrapPolicy& policy) {
 }
 
 TEST(T7_3_policy, each_chooses_a_module_once_and_never_the_root) {
-  EXPECT_EQ(chosen_by(wrap_none()), "");
-  EXPECT_EQ(chosen_by(wrap_blocks()), "HolderBlock; HolderBlock; ToyBlock; ");
-  EXPECT_EQ(chosen_by(wrap_by_type("HolderBlock")), "HolderBlock; HolderBlock; ");
-  EXPECT_EQ(chosen_by(wrap_by_type("ToyBlock")), "ToyBlock; ");
-  EXPECT_EQ(chosen_by(wrap_by_size(92)), "ToyBlock; ");
-  EXPECT_EQ(chosen_by(wrap_by_size(8)), "Blocks; HolderBlock; HolderBlock; ToyBlock; ");
+  EXPECT_EQ(chosen_by([] { return wrap_none(); }), "");
+  EXPECT_EQ(chosen_by([] { return wrap_blocks(); }), "HolderBlock; HolderBlock; ToyBlock; ");
+  EXPECT_EQ(chosen_by([] { return wrap_by_type("HolderBlock"); }), "HolderBlock; HolderBlock; ");
+  EXPECT_EQ(chosen_by([] { return wrap_by_type("ToyBlock"); }), "ToyBlock; ");
+  EXPECT_EQ(chosen_by([] { return wrap_by_size(92); }), "ToyBlock; ");
+  EXPECT_EQ(chosen_by([] { return wrap_by_size(8); }),
+            "Blocks; HolderBlock; HolderBlock; ToyBlock; ");
 }
 
 TEST(T7_3_policy, a_type_is_compared_as_a_whole) {
