@@ -213,6 +213,8 @@ TEST_P(CollectiveErrors, tensors_of_wrong_sizes_are_refused_before_the_call) {
   auto text = failure(
       2,
       [](Communicator& comm) {
+        comm.barrier("all ranks are connected")
+            .wait();  // a rank that leaves closes its connections
         comm.all_gather_into(at::zeros({15}), at::zeros({8}), "layers.1").wait();
       },
       options());
