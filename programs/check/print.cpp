@@ -151,12 +151,14 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 
 void print_failures(const std::vector<TestResult>& tests) {
   if (const TestResult* failure = telling_failure(tests)) print_failure(*failure);
-  std::vector<std::pair<std::string, std::string>> failed;  // test, " /W1 /W2"
+  std::vector<std::pair<std::string, std::string>> failed;  // test, " W12": on 1 and 2 ranks
   for (const TestResult& result : tests) {
     if (!has_failed(result)) continue;
     if (failed.empty() || failed.back().first != result.test())
       failed.emplace_back(result.test(), "");
-    if (!result.ranks().empty()) failed.back().second += " /" + result.ranks();
+    std::string& ranks = failed.back().second;
+    if (!result.ranks().empty())
+      ranks += ranks.empty() ? ' ' + result.ranks() : result.ranks().substr(1);
   }
   for (const auto& [test, ranks] : failed)
     std::printf("failed: %s%s\n", test.c_str(), ranks.c_str());
