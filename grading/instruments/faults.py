@@ -25,7 +25,7 @@ from grader.submission import Submission  # noqa: E402
 BANK = ROOT / "grading" / "instruments" / "faults"
 MATRIX = BANK / "MATRIX.md"
 FIRST = BANK / "FIRST_FAILURES.md"
-JOBS = 3
+JOBS = 2
 WIDTH = 100
 FIELDS = {"name", "problem", "file", "old", "new", "test", "message", "mistake"}
 LEADS_TO = ("nowhere", "the place", "the cause")  # the failure that a student sees first
