@@ -46,7 +46,7 @@ std::string tasks_text(int first, int last) {
 
 // "the reference solutions of tasks 1 to 3 and your own task 4"
 std::string base_text(int task, int solutions) {
-  const std::string own = "your own " + tasks_text(solutions + 1, task - 1);
+  std::string own = "your own " + tasks_text(solutions + 1, task - 1);
   if (solutions == 0) return own;
   const std::string given =
       solutions == 1 ? "the reference solution of " : "the reference solutions of ";

@@ -1,3 +1,4 @@
+#include <base/torch.h>
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
 #include <memory/counting_allocator.h>
