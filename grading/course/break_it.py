@@ -8,6 +8,7 @@ import re
 import textwrap
 
 from course import changed
+from course.claimed import checked, handout_of, normal
 from grader import course
 from grader.course import ROOT, Refused
 
@@ -20,23 +21,13 @@ MADE = re.compile(r"^ *With the reference solution,[^<]*?\b(?:fails|as\s+well)\.
 def load():
     steps = course.tomllib.loads(STEPS.read_text())["step"]
     for step in steps:
-        if set(step) - FIELDS:
-            raise Refused(f"break_it.toml: unknown {', '.join(set(step) - FIELDS)}")
+        checked(step, FIELDS, STEPS)
         step["name"] = f"task {step['task']}, Break it {step['number']}"
     return steps
 
 
 def task_of(step):
     return course.tasks()[step["task"] - 1]
-
-
-def handout_of(step):
-    return ROOT / "tasks" / task_of(step).folder / "README.md"
-
-
-def normal(text):
-    """On one line: a handout is wrapped."""
-    return " ".join(text.split())
 
 
 def answer_span(text, number):
@@ -50,7 +41,7 @@ def answer_span(text, number):
 
 
 def answer_of(step):
-    text = handout_of(step).read_text()
+    text = handout_of(step["task"]).read_text()
     begin, end = answer_span(text, step["number"])
     return text[begin:end]
 
@@ -115,7 +106,7 @@ def differences(step, answer, red):
 
 def put_sentence(step, red):
     """Writes the made sentence into the handout, as the last paragraph of the answer."""
-    path = handout_of(step)
+    path = handout_of(step["task"])
     text = path.read_text()
     begin, end = answer_span(text, step["number"])
     answer = text[begin:end]
@@ -151,7 +142,7 @@ def wrong_form(step):
 def steps_of_handouts():
     """Every step that a handout has, by name."""
     for task in course.tasks():
-        text = (ROOT / "tasks" / task.folder / "README.md").read_text()
+        text = handout_of(task.number).read_text()
         section = re.search(r"^## Break it$.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
         for number in re.findall(r"^(\d)\. ", section[0], re.MULTILINE):
             yield f"task {task.number}, Break it {number}"

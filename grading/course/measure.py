@@ -8,20 +8,13 @@ import shlex
 import subprocess
 import tempfile
 
+from course.claimed import checked, handout_of, normal
 from grader import course
-from grader.course import BUILD, ROOT, Refused
+from grader.course import BUILD, ROOT
 
 TABLES = ROOT / "grading" / "course" / "measure.toml"
 FIELDS = {"what", "shows", "lacks", "says", "command", "equal", "near", "nothing"}
 SECONDS = 240  # that one command may take
-
-
-def handout_of(task):
-    return ROOT / "tasks" / course.tasks()[task - 1].folder / "README.md"
-
-
-def normal(text):
-    return " ".join(text.split())
 
 
 def rows_of_handout(task):
@@ -35,8 +28,7 @@ def load():
     rows = []
     for table in course.tomllib.loads(TABLES.read_text())["table"]:
         for row in table["row"]:
-            if set(row) - FIELDS:
-                raise Refused(f"measure.toml: unknown {', '.join(set(row) - FIELDS)}")
+            checked(row, FIELDS, TABLES)
             name = f"task {table['task']}, Measure, {row['what']}"
             rows.append({**row, "name": name, "task": table["task"], "table": table})
     return [row for row in rows if "nothing" not in row]

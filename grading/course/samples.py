@@ -4,6 +4,7 @@ import re
 import subprocess
 
 from course import changed
+from course.claimed import checked, normal
 from grader import course
 from grader.course import BUILD, ROOT, Refused
 
@@ -14,8 +15,7 @@ FIELDS = {"page", "command", "kind", "file", "old", "new", "task", "stack", "fro
 def load():
     samples = course.tomllib.loads(SAMPLES.read_text())["sample"]
     for sample in samples:
-        if set(sample) - FIELDS:
-            raise Refused(f"samples.toml: unknown {', '.join(set(sample) - FIELDS)}")
+        checked(sample, FIELDS, SAMPLES)
         sample["name"] = f"{sample['page']}: {sample['command']}"
     return samples
 
@@ -100,7 +100,7 @@ def plain(text, sample):
 def play(sample, arguments):
     if sample["kind"] == "numbers":
         says = numbers(sample)
-        said = " ".join((ROOT / sample["page"]).read_text().split())
+        said = normal((ROOT / sample["page"]).read_text())
         return [] if says in said else [f"{sample['page']} does not say: {says}"]
     printed = KINDS[sample["kind"]](sample)
     if arguments.write and plain(shown(sample), sample) != plain(printed, sample):

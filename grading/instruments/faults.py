@@ -2,11 +2,11 @@
 """Puts each fault of grading/instruments/faults/taskN.toml into the reference solution and runs the task's tests.
 
 Each fault is built and run as a submission is, with the usual cases of the tests. It is caught when
-its test fails on some number of ranks and says its message, and costs points of its task. Results are kept under build/default/grades, so a run
-that was broken off goes on where it stopped; what has changed since is run again. Prints the matrix,
-one line for each fault: problem, name, points of its task, numbers of ranks on which its test fails,
-how many other tests fail, the test. Exits with 1 if a fault survives. grading/instruments/faults/README.md says
-more.
+its test fails on some number of ranks and says its message, and costs points of its task. Results
+are kept under build/default/grades, so a run that was broken off goes on where it stopped; what has
+changed since is run again. Prints the matrix, one line for each fault: problem, name, points of its
+task, numbers of ranks on which its test fails, how many other tests fail, the test. Exits with 1 if
+a fault survives. grading/instruments/faults/README.md says more.
 """
 
 import argparse

@@ -167,9 +167,8 @@ void print_failures(const std::vector<TestResult>& tests) {
 void print_next_step(const std::vector<TaskResult>& tasks) {
   const auto task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
   if (task == tasks.end()) return;
-  const Problem* problem = first_incomplete(*task)->first;
-  const bool fails = first_incomplete(*task)->second.failed > 0;
-  const std::string missing = fails ? "" : needs(*task, problem);
+  const auto& [problem, tally] = *first_incomplete(*task);
+  const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
   const bool nothing = std::all_of(tasks.begin(), tasks.end(),
                                    [](const TaskResult& result) { return result.not_started(); });

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 #include <unit_plan.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -105,6 +107,13 @@ inline std::string text(const std::vector<UnitPlan>& plan) {
     result += "; ";
   }
   return result;
+}
+
+// The text of what `plan` returns, which runs on one rank.
+inline std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan) {
+  return run_ranks(1, [&](TestRank& rank) { rank.observe("plan", text(plan())); })
+      .at(0, "plan")
+      .get<std::string>();
 }
 
 // "blocks0, 128 elements, trainable" of each unit, and then a line for each parameter.

@@ -8,12 +8,6 @@
 namespace fsdp {
 namespace {
 
-std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan) {
-  return run_ranks(1, [&](TestRank& rank) { rank.observe("plan", text(plan())); })
-      .at(0, "plan")
-      .get<std::string>();
-}
-
 TEST(T7_1_fully_shard, a_parameter_belongs_to_its_nearest_unit_only) {
   EXPECT_EQ(plan_text([] {
               Nested model;

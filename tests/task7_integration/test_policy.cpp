@@ -9,12 +9,6 @@
 namespace fsdp {
 namespace {
 
-std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan) {
-  return run_ranks(1, [&](TestRank& rank) { rank.observe("plan", text(plan())); })
-      .at(0, "plan")
-      .get<std::string>();
-}
-
 // Its name contains "Block", but does not end in it.
 class Blocks : public HolderBlock {
   using HolderBlock::HolderBlock;
