@@ -84,8 +84,8 @@ class HolderBlock : public Module {
 // Its parameters lie in a module that cannot be hooked.
 class Projection : public Module {
  public:
-  Projection() : linear(register_module("linear", std::make_shared<Parameters>())) {}
-  torch::Tensor forward(torch::Tensor x) override { return at::linear(x, linear->weight); }
+  Projection() : linear_(register_module("linear", std::make_shared<Parameters>())) {}
+  torch::Tensor forward(torch::Tensor x) override { return at::linear(x, linear_->weight); }
 
  private:
   struct Parameters : torch::nn::Module {
@@ -94,7 +94,7 @@ class Projection : public Module {
           bias(register_parameter("bias", at::ones({4}))) {}
     at::Tensor weight, bias;
   };
-  std::shared_ptr<Parameters> linear;
+  std::shared_ptr<Parameters> linear_;
 };
 
 // "root: embedding head; blocks0: weight bias spare; "
