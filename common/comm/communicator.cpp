@@ -78,6 +78,11 @@ std::string describe(const at::Tensor& tensor) {
   return out.str();
 }
 
+bool has_memory(const at::Tensor& tensor) {
+  const int64_t end = tensor.storage_offset() + tensor.numel();
+  return end * tensor.element_size() <= static_cast<int64_t>(tensor.storage().nbytes());
+}
+
 // What is wrong with the tensors of a call, or nothing.
 std::string fault_of(Operation operation, const at::Tensor& output, const at::Tensor& input,
                      int root, int world_size, c10::DeviceType device) {
@@ -88,6 +93,7 @@ std::string fault_of(Operation operation, const at::Tensor& output, const at::Te
     return device == c10::kCPU ? "needs tensors on the CPU" : "needs tensors on CUDA";
   }
   if (output.scalar_type() != input.scalar_type()) return "needs tensors of one dtype";
+  if (!has_memory(output) || !has_memory(input)) return "needs tensors with memory";
   const std::string world = std::to_string(world_size);
   switch (operation) {
     case Operation::all_gather:

@@ -47,10 +47,9 @@ class Rewound {
   at::Tensor state_;  // [5056] bytes
 };
 
-// `tensor` on the storage that took the place of its own; itself if none did.
+// `tensor` on the storage that took the place of its own.
 at::Tensor moved(const at::Tensor& tensor, const StorageMap& places) {
-  const auto place = places.find(storage_of(tensor));
-  return place == places.end() ? tensor : on_storage(place->second, tensor);
+  return on_storage(places.at(storage_of(tensor)), tensor);
 }
 
 }  // namespace
@@ -209,7 +208,6 @@ std::optional<Values> Tape::perform_on_meta(const OperatorHandle& op,
 // must change now. The new tensors among the results are deferred nevertheless, so the replay will
 // perform the call again.
 Values Tape::perform_now(const OperatorHandle& op, const Values& arguments) const {
-  at::NoGradGuard no_grad;
   StorageMap origin;  // the storage of a value -> the storage of the argument that it stands for
   Values real = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     const at::Tensor value = materialize(tensor);
@@ -231,7 +229,6 @@ Values Tape::perform_now(const OperatorHandle& op, const Values& arguments) cons
 // scratch memory has the strides too: normal_() draws in another order into a strided tensor. What
 // the call only reads needs its values, as the probabilities of bernoulli_() do.
 void Tape::draw(const RecordedCall& call) const {
-  at::NoGradGuard no_grad;
   call_on(at::kCPU, call.op,
           map_tensors(call.op, call.arguments, [&](const at::Tensor& tensor, bool written) {
             return written ? empty_like_on(at::kCPU, tensor) : materialize(tensor);
@@ -240,7 +237,6 @@ void Tape::draw(const RecordedCall& call) const {
 
 // Performs the `chosen` calls in order. Returns the real storage for each of their meta storages.
 StorageMap Tape::replay(const std::vector<const RecordedCall*>& chosen) const {
-  at::NoGradGuard no_grad;
   StorageMap real;
   for (const RecordedCall* call : chosen) {
     const Rewound rewound(*call);

@@ -10,10 +10,7 @@ namespace fsdp {
 
 FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
                              std::shared_ptr<Communicator> comm, const Materialize& materialize)
-    : unit_(std::move(unit)),
-      parameters_(std::move(parameters)),
-      comm_(std::move(comm)),
-      collected_(parameters_.size()) {
+    : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
   check_fp32(unit_, parameters_);
   std::vector<int64_t> numels;
   for (const auto& [name, parameter] : parameters_)
@@ -40,7 +37,7 @@ void FlatParameter::take_over(const Materialize& materialize) {
     const int64_t begin = std::max(offset, shard_begin);
     const int64_t end = std::min(offset + parameter.numel(), shard_end);
     if (begin < end) {
-      const at::Tensor values = materialize ? materialize(parameter) : parameter.detach();
+      const at::Tensor values = materialize ? materialize(parameter) : parameter;
       shard_.slice(0, begin - shard_begin, end - shard_begin)
           .copy_(values.flatten().slice(0, begin - offset, end - offset));
     }
@@ -78,32 +75,30 @@ void FlatParameter::reshard() {
 void FlatParameter::collect_gradient(size_t index) {
   live_bytes::reclassify(parameters_[index].tensor.grad().storage().data_ptr(),
                          MemoryClass::gradients);
-  collected_[index] = true;
+  collected_.insert(index);
 }
 
 bool FlatParameter::has_gradient() const {
-  return std::find(collected_.begin(), collected_.end(), true) != collected_.end();
+  return !collected_.empty();
 }
 
 void FlatParameter::flatten_gradients() {
   MemoryScope scope(MemoryClass::gradients);
   gradient_ = comm_->empty(layout_.padded_numel);  // the other ranks read it without a copy
   int64_t end = 0;  // of the last gradient; zeros from there to the next
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!collected_[i]) continue;
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    const int64_t offset = layout_.offsets[i];
+  for (const size_t index : collected_) {
+    at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
+    const int64_t offset = layout_.offsets[index];
     gradient_.slice(0, end, offset).zero_();
     gradient_.narrow(0, offset, gradient.numel()).view(gradient.sizes()).copy_(gradient);
     end = offset + gradient.numel();
     gradient.reset();
   }
   gradient_.slice(0, end).zero_();
-  collected_.assign(parameters_.size(), false);
+  collected_.clear();
 }
 
 void FlatParameter::reduce_gradient() {
-  at::NoGradGuard no_grad;
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
   reduced_ = at::empty_like(shard_);
@@ -111,7 +106,6 @@ void FlatParameter::reduce_gradient() {
 }
 
 void FlatParameter::wait_for_reduction() {
-  at::NoGradGuard no_grad;
   if (!reduction_.pending()) return;
   reduction_.wait();
   gradient_.reset();
@@ -131,7 +125,7 @@ void FlatParameter::abandon_gradient() {
   // Also those that were not collected: the next pass would add to them.
   for (auto& [name, parameter] : parameters_)
     parameter.mutable_grad().reset();
-  collected_.assign(parameters_.size(), false);
+  collected_.clear();
 }
 
 }  // namespace fsdp

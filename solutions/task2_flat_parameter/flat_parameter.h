@@ -5,6 +5,7 @@
 #include <layout/shard_layout.h>
 
 #include <functional>
+#include <set>
 
 namespace fsdp {
 
@@ -49,7 +50,7 @@ class FlatParameter {
   // even if nothing was collected. Padding and parameters without a gradient count as zero.
   void reduce_gradient();
   // Waits for a reduction under way, divides the sum by W, adds the mean to sharded_gradient(), and
-  // frees the flat gradient.
+  // frees the flat gradient and the sum.
   void wait_for_reduction();
   void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
 
@@ -69,10 +70,10 @@ class FlatParameter {
   // How this solution goes about it.
   void take_over(const Materialize& materialize);
   void flatten_gradients();
-  at::Tensor full_;              // [padded_numel], owned; storage of 0 bytes while sharded
-  at::Tensor gradient_;          // [padded_numel], owned, readable by the others; being reduced
-  at::Tensor reduced_;           // [padded_numel / W], owned; the reduce-scatter writes it
-  std::vector<bool> collected_;  // per parameter: its .grad waits for a reduction
+  at::Tensor full_;             // [padded_numel], owned; storage of 0 bytes while sharded
+  at::Tensor gradient_;         // [padded_numel], owned, readable by the others; being reduced
+  at::Tensor reduced_;          // [padded_numel / W], owned; the reduce-scatter writes it
+  std::set<size_t> collected_;  // parameters whose .grad waits for a reduction
   Handle gather_, reduction_;
 };
 

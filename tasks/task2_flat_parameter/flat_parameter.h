@@ -5,6 +5,7 @@
 #include <layout/shard_layout.h>
 
 #include <functional>
+#include <set>
 
 namespace fsdp {
 
@@ -49,7 +50,7 @@ class FlatParameter {
   // even if nothing was collected. Padding and parameters without a gradient count as zero.
   void reduce_gradient();
   // Waits for a reduction under way, divides the sum by W, adds the mean to sharded_gradient(), and
-  // frees the flat gradient.
+  // frees the flat gradient and the sum.
   void wait_for_reduction();
   void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
 

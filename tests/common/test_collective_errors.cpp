@@ -1,6 +1,7 @@
 #include <comm/communicator.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
+#include <memory/storage.h>
 #include <unistd.h>
 
 #include <functional>
@@ -222,6 +223,20 @@ TEST_P(CollectiveErrors, tensors_of_wrong_sizes_are_refused_before_the_call) {
       "all_gather layers.1 needs an output of 2 times the input's elements: "
       "output [15] Float, input [8] Float",
       text);
+}
+
+TEST_P(CollectiveErrors, a_tensor_whose_memory_is_freed_is_refused_before_the_call) {
+  auto text = failure(
+      2,
+      [](Communicator& comm) {
+        comm.barrier("all ranks are connected").wait();
+        const at::Tensor output = at::zeros({16});
+        resize_storage(output.storage(), 32);
+        comm.all_gather_into(output, at::zeros({8}), "layers.1").wait();
+      },
+      options());
+  EXPECT_IN("all_gather layers.1 needs tensors with memory: output [16] Float, input [8] Float",
+            text);
 }
 
 TEST(Communicator, refuses_an_unknown_backend) {

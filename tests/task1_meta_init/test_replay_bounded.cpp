@@ -165,6 +165,21 @@ TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
   });
 }
 
+TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
+  run_ranks(1, [](TestRank&) {
+    constexpr int64_t kSmall = 16 * 1'024;  // what is drawn, the generator's states, scalars
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::init);
+    const DeferredInit init([] {
+      const at::Tensor sums = torch::ones({1'000, 100}).mul_(2).sum(0);
+      sums.normal_();
+    });
+    EXPECT_LE(live_bytes::peak().total - before, kSmall)
+        << "bytes alive while recording, which draws 100 numbers; the tensor of ones, which needs "
+           "no memory, would have 400,000";
+  });
+}
+
 TEST(T1_3_bounded_replay, only_what_a_tensor_depends_on_is_replayed) {
   run_ranks(1, [](TestRank&) {
     constexpr int64_t kCopies = 100'000;
@@ -284,12 +299,25 @@ TEST(T1_3_bounded_replay, a_constructor_may_read_values) {
                   backward_one_by_one);
 }
 
+TEST(T1_3_bounded_replay, a_view_whose_place_depends_on_values_is_a_view) {
+  expect_as_eager({holder("views",
+                          [](Holder& self) {
+                            const at::Tensor whole = self.buffer("whole", torch::rand({6, 3}));
+                            const at::Tensor at = torch::tensor({1, 4});
+                            const auto rows = whole.tensor_split(at, /*dim=*/0);
+                            rows[1].fill_(7);
+                            self.buffer("last rows", rows[2] * 2);
+                          })},
+                  backward_one_by_one);
+}
+
 TEST(T1_3_bounded_replay, a_sparse_tensor_is_made_at_once) {
   expect_as_eager({holder("sparse",
                           [](Holder& self) {
                             const at::Tensor at = torch::tensor({{0, 4}});
                             const auto sparse = torch::sparse_coo_tensor(at, torch::rand({2}), {6});
                             self.buffer("dense", sparse.to_dense() * 2);
+                            self.buffer("sum", torch::rand({6}) + sparse);
                             self.buffer("drawn after", torch::rand({3}));
                           })},
                   backward_one_by_one);
@@ -306,12 +334,17 @@ TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
     const at::Tensor next = torch::rand({4});
     torch::manual_seed(test_seed(17));
     const at::Tensor outside = torch::zeros({20});
-    at::Tensor sum;
+    at::Tensor sum, twice;
     const DeferredInit init([&] {
       const at::Tensor inside = torch::randn({20});
       outside.copy_(inside);
       sum = inside + outside;
+      twice = outside * 2;
     });
+    ASSERT_TRUE(twice.is_cpu())
+        << "the tensor made before, to which the constructor wrote, is taken for a recorded one: "
+           "twice this tensor is on "
+        << twice.device();
     EXPECT_TRUE(torch::equal(outside, drawn))
         << "the tensor made before, to which the constructor wrote, is\n"
         << outside << "\nexpected\n"

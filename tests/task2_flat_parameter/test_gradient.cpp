@@ -237,11 +237,15 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     for (int i = 0; i < 3; ++i)
       pass();
     rank.observe("gradient after three passes", unit.sharded_gradient(), places_of_shard(unit));
+    rank.observe("bytes of sharded gradients and sums after three passes",
+                 live_bytes::now()[MemoryClass::sharded_gradients]);
     unit.drop_gradient();
     pass();
     rank.observe("gradient of the pass after drop_gradient()", unit.sharded_gradient(),
                  places_of_shard(unit));
   });
+  expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
+                      padded_numel(world_size()) / world_size() * 4);
   for (int r = 0; r < world_size(); ++r) {
     expect_on_rank(run, r, "gradient after three passes",
                    oracle.at(0, "shard " + std::to_string(r)));
