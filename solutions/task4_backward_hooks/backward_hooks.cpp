@@ -30,10 +30,8 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
 
   // Weak: the unit holds its parameters, and a parameter that held the unit would never be freed.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
-    const auto ready = [weak_self = weak_from_this(), weak_unit = std::weak_ptr(unit), i] {
-      const auto hooks = weak_self.lock();
-      const auto owner = weak_unit.lock();
-      if (hooks && owner) hooks->collect(*owner, i);
+    const auto ready = [this, weak_unit = std::weak_ptr(unit), i] {
+      if (const auto alive = weak_unit.lock()) collect(*alive, i);  // then this object is, too
     };
     register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, ready);
   }

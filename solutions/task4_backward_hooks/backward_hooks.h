@@ -33,7 +33,7 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
 
   // Registers the hooks on `module` and on the unit's parameters. Call it in the order of forward.
   // The module's hooks own this object and the unit, a parameter's hooks own neither: with the
-  // modules everything is freed.
+  // modules everything is freed. The hooks of a parameter that is still held then do nothing.
   void add(Module& module, std::shared_ptr<FlatParameter> unit);
 
   // Sets what runs at the end of every backward pass, when all units are reduced and resharded. For

@@ -45,7 +45,6 @@ void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
 }
 
 void ShardedOptimizer::step() {
-  at::NoGradGuard no_grad;
   for (const auto& unit : units_) {
     if (unit->trainable() && !unit->sharded_gradient().defined()) {
       throw std::logic_error("optimizer step: unit " + unit->unit() +
@@ -74,7 +73,6 @@ void ShardedOptimizer::zero_grad() {
 }
 
 double ShardedOptimizer::clip_grad_norm(double max_norm) {
-  at::NoGradGuard no_grad;
   at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(comm_->device()));
   for (const auto& unit : units_) {
     if (unit->sharded_gradient().defined()) total += sum_of_squares(unit->sharded_gradient());

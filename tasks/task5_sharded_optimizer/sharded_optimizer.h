@@ -26,7 +26,8 @@ class ShardedOptimizer {
   // and then changes nothing. Reshards every unit, frozen ones too, since what is gathered would be
   // stale afterwards (the root after an evaluation, for example). Waits until no other rank reads
   // the shards. Updates each group by one update(), with the group's options. Calls no collective.
-  // A parameter that got no gradient has a gradient of zero, and is decayed.
+  // A parameter that got no gradient has a gradient of zero, and is decayed. Pieces are views: a
+  // step of AdamW copies neither values nor gradients.
   void step();
 
   void zero_grad();  // drops the sharded gradients

@@ -167,8 +167,10 @@ TEST_P(T4_1_pre_backward, everything_is_freed_with_the_model) {
     const int64_t before = live_bytes::now().total;
     std::vector<std::weak_ptr<FlatParameter>> units;
     std::weak_ptr<BackwardHooks> hooks;
+    at::Tensor held;
     {
       const Sharded sharded(rank);
+      held = sharded.units.back()->parameters()[0].tensor;
       units.assign(sharded.units.begin(), sharded.units.end());
       hooks = sharded.hooks;
       plain_loss(*sharded.model, rank.rank()).backward();
@@ -179,7 +181,12 @@ TEST_P(T4_1_pre_backward, everything_is_freed_with_the_model) {
     rank.observe("the BackwardHooks object is left", !hooks.expired());
     rank.communicator()->wait_for_readers();  // until then the communicator keeps what it lent
     rank.observe("bytes that are left", live_bytes::now().total - before);
+
+    held.set_data(at::ones(held.sizes()));
+    (held * 3).sum().backward();
+    rank.observe("the gradient of a parameter without its unit", held.grad().mean().item<double>());
   });
+  expect_on_all_ranks(run, "the gradient of a parameter without its unit", 3.);
   expect_on_all_ranks(run, "units that are left", 0);
   expect_on_all_ranks(run, "the BackwardHooks object is left", false);
   expect_on_all_ranks(run, "bytes that are left", 0);

@@ -109,7 +109,8 @@ TEST_P(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
 }
 
 TEST_P(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
-  expect_as_one_process(world_size(), {{groups_that_differ(), 0.5}});
+  expect_as_one_process(world_size(), {{groups_that_differ(), 0.5, "limit of 0.5: "},
+                                       {groups_that_differ(), 2, "limit of 2: "}});
 }
 
 }  // namespace

@@ -96,6 +96,54 @@ TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
          "padded, and its step count";
 }
 
+// Where each parameter lies was chosen so that a piece which goes on too far, by another piece's
+// place or length, ends where a parameter begins. All of a unit's gradients are ones.
+TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
+  struct Part {
+    std::string name;
+    int64_t numel;
+    bool trainable;
+  };
+  const std::vector<std::vector<Part>> units_of_parts{
+      {{"u.first fixed", 64, false},
+       {"u.long", 64, true},
+       {"u.second fixed", 16, false},
+       {"u.short", 16, true},
+       {"u.third fixed", 48, false},
+       {"u.last", 16, true}},
+      {{"v.short", 16, true}, {"v.fixed", 64, false}, {"v.last", 16, true}}};
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Units units;
+    for (const auto& parts : units_of_parts) {
+      std::vector<NamedParameter> parameters;
+      for (const Part& part : parts)
+        parameters.push_back({part.name, at::ones({part.numel}).set_requires_grad(part.trainable)});
+      units.push_back(std::make_shared<FlatParameter>("unit", parameters, rank.communicator()));
+    }
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    for (const auto& unit : units) {
+      for (size_t i = 0; i < unit->parameters().size(); ++i) {
+        at::Tensor parameter = unit->parameters()[i].tensor;
+        if (!parameter.requires_grad()) continue;
+        parameter.mutable_grad() = at::ones(parameter.sizes());
+        unit->collect_gradient(i);
+      }
+      unit->reduce_gradient();
+      unit->wait_for_reduction();
+    }
+    optimizer.step();
+    for (const auto& unit : units) {
+      unit->unshard();
+      for (const auto& [name, parameter] : unit->parameters())
+        rank.observe("elements that changed in " + name, parameter.ne(1).sum().item<int64_t>());
+    }
+  });
+  for (const auto& parts : units_of_parts)
+    for (const Part& part : parts)
+      expect_on_all_ranks(run, "elements that changed in " + part.name,
+                          part.trainable ? part.numel : 0);
+}
+
 TEST_P(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
   const RankRun expected = run_oracle([](TestRank& rank) {
     OneProcess model({{"", adamw(0.5)}});
@@ -227,6 +275,25 @@ TEST_P(T5_1_step_on_shards, a_rank_holds_only_a_part_of_the_state) {
   });
   // One rank alone holds the whole.
   expect_part_of(run, "bytes of the rank's state", ExpectedState(0, 1).at_most);
+}
+
+TEST_P(T5_1_step_on_shards, a_step_of_adamw_copies_neither_values_nor_gradients) {
+  constexpr int64_t kScalars = 64;
+
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();  // allocates the state
+    reduce_gradients(units, 0);
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::optimizer);
+    optimizer.step();
+    rank.observe("bytes that the second step allocates", live_bytes::peak().total - before);
+  });
+  for (int r = 0; r < world_size(); ++r)
+    EXPECT_LE(run.at(r, "bytes that the second step allocates").get<int64_t>(), kScalars)
+        << "bytes that the second step allocates, rank " << r;
 }
 
 TEST_P(T5_1_step_on_shards, sgd_has_no_state) {

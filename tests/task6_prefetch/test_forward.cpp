@@ -118,6 +118,22 @@ TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
                  {"forward of blocks3", ""}});
 }
 
+TEST_P(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_ahead) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 100, 2);
+    toy.model->order = {0, 1, 0, 1};
+    toy.evaluate();
+    const IssueLog log(rank, toy);
+    toy.evaluate();
+  });
+  expect_issued(run,
+                {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
+                 {"forward of blocks0", ""},
+                 {"forward of blocks1", "all_gather blocks0; "},
+                 {"forward of blocks0 (2)", "all_gather blocks1; "},
+                 {"forward of blocks1 (2)", ""}});
+}
+
 TEST_P(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
