@@ -47,7 +47,6 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
 }
 
 void FullySharded::full_parameters(const ParameterVisitor& visit) const {
-  at::NoGradGuard no_grad;
   std::vector<size_t> next(units_.size());  // parameter of each unit that has not been visited
   size_t gathered = units_.size();
   for (const auto& parameter : layout_.parameters) {

@@ -1,16 +1,17 @@
 #include <wrap_policy.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 namespace fsdp {
 namespace {
 
 std::string class_name(const Module& module) {
   const std::string& full = module.name();  // "fsdp::TransformerBlock"
-  const size_t colon = full.rfind(':');
-  return colon == std::string::npos ? full : full.substr(colon + 1);
+  return full.substr(full.rfind(':') + 1);  // npos + 1 is 0
 }
 
 // Every fsdp::Module below `root`, each once, parents before children.
@@ -55,13 +56,13 @@ void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
   parameters.merge(left);
 }
 
-int64_t parse_bytes(const std::string& text, const std::string& digits) {
-  const bool number = !digits.empty() && digits.size() < 19 &&
-                      digits.find_first_not_of("0123456789") == std::string::npos;
-  if (!number || std::stoll(digits) == 0) {
+int64_t parse_bytes(const std::string& text, std::string_view digits) {
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), bytes);
+  if (error != std::errc() || end != digits.end() || bytes <= 0) {
     throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
   }
-  return std::stoll(digits);
+  return bytes;
 }
 
 }  // namespace

@@ -2,20 +2,22 @@
 #include <wrap_policy.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 namespace fsdp {
 
 namespace {
 
-int64_t parse_bytes(const std::string& text, const std::string& digits) {
-  const bool number = !digits.empty() && digits.size() < 19 &&
-                      digits.find_first_not_of("0123456789") == std::string::npos;
-  if (!number || std::stoll(digits) == 0) {
+int64_t parse_bytes(const std::string& text, std::string_view digits) {
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), bytes);
+  if (error != std::errc() || end != digits.end() || bytes <= 0) {
     throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
   }
-  return std::stoll(digits);
+  return bytes;
 }
 
 }  // namespace

@@ -112,6 +112,35 @@ TEST_P(T7_4_export, a_unit_is_gathered_once_for_the_parameters_that_follow_one_a
   }
 }
 
+// Its factors are buffers.
+class WithoutParameters : public Module {
+ public:
+  WithoutParameters() : factors_(register_buffer("factors", at::full({3}, 2.0F))) {}
+  torch::Tensor forward(torch::Tensor x) override { return x * factors_; }
+
+ private:
+  at::Tensor factors_;
+};
+
+TEST_P(T7_4_export, a_model_without_parameters_has_no_unit_and_exports_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    WithoutParameters model;
+    const auto sharded = fully_shard(model, rank.communicator());
+    rank.observe("units", sharded->units().size());
+    rank.observe("output", model(at::ones({3})));
+    int64_t visited = 0;
+    sharded->full_parameters([&](const std::string&, const at::Tensor&) { ++visited; });
+    rank.observe("parameters that are visited", visited);
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  const RankRun oracle =
+      run_oracle([](TestRank& rank) { rank.observe("output", at::full({3}, 2.0F)); });
+  expect_on_all_ranks(run, "units", 0);
+  expect_on_all_ranks(run, "output", oracle.at(0, "output"));
+  expect_on_all_ranks(run, "parameters that are visited", 0);
+  expect_on_all_ranks(run, "calls", "");
+}
+
 // What a rank has unsharded before the export: all that forward leaves, or a unit issued ahead.
 TEST_P(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
