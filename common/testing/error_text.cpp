@@ -13,7 +13,8 @@ constexpr const char* kNoKey =
     "looks up there, and who should have put it in";
 
 // What an error says -> what that means here.
-constexpr std::array<std::pair<const char*, const char*>, 7> kMeanings{{
+constexpr std::array<std::pair<const char*, const char*>, 8> kMeanings{{
+    {"with Meta tensors", "a tensor is still on the meta device: it was not materialized"},
     {"data is not allocated", kFreed},
     {"storage of size 0", kFreed},
     {"UndefinedTensorImpl",
@@ -43,6 +44,14 @@ std::string without_stacks(const std::string& text) {
     begin = end;
   }
   return result;
+}
+
+std::string own_words(const std::string& assertion) {
+  if (assertion.starts_with("Failed\n")) return assertion.substr(7);
+  if (!assertion.starts_with("Value of: ")) return assertion;
+  const size_t expected = assertion.find("\nExpected: ");
+  const size_t end = expected == std::string::npos ? expected : assertion.find('\n', expected + 1);
+  return end == std::string::npos ? assertion : assertion.substr(end + 1);
 }
 
 std::string meaning_of(const std::string& message) {

@@ -8,6 +8,10 @@ namespace fsdp {
 // ..." and the lines "frame #0: ..." after it.
 std::string without_stacks(const std::string& text);
 
+// What a failed assertion says, without the words that GoogleTest puts before those of a test: of
+// EXPECT_TRUE(x) << "y" only y.
+std::string own_words(const std::string& assertion);
+
 // What the words of torch or of the C++ library mean in the code of a task: a line that begins with
 // a line feed. Empty if nothing is known about them.
 std::string meaning_of(const std::string& message);

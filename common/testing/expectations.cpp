@@ -57,6 +57,17 @@ void expect_on_all_ranks(const RankRun& run, const std::string& name,
   compare(run, name, std::vector(run.world_size(), &expected), file, line);
 }
 
+void expect_on_each_rank(const RankRun& run, const std::string& name,
+                         const ExpectedOfRank& expected, const char* file, int line) {
+  std::vector<nlohmann::json> values;
+  for (int rank = 0; rank < run.world_size(); ++rank)
+    values.push_back(expected(rank));
+  std::vector<const nlohmann::json*> by_rank;
+  for (const nlohmann::json& value : values)
+    by_rank.push_back(&value);
+  compare(run, name, by_rank, file, line);
+}
+
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole, const char* file,
                     int line) {
   const int64_t most = run.world_size() > 1 ? whole - 1 : whole;

@@ -2,6 +2,8 @@
 
 #include <testing/rank_run.h>
 
+#include <functional>
+
 namespace fsdp {
 
 // Each of these compares observations. It fails the test unless they are equal (tensors: bit by
@@ -14,6 +16,11 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
                     int line = __builtin_LINE());
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE());
+// The same with a value for each rank.
+using ExpectedOfRank = std::function<nlohmann::json(int rank)>;
+void expect_on_each_rank(const RankRun& run, const std::string& name,
+                         const ExpectedOfRank& expected, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE());
 
 // Compares what the other ranks observed with what rank 0 observed.

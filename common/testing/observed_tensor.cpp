@@ -111,6 +111,18 @@ std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expe
          ", expected " + part(should_be);
 }
 
+// Of two objects, only the members that differ.
+std::string object_difference(const nlohmann::json& actual, const nlohmann::json& expected) {
+  std::string text;
+  for (const auto& [key, should_be] : expected.items()) {
+    const nlohmann::json is = actual.value(key, nlohmann::json());
+    if (is == should_be) continue;
+    text += (text.empty() ? "" : "; ") + key + ": is " + summary(is) + ", expected " +
+            summary(should_be);
+  }
+  return text;
+}
+
 std::string number_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
   if (!actual.is_number_float() || !expected.is_number_float()) return "";
   const std::string words = ratio_in_words({actual.get<double>()}, {expected.get<double>()});
@@ -208,6 +220,10 @@ std::string difference(const nlohmann::json& actual, const nlohmann::json& expec
     return tensor_difference(to_tensor(actual), to_tensor(expected));
   }
   if (actual == expected) return "";
+  if (actual.is_object() && expected.is_object() && !is_tensor(actual) && !is_tensor(expected)) {
+    const std::string members = object_difference(actual, expected);
+    if (!members.empty()) return members;
+  }
   return "is " + summary(actual) + ", expected " + summary(expected) +
          list_remark(actual, expected) + number_remark(actual, expected);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <map>
 
 namespace fsdp {
 namespace {
@@ -62,25 +63,34 @@ std::string progress(const RankReport& report) {
   return text;
 }
 
-// Failures of one line of a test are told together; ranks that say the same, once.
+// Of each line of a test the first texts that its assertion says, each once and with its ranks.
 std::string assertions_text(const std::vector<RankReport>& ranks) {
-  std::vector<std::pair<std::string, std::string>> found;  // where and what, which ranks
+  constexpr size_t kTexts = 3;
+  struct Failure {
+    std::string place, text, ranks;
+  };
+  std::vector<Failure> failures;
   for (const RankReport& report : ranks) {
     for (const RankAssertion& assertion : report.assertions) {
-      const std::string text =
-          assertion.file + ":" + std::to_string(assertion.line) + "\n" + assertion.text;
-      auto same = std::find_if(found.begin(), found.end(),
-                               [&](const auto& entry) { return entry.first == text; });
-      if (same == found.end()) {
-        found.emplace_back(text, name(report));
-      } else {
-        same->second += ", " + name(report);
+      const std::string place = assertion.file + ":" + std::to_string(assertion.line);
+      const auto same = std::find_if(failures.begin(), failures.end(), [&](const Failure& failure) {
+        return failure.place == place && failure.text == assertion.text;
+      });
+      if (same == failures.end()) {
+        failures.push_back({place, assertion.text, name(report)});
+      } else if (!same->ranks.ends_with(name(report))) {
+        same->ranks += ", " + name(report);
       }
     }
   }
   std::string all;
-  for (const auto& [text, who] : found)
-    all += "on " + who + ", " + text + "\n";
+  std::map<std::string, size_t> texts;  // of a place
+  for (const Failure& failure : failures) {
+    if (++texts[failure.place] > kTexts) continue;
+    all += "on " + failure.ranks + ", " + failure.place + "\n" + failure.text + "\n";
+  }
+  for (const auto& [place, count] : texts)
+    if (count > kTexts) all += std::to_string(count - kTexts) + " more of " + place + "\n";
   return all;
 }
 
@@ -125,7 +135,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
     } else if (kind == "assertion") {
       const std::string& said = frame["text"].get_ref<const std::string&>();
       report.assertions.push_back(
-          {frame["file"], frame["line"], without_stacks(said) + meaning_of(said)});
+          {frame["file"], frame["line"], own_words(without_stacks(said)) + meaning_of(said)});
     } else {
       report.finished = true;
     }

@@ -42,19 +42,21 @@ std::string not_started(const testing::TestResult& result) {
   return here.empty() && result.Skipped() ? property(result, kNotStarted) : here;
 }
 
-// "test_x.cpp:12: Failure\nthe message\n" of every assertion that did not pass.
+// "test_x.cpp:12: Failure\nthe message\n" of the first assertions that did not pass.
 std::string text_of(const testing::TestResult& result) {
+  constexpr int kFailures = 4;
+  int failures = 0;
   std::string text;
   for (int i = 0; i < result.total_part_count(); ++i) {
     const testing::TestPartResult& part = result.GetTestPartResult(i);
-    if (part.passed()) continue;
+    if (part.passed() || ++failures > kFailures) continue;
     const std::string line = ':' + std::to_string(part.line_number());
     text += part.file_name() == nullptr ? "unknown file" : part.file_name() + line;
     text += part.skipped() ? ": Skipped\n" : ": Failure\n";
-    std::string message = part.message();
-    if (message.starts_with("Failed\n")) message.erase(0, 7);  // what FAIL() puts before its text
-    text += without_stacks(message) + '\n';
+    text += own_words(without_stacks(part.message())) + '\n';
   }
+  if (failures > kFailures)
+    text += std::to_string(failures - kFailures) + " more assertions of this test failed\n";
   return text;
 }
 

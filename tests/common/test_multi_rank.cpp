@@ -209,6 +209,19 @@ TEST(MultiRankFailure, reports_a_failed_assertion_once_with_the_ranks_on_which_i
   expect_on_all_ranks(run, "after", 1);
 }
 
+TEST(MultiRankFailure, reports_at_most_three_texts_of_one_line) {
+  const RankRun run = try_ranks(2, [](TestRank&) {
+    for (int i = 0; i < 10; ++i)
+      EXPECT_TRUE(i % 2 == 0 && i < 0) << "number " << i / 2;
+  });
+  EXPECT_CONTAINS(run.failure(), "on rank 0, rank 1, ");
+  EXPECT_LACKS(run.failure(), "rank 1, rank 1");
+  EXPECT_CONTAINS(run.failure(), "\nnumber 2\n");
+  EXPECT_LACKS(run.failure(), "number 3");
+  EXPECT_CONTAINS(run.failure(), "2 more of ");
+  EXPECT_LACKS(run.failure(), "Value of");
+}
+
 TEST(MultiRankFailure, a_fatal_assertion_ends_the_run) {
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     ASSERT_NE(rank.rank(), 1);
@@ -278,6 +291,24 @@ TEST(MultiRankExpectation, shows_all_ranks_side_by_side) {
   EXPECT_CONTAINS(failure_of([&] { expect_same_on_all_ranks(run, "live bytes"); }), table);
   EXPECT_CONTAINS(failure_of([&] { expect_on_rank(run, 1, "live bytes", 0); }), table);
   EXPECT_TRUE(result_of([&] { expect_on_rank(run, 2, "live bytes", 0); }).empty());
+}
+
+TEST(MultiRankExpectation, compares_each_rank_with_its_own_value) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) { rank.observe("number", rank.rank()); });
+  const auto own = [](int rank) { return rank; };
+  const auto wrong = [](int rank) { return 2 * rank; };
+  EXPECT_TRUE(result_of([&] { expect_on_each_rank(run, "number", own); }).empty());
+  EXPECT_CONTAINS(failure_of([&] { expect_on_each_rank(run, "number", wrong); }),
+                  "rank 0: 0\n  rank 1: is 1, expected 2");
+}
+
+TEST(MultiRankExpectation, says_which_members_of_an_object_differ) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    rank.observe("tensor", nlohmann::json{{"sizes", {2, 3}}, {"dtype", "Float"}});
+  });
+  const nlohmann::json expected{{"sizes", {2, 4}}, {"dtype", "Float"}};
+  EXPECT_CONTAINS(failure_of([&] { expect_on_all_ranks(run, "tensor", expected); }),
+                  "rank 0: sizes: is [2,3], expected [2,4]");
 }
 
 TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ) {

@@ -264,10 +264,9 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
     rank.observe("shard of materialized values", meta.unit->shard().detach().nan_to_num(0),
                  places_of_shard(*meta.unit));
   });
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
-    expect_on_rank(run, r, "shard of materialized values",
-                   oracle.at(0, "shard " + std::to_string(r)));
+  for (const std::string name : {"shard", "shard of materialized values"}) {
+    expect_on_each_rank(run, name,
+                        [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
   }
   expect_on_all_ranks(run, "the shard requires a gradient", false);
 }
@@ -280,8 +279,8 @@ TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
     const FlatParameter unit = make_unit(rank, kTinyShapes);
     rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
   });
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "shard", oracle.at(0, "shard " + std::to_string(r)));
+  expect_on_each_rank(run, "shard",
+                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
 TEST_P(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {

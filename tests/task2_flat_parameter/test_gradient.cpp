@@ -142,10 +142,8 @@ TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduc
     rank.observe("gradient of p1 on the last rank", unit.sharded_gradient(), places_of_shard(unit));
   });
   expect_on_all_ranks(run, "reduce-scatters", 1);
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "gradient of p1 on the last rank",
-                   oracle.at(0, "shard " + std::to_string(r)));
-  }
+  expect_on_each_rank(run, "gradient of p1 on the last rank",
+                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
 // "gradient of p0, p2", for the choice 101 in bits.
@@ -178,10 +176,9 @@ TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
     }
   });
   for (unsigned choice = 0; choice < 8; ++choice) {
-    for (int r = 0; r < world_size(); ++r) {
-      const std::string name = name_of_choice(choice);
-      expect_on_rank(run, r, name, oracle.at(0, name + " " + std::to_string(r)));
-    }
+    const std::string name = name_of_choice(choice);
+    expect_on_each_rank(run, name,
+                        [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); });
   }
 }
 
@@ -213,10 +210,8 @@ TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last
     rank.observe("the sum of the ranks' gradients, divided by W", unit.sharded_gradient(),
                  places_of_shard(unit));
   });
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "the sum of the ranks' gradients, divided by W",
-                   oracle.at(0, "shard " + std::to_string(r)));
-  }
+  expect_on_each_rank(run, "the sum of the ranks' gradients, divided by W",
+                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
 TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
@@ -246,10 +241,8 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   });
   expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
                       padded_numel(world_size()) / world_size() * 4);
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "gradient after three passes",
-                   oracle.at(0, "shard " + std::to_string(r)));
-  }
+  expect_on_each_rank(run, "gradient after three passes",
+                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
   expect_mean_over_ranks(run, "gradient of the pass after drop_gradient()");
 }
 

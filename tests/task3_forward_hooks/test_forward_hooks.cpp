@@ -191,9 +191,8 @@ TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
     rank.observe("root's bytes", sharded.units[0]->layout().padded_numel * 4);
   });
   expect_on_all_ranks(run, "units gathered afterwards", "root ");
-  for (int r = 0; r < world_size(); ++r) {
-    expect_on_rank(run, r, "gathered bytes after forward", run.at(r, "root's bytes"));
-  }
+  expect_on_each_rank(run, "gathered bytes after forward",
+                      [&](int r) { return run.at(r, "root's bytes"); });
 }
 
 TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {

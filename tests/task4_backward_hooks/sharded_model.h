@@ -117,10 +117,9 @@ inline RankRun oracle(int world_size, const Loss& loss, const MakeToy& make = kT
 inline void expect_gradients(const RankRun& run, const RankRun& expected,
                              const std::string& prefix = "") {
   for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
-    for (int r = 0; r < run.world_size(); ++r) {
-      const std::string name = prefix + unit;
-      expect_on_rank(run, r, name, expected.at(0, name + " " + std::to_string(r)));
-    }
+    const std::string name = prefix + unit;
+    expect_on_each_rank(run, name,
+                        [&](int r) { return expected.at(0, name + " " + std::to_string(r)); });
   }
 }
 

@@ -32,8 +32,8 @@ TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
         (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
   });
   expect_on_all_ranks(run, "calls", kBackward);
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "peak of gathered bytes", run.at(r, "bytes of the root and one unit"));
+  expect_on_each_rank(run, "peak of gathered bytes",
+                      [&](int r) { return run.at(r, "bytes of the root and one unit"); });
 }
 
 TEST_P(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_arrives) {

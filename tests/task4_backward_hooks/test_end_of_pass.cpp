@@ -361,8 +361,8 @@ TEST_P(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
   expect_on_all_ranks(run, "calls of on_end() before the evaluation", 0);
   expect_on_all_ranks(run, "calls of on_end() after it", 1);
   const RankRun expected = oracle(world_size(), plain_loss);
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "blocks2", expected.at(0, "blocks2 " + std::to_string(r)));
+  expect_on_each_rank(run, "blocks2",
+                      [&](int r) { return expected.at(0, "blocks2 " + std::to_string(r)); });
 }
 
 // Both forwards are over when the first pass breaks off, so the second pass is the first sign.

@@ -219,8 +219,8 @@ TEST_P(T6_3_backward, prefetching_does_not_change_gradients) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     const RankRun run = trained(world_size(), limit);
     for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2", "blocks3"}) {
-      for (int r = 0; r < world_size(); ++r)
-        expect_on_rank(run, r, "gradients of " + unit, expected.at(r, "gradients of " + unit));
+      expect_on_each_rank(run, "gradients of " + unit,
+                          [&](int r) { return expected.at(r, "gradients of " + unit); });
     }
   }
 }

@@ -26,8 +26,7 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
       full += static_cast<int64_t>(p.storage().nbytes());
     rank.observe("bytes of full parameters", full);
   });
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "bytes of shards", run.at(r, "expected"));
+  expect_on_each_rank(run, "bytes of shards", [&](int r) { return run.at(r, "expected"); });
   expect_on_all_ranks(run, "bytes of full parameters", 0);
 }
 
@@ -131,8 +130,7 @@ TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss)
     rank.observe("table", at::arange(9));
   });
   expect_on_all_ranks(run, "loss falls", true);
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "buffer", run.at(0, "table"));
+  expect_on_all_ranks(run, "buffer", run.at(0, "table"));
 }
 
 // The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.

@@ -188,8 +188,7 @@ TEST_P(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_sa
     rank.observe("units", lines(units));
   });
   expect_on_all_ranks(run, "calls", "");
-  for (int r = 0; r < world_size(); ++r)
-    expect_on_rank(run, r, "layout", run.at(r, "units"));
+  expect_on_each_rank(run, "layout", [&](int r) { return run.at(r, "units"); });
 }
 
 // Two models of other sizes and other options. Their sharded gradients after two steps, which add
@@ -221,12 +220,12 @@ TEST_P(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
   const RankRun both = gradients(true, true);
   const RankRun one = gradients(true, false), two = gradients(false, true);
   expect_on_all_ranks(both, "gathered bytes", 0);
-  for (int r = 0; r < world_size(); ++r) {
-    for (const std::string unit : {"root", "blocks0", "blocks1"}) {
-      expect_on_rank(both, r, "one " + unit, one.at(r, "one " + unit));
-      expect_on_rank(both, r, "two " + unit, two.at(r, "two " + unit));
-    }
-    expect_on_rank(both, r, "two blocks2", two.at(r, "two blocks2"));
+  for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
+    const auto expect_of = [&](const std::string& name, const RankRun& alone) {
+      expect_on_each_rank(both, name, [&](int r) { return alone.at(r, name); });
+    };
+    if (unit != "blocks2") expect_of("one " + unit, one);
+    expect_of("two " + unit, two);
   }
 }
 
