@@ -21,7 +21,7 @@ DIVIDER = "// How this solution goes about it."
 
 
 class Refused(Exception):
-    """The solution is not written in the form that a skeleton can be made from."""
+    """What can't be graded, or made a skeleton of, and why, in one line."""
 
 
 def items(text):

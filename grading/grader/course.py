@@ -4,13 +4,9 @@ import dataclasses
 import functools
 import hashlib
 
-from course.skeletons import ROOT, tomllib
+from course.skeletons import ROOT, Refused, tomllib  # noqa: F401
 
 BUILD = ROOT / "build" / "default"
-
-
-class Refused(Exception):
-    """What can't be graded, and why, in one line."""
 
 
 @dataclasses.dataclass(frozen=True)
