@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import re
 
 from course.skeletons import ROOT, Refused, tomllib  # noqa: F401
 
@@ -58,6 +59,12 @@ def tasks():
         sentinel = task.get("sentinel", "")
         found.append(Task(task["number"], task["name"], sentinel, problems, files))
     return tuple(found)
+
+
+def test_names(folder="."):
+    """SUITE.NAME of every test in a folder of tests/, whatever the number of ranks."""
+    sources = " ".join(path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp")))
+    return [".".join(found) for found in re.findall(r"\bTEST(?:_[PF])?\(\s*(\w+),\s*(\w+)", sources)]
 
 
 @functools.cache
