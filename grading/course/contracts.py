@@ -132,10 +132,9 @@ def main():
     if arguments.missing:
         print("\n".join(missing(arguments.missing)))
         return
-    found = list(problems()) if arguments.check else []
-    for line in found if arguments.check else listing():
-        print(line)
-    sys.exit(1 if found else 0)
+    if arguments.check:
+        sys.exit("\n".join(problems()) or 0)
+    print("\n".join(listing()))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ and no files within a room, include one another in a circle.
 """
 
 import argparse
+import graphlib
 import pathlib
 import re
 import sys
@@ -55,27 +56,12 @@ def arrows_between_rooms(includes):
 
 
 def circle(arrows):
-    """One circle as a list of its members, or None."""
-    done, path = set(), []
-
-    def visit(node):
-        if node in path:
-            return path[path.index(node):] + [node]
-        if node in done:
-            return None
-        path.append(node)
-        for target in sorted(arrows[node]):
-            found = visit(target)
-            if found:
-                return found
-        done.add(path.pop())
-        return None
-
-    for node in sorted(arrows):
-        found = visit(node)
-        if found:
-            return found
-    return None
+    """One circle as a list of its members; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(arrows).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]
+    return []
 
 
 def broken_rules(files, includes, arrows):
@@ -95,14 +81,8 @@ def broken_rules(files, includes, arrows):
 def heights(arrows):
     """Room -> its layer: 0 for a room that includes no other, else one above the highest of them."""
     known = {}
-
-    def height(room):
-        if room not in known:
-            known[room] = 1 + max((height(other) for other in arrows[room]), default=-1)
-        return known[room]
-
-    for room in arrows:
-        height(room)
+    for room in graphlib.TopologicalSorter(arrows).static_order():
+        known[room] = 1 + max((known[other] for other in arrows[room]), default=-1)
     return known
 
 
@@ -149,8 +129,7 @@ def main():
             faults.append(f"{PAGE.name} shows another house: run grading/course/house.py")
         elif not check:
             PAGE.write_text(before + mark + new + end + after)
-    print("\n".join(faults), end="\n" if faults else "")
-    sys.exit(bool(faults))
+    sys.exit("\n".join(faults) or 0)
 
 
 if __name__ == "__main__":

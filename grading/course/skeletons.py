@@ -213,9 +213,7 @@ def main():
     except Refused as refused:
         sys.exit(f"skeletons: {refused}")
     if arguments.check:
-        lines = list(differences(files))
-        print("\n".join(lines), end="\n" if lines else "")
-        sys.exit(1 if lines else 0)
+        sys.exit("\n".join(differences(files)) or 0)
     for name, text in files.items():
         path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)
