@@ -15,11 +15,11 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import handout  # noqa: E402
+from includes import included, reached  # noqa: E402
 
 ROOT = handout.ROOT
 PAGE = ROOT / "CONTRIBUTING.md"
 MARKS = ("<!-- house: made by grading/course/house.py -->\n", "<!-- /house -->\n")
-INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
 
 
 def sources():
@@ -34,18 +34,6 @@ def room_of(path):
     if parts[0] == "common":
         return parts[1]
     return "programs" if parts[0] == "programs" else parts[1].partition("_")[0]
-
-
-def included_files(files):
-    """Path -> paths of our files that it includes."""
-    named = {}
-    for path in files:
-        parts = path.split("/")
-        named["/".join(parts[1 if parts[0] != "solutions" else 2:])] = path
-    return {
-        path: {named[name] for name in INCLUDE.findall(text) if name in named} - {path}
-        for path, text in files.items()
-    }
 
 
 def arrows_between_rooms(includes):
@@ -88,14 +76,7 @@ def heights(arrows):
 
 def direct(room, arrows):
     """The arrows of a room that no longer way replaces."""
-
-    def reach(start):
-        found = set()
-        for target in arrows[start]:
-            found |= {target} | reach(target)
-        return found
-
-    return {one for one in arrows[room] if not any(one in reach(o) for o in arrows[room] - {one})}
+    return {one for one in arrows[room] if not any(one in reached(o, arrows) for o in arrows[room] - {one})}
 
 
 def drawing(arrows):
@@ -115,7 +96,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="print what is out of date or wrong")
     check = parser.parse_args().check
     files = sources()
-    includes = included_files(files)
+    includes = included(files)
     arrows = arrows_between_rooms(includes)
     faults = list(broken_rules(files, includes, arrows))
     page = PAGE.read_text()
