@@ -27,9 +27,9 @@ def tables():
 
 
 def load():
-    return [{**bank.checked(row, TABLES, {"what"}, OPTIONAL), "task": table["task"], "table": table,
-             "name": f"task {table['task']}, Measure, {row['what']}"}
-            for table in tables() for row in table["row"] if "nothing" not in row]
+    return [{**bank.checked(row, TABLES, (), OPTIONAL), "what": what, "task": table["task"], "table": table,
+             "name": f"task {table['task']}, Measure, {what}"}
+            for table in tables() for what, row in table["row"].items() if "nothing" not in row]
 
 
 def command_of(row):
@@ -106,7 +106,7 @@ def wrong_forms():
     """What is wrong before anything runs."""
     for table in tables():
         task = table["task"]
-        asked, known = rows_of_handout(task), {row["what"] for row in table["row"]}
+        asked, known = rows_of_handout(task), set(table["row"])
         for what in sorted(set(asked) ^ known):
             where = "measure.toml" if what in asked else "the handout"
             yield f"task {task}, Measure: {where} lacks the row '{what}'"
