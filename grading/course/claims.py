@@ -4,7 +4,8 @@
 It makes the changes of the sections "Break it" (break_it.toml), runs the commands of the tables "Measure"
 (measure.toml) and makes the output that COURSE.md and README.md show (samples.toml). Prints a line for
 each, and exits with 1 if one is not as the text says. --write puts what a run shows into the text: the
-sentence on other tests that fail, and the shown output.
+sentence on other tests that fail, and the shown output. What the tests said of a change before is kept,
+as of a submission.
 """
 
 import argparse
