@@ -70,10 +70,6 @@ def signature(item):
     raise Refused(f"no parameter list in: {code[0]}")
 
 
-def stub(item, name, problem):
-    return f'{signature(item)} {{\n  todo("{name}", "{problem}");\n}}'
-
-
 def skeleton_of_source(text, problems, given, opaque):
     """`problems`: symbol -> problem's number; `opaque`: structs that the header only declares."""
     found, lines, anonymous = set(), [], False
@@ -92,7 +88,7 @@ def skeleton_of_source(text, problems, given, opaque):
             lines += ["", first, ""]
         elif name in problems and not anonymous:
             found.add(name)
-            lines += [stub(item, name, problems[name]), ""]
+            lines += [f'{signature(item)} {{\n  todo("{name}", "{problems[name]}");\n}}', ""]
         elif name in given or (name and item[-1].endswith("= default;")):
             body = "\n".join(item)
             lines += [f"namespace {{\n\n{body}\n\n}}  // namespace" if anonymous else body, ""]

@@ -43,11 +43,6 @@ def digest(paths):
     return state.hexdigest()[:32]
 
 
-def files_of(folder):
-    paths = (ROOT / "tasks" / folder).iterdir()
-    return tuple(sorted(p.name for p in paths if p.suffix in (".h", ".cpp")))
-
-
 @functools.cache
 def tasks():
     found = []
@@ -55,9 +50,9 @@ def tasks():
         problems = tuple(
             Problem(p["number"], p["name"], p["points"], tuple(p["suites"])) for p in task["problem"]
         )
-        files = files_of(f"task{task['number']}_{task['name']}")
-        sentinel = task.get("sentinel", "")
-        found.append(Task(task["number"], task["name"], sentinel, problems, files))
+        folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
+        files = tuple(sorted(p.name for p in folder.iterdir() if p.suffix in (".h", ".cpp")))
+        found.append(Task(task["number"], task["name"], task.get("sentinel", ""), problems, files))
     return tuple(found)
 
 
