@@ -50,8 +50,8 @@ set(instruments ${PROJECT_SOURCE_DIR}/grading/instruments)
 add_stack(second fsdp_given "${tasks}" ${instruments}/second_solution)
 add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)
 
-# The code that is being graded: a submission's files, or solutions with a fault. grading/grader puts
-# them there. From here on no warning is an error.
+# The code that is being graded: a submission's files, or solutions with a fault or with all mutants.
+# grading/grader puts them there. From here on no warning is an error.
 add_compile_options(-Wno-error)
 set(graded ${PROJECT_BINARY_DIR}/graded)
 if(NOT EXISTS ${graded})
@@ -59,16 +59,3 @@ if(NOT EXISTS ${graded})
        PATTERN "*.cpp")
 endif()
 add_own_stacks(graded ${graded})
-
-# The reference solutions with all their mutants, which grading/instruments/mutants.py puts there: each
-# task over the solutions of the tasks before it.
-set(mutated ${PROJECT_BINARY_DIR}/mutated)
-set(base fsdp_given)
-foreach(task ${tasks})
-  if(NOT EXISTS ${mutated}/${task})
-    file(COPY ${PROJECT_SOURCE_DIR}/solutions/${task} DESTINATION ${mutated})
-  endif()
-  add_stack(mutated ${base} ${task} ${mutated})
-  string(REGEX MATCH "^task[0-9]" number ${task})
-  set(base reference_${number})
-endforeach()

@@ -10,7 +10,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import (  # noqa: E402
-    classroom, course, objects, programs, report, run, schema, score, submission, throughput,
+    changed, classroom, course, objects, programs, report, run, schema, score, submission, throughput,
 )
 from grader import grade as grading  # noqa: E402
 from grader.grade import Grade, most_points  # noqa: E402
@@ -109,6 +109,40 @@ class Submissions(unittest.TestCase):
                 self.assertFalse(other.exists() or left.exists())
                 self.assertTrue(kept.exists())
             self.assertFalse(kept.exists())
+
+
+class Changed(unittest.TestCase):
+    def put(self, **change):
+        files = {LISTED: b"one two two"}
+        changed.put_into(files, LISTED, {"name": "it", **change})
+        return files[LISTED]
+
+    def test_lines_that_stand_once_are_changed(self):
+        self.assertEqual(self.put(old="one", new="1"), b"1 two two")
+        self.assertEqual(self.put(old="one", new="1", old_2="1 two", new_2=""), b" two")
+        self.assertEqual(self.put(), b"one two two")
+
+    def test_a_change_that_fits_nowhere_or_twice_or_is_none_is_refused(self):
+        for old in ("three", "two", "", "one"):
+            with self.assertRaisesRegex(course.Refused, "it: its old lines are . times|or change nothing"):
+                self.put(old=old, new="one")
+
+    def test_failures_are_by_test_and_ranks(self):
+        tests = [{"test": "T.a", "ranks": f"W{w}", "outcome": outcome, "text": f"is {w}"}
+                 for w, outcome in ((3, "failed"), (1, "not started"), (2, "passed"))]
+        found = changed.failures(Result(tests))
+        self.assertEqual(found, {"T.a": {"W3": "is 3", "W1": "is 1"}})
+        self.assertEqual(changed.ranks_of(found["T.a"]), "13")
+        self.assertEqual(changed.ranks_of({"": "of one process"}), "")
+
+
+class Running(unittest.TestCase):
+    def test_tells_the_status_and_what_is_printed(self):
+        self.assertEqual(run.run(["sh", "-c", "echo b >&2; echo a; exit 3"], {}, 60), (3, "a\nb\n"))
+
+    def test_what_takes_too_long_ends_with_what_it_has_started(self):
+        status, _ = run.run(["sh", "-c", "sleep 600 & wait"], {}, 0.1)  # returns when the pipes are closed
+        self.assertIsNone(status)
 
 
 class NamesOfOthers(unittest.TestCase):

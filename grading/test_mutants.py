@@ -113,7 +113,7 @@ class Runs(unittest.TestCase):
         text, made = switches.mutate("unit.cpp", SOURCE)
         lines = text.splitlines()
         at = next(i for i, line in enumerate(lines, 1) if line.endswith(f"{switches.MARK}{made[2].number}"))
-        log = f"/x/mutated/{task.folder}/unit.cpp:{at}:7: error: no match for 'operator||'\n"
+        log = f"/x/graded/{task.folder}/unit.cpp:{at}:7: error: no match for 'operator||'\n"
         self.assertEqual(mutants.wrong_mutants(log, task, {"unit.cpp": text}, made), {made[2]})
 
     def test_an_entry_holds_only_while_no_test_kills_its_mutant(self):

@@ -144,5 +144,21 @@ repository_files() (
 )
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
 
+# Prints the folder of the LibTorch that a build would use.
+libtorch_folder() { cmake -P "$root/cmake/missing.cmake" 2>/dev/null | sed -n 's/^libtorch //p'; }
+
+compiles_cpp20() {
+  printf '#include <concepts>\n#include <span>\nauto f = []<std::integral T>(T) {};' |
+    "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null
+}
+
+# Refuses what is no preset.
+require_preset() {
+  case ${1-} in
+    default | debug | cuda | asan | tsan) ;;
+    *) refuse "--preset '${1-}' is unknown; allowed: default, debug, cuda, asan, tsan" ;;
+  esac
+}
+
 # Finds the program $2 of the pinned wheel $1, so that every machine runs the same version.
 tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }

@@ -20,7 +20,7 @@ compiler() {
   version=$("$cxx" --version 2>/dev/null | head -n 1)
   if [[ ! $version ]]; then
     wrong compiler "$cxx was not found" "./fsdp setup, or set CXX to g++ 11, clang 14 or newer"
-  elif ! echo 'auto f = []<class T>(T) requires true {};' | "$cxx" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; then
+  elif ! compiles_cpp20; then
     wrong compiler "$version does not compile C++20" "set CXX to g++ 11, clang 14 or newer"
   else
     ok compiler "$version"
@@ -46,7 +46,8 @@ tools() {
 
 libtorch() {
   local where version abi
-  where=$(libtorch_folder)
+  where=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$root/build/default/CMakeCache.txt" 2>/dev/null)
+  [[ -d $where ]] || where=$(libtorch_folder)
   if [[ ! $where ]]; then
     wrong libtorch "none was found" "./fsdp setup, or name the folder of yours in LIBTORCH"
     return
@@ -101,14 +102,6 @@ build_state() {
   else
     note build "nothing is built yet: the first ./fsdp check takes some minutes"
   fi
-}
-
-# Prints the folder of the LibTorch that the build uses, or would use.
-libtorch_folder() {
-  local found
-  found=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$root/build/default/CMakeCache.txt" 2>/dev/null)
-  [[ -d $found ]] || found=$(cmake -P "$root/cmake/missing.cmake" 2>/dev/null | sed -n 's/^libtorch //p')
-  [[ -d $found ]] && echo "$found"
 }
 
 compiler

@@ -12,7 +12,7 @@ source "$root/scripts/build.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-LIBTORCH=$(cmake -P "$root/cmake/missing.cmake" | sed -n 's/^libtorch //p')
+LIBTORCH=$(libtorch_folder)
 export LIBTORCH
 [[ $LIBTORCH ]] || fail "first_verdict: LibTorch is missing; run ./fsdp setup"
 if [[ ${1-} ]]; then

@@ -8,8 +8,6 @@ source "$root/scripts/build.sh"
 cd "$root" || exit 1
 totals=${1:-/dev/null}
 broken=''
-work=$(mktemp)
-trap 'rm -f "$work"' EXIT
 mapfile -t files < <(repository_files)
 mapfile -t cpp < <(sources)
 
@@ -19,14 +17,8 @@ names=$(printf '%s\n' "${cpp[@]}" | sed -n 's#^\(solutions\|tasks\)/task.*/\([^/
 task_header="(${names//$'\n'/|})\.h"
 
 # Each function prints the places that break its rule, one per line.
-parent_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
-task_includes() { grep -nE "^ *# *include *(\"|<.*/)$task_header[\">]" /dev/null "${cpp[@]}"; }
-repeated_names() {
-  local tree
-  for tree in solutions tasks; do
-    printf '%s\n' "${cpp[@]}" | sed -n "s|^$tree/task.*/\([^/]*\.h\)$|$tree: \1|p" | sort | uniq -d
-  done
-}
+wrong_includes() { grep -nE "^ *# *include *([\"<]\.\./|(\"|<.*/)$task_header[\">])" /dev/null "${cpp[@]}"; }
+repeated_names() { printf '%s\n' "${cpp[@]}" | sed -n 's|^solutions/.*/\(.*\.h\)$|\1|p' | sort | uniq -d; }
 # A precompiled header is compiled as a main file, where the pragma gives a warning.
 unguarded_headers() { grep -L '^#pragma once' $(printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$'); }
 long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
@@ -37,21 +29,8 @@ broken_scripts() {
   for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
 }
 
-# Skeletons that grading/course/skeletons.py would write in another way.
-stale_skeletons() {
-  .venv/bin/python3 grading/course/skeletons.py --check 2>&1 || true
-}
-
-# Faults whose line or test does not exist any more, and faults that MATRIX.md lacks.
-stale_faults() {
-  .venv/bin/python3 grading/instruments/faults.py --check 2>&1 || true
-}
-
-# Sentences of the contracts that no fault breaks, and entries whose sentence is gone.
-broken_promises() { .venv/bin/python3 grading/course/contracts.py --check 2>&1 || true; }
-
-# Entries of mutants.toml that are no mutant of the solutions any more.
-stale_mutants() { .venv/bin/python3 grading/instruments/mutants.py --check 2>&1 || true; }
+# A check of grading/, which prints what is wrong.
+grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
 # Suites that only the tests have, or only course.toml.
 unlisted_suites() {
@@ -64,26 +43,22 @@ odd_test_names() {
   grep -rzoP 'TEST(_[PF])?\(\s*\w+,\s*\w+' tests | tr '\n\0' ' \n' |
     grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
 }
-# Things that handouts, hints and appendix name but that do not exist; what they say of runs and nobody
-# can run; and failures of Python's tests.
-wrong_texts() { .venv/bin/python3 grading/course/texts.py 2>&1 || true; }
-wrong_claims() { .venv/bin/python3 grading/course/claims.py --check 2>&1 || true; }
+# Failures of Python's tests.
 python_tests() {
-  local folder
+  local folder said
   for folder in grading grading/course grading/peers; do
-    .venv/bin/python3 -m unittest discover -s "$folder" >/dev/null 2>"$work" || tail -n 20 "$work"
+    said=$(.venv/bin/python3 -m unittest discover -s "$folder" 2>&1 >/dev/null) || tail -n 20 <<<"$said"
   done
 }
-# What grading/course/house.py would draw otherwise, and arrows between rooms that may not be.
-wrong_house() { .venv/bin/python3 grading/course/house.py --check 2>&1 || true; }
 # The example in the README has to be the program that is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
 }
 
+# rule NAME COMMAND...
 rule() {
   local places
-  places=$("$2")
+  places=$("${@:2}")
   if [[ -z $places ]]; then
     printf '%-36s passed\n' "$1"
     echo 1 0 0 >>"$totals"
@@ -94,10 +69,7 @@ rule() {
   fi
 }
 
-rule "no include of ../" parent_includes
-if [[ $names ]]; then
-  rule "task headers as <header.h>" task_includes
-fi
+rule "task headers as <header.h>, no ../" wrong_includes
 rule "header names are unique" repeated_names
 rule "headers have #pragma once" unguarded_headers
 rule "files of at most 400 lines" long_files
@@ -106,14 +78,14 @@ rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
 rule "test names are snake_case" odd_test_names
-rule "tasks/ is what solutions/ gives" stale_skeletons
-rule "the fault bank fits the code" stale_faults
-rule "every promise has a test" broken_promises
-rule "mutants.toml fits the code" stale_mutants
-rule "the house is as drawn" wrong_house
+rule "tasks/ is what solutions/ gives" grading course/skeletons --check
+rule "the fault bank fits the code" grading instruments/faults --check
+rule "every promise has a test" grading course/contracts --check
+rule "mutants.toml fits the code" grading instruments/mutants --check
+rule "the house is as drawn" grading course/house --check
 rule "README shows the compiled example" stale_example
-rule "texts agree with what they name" wrong_texts
-rule "what the texts claim can be run" wrong_claims
+rule "texts agree with what they name" grading course/texts
+rule "what the texts claim can be run" grading course/claims --check
 rule "Python's own tests" python_tests
 
 [[ ! $broken ]]

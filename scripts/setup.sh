@@ -62,10 +62,8 @@ check_versions() {
   if [[ $(printf '%s\n' 3.22 "$version" | sort -V | head -n 1) != 3.22 ]]; then
     fail "cmake is $version; 3.22 or newer is needed"
   fi
-  if ! printf '#include <concepts>\n#include <span>\nauto f = []<std::integral T>(T) {};' |
-    "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; then
+  compiles_cpp20 ||
     fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to name one)"
-  fi
 }
 
 # pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
@@ -79,8 +77,6 @@ pip_install() {
   fi
   "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
-
-libtorch_folder() { cmake -P "$root/cmake/missing.cmake" | sed -n 's/^libtorch //p'; }
 
 # The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd which
 # CUDA libraries its CPU part needs, because wheels for other machines have no CUDA part.

@@ -12,10 +12,8 @@ while (($#)); do
     --all) all=--all ;;
     --preset)
       preset=${2-}
-      case $preset in
-        default | debug | cuda | asan | tsan) shift ;;
-        *) refuse "preset '$preset' is unknown to test; allowed: default, debug, cuda, asan, tsan" ;;
-      esac
+      require_preset "$preset"
+      shift
       ;;
     *) refuse "option '$1' is unknown to test; allowed: --all, --preset NAME" ;;
   esac

@@ -28,42 +28,6 @@ awk '
   END { print "\n]" }' build/tidy/compile_commands.json >"$work/compile_commands.json"
 clang_tidy=$(tool clang_tidy clang-tidy)
 
-# Prints lines "FILE HASH...": each C++ source with its hash and the hashes of our headers that it
-# includes, directly or indirectly. An include is matched by the end of its path, so it stands for all
-# headers that have this name.
-hashed_closures() {
-  sources | xargs -d '\n' sha256sum >"$work/hashes"
-  sources | xargs -d '\n' grep -HE '^ *# *include *["<]' >"$work/includes" || true
-  awk '
-    FNR == NR { file = substr($0, 67); hash[file] = $1; files[++n] = file; next }
-    {
-      file = substr($0, 1, index($0, ":") - 1)
-      match($0, /["<][^">]*[">]/)
-      includes[file] = includes[file] "\n" substr($0, RSTART + 1, RLENGTH - 2)
-    }
-    function reach(file, name, count, names, i, j, parts) {
-      if (seen[file]) return
-      seen[file] = 1
-      line = line " " hash[file]
-      count = split(includes[file], names, "\n")
-      for (i = 1; i <= count; i++) {
-        if (names[i] == "") continue
-        for (j = 1; j <= n; j++)
-          if (files[j] == names[i] || substr(files[j], length(files[j]) - length(names[i])) == "/" names[i])
-            reach(files[j])
-      }
-    }
-    END {
-      for (k = 1; k <= n; k++) {
-        if (files[k] !~ /\.cpp$/) continue
-        split("", seen)
-        line = files[k]
-        reach(files[k])
-        print line
-      }
-    }' "$work/hashes" "$work/includes"
-}
-
 # Prints the C++ files that changed since the branch left the main branch, or since the last commit,
 # also uncommitted ones.
 changed_files() {
@@ -98,7 +62,8 @@ tenth() {
   awk -v turn="$turn" 'NR % 10 == turn { print $1 }' "$work/closures"
 }
 
-hashed_closures >"$work/closures"
+# Lines "FILE HASH...": each .cpp file with its hash and those of our headers that it includes.
+sources | .venv/bin/python3 grading/course/includes.py >"$work/closures"
 settings=$( (cat .clang-tidy; echo "$clang_tidy"; sed -n 's/^LibTorch_ROOT:PATH=//p' build/tidy/CMakeCache.txt) | sha256sum)
 while read -r file hashes; do
   echo "$file $(sha256sum <<<"$settings $hashes" | cut -d ' ' -f 1)"

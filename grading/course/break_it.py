@@ -7,27 +7,20 @@ it passes. In which problems other tests fail is said in one sentence, which mad
 import re
 import textwrap
 
-from course import changed
-from course.claimed import checked, handout_of, normal
-from grader import course
+from course.claimed import handout_of, normal
+from grader import bank, changed, course
 from grader.course import ROOT, Refused
 
 STEPS = ROOT / "grading" / "course" / "break_it.toml"
-FIELDS = {"task", "number", "file", "old", "new", "old_2", "new_2", "check", "passes", "ranks", "says"}
+FIELDS = {"task", "number", "file", "old", "new"}
+OPTIONAL = {"old_2", "new_2", "check", "passes", "ranks", "says"}
 TEST = re.compile(r"`(T[1-7]_\d_\w+\.\w+)`")
 MADE = re.compile(r"^ *With the reference solution,[^<]*?\b(?:fails|as\s+well)\.$", re.MULTILINE)
 
 
 def load():
-    steps = course.tomllib.loads(STEPS.read_text())["step"]
-    for step in steps:
-        checked(step, FIELDS, STEPS)
-        step["name"] = f"task {step['task']}, Break it {step['number']}"
-    return steps
-
-
-def task_of(step):
-    return course.tasks()[step["task"] - 1]
+    steps = bank.load(STEPS, "step", FIELDS, OPTIONAL)
+    return [{**step, "name": f"task {step['task']}, Break it {step['number']}"} for step in steps]
 
 
 def answer_span(text, number):
@@ -52,28 +45,27 @@ def scope(step):
     return problem if "." in problem else ""
 
 
-def results(step):
-    """What `check` finds: test -> ranks -> what it prints, of the tests that do not pass."""
-    red = {}
-    for test in changed.tests(step["task"], scope(step) or str(step["task"]), step):
-        if test["outcome"] != "passed":
-            red.setdefault(test["test"], {})[test["ranks"]] = test["text"]
-    return red
+def problem_of(test):
+    suite = test.partition(".")[0]
+    return next(p.number for task in course.tasks() for p in task.problems if suite in p.suites)
+
+
+def failures(step, fresh):
+    """What the tests that the student runs print if they do not pass: test -> ranks -> text."""
+    base = "own" if "--base mine" in step.get("check", "") else "reference"
+    red = changed.failures(changed.result(step["file"], step, step["task"], base, fresh))
+    return {test: texts for test, texts in red.items() if scope(step) in ("", problem_of(test))}
 
 
 def made_sentence(step, others):
     """`others`: the tests that fail and that the answer does not name."""
     what = f"problem {scope(step)}" if scope(step) else f"task {step['task']}"
-    problems = sorted({changed.problem_of(test) for test in others})
+    problems = sorted({problem_of(test) for test in others})
     if not problems:
         return f"With the reference solution, no other test of {what} fails."
     listed = " and ".join(filter(None, [", ".join(problems[:-1]), problems[-1]]))
     which = "problem" if len(problems) == 1 else "problems"
     return f"With the reference solution, other tests of {which} {listed} fail as well."
-
-
-def ranks_of(texts):
-    return "".join(sorted(ranks.removeprefix("W") for ranks in texts))
 
 
 def differences(step, answer, red):
@@ -85,15 +77,15 @@ def differences(step, answer, red):
     for test in sorted(named - passes - set(red)):
         yield f"its answer names {test}, which passes"
     for test in sorted(passes & set(red)):
-        yield f"{test} is said to pass, and fails on W {ranks_of(red[test])}"
+        yield f"{test} is said to pass, and fails on W {changed.ranks_of(red[test])}"
     for test in sorted(passes - named):
         yield f"break_it.toml says that {test} passes; the answer does not name it"
     for test, ranks, words in step.get("ranks", ()):
         if words not in normal(answer):
             yield f"its answer does not say '{words}'"
         texts = set().union(*red.values()) if test == "*" else red.get(test, {})
-        if ranks_of(texts) != ranks:
-            yield f"{test} fails on W {ranks_of(texts)}; the answer says '{words}'"
+        if changed.ranks_of(texts) != ranks:
+            yield f"{test} fails on W {changed.ranks_of(texts)}; the answer says '{words}'"
     for test, words in step.get("says", ()):
         if words not in normal(answer):
             yield f"its answer does not quote '{words}'"
@@ -121,22 +113,25 @@ def put_sentence(step, red):
 
 def play(step, arguments):
     """What is wrong with the step."""
-    red = results(step)
+    red = failures(step, arguments.fresh)
     if arguments.show:
         for test, texts in red.items():
-            print(f"--- {test} W {ranks_of(texts)}\n{next(iter(texts.values()))}")
+            print(f"--- {test} W {changed.ranks_of(texts)}\n{next(iter(texts.values()))}")
     if arguments.write:
         put_sentence(step, red)
     return list(differences(step, answer_of(step), red))
 
 
-def wrong_form(step):
+def wrong_forms():
     """What is wrong before anything runs."""
-    try:
-        changed.changed(step)
-        answer_of(step)
-    except Refused as refused:
-        yield str(refused)
+    for step in load():
+        try:
+            changed.solutions(step["file"], step)
+            answer_of(step)
+        except Refused as refused:
+            yield f"{step['name']}: {refused}"
+    for name in sorted({step["name"] for step in load()}.symmetric_difference(steps_of_handouts())):
+        yield f"{name}: is in the handout or in break_it.toml, not in both"
 
 
 def steps_of_handouts():

@@ -1,14 +1,12 @@
-"""What the kinds of claims have in common: the form of their entries, and the handouts that make them."""
+"""What the kinds of claims have in common: the handouts that make them, and the programs that they run."""
+
+import os
+import subprocess
 
 from grader import course
-from grader.course import ROOT, Refused
+from grader.course import ROOT
 
-
-def checked(entry, fields, file):
-    """The entry of the file, if it has no other fields."""
-    if unknown := set(entry) - fields:
-        raise Refused(f"{file.name}: unknown {', '.join(unknown)}")
-    return entry
+SECONDS = 240  # that a program may take
 
 
 def handout_of(task):
@@ -18,3 +16,9 @@ def handout_of(task):
 def normal(text):
     """On one line: a handout is wrapped."""
     return " ".join(text.split())
+
+
+def run(words, folder=None):
+    """A program of the build, as ./fsdp runs it."""
+    return subprocess.run(words, cwd=folder, env={**os.environ, "FSDP_ROOT": str(ROOT)}, capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL, timeout=SECONDS)

@@ -4,7 +4,8 @@
 It makes the changes of the sections "Break it" (break_it.toml), runs the commands of the tables "Measure"
 (measure.toml) and makes the output that COURSE.md and README.md show (samples.toml). Prints a line for
 each, and exits with 1 if one is not as the text says. --write puts what a run shows into the text: the
-sentence on other tests that fail, and the shown output.
+sentence on other tests that fail, and the shown output. What the tests said of a change before is kept,
+as of a submission.
 """
 
 import argparse
@@ -14,8 +15,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from course import break_it, changed, measure, samples  # noqa: E402
-from grader import bank, course  # noqa: E402
+from course import break_it, measure, samples  # noqa: E402
+from grader import bank, course, grade, programs  # noqa: E402
 from grader.course import Refused  # noqa: E402
 
 KINDS = {"break_it": break_it, "measure": measure, "samples": samples}
@@ -26,24 +27,18 @@ def load(kinds):
     return [{**entry, "kind_of_claim": kind} for kind in kinds for entry in KINDS[kind].load()]
 
 
-def wrong_forms():
-    """What is wrong before anything runs: changes that do not fit, steps and rows that are not listed."""
-    for kind in (break_it, samples):
-        for entry in kind.load():
-            yield from (f"{entry['name']}: {wrong}" for wrong in kind.wrong_form(entry))
-    known = {step["name"] for step in break_it.load()}
-    for name in sorted(set(break_it.steps_of_handouts()) ^ known):
-        yield f"{name}: is in the handout or in break_it.toml, not in both"
-    yield from measure.wrong_form()
-
-
 def prepare(entries):
-    """Builds the reference solutions and their tests, as far as they are needed."""
-    tests = {entry["task"] for entry in entries if "task" in entry}
-    if any(entry.get("kind") == "solutions" for entry in entries):
+    """Builds what the entries run, but for the changed solutions."""
+    changed = {entry["task"] for entry in entries if "old" in entry}
+    if changed:
+        grade.prepare(sorted(changed))
+    others = [entry for entry in entries if "old" not in entry]
+    tests = {entry["task"] for entry in others if "task" in entry}
+    if any(entry.get("kind") == "solutions" for entry in others):
         tests = {task.number for task in course.tasks()}
-    others = ["hello", "reference_train"] if any(e["kind_of_claim"] != "break_it" for e in entries) else []
-    changed.build("check", *others, *(f"reference_task{number}_tests" for number in sorted(tests)))
+    if others:
+        programs.build("check", "hello", "reference_train",
+                       *(f"reference_task{number}_tests" for number in sorted(tests)))
 
 
 def play(entry, arguments):
@@ -75,6 +70,7 @@ def parse():
     parser.add_argument("--task", type=int, help="of one task's handout")
     parser.add_argument("--show", action="store_true", help="print what the runs print")
     parser.add_argument("--write", action="store_true", help="put what the runs show into the texts")
+    parser.add_argument("--fresh", action="store_true", help="run again the changes that were run before")
     parser.add_argument("--check", action="store_true", help="the form of the lists; runs nothing")
     bank.add_options(parser, "claim")
     return parser.parse_args()
@@ -84,9 +80,7 @@ def main():
     arguments = parse()
     try:
         if arguments.check:
-            wrong = list(wrong_forms())
-            print("\n".join(wrong), end="\n" if wrong else "")
-            sys.exit(1 if wrong else 0)
+            sys.exit("\n".join(wrong for kind in KINDS.values() for wrong in kind.wrong_forms()) or 0)
         entries = load(arguments.kinds or KINDS)
         if arguments.task:
             entries = [entry for entry in entries if entry.get("task") == arguments.task]

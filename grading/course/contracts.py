@@ -2,12 +2,14 @@
 """The table of promises, grading/contracts.toml: for every sentence of a contract, what asks for it.
 
 A contract is the public part of a task's headers, and what a handout says under "Invariants" and
-"Easy to get wrong" and does not put as a question. An entry names the faults of the bank that break
-the sentence; the test of each must turn red. A sentence that promises nothing says why instead.
+"Easy to get wrong" and does not put as a question. The table gives each sentence the list of the faults
+of the bank that break it; the test of each must turn red. A sentence that promises nothing has a text
+instead, which says why.
 Without an option, prints each sentence with its tests.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import sys
@@ -52,7 +54,7 @@ def items_of(handout):
         if section.startswith("Invariants\n"):
             yield from re.split(r"^- ", section, flags=re.MULTILINE)[1:]
         for part in section.split("Easy to get wrong:")[1:]:
-            paragraph = re.split(r"(?i)\n\n|(?:libtorch )?worth knowing:", part.lstrip())[0]
+            paragraph = re.split(r"(?i)\n\n|(?:libtorch )?worth\s+knowing:", part.lstrip())[0]
             yield from re.split(r"^- ", paragraph, flags=re.MULTILINE)
 
 
@@ -77,51 +79,49 @@ def faults():
 
 
 def entries():
-    return tomllib.loads(TABLE.read_text()).get("sentence", [])
+    """(file, sentence, the faults that break it or the text of what it explains)."""
+    for file, table in tomllib.loads(TABLE.read_text()).items():
+        for sentence, what in table.items():
+            yield file, sentence, what
 
 
 def problems():
     """What is wrong with the table."""
-    known, tests, seen = set(contracts()), faults(), set()
-    for entry in entries():
-        place = entry["file"], entry["text"]
-        where = f"{place[0]}: '{place[1]}'"
-        if place in seen:
-            yield f"{where} has two entries"
-        seen.add(place)
-        if place not in known:
+    known, tests, seen = list(contracts()), faults(), set()
+    for file, sentence, what in entries():
+        seen.add((file, sentence))
+        where = f"{file}: '{sentence}'"
+        if (file, sentence) not in known:
             yield f"{where} is not in its text"
-        if set(entry) not in ({"file", "text", "faults"}, {"file", "text", "explains"}):
-            yield f"{where} needs either faults or what it explains"
-        for fault in entry.get("faults", []):
+        if not what:
+            yield f"{where} has no fault"
+        for fault in what if isinstance(what, list) else ():
             if fault not in tests:
                 yield f"{where}: there is no fault {fault}"
-        if not entry.get("faults", entry.get("explains")):
-            yield f"{where} has no fault"
-    for file, sentence in contracts():
+    for file, sentence in known:
         if (file, sentence) not in seen:
             yield f"{file}: no test asks for '{sentence}'"
 
 
 def missing(task):
     """Entries to fill in."""
-    seen = {(entry["file"], entry["text"]) for entry in entries()}
+    seen = {(file, sentence) for file, sentence, _ in entries()}
     for file, sentence in contracts():
         if file.startswith(f"task{task}_") and (file, sentence) not in seen:
-            text = sentence.replace("\\", "\\\\").replace('"', '\\"')
-            yield f'[[sentence]]\nfile = "{file}"\ntext = "{text}"\nfaults = []\n'
+            yield f"{file}\n{json.dumps(sentence, ensure_ascii=False)} = []"
 
 
 def listing():
-    tests, asked, promises = faults(), set(), 0
-    for entry in entries():
-        names = sorted({tests[fault] for fault in entry.get("faults", [])})
-        promises += bool(names)
+    tests, asked, used, texts = faults(), set(), set(), []
+    for file, sentence, what in entries():
+        found = set(what) if isinstance(what, list) else set()
+        names = sorted({tests[fault] for fault in found})
         asked.update(names)
-        yield f"{entry['file']}: {entry['text']}"
-        yield from (f"    {name}" for name in names or [f"explains {entry['explains']}"])
-    used = {fault for entry in entries() for fault in entry.get("faults", [])}
-    yield f"{len(entries())} sentences, {promises} promises; {len(asked)} tests, {len(used)} faults"
+        used |= found
+        texts.append(bool(names))
+        yield f"{file}: {sentence}"
+        yield from (f"    {name}" for name in names or [f"explains {what}"])
+    yield f"{len(texts)} sentences, {sum(texts)} promises; {len(asked)} tests, {len(used)} faults"
 
 
 def main():
@@ -132,10 +132,9 @@ def main():
     if arguments.missing:
         print("\n".join(missing(arguments.missing)))
         return
-    found = list(problems()) if arguments.check else []
-    for line in found if arguments.check else listing():
-        print(line)
-    sys.exit(1 if found else 0)
+    if arguments.check:
+        sys.exit("\n".join(problems()) or 0)
+    print("\n".join(listing()))
 
 
 if __name__ == "__main__":

@@ -8,17 +8,18 @@ and no files within a room, include one another in a circle.
 """
 
 import argparse
+import graphlib
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import handout  # noqa: E402
+from includes import included, reached  # noqa: E402
 
 ROOT = handout.ROOT
 PAGE = ROOT / "CONTRIBUTING.md"
 MARKS = ("<!-- house: made by grading/course/house.py -->\n", "<!-- /house -->\n")
-INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
 
 
 def sources():
@@ -35,18 +36,6 @@ def room_of(path):
     return "programs" if parts[0] == "programs" else parts[1].partition("_")[0]
 
 
-def included_files(files):
-    """Path -> paths of our files that it includes."""
-    named = {}
-    for path in files:
-        parts = path.split("/")
-        named["/".join(parts[1 if parts[0] != "solutions" else 2:])] = path
-    return {
-        path: {named[name] for name in INCLUDE.findall(text) if name in named} - {path}
-        for path, text in files.items()
-    }
-
-
 def arrows_between_rooms(includes):
     arrows = {room_of(path): set() for path in includes}
     for path, targets in includes.items():
@@ -55,27 +44,12 @@ def arrows_between_rooms(includes):
 
 
 def circle(arrows):
-    """One circle as a list of its members, or None."""
-    done, path = set(), []
-
-    def visit(node):
-        if node in path:
-            return path[path.index(node):] + [node]
-        if node in done:
-            return None
-        path.append(node)
-        for target in sorted(arrows[node]):
-            found = visit(target)
-            if found:
-                return found
-        done.add(path.pop())
-        return None
-
-    for node in sorted(arrows):
-        found = visit(node)
-        if found:
-            return found
-    return None
+    """One circle as a list of its members; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(arrows).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]
+    return []
 
 
 def broken_rules(files, includes, arrows):
@@ -95,27 +69,14 @@ def broken_rules(files, includes, arrows):
 def heights(arrows):
     """Room -> its layer: 0 for a room that includes no other, else one above the highest of them."""
     known = {}
-
-    def height(room):
-        if room not in known:
-            known[room] = 1 + max((height(other) for other in arrows[room]), default=-1)
-        return known[room]
-
-    for room in arrows:
-        height(room)
+    for room in graphlib.TopologicalSorter(arrows).static_order():
+        known[room] = 1 + max((known[other] for other in arrows[room]), default=-1)
     return known
 
 
 def direct(room, arrows):
     """The arrows of a room that no longer way replaces."""
-
-    def reach(start):
-        found = set()
-        for target in arrows[start]:
-            found |= {target} | reach(target)
-        return found
-
-    return {one for one in arrows[room] if not any(one in reach(o) for o in arrows[room] - {one})}
+    return {one for one in arrows[room] if not any(one in reached(o, arrows) for o in arrows[room] - {one})}
 
 
 def drawing(arrows):
@@ -135,7 +96,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="print what is out of date or wrong")
     check = parser.parse_args().check
     files = sources()
-    includes = included_files(files)
+    includes = included(files)
     arrows = arrows_between_rooms(includes)
     faults = list(broken_rules(files, includes, arrows))
     page = PAGE.read_text()
@@ -149,8 +110,7 @@ def main():
             faults.append(f"{PAGE.name} shows another house: run grading/course/house.py")
         elif not check:
             PAGE.write_text(before + mark + new + end + after)
-    print("\n".join(faults), end="\n" if faults else "")
-    sys.exit(bool(faults))
+    sys.exit("\n".join(faults) or 0)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
 """The commands of the handouts' tables "Measure", run on the reference solutions (measure.toml)."""
 
 import functools
-import os
 import pathlib
 import re
 import shlex
-import subprocess
 import tempfile
 
-from course.claimed import checked, handout_of, normal
-from grader import course
+from course import claimed
+from course.claimed import handout_of, normal
+from grader import bank
 from grader.course import BUILD, ROOT
 
 TABLES = ROOT / "grading" / "course" / "measure.toml"
-FIELDS = {"what", "shows", "lacks", "says", "command", "equal", "near", "nothing"}
-SECONDS = 240  # that one command may take
+OPTIONAL = {"shows", "lacks", "says", "command", "equal", "near", "nothing"}  # fields of a row
 
 
 def rows_of_handout(task):
@@ -24,14 +22,14 @@ def rows_of_handout(task):
     return {row[0]: row[-1] for row in cells if row[0] != "What"}
 
 
+def tables():
+    return bank.load(TABLES, "table", {"task", "row"}, {"short", "quicker"})
+
+
 def load():
-    rows = []
-    for table in course.tomllib.loads(TABLES.read_text())["table"]:
-        for row in table["row"]:
-            checked(row, FIELDS, TABLES)
-            name = f"task {table['task']}, Measure, {row['what']}"
-            rows.append({**row, "name": name, "task": table["task"], "table": table})
-    return [row for row in rows if "nothing" not in row]
+    return [{**bank.checked(row, TABLES, (), OPTIONAL), "what": what, "task": table["task"], "table": table,
+             "name": f"task {table['task']}, Measure, {what}"}
+            for table in tables() for what, row in table["row"].items() if "nothing" not in row]
 
 
 def command_of(row):
@@ -71,8 +69,7 @@ def here(command, table):
 def run(words):
     """The exit status; what the command prints, and what it writes into its folder."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(words, cwd=folder, env={**os.environ, "FSDP_ROOT": str(ROOT)},
-                              capture_output=True, text=True, timeout=SECONDS)
+        done = claimed.run(words, folder)
         written = [path.read_text(errors="replace") for path in sorted(pathlib.Path(folder).iterdir())]
         return done.returncode, "\n".join([done.stdout, done.stderr, *written])
 
@@ -105,11 +102,11 @@ def play(row, arguments):
     return wrong + [f"the handout does not say: {words}" for words in row.get("says", ()) if words not in said]
 
 
-def wrong_form():
-    """What is wrong with the tables before anything runs."""
-    for table in course.tomllib.loads(TABLES.read_text())["table"]:
+def wrong_forms():
+    """What is wrong before anything runs."""
+    for table in tables():
         task = table["task"]
-        asked, known = rows_of_handout(task), {row["what"] for row in table["row"]}
+        asked, known = rows_of_handout(task), set(table["row"])
         for what in sorted(set(asked) ^ known):
             where = "measure.toml" if what in asked else "the handout"
             yield f"task {task}, Measure: {where} lacks the row '{what}'"

@@ -1,23 +1,20 @@
 """The output that COURSE.md and README.md show, made by a run (samples.toml)."""
 
 import re
-import subprocess
+import shutil
 
-from course import changed
-from course.claimed import checked, normal
-from grader import course
+from course.claimed import normal, run
+from grader import bank, changed, course, programs
 from grader.course import BUILD, ROOT, Refused
 
 SAMPLES = ROOT / "grading" / "course" / "samples.toml"
-FIELDS = {"page", "command", "kind", "file", "old", "new", "task", "stack", "from", "pattern", "says", "varies"}
+FIELDS = {"page", "command", "kind"}
+OPTIONAL = {"file", "old", "new", "task", "stack", "from", "pattern", "says", "varies"}
 
 
 def load():
-    samples = course.tomllib.loads(SAMPLES.read_text())["sample"]
-    for sample in samples:
-        checked(sample, FIELDS, SAMPLES)
-        sample["name"] = f"{sample['page']}: {sample['command']}"
-    return samples
+    samples = bank.load(SAMPLES, "sample", FIELDS, OPTIONAL)
+    return [{**sample, "name": f"{sample['page']}: {sample['command']}"} for sample in samples]
 
 
 def block_span(text, sample):
@@ -38,19 +35,18 @@ def shown(sample):
     return text[begin:end]
 
 
-def run(words):
-    return subprocess.run(words, env=changed.environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=240)
-
-
 def stdout(words):
     return run(words).stdout
 
 
 def check_with_a_mistake(sample):
-    """What `check` prints for a student with this mistake."""
-    with changed.check(sample["task"], sample, sample["stack"]) as folder:
-        return stdout([folder / "check", *sample["command"].split()[2:], "--stacks", sample["stack"]])
+    """What `check` prints for a student with this mistake, whose stack of this name it tests."""
+    task = course.tasks()[sample["task"] - 1]
+    with programs.new_job() as job:
+        tests = changed.program(sample["file"], sample, task.number, job)
+        tests.rename(tests.with_name(f"{sample['stack']}_task{task.number}_tests"))
+        check = shutil.copy2(BUILD / "bin" / "check", tests.parent)
+        return stdout([check, *sample["command"].split()[2:], "--stacks", sample["stack"]])
 
 
 def check_of_nothing(_):
@@ -112,11 +108,13 @@ def play(sample, arguments):
     return [f"shows '{a}', prints '{b}'" for a, b in zip([*before, "the end"], [*now, "the end"]) if a != b][:3]
 
 
-def wrong_form(sample):
-    try:
-        if sample["kind"] != "numbers":
-            shown(sample)
-        if "old" in sample:
-            changed.changed(sample)
-    except Refused as refused:
-        yield str(refused)
+def wrong_forms():
+    """What is wrong before anything runs."""
+    for sample in load():
+        try:
+            if sample["kind"] != "numbers":
+                shown(sample)
+            if "old" in sample:
+                changed.solutions(sample["file"], sample)
+        except Refused as refused:
+            yield f"{sample['name']}: {refused}"

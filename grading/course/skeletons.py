@@ -21,7 +21,7 @@ DIVIDER = "// How this solution goes about it."
 
 
 class Refused(Exception):
-    """The solution is not written in the form that a skeleton can be made from."""
+    """What can't be graded, or made a skeleton of, and why, in one line."""
 
 
 def items(text):
@@ -70,10 +70,6 @@ def signature(item):
     raise Refused(f"no parameter list in: {code[0]}")
 
 
-def stub(item, name, problem):
-    return f'{signature(item)} {{\n  todo("{name}", "{problem}");\n}}'
-
-
 def skeleton_of_source(text, problems, given, opaque):
     """`problems`: symbol -> problem's number; `opaque`: structs that the header only declares."""
     found, lines, anonymous = set(), [], False
@@ -92,7 +88,7 @@ def skeleton_of_source(text, problems, given, opaque):
             lines += ["", first, ""]
         elif name in problems and not anonymous:
             found.add(name)
-            lines += [stub(item, name, problems[name]), ""]
+            lines += [f'{signature(item)} {{\n  todo("{name}", "{problems[name]}");\n}}', ""]
         elif name in given or (name and item[-1].endswith("= default;")):
             body = "\n".join(item)
             lines += [f"namespace {{\n\n{body}\n\n}}  // namespace" if anonymous else body, ""]
@@ -213,9 +209,7 @@ def main():
     except Refused as refused:
         sys.exit(f"skeletons: {refused}")
     if arguments.check:
-        lines = list(differences(files))
-        print("\n".join(lines), end="\n" if lines else "")
-        sys.exit(1 if lines else 0)
+        sys.exit("\n".join(differences(files)) or 0)
     for name, text in files.items():
         path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)

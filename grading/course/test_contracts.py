@@ -38,9 +38,8 @@ HANDOUT = """## Invariants
 Easy to get wrong:
 
 - Who frees it? The last owner does.
-- `a` may throw.
-
-Worth knowing: this is none.
+- `a` may throw. Worth
+  knowing: this is none.
 """
 
 
@@ -79,21 +78,15 @@ class Table(unittest.TestCase):
         self.assertEqual(problem, "a.h: no test asks for 'Frees it.'")
 
     def test_an_entry_whose_sentence_is_gone_is_told(self):
-        (problem,) = self.problems([], [{"file": "a.h", "text": "Frees it.", "faults": ["leak"]}])
+        (problem,) = self.problems([], [("a.h", "Frees it.", ["leak"])])
         self.assertIn("is not in its text", problem)
 
-    def test_an_entry_needs_a_fault_that_exists(self):
+    def test_an_entry_needs_a_fault_that_exists_or_a_text(self):
         texts = [("a.h", "Frees it.")]
-        for entry, message in (
-            ({"faults": []}, "has no fault"),
-            ({"faults": ["gone"]}, "there is no fault gone"),
-            ({}, "needs either"),
-        ):
-            found = self.problems(texts, [{"file": "a.h", "text": "Frees it.", **entry}])
-            self.assertIn(message, " ".join(found))
-        self.assertEqual(
-            self.problems(texts, [{"file": "a.h", "text": "Frees it.", "faults": ["leak"]}]), []
-        )
+        for what, message in (([], "has no fault"), ("", "has no fault"), (["gone"], "there is no fault gone")):
+            self.assertIn(message, " ".join(self.problems(texts, [(*texts[0], what)])))
+        for what in (["leak"], "what it is for"):
+            self.assertEqual(self.problems(texts, [(*texts[0], what)]), [])
 
 
 if __name__ == "__main__":

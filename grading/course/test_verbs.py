@@ -94,10 +94,11 @@ class Verbs(unittest.TestCase):
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
 
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
-        for problem in ("12", "8", "3.22", "3.9", "0"):
-            status, text = self.run_verb("check", problem)
+        for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
+                          ["--solutions", "9"], ["--base=mine", "--repeat", "2", "0"]):
+            status, text = self.run_verb("check", *arguments)
             self.assertEqual(status, 2, text)
-            self.assertIn(f"there is no task or problem '{problem}'", text)
+            self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
     @unittest.skipIf(pathlib.Path("/dev/nvidia0").exists(), "this machine has a GPU")

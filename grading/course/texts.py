@@ -11,15 +11,14 @@ import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import equations  # noqa: E402
-import skeletons  # noqa: E402
-
-ROOT = skeletons.ROOT
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from course import equations  # noqa: E402
+from grader import course  # noqa: E402
+from grader.course import ROOT, tomllib  # noqa: E402
 
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-TEST = re.compile(r"\b(T[1-7]_\d_[a-z_]+)\.([A-Za-z_0-9]+)")
+TEST = re.compile(r"\bT[1-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
 COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
 # What a student's commands make, and a copy keeps.
 MADE = ("build/", ".backup/", ".venv", "/tmp/")
@@ -36,19 +35,10 @@ def anchors(text):
     yield from re.findall(r'<a id="([\w-]+)">', text)
 
 
-def tests():
-    """Suite -> names of its tests."""
-    found = {}
-    for path in (ROOT / "tests").glob("task*/*.cpp"):
-        for suite, name in re.findall(r"^TEST(?:_P)?\((\w+),\s*(\w+)\)", path.read_text(), re.MULTILINE):
-            found.setdefault(suite, set()).add(name)
-    return found
-
-
 def verbs():
     """Every verb of ./fsdp, and the options that its usage or its program's source names."""
     usage = (ROOT / "fsdp").read_text()
-    names = set(re.findall(r"^  ([a-z]+) ", usage.split("has() {")[0], re.MULTILINE)) | {"help"}
+    names = set(re.findall(r"^  ([a-z]+) ", usage.partition("usage: ")[2].partition("\nEND")[0], re.MULTILINE))
     sources = {
         "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
@@ -124,11 +114,11 @@ def problems_of_text(path, text, known_tests, known_verbs):
             yield f"it links to {target}, which is not there"
         elif anchor and anchor not in anchors(page.read_text()):
             yield f"it links to {target}: that page has no such section"
-    for suite, name in TEST.findall(text):
-        if name not in known_tests.get(suite, ()):
-            yield f"there is no test {suite}.{name}"
+    for test in TEST.findall(text):
+        if test not in known_tests:
+            yield f"there is no test {test}"
     for name in re.findall(r"--test ([a-z][a-z_0-9]*)", text):
-        if not any(name in names for names in known_tests.values()):
+        if not any(test.endswith(f".{name}") for test in known_tests):
             yield f"there is no test {name}"
     for verb, rest in COMMAND.findall(text):
         if verb not in known_verbs:
@@ -145,9 +135,8 @@ def problems_of_text(path, text, known_tests, known_verbs):
 
 
 def problems():
-    course = skeletons.tomllib.loads((ROOT / "course.toml").read_text())
-    known_tests, known_verbs = tests(), verbs()
-    for task in course["task"]:
+    known_tests, known_verbs = set(course.test_names()), verbs()
+    for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
         folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
         for name, check in (("README.md", problems_of_task), ("README.md", problems_of_predictions),
                             ("HINTS.md", problems_of_hints)):
@@ -167,9 +156,7 @@ def problems():
 
 
 def main():
-    found = [f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()]
-    print("\n".join(found), end="\n" if found else "")
-    sys.exit(1 if found else 0)
+    sys.exit("\n".join(f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()) or 0)
 
 
 if __name__ == "__main__":

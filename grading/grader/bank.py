@@ -1,4 +1,19 @@
-"""What the bank of faults and that of exploits have in common: which are run, and what is counted."""
+"""What the lists of faults, exploits and claims have in common: their form, which entries are run, and
+what is counted."""
+
+from grader.course import Refused, tomllib
+
+
+def checked(entry, path, fields, optional=()):
+    """The entry of the file, if it has all `fields`, and of others only the `optional` ones."""
+    if wrong := set(fields).symmetric_difference(entry) - set(optional):
+        raise Refused(f"{path.name}: too few or too many: {', '.join(sorted(wrong))}: {entry}")
+    return entry
+
+
+def load(path, kind, fields, optional=()):
+    """The entries [[kind]] of a file."""
+    return [checked(entry, path, fields, optional) for entry in tomllib.loads(path.read_text())[kind]]
 
 
 def add_options(parser, what):

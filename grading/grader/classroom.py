@@ -100,14 +100,11 @@ def grade_all(arguments):
             grades[done.name] = done
             what = f"{done.points:6.2f} points, {done.seconds:4.0f} s"
             progress.show(done.name, done.refused or what)
-            write_class(out, [grades[name] for name in found if name in grades])
+            known = [grades[name] for name in found if name in grades]
+            whole_file.write(out / "grades.csv", table(known))
+            whole_file.write(out / "class.html", class_page(known))
     print(f"{out}/grades.csv, {out}/class.html; hidden cases: {out}/seed")
     return 0
-
-
-def write_class(out, grades):
-    whole_file.write(out / "grades.csv", table(grades))
-    whole_file.write(out / "class.html", class_page(grades))
 
 
 def table(grades):

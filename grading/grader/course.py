@@ -3,14 +3,11 @@
 import dataclasses
 import functools
 import hashlib
+import re
 
-from course.skeletons import ROOT, tomllib
+from course.skeletons import ROOT, Refused, tomllib  # noqa: F401
 
 BUILD = ROOT / "build" / "default"
-
-
-class Refused(Exception):
-    """What can't be graded, and why, in one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +43,6 @@ def digest(paths):
     return state.hexdigest()[:32]
 
 
-def files_of(folder):
-    paths = (ROOT / "tasks" / folder).iterdir()
-    return tuple(sorted(p.name for p in paths if p.suffix in (".h", ".cpp")))
-
-
 @functools.cache
 def tasks():
     found = []
@@ -58,10 +50,16 @@ def tasks():
         problems = tuple(
             Problem(p["number"], p["name"], p["points"], tuple(p["suites"])) for p in task["problem"]
         )
-        files = files_of(f"task{task['number']}_{task['name']}")
-        sentinel = task.get("sentinel", "")
-        found.append(Task(task["number"], task["name"], sentinel, problems, files))
+        folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
+        files = tuple(sorted(p.name for p in folder.iterdir() if p.suffix in (".h", ".cpp")))
+        found.append(Task(task["number"], task["name"], task.get("sentinel", ""), problems, files))
     return tuple(found)
+
+
+def test_names(folder="."):
+    """SUITE.NAME of every test in a folder of tests/, whatever the number of ranks."""
+    sources = " ".join(path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp")))
+    return [".".join(found) for found in re.findall(r"\bTEST(?:_[PF])?\(\s*(\w+),\s*(\w+)", sources)]
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 
+from course import skeletons
 from grader import course, run, score, throughput
 from grader.course import Refused
 from grader.programs import BASES, all_programs, build, build_programs
@@ -37,8 +38,6 @@ def most_points():
 
 def prepare(only=None):
     """Builds what is the grader's own: for the tasks with these numbers, or all."""
-    from course import skeletons
-
     changed = list(skeletons.differences(skeletons.generated()))
     if changed:
         raise Refused(f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy")
@@ -47,25 +46,23 @@ def prepare(only=None):
     build("check", *trainer, *(f"mine_task{number}_tests" for number in numbers))
 
 
-def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True, on_step=None,
-               kinds=KINDS):
-    """Builds what has no result yet, then runs it; calls on_result(program, kind, result). `on_step`: as
-    of programs.ninja()."""
+def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=None, kinds=KINDS):
+    """Yields (program, kind, result) of each program of `wanted`: first what is known, then what it builds
+    and runs. `on_step`: as of programs.ninja()."""
     seeds = {"tests": "", "hidden": seed}
     missing = []
-    for program in programs:
+    for program in wanted:
         key = program.key(submission, looked_at)
         for kind in kinds:
             known = None if fresh else run.kept(key, seeds[kind])
             if known:
-                on_result(program, kind, known)
+                yield program, kind, known
             else:
                 missing.append((program, kind, key))
     if not missing:
         return
     started = time.monotonic()
-    built = build_programs(submission, {program for program, _, _ in missing}, job, looked_at,
-                           on_step)
+    built = build_programs(submission, {program for program, _, _ in missing}, job, looked_at, on_step)
     building = (time.monotonic() - started) / len(missing)
     for program, kind, key in missing:
         made = built[program]
@@ -75,7 +72,7 @@ def results_of(submission, seed, job, fresh, on_result, programs, looked_at=True
             result = run.Result([], made.why)
         result.seconds += building
         run.keep(key, seeds[kind], result)
-        on_result(program, kind, result)
+        yield program, kind, result
 
 
 def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: None, only=None,
@@ -85,22 +82,16 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
     is not run. `on_step`: as of programs.ninja()."""
     done = Grade(name, missing=submission.missing)
     found = {}  # (base, task number) -> kind -> Result
-
-    def take(program, kind, result):
+    wanted = [p for p in all_programs() if only is None or p.task.number in only]
+    for program, kind, result in results(submission, seed, job, wanted, fresh, looked_at, on_step):
         task = program.task
         done.seconds += result.seconds
-        bases = BASES if task.number == 1 else [program.base]
-        for base in bases:
-            results = found.setdefault((base, task.number), {})
-            results[kind] = result
-            if len(results) == len(KINDS):
-                done.scores.setdefault(task.number, []).append(
-                    score.score_task(task, base, results)
-                )
+        for base in BASES if task.number == 1 else [program.base]:
+            known = found.setdefault((base, task.number), {})
+            known[kind] = result
+            if len(known) == len(KINDS):
+                done.scores.setdefault(task.number, []).append(score.score_task(task, base, known))
         on_progress(done)
-
-    wanted = [p for p in all_programs() if only is None or p.task.number in only]
-    results_of(submission, seed, job, fresh, take, wanted, looked_at, on_step)
     done.throughput = throughput.measure(submission, done, seed, job, fresh)
     done.seconds += done.throughput.get("seconds", 0)
     done.complete = True

@@ -53,10 +53,6 @@ def names_of_others():
     return found
 
 
-def demangled(name):
-    return output("c++filt", name).strip()
-
-
 def wrong_symbols(path):
     others = names_of_others()
     for name, _ in symbols("-g", "--defined-only", path):
@@ -65,7 +61,7 @@ def wrong_symbols(path):
         if not name.startswith("_Z"):
             yield f"defines {name}, a name of C: everybody's {name} would be this one"
         elif name in others:
-            yield f"defines {demangled(name)}, which is {others[name]}'s"
+            yield f"defines {output('c++filt', name).strip()}, which is {others[name]}'s"
     yield from wrong_uses({name for name, _ in symbols("-u", path)})
     if re.search(r"\t(syscall|sysenter|int +\$0x80)\b", output("objdump", "-d", path)):
         yield "calls the kernel by an instruction of its own"

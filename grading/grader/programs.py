@@ -104,9 +104,9 @@ def place_to_build():
         yield lock
 
 
-def put_in(submission):
-    """Touches only what is different: ninja goes by the time of a file."""
-    for name, content in submission.files.items():
+def put_in(files):
+    """Path in tasks/ -> content. Touches only what is different: ninja goes by the time of a file."""
+    for name, content in files.items():
         path = GRADED / name
         if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ def build_programs(submission, wanted, job, looked_at=True, on_step=None):
     """Program -> Built. Each is refused or copied before the next submission takes the place."""
     built = {}
     with place_to_build() as place:
-        put_in(submission)
+        put_in(submission.files)
         targets = sorted({program.target for program in wanted})
         for target in targets:
             (BUILD / "bin" / target).unlink(missing_ok=True)

@@ -1,12 +1,14 @@
 """Runs the tests of a program of graded code. The program that compares is the same tests over the
 skeletons: it holds nothing of what is graded (common/testing/judge/remote_ranks.h)."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import time
@@ -62,6 +64,25 @@ def read_result(path, task, seconds):
     return Result(tests, "", seconds, problems, task.number in found["sentinel_fails"])
 
 
+def run(command, environment, seconds):
+    """The exit status, None if the program took longer than that; and what it printed. What it has
+    started ends with it."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment, text=True, errors="replace",
+                               start_new_session=True)
+    printed = None
+    try:
+        printed = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if printed is None:
+        return None, "".join(process.communicate())
+    return process.returncode, "".join(printed)
+
+
 def run_tests(path, task, seed, job):
     """`seed`: of the hidden cases; empty for the usual ones."""
     started = time.monotonic()
@@ -77,22 +98,10 @@ def run_tests(path, task, seed, job):
         out = os.path.join(folder, "tests.json")
         command = [BUILD / "bin" / "check", str(task.number), "--stacks", "mine"]
         command += ["--seconds", str(limit), "--json", out]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            errors = process.communicate(timeout=limit + OVERHEAD)[1]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
-            errors = b"its tests did not end"
+        status, printed = run(command, environment, limit + OVERHEAD)
         sandbox.clean_up(job)
         seconds = time.monotonic() - started
         if not os.path.exists(out):
-            return Result([], f"gave no result: {errors.decode(errors='replace')[-500:]}", seconds)
+            why = "its tests did not end" if status is None else printed[-500:]
+            return Result([], f"gave no result: {why}", seconds)
         return read_result(out, task, seconds)

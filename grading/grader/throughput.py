@@ -3,9 +3,7 @@ counts if its parameters end as the reference's, from a seed that nobody knew.""
 
 import dataclasses
 import hashlib
-import os
 import re
-import subprocess
 import time
 
 from grader import programs, run, sandbox
@@ -25,27 +23,15 @@ def train(program, seed, job):
     settings = rubric()["throughput"]["train"]
     command = [sandbox.SCRIPT, program, *settings, "--recipe", "published", "--seed", str(seed)]
     started = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=sandbox.environment(job),
-        start_new_session=True,
-    )
-    try:
-        output = process.communicate(timeout=rubric()["limits"]["train_seconds"])[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.communicate()
+    limit = rubric()["limits"]["train_seconds"]
+    status, text = run.run(command, sandbox.environment(job), limit)
+    sandbox.clean_up(job)
+    if status is None:
         return Training(why="training did not end in time")
-    finally:
-        sandbox.clean_up(job)
     seconds = time.monotonic() - started
-    text = output.decode(errors="replace")
     parameters = re.search(r"sha256 (\w+)", text)
     bytes_per_rank = re.search(r"bytes per rank: peak ([\d,]+), (.*) \(last step\)", text)
-    if process.returncode != 0 or not parameters or not bytes_per_rank:
+    if status != 0 or not parameters or not bytes_per_rank:
         return Training(why="training failed: " + text.strip()[-500:])
     traffic = sum(int(n.replace(",", "")) for n in re.findall(r" ([\d,]+)", bytes_per_rank.group(2)))
     peak = int(bytes_per_rank.group(1).replace(",", ""))

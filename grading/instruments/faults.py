@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts each fault of grading/instruments/faults/taskN.toml into the reference solution and runs the task's tests.
+"""Puts each fault of faults/taskN.toml into the reference solution and runs the task's tests.
 
 Each fault is built and run as a submission is, with the usual cases of the tests. It is caught when
 its test fails on some number of ranks and says its message, and costs points of its task. Results
@@ -10,6 +10,7 @@ a fault survives. grading/instruments/faults/README.md says more.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import pathlib
 import sys
@@ -17,32 +18,21 @@ import textwrap
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from grader import bank, course, grade  # noqa: E402
-from grader.course import ROOT, Refused, tomllib  # noqa: E402
-from grader.programs import Program, new_job  # noqa: E402
-from grader.submission import Submission  # noqa: E402
+from grader import bank, changed, course, grade  # noqa: E402
+from grader.course import ROOT, Refused  # noqa: E402
 
 BANK = ROOT / "grading" / "instruments" / "faults"
 MATRIX = BANK / "MATRIX.md"
-FIRST = BANK / "FIRST_FAILURES.md"
 JOBS = 2
 WIDTH = 100
 FIELDS = {"name", "problem", "file", "old", "new", "test", "message", "mistake"}
-LEADS_TO = ("nowhere", "the place", "the cause")  # the failure that a student sees first
 
 
 def load():
-    faults = []
-    for path in sorted(BANK.glob("task*.toml")):
-        task = int(path.stem.removeprefix("task"))
-        for fault in tomllib.loads(path.read_text())["fault"]:
-            if set(fault) - {"leads_to"} != FIELDS or fault.get("leads_to", LEADS_TO[0]) not in LEADS_TO:
-                wrong = ", ".join(sorted(set(fault) ^ FIELDS))
-                raise Refused(f"{path.name}, {fault.get('name')}: too few, too many or wrong: {wrong}")
-            faults.append({**fault, "task": task})
-    names = [fault["name"] for fault in faults]
-    for name in set(names):
-        if names.count(name) > 1:
+    faults = [{**fault, "task": int(path.stem.removeprefix("task"))}
+              for path in sorted(BANK.glob("task*.toml")) for fault in bank.load(path, "fault", FIELDS)]
+    for name, count in collections.Counter(fault["name"] for fault in faults).items():
+        if count > 1:
             raise Refused(f"two faults are called {name}")
     return faults
 
@@ -51,41 +41,17 @@ def task_of(fault):
     return course.tasks()[fault["task"] - 1]
 
 
-def put_into(files, fault):
-    """`files`: path in tasks/ -> content."""
-    path = f"{task_of(fault).folder}/{fault['file']}"
-    old, new = fault["old"].encode(), fault["new"].encode()
-    count = files[path].count(old)
-    if count != 1:
-        raise Refused(f"fault {fault['name']}: its old line is {count} times in {fault['file']}")
-    files[path] = files[path].replace(old, new)
-
-
-def submission(fault):
-    """The reference solutions, one of them with the fault."""
-    files = course.task_files("solutions")
-    put_into(files, fault)
-    return Submission(files, ())
+def path_of(fault):
+    return f"{task_of(fault).folder}/{fault['file']}"
 
 
 def run(fault, fresh):
     """The fault as the grader sees it: its task's tests over the reference ones before it."""
-    task = task_of(fault)
-    program = Program(task, "reference" if fault["task"] > 1 else "own")
-    found = []
-    with new_job() as job:
-        grade.results_of(submission(fault), "", job, fresh, lambda *result: found.append(result[-1]),
-                         [program], kinds=("tests",))
-    (result,) = found
-    if result.why:
-        raise Refused(result.why)
-    red = {}  # what each test that fails prints, by the name of the test and the ranks
-    for test in result.tests:
-        if test["outcome"] != "passed":
-            red.setdefault(test["test"], {})[test["ranks"]] = test["text"][:30000]
+    result = changed.result(path_of(fault), fault, fault["task"], fresh=fresh)
     shown = [problem["explanation"] for problem in result.problems.values() if problem["failed"]]
     points = sum(problem["points"] for problem in result.problems.values())
-    return {"red": red, "first": shown[0] if shown else "", "points": points, "of": task.points}
+    return {"red": changed.failures(result), "first": shown[0] if shown else "", "points": points,
+            "of": task_of(fault).points}
 
 
 def told(fault, result):
@@ -99,9 +65,8 @@ def count_told(faults, results):
 
 
 def ranks_of(texts):
-    """{"W1": ..., "W2": ..., "W4": ...} as "W1 2 4", and "" for a test of one process."""
-    numbers = sorted(ranks.removeprefix("W") for ranks in texts if ranks)
-    return "W" + "".join(numbers) if numbers else ""
+    """Such as "W124"; "" for a test of one process."""
+    return f"W{changed.ranks_of(texts)}".rstrip("W")
 
 
 def row(fault, result):
@@ -158,43 +123,17 @@ def table(faults, results, old):
     return "\n".join(lines) + "\n"
 
 
-def first_failures(faults, results):
-    """What a student sees first of each fault, and where it led somebody who read it, as Markdown."""
-    read = [LEADS_TO.index(fault["leads_to"]) for fault in faults if "leads_to" in fault]
-    lines = [
-        "# What a student sees first",
-        "",
-        "For each fault of the bank the test whose failure `./fsdp check` shows, and where it leads:",
-        "to the cause (2), to the place (1), or nowhere (0). Somebody read each failure without knowing",
-        "the fault's line and wrote the judgement into the bank as `leads_to`. The tests are found by",
-        "`grading/instruments/faults.py --table`; `--first` prints the failures in full.",
-        "",
-        f"{len(read)} of {len(faults)} were read; the mean is {sum(read) / max(len(read), 1):.2f}.",
-        "",
-        "| Problem | Mistake | Test that is shown | Leads to |",
-        "|---|---|---|---|",
-    ]
-    for fault in faults:
-        test = results[fault["name"]]["first"].partition("\n")[0]
-        lines.append(key_of_row(fault) + cells(f"`{test}`", fault.get("leads_to", ""))[1:])
-    return "\n".join(lines) + "\n"
-
-
 def check(faults):
     """What is wrong with the bank without running it."""
     wrong = []
     matrix = MATRIX.read_text() if MATRIX.exists() else ""
+    tests = {task.number: course.test_names(task.folder) for task in course.tasks()}
     for fault in faults:
         try:
-            if fault["old"] == fault["new"] or not fault["old"].strip():
-                wrong.append(f"fault {fault['name']} changes nothing")
-            submission(fault)
+            changed.solutions(path_of(fault), fault)
         except Refused as refused:
             wrong.append(str(refused))
-        folder = ROOT / "tests" / task_of(fault).folder
-        sources = "".join(path.read_text() for path in folder.glob("*.cpp"))
-        suite, _, name = fault["test"].partition(".")
-        if f"({suite}, {name})" not in " ".join(sources.split()):
+        if fault["test"] not in tests[fault["task"]]:
             wrong.append(f"fault {fault['name']}: there is no test {fault['test']}")
         if not fault["problem"].startswith(f"{fault['task']}."):
             wrong.append(f"fault {fault['name']}: problem {fault['problem']} is in another file")
@@ -203,14 +142,14 @@ def check(faults):
     return wrong
 
 
-def run_all(faults, arguments):
-    """Name -> result, running what has no result yet; prints a row as each is known."""
+def run_all(faults, fresh=False, tell=lambda fault, result: None):
+    """Name -> result, running what has no result yet; prints a row as each is known, and tells it."""
     results = {}
     grade.prepare(sorted({fault["task"] for fault in faults}))
 
     def attempt(fault):
         try:
-            return fault, run(fault, arguments.fresh), ""
+            return fault, run(fault, fresh), ""
         except Refused as refused:
             return fault, None, str(refused)
 
@@ -222,12 +161,7 @@ def run_all(faults, arguments):
             continue
         results[fault["name"]] = result
         print(row(fault, result), flush=True)
-        if arguments.first:
-            print(f"{fault['mistake']}\n{result['first']}\n")
-        if arguments.show:
-            for test, texts in result["red"].items():
-                for ranks, text in texts.items():
-                    print(f"--- {test}/{ranks}\n{text}")
+        tell(fault, result)
     return results
 
 
@@ -242,16 +176,22 @@ def main():
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
     arguments = parser.parse_args()
     started = time.monotonic()
+
+    def tell(fault, result):
+        if arguments.first:
+            print(f"{fault['mistake']}\n{result['first']}\n")
+        for test, texts in result["red"].items() if arguments.show else ():
+            for ranks, text in texts.items():
+                print(f"--- {test}/{ranks}\n{text}")
+
     try:
         faults = load()
         if arguments.check:
-            wrong = check(faults)
-            print("\n".join(wrong), end="\n" if wrong else "")
-            sys.exit(1 if wrong else 0)
+            sys.exit("\n".join(check(faults)) or 0)
         if arguments.task:
             faults = [fault for fault in faults if fault["task"] == arguments.task]
         faults = bank.chosen(faults, arguments)
-        results = run_all(faults, arguments)
+        results = run_all(faults, arguments.fresh, tell)
     except Refused as refused:
         sys.exit(f"faults: {refused}")
     caught = count_told(faults, results)
@@ -261,8 +201,6 @@ def main():
     bank.add_totals(arguments, caught, survived)
     if arguments.table and len(results) == len(faults):
         MATRIX.write_text(table(load(), results, MATRIX.read_text()))
-        if not (arguments.only or arguments.part or arguments.task):
-            FIRST.write_text(first_failures(faults, results))
     sys.exit(1 if survived else 0)
 
 

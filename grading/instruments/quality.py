@@ -100,13 +100,6 @@ def repeat(times):
     return len(different), results[0]["points"]
 
 
-def grade_faults():
-    """(caught, all)."""
-    bank = faults.load()
-    results = faults.run_all(bank, argparse.Namespace(fresh=False, show=False))
-    return faults.count_told(bank, results), len(bank)
-
-
 def paragraph(text):
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
@@ -149,7 +142,8 @@ def main():
         grade.prepare()
         rows = grade_known()
         different, points = repeat(arguments.repetitions)
-        caught, all_faults = grade_faults()
+        bank = faults.load()
+        caught, all_faults = faults.count_told(bank, faults.run_all(bank)), len(bank)
     except Refused as refused:
         sys.exit(f"quality: {refused}")
     whole_file.write(OUT, table(rows, arguments.repetitions, different, points, caught, all_faults))

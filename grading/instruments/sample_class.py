@@ -10,7 +10,7 @@ import zipfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import exploits  # noqa: E402
 import faults  # noqa: E402
-from grader import course  # noqa: E402
+from grader import changed, course  # noqa: E402
 from grader.course import ROOT  # noqa: E402
 
 
@@ -25,7 +25,7 @@ def with_faults(*names):
     files = course.task_files("solutions")
     for fault in faults.load():
         if fault["name"] in names:
-            faults.put_into(files, fault)
+            changed.put_into(files, faults.path_of(fault), fault)
     return files
 
 

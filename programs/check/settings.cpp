@@ -30,6 +30,7 @@ void add_public_options(CLI::App& app, Settings& settings) {
                  "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
                  "on 8")
       ->delimiter(',')
+      ->allow_extra_args(false)  // what follows the numbers is `what`
       ->check(CLI::Range(1, 8));
   app.add_option("--test", settings.test,
                  "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");

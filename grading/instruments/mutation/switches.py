@@ -6,12 +6,13 @@ that runs. It reads clang-format's output, and no C++ beyond what the solutions 
 
 import dataclasses
 import hashlib
+import pathlib
 import re
 
 from mutation.changes import Changes
 from mutation.source import DECLARATION, masked
 
-HEADER = "mutant.h"
+HEADER = pathlib.Path(__file__).resolve().with_name("mutant.h")
 MARK = "//@"  # at the end of a line that belongs to one mutant: its number
 
 

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Who includes whom. As a program: reads the names of C++ files and prints for each .cpp file a line with
+the hash of it and of every one of the files that it includes, directly or not. For scripts/tidy.sh."""
+
+import hashlib
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
+
+
+def included(texts):
+    """Path -> the paths of those of the files `texts` that it includes. An include stands for all files
+    whose path ends with it."""
+    ends = {}
+    for path in texts:
+        parts = path.split("/")
+        for i in range(len(parts)):
+            ends.setdefault("/".join(parts[i:]), set()).add(path)
+    return {
+        path: set().union(*(ends.get(name, ()) for name in INCLUDE.findall(text))) - {path}
+        for path, text in texts.items()
+    }
+
+
+def reached(path, arrows):
+    """All that the path leads to, itself too."""
+    found, left = set(), {path}
+    while left:
+        found |= left
+        left = set().union(*(arrows[one] for one in left)) - found
+    return found
+
+
+def main():
+    texts = {path: pathlib.Path(path).read_text() for path in sys.stdin.read().splitlines()}
+    arrows = included(texts)
+    hashes = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
+    for path in texts:
+        if path.endswith(".cpp"):
+            print(path, *(hashes[one] for one in sorted(reached(path, arrows))))
+
+
+if __name__ == "__main__":
+    main()
