@@ -1,8 +1,10 @@
+#include <comm/tree_sum.h>
 #include <layout/gradient_buckets.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace fsdp {
 namespace {
@@ -248,9 +250,19 @@ class ReplicaStep : public Step {
             Schedule::Issue{Operation::all_reduce, numel, kElement, /*in_arena=*/true, {}, {}}));
     for (const size_t reduction : reductions)
       wait(reduction);
-    if (!ddp && layout_.world_size > 1) {  // the next rank is played
+    if (!ddp) play_other_ranks();
+  }
+
+  // The gradients of a part are added to a partial sum that is there, or begin another one.
+  void play_other_ranks() {
+    const int64_t bytes =
+        kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{});
+    const Arrangement played{layout_.world_size, 1};
+    for (int part = 1; part < played.parts(); ++part) {
       enter(Phase::forward);
       enter(Phase::backward);
+      allocate(MemoryClass::gradients,
+               bytes * (played.partial_sums(part + 1) - played.partial_sums(part)));
     }
   }
 

@@ -10,7 +10,7 @@ namespace fsdp {
 // once. On CUDA the CPU runs ahead of the GPU, and waits when it reads own() or mean().
 class MeanOverRanks {
  public:
-  MeanOverRanks(Communicator& comm, at::Tensor value);  // [], added in rank order
+  MeanOverRanks(Communicator& comm, at::Tensor value);  // [], added as a tree
 
   double own() const { return read(own_, unread_own_); }
   double mean() const { return read(sum_, unread_sum_) / world_size_; }

@@ -27,7 +27,8 @@ class Strategy {
   virtual double evaluate(const Batch& global) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
-  // norm before: fp64 sums of squares per (unit, shard) of the layout, added in rank order.
+  // norm before: fp64 sums of squares per (unit, shard) of the layout, added over the units of a
+  // rank, then over ranks, as a tree.
   virtual double clip_grad_norm(double max_norm) = 0;
 
   // Updates the parameters and drops the gradients.
@@ -45,7 +46,8 @@ class Strategy {
 at::Tensor local_loss(Module& model, const Batch& global, const Communicator& comm);
 
 // One process that plays config.world ranks in turn. For each rank it runs a backward pass on that
-// rank's rows; it adds the gradients in rank order and divides by W. `layout` is fsdp's.
+// rank's rows; it adds the gradients as the tree of tree_sum.h and divides by W. `layout` is
+// fsdp's.
 std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, ShardLayout layout);
 
 // A replica on each rank. Gradients are averaged in buckets while backward goes on.

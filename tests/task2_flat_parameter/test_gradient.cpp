@@ -1,3 +1,4 @@
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <testing/expected_shards.h>
 #include <testing/provenance.h>
@@ -191,15 +192,15 @@ at::Tensor random_gradient(int rank, size_t parameter) {
   return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
-// The single process that FSDP is compared with adds in the order of the ranks and divides once.
+// The single process that FSDP is compared with adds as the collectives do, and divides once.
 TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> means;
     for (size_t i = 0; i < 3; ++i) {
-      means.push_back(random_gradient(0, i));
-      for (int r = 1; r < world_size(); ++r)
-        means[i] += random_gradient(r, i);
-      means[i] /= world_size();
+      std::vector<at::Tensor> gradients;
+      for (int r = 0; r < world_size(); ++r)
+        gradients.push_back(random_gradient(r, i));
+      means.push_back(sum_as_tree(gradients) / world_size());
     }
     observe_expected_shards(rank, "shard", means, world_size());
   });
