@@ -1,7 +1,6 @@
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
-#include <nn/models.h>
 #include <train/replica_strategy.h>
 
 namespace fsdp {
@@ -9,22 +8,20 @@ namespace {
 
 class SingleStrategy : public ReplicaStrategy {
  public:
-  SingleStrategy(const TrainConfig& config, ShardLayout layout)
-      : ReplicaStrategy(config, std::move(layout), kBucketOfEach),
-        arrangement_{config.world, 1},
-        device_(config.comm.device) {
+  SingleStrategy(const TrainConfig& config, Workload workload, ShardLayout layout)
+      : ReplicaStrategy(config, std::move(workload), std::move(layout), kBucketOfEach) {
     for (const auto& slot : replica_.slots()) {
       if (!slot.trainable) continue;
       register_post_accumulate_grad_hook(slot.parameter.tensor, [this, &slot] { collect(slot); });
     }
   }
 
-  at::Tensor forward_backward(const Batch& global) override {
+  at::Tensor forward_backward(int64_t step) override {
     TreeSum gradients(arrangement_);
     std::vector<at::Tensor> losses;
     for (int part = 0; part < arrangement_.parts(); ++part) {
       live_bytes::enter(Phase::forward);
-      const at::Tensor loss = loss_of(global, part);
+      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
       live_bytes::enter(Phase::backward);
       first_ = part == 0 || gradients.puts_aside();
       if (part > 0 && first_) gradients.put_aside(replica_.buckets());
@@ -35,31 +32,26 @@ class SingleStrategy : public ReplicaStrategy {
       gradients.added(replica_.buckets());
       losses.push_back(loss.detach().to(at::kDouble));
     }
-    at::NoGradGuard no_grad;
-    for (const auto& bucket : replica_.buckets())
-      bucket.div_(arrangement_.parts());
+    divide_gradients();
     return mean_of(losses);
   }
 
-  double evaluate(const Batch& global) override {
+  at::Tensor evaluate(int64_t step) override {
     at::NoGradGuard no_grad;
     std::vector<at::Tensor> losses;
     for (int part = 0; part < arrangement_.parts(); ++part) {
       live_bytes::enter(Phase::forward);
-      losses.push_back(loss_of(global, part).to(at::kDouble));
+      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
+      losses.push_back(loss.to(at::kDouble));
     }
-    return mean_of(losses).item<double>();
+    return mean_of(losses);
   }
 
   void full_parameters(const ParameterVisitor& visit) override { replica_.full_parameters(visit); }
 
  private:
-  at::Tensor loss_of(const Batch& global, int part) {
-    const Batch batch = global.part(part, arrangement_.parts()).to(device_);
-    return language_model_loss(*model_, batch.inputs, batch.targets);
-  }
-
-  at::Tensor mean_of(std::vector<at::Tensor>& losses) const {
+  // [1]
+  at::Tensor mean_of(const std::vector<at::Tensor>& losses) const {
     TreeSum sum(arrangement_);
     at::Tensor running = losses[0];
     for (int part = 0; part < arrangement_.parts(); ++part) {
@@ -67,7 +59,7 @@ class SingleStrategy : public ReplicaStrategy {
       running = losses[static_cast<size_t>(part)];
       sum.added({running});
     }
-    return running.div_(arrangement_.parts());
+    return running.div(arrangement_.parts()).reshape({1});
   }
 
   // A bucket holds one parameter here. The first gradient of a partial sum is copied, the others
@@ -92,16 +84,15 @@ class SingleStrategy : public ReplicaStrategy {
     }
   }
 
-  Arrangement arrangement_;
-  c10::DeviceType device_;
   bool first_{};                 // the part that is being computed begins a partial sum
   std::vector<bool> collected_;  // per bucket, in this part's backward
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, ShardLayout layout) {
-  return std::make_unique<SingleStrategy>(config, std::move(layout));
+std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, Workload workload,
+                                               ShardLayout layout) {
+  return std::make_unique<SingleStrategy>(config, std::move(workload), std::move(layout));
 }
 
 }  // namespace fsdp

@@ -3,6 +3,8 @@
 #include <testing/expected_shards.h>
 #include <testing/provenance.h>
 
+#include <set>
+
 #include "small_unit.h"
 
 namespace fsdp {
@@ -217,6 +219,34 @@ TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last
   for (int r = 0; r < world_size(); ++r) {
     expect_on_rank(run, r, "the sum of the ranks' gradients, divided by W",
                    oracle.at(0, "shard " + std::to_string(r)));
+  }
+}
+
+TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
+  const std::set<int> factors{1, 2 * world_size() - 1};  // both 1 on one rank
+  const auto name = [](int factor) { return "the sum divided by " + std::to_string(factor); };
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    const auto sum = static_cast<double>(provenance::mean(world_size()) * world_size());
+    for (const int factor : factors) {
+      std::vector<at::Tensor> gradients;
+      for (size_t i = 0; i < 3; ++i)
+        gradients.push_back(at::full({numel(i)}, sum) / factor);
+      observe_expected_shards(rank, name(factor), gradients, world_size());
+    }
+  });
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    for (const int factor : factors) {
+      unit.set_gradient_divide_factor(factor);
+      collect_all(unit, rank);
+      reduce(unit);
+      rank.observe(name(factor), unit.sharded_gradient(), places_of_shard(unit));
+      unit.drop_gradient();
+    }
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    for (const int factor : factors)
+      expect_on_rank(run, r, name(factor), oracle.at(0, name(factor) + " " + std::to_string(r)));
   }
 }
 
