@@ -25,8 +25,9 @@ Settings parse(int argc, char** argv) {
   CLI::App app("Prints our tables beside the published ones; fails if a line is not ok.",
                "fsdp reproduce");
   app.add_option("--only", settings.only,
-                 "one part: strict, small, memory, traffic or matrix (default: all but matrix)")
-      ->check(CLI::IsMember({"strict", "small", "memory", "traffic", "matrix"}));
+                 "one part: strict, small, memory, traffic, matrix or arrangements (default: all "
+                 "but the last two)")
+      ->check(CLI::IsMember({"strict", "small", "memory", "traffic", "matrix", "arrangements"}));
   app.add_option("--train", settings.train, "the train program to run")->check(CLI::ExistingFile);
   app.add_option("--out", settings.out, "folder of the report (default: writeup)");
   fsdp::parse_command_line(app, argc, argv, [&] {
@@ -42,7 +43,8 @@ int reproduce(const Settings& settings) {
     return runs(options);
   };
   const auto wanted = [&](const std::string& part) {
-    return settings.only.empty() ? part != "matrix" : settings.only == part;
+    const bool long_one = part == "matrix" || part == "arrangements";
+    return settings.only.empty() ? !long_one : settings.only == part;
   };
   fsdp::Report report{"./fsdp reproduce", {}};
   if (!settings.only.empty()) report.command += " --only " + settings.only;
@@ -59,6 +61,7 @@ int reproduce(const Settings& settings) {
   }
   if (wanted("traffic")) add(fsdp::traffic_table(train));
   if (wanted("matrix")) add(fsdp::matrix_table(train));
+  if (wanted("arrangements")) add(fsdp::arrangements_table(train));
 
   // A part does not take the place of the whole.
   const std::string name = settings.only.empty() ? "reproduce" : "reproduce-" + settings.only;

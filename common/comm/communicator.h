@@ -12,9 +12,10 @@ struct CommunicatorState;
 
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
 // the name of the unit it serves; every call is compared with the other ranks' calls. A call
-// returns at once, and its tensors belong to it until wait(). Sums are taken in rank order, so a
-// result has the same bits over every transport on the CPU; NCCL sums in an order of its own. After
-// a call has failed, every function that calls or waits throws the same error at once.
+// returns at once, and its tensors belong to it until wait(). Sums over ranks are taken as the tree
+// of tree_sum.h, so a result has the same bits over every transport on the CPU; NCCL sums in an
+// order of its own. After a call has failed, every function that calls or waits throws the same
+// error at once.
 class Communicator {
  public:
   // Throws std::invalid_argument if the backend is unknown or unavailable, or if not every call

@@ -2,7 +2,7 @@
 #include <comm/backends.h>
 #include <comm/collective_error.h>
 #include <comm/ledger.h>
-#include <comm/rank_order_sum.h>
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 
 // The declarations of gloo it includes come from gloo_declarations/.
@@ -77,7 +77,7 @@ void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tenso
   for (int rank = 0; rank < group.world_size; ++rank) {
     parts.push_back(data + rank * output.nbytes());
   }
-  sum_in_rank_order(output.mutable_data_ptr(), parts, output.numel(), output.scalar_type());
+  sum_as_tree(output.mutable_data_ptr(), parts, output.numel(), output.scalar_type());
 }
 
 class GlooTransfer : public Transfer {

@@ -1,7 +1,7 @@
 #include <base/torch.h>
 #include <comm/backends.h>
 #include <comm/ledger.h>
-#include <comm/rank_order_sum.h>
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 
 #include <algorithm>
@@ -114,8 +114,8 @@ class ShmReduceScatter final : public ShmTransfer {
     for (int peer = 0; peer < peers_.world_size; ++peer) {
       parts.push_back(data(peer) + offset);
     }
-    sum_in_rank_order(collective_.output.mutable_data_ptr(), parts, collective_.output.numel(),
-                      collective_.output.scalar_type());
+    sum_as_tree(collective_.output.mutable_data_ptr(), parts, collective_.output.numel(),
+                collective_.output.scalar_type());
     meet(Stage::waited_for);  // the input may be changed or freed after wait()
   }
 
@@ -140,8 +140,7 @@ class ShmAllReduce final : public ShmTransfer {
       parts.push_back(data(peer) + begin * element);
     }
     auto* readable = reinterpret_cast<char*>(tensor_.address());
-    sum_in_rank_order(readable + begin * element, parts, end - begin,
-                      collective_.output.scalar_type());
+    sum_as_tree(readable + begin * element, parts, end - begin, collective_.output.scalar_type());
     meet(Stage::waited_for);
 
     char* output = static_cast<char*>(collective_.output.mutable_data_ptr());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <comm/tree_sum.h>
 #include <optim/update_rule.h>
 
 #include <cstdint>
@@ -19,6 +20,7 @@ struct TrainConfig {
   std::vector<std::string> text;
   int64_t steps{};
   int64_t batch{};  // global rows a step
+  int parts{};      // of the global batch, a multiple of the ranks; 0: one for each rank
   int64_t seq{};
   uint64_t seed{42};
   OptimizerOptions optimizer;
@@ -39,6 +41,7 @@ struct TrainConfig {
 
   std::vector<ParameterGroup> parameter_groups() const;
   int gathered_at_a_time() const { return prefetch ? limit : 1; }
+  Arrangement arrangement(int ranks) const { return {ranks, parts == 0 ? 1 : parts / ranks}; }
   bool on_cuda() const { return comm.device == c10::kCUDA; }
 };
 

@@ -5,15 +5,15 @@
 
 namespace fsdp {
 
-Batch Batch::part(int rank, int world_size) const {
+Batch Batch::part(int index, int parts) const {
   const int64_t rows = inputs.size(0);
-  if (world_size < 1 || rank < 0 || rank >= world_size || rows % world_size != 0) {
+  if (parts < 1 || index < 0 || index >= parts || rows % parts != 0) {
     throw std::invalid_argument("a batch of " + std::to_string(rows) + " rows has no part " +
-                                std::to_string(rank) + " of " + std::to_string(world_size) +
-                                ": the global batch must be a multiple of the world size");
+                                std::to_string(index) + " of " + std::to_string(parts) +
+                                ": the global batch must be a multiple of the number of parts");
   }
-  const int64_t share = rows / world_size;
-  return {inputs.narrow(0, rank * share, share), targets.narrow(0, rank * share, share)};
+  const int64_t share = rows / parts;
+  return {inputs.narrow(0, index * share, share), targets.narrow(0, index * share, share)};
 }
 
 Batch Batch::to(c10::DeviceType device) const {

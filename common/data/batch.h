@@ -9,9 +9,9 @@ struct Batch {
   at::Tensor inputs;   // [batch, seq] int64
   at::Tensor targets;  // [batch, seq] int64
 
-  // The rows of rank `rank`: one of `world_size` equal parts. Throws std::invalid_argument if the
-  // rows cannot be cut into equal parts.
-  Batch part(int rank, int world_size) const;
+  // The rows of one of `parts` equal parts. Throws std::invalid_argument if the rows cannot be cut
+  // into equal parts.
+  Batch part(int index, int parts) const;
 
   // The same batch on `device`. The CPU does not wait for the copy.
   Batch to(c10::DeviceType device) const;

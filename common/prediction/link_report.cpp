@@ -8,9 +8,10 @@
 namespace fsdp {
 namespace {
 
-// What each unit costs in one step. Nothing if what a unit computed was not recorded.
+// What each unit costs in one turn of a step. Nothing if what a unit computed was not recorded.
 std::optional<std::vector<UnitTime>> unit_times(const Link& link, const ShardLayout& layout,
-                                                const std::vector<ComputeTime>& computing) {
+                                                const std::vector<ComputeTime>& computing,
+                                                int turns) {
   std::vector<UnitTime> units;
   for (const auto& unit : layout.units) {
     const int64_t bytes = unit.padded_numel * 4 / layout.world_size * (layout.world_size - 1);
@@ -25,7 +26,7 @@ std::optional<std::vector<UnitTime>> unit_times(const Link& link, const ShardLay
       if (part.unit != unit.name) continue;
       recorded = true;
       auto& sum = part.kind == EventKind::forward ? time.forward : time.backward;
-      sum += static_cast<int64_t>(part.seconds * 1e9);
+      sum += static_cast<int64_t>(part.seconds * 1e9 / turns);
     }
     if (!recorded) return std::nullopt;
     units.push_back(time);
@@ -61,14 +62,15 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
                                     const std::vector<Event>& events) {
   if (!config.comm.link || config.mode != "fsdp") return std::nullopt;
   const Link& link = *config.comm.link;
+  const int turns = config.arrangement(layout.world_size).turns;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;
-    const auto units = unit_times(link, layout, compute_times(events, step.call.sequence));
+    const auto units = unit_times(link, layout, compute_times(events, step.call.sequence), turns);
     if (!units) return std::nullopt;
     const int64_t rest = rest_of_step(link, layout.world_size, events, step);
     const auto predict = [&](int limit) {
-      const int64_t model = predict_step_time(*units, limit, config.reshard_after_forward);
+      const int64_t model = predict_step_time(*units, limit, config.reshard_after_forward, turns);
       return static_cast<double>(model + rest) * 1e-9;
     };
     measured.push_back(static_cast<double>(step.duration()) * 1e-9);

@@ -1,8 +1,10 @@
+#include <comm/tree_sum.h>
 #include <layout/gradient_buckets.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace fsdp {
 namespace {
@@ -26,16 +28,18 @@ class Step {
   Schedule build() {
     hold();
     if (!first_) allocate(MemoryClass::optimizer_state, state_bytes_);
-    enter(Phase::forward);
-    forward();
-    if (training_) {
+    const int parts = parts_of_a_rank();
+    for (part_ = 0; part_ < parts; ++part_) {
+      enter(Phase::forward);
+      forward();
+      if (!training_) continue;
       enter(Phase::backward);
       backward();
     }
-    reduce_scalar("metrics");
+    reduce_scalars(config_.mode == "single" ? 1 : parts, "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if (config_.clip && config_.mode == "fsdp") reduce_scalar("norm");
+      if (config_.clip && config_.mode == "fsdp") reduce_scalars(1, "norm");
       if (first_) allocate(MemoryClass::optimizer_state, state_bytes_);
     }
     return std::move(schedule_);
@@ -43,7 +47,8 @@ class Step {
 
  protected:
   virtual void hold() = 0;  // allocates what is alive all the time
-  virtual void forward() {}
+  virtual int parts_of_a_rank() const { return arrangement_.turns; }
+  virtual void forward() {}  // of part_
   virtual void backward() = 0;
 
   size_t add(const Schedule::Action& action) {
@@ -53,8 +58,9 @@ class Step {
   void enter(Phase phase) { add(Schedule::Enter{phase}); }
   void allocate(MemoryClass cls, int64_t bytes) { add(Schedule::Allocate{cls, bytes}); }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  void reduce_scalar(const char* label) {
-    wait(add(Schedule::Issue{Operation::all_reduce, 1, kScalar, /*in_arena=*/false, {}, label}));
+  void reduce_scalars(int count, const char* label) {
+    wait(
+        add(Schedule::Issue{Operation::all_reduce, count, kScalar, /*in_arena=*/false, {}, label}));
   }
 
   // AdamW keeps two moments of each element and a step count of each piece.
@@ -67,6 +73,9 @@ class Step {
   const ShardLayout& layout_;
   const bool first_;
   const bool training_{config_.steps > 0};
+  const Arrangement arrangement_{config_.arrangement(layout_.world_size)};
+  const Arrangement turns_{1, arrangement_.turns};  // of one rank
+  int part_{};                                      // of those of this rank
   Schedule schedule_;
 
  private:
@@ -81,9 +90,12 @@ class ShardedStep : public Step {
       : Step(config, layout, first, layout.world_size),
         rank_(rank),
         gradient_bytes_(layout.units.size()),
+        has_gradient_(layout.units.size()),
         gathers_(layout.units.size()) {
-    for (size_t unit = 0; unit < layout.units.size(); ++unit)
+    for (size_t unit = 0; unit < layout.units.size(); ++unit) {
       (layout.units[unit].root ? roots_ : order_).push_back(unit);
+      if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
+    }
     bool met_a_unit = false;
     for (const auto& parameter : layout.parameters) {
       const bool of_root = layout.units[parameter.unit].root;
@@ -108,7 +120,7 @@ class ShardedStep : public Step {
   }
 
   void forward() override {
-    const size_t window = first_ ? 0 : window_;
+    const size_t window = first_ && part_ == 0 ? 0 : window_;
     for (const size_t root : roots_)
       unshard(root);
     gather(order_, 0, window);
@@ -122,6 +134,8 @@ class ShardedStep : public Step {
   }
 
   void backward() override {
+    const int sums = turns_.partial_sums(part_ + 1) - turns_.partial_sums(part_);
+    if (sums > 0) has_gradient_.assign(has_gradient_.size(), false);  // it was put aside
     for (const size_t root : roots_) {
       add(Schedule::Compute{root, Phase::backward});
       allocate(MemoryClass::gradients, last_layers_bytes_);
@@ -137,6 +151,7 @@ class ShardedStep : public Step {
       reshard(root);
     }
     wait_for_reduction();
+    if (sums < 0) allocate(MemoryClass::sharded_gradients, sums * trainable_bytes_);
   }
 
   // The units compute in this order, while up to `window` units that come next are on their way.
@@ -179,8 +194,11 @@ class ShardedStep : public Step {
   }
   void wait_for_reduction() {
     if (!reduction_) return;
-    wait(reduction_->second);
-    allocate(MemoryClass::gradients, -full_bytes(reduction_->first));
+    const auto [unit, issued] = *reduction_;
+    wait(issued);
+    allocate(MemoryClass::gradients, -full_bytes(unit));
+    if (has_gradient_[unit]) allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
+    has_gradient_[unit] = true;
     reduction_.reset();
   }
 
@@ -215,6 +233,8 @@ class ShardedStep : public Step {
   std::vector<size_t> roots_;                                  // one or none
   std::vector<size_t> order_;                                  // of forward, without the root
   std::vector<int64_t> gradient_bytes_;                        // by unit
+  std::vector<bool> has_gradient_;                             // by unit: sharded
+  int64_t trainable_bytes_{};                                  // of the shards of trainable units
   // Of the root's layers that come after the units in forward, hence before them in backward.
   int64_t last_layers_bytes_{};
   std::vector<std::optional<size_t>> gathers_;  // by unit: the Issue that gathered it, or none
@@ -236,22 +256,29 @@ class ReplicaStep : public Step {
       add_state(padded(parameter), 1);
     }
   }
+  int parts_of_a_rank() const override {
+    return config_.mode == "ddp" ? arrangement_.turns : arrangement_.parts();
+  }
+  // single adds the gradients of a part to a partial sum that is there, or they begin another one.
+  // ddp has to reduce them before.
   void backward() override {
     const bool ddp = config_.mode == "ddp";
-    const auto buckets = gradient_buckets(trainable_, ddp ? kDdpBuckets : kBucketOfEach).numels;
-    for (const int64_t numel : buckets)
-      allocate(MemoryClass::gradients, numel * kElement);
+    const Arrangement& order = ddp ? turns_ : arrangement_;
+    const int sums = order.partial_sums(part_ + 1) - order.partial_sums(part_);
+    const int begun = ddp || sums > 0 ? 1 : 0;
+    const int64_t bytes =
+        kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{});
+    allocate(MemoryClass::gradients, begun * bytes);
+    if (ddp) reduce_buckets();
+    allocate(MemoryClass::gradients, (sums - begun) * bytes);
+  }
+  void reduce_buckets() {
     std::vector<size_t> reductions;
-    for (const int64_t numel : buckets)
-      if (ddp)
-        reductions.push_back(add(
-            Schedule::Issue{Operation::all_reduce, numel, kElement, /*in_arena=*/true, {}, {}}));
+    for (const int64_t numel : gradient_buckets(trainable_, kDdpBuckets).numels)
+      reductions.push_back(
+          add(Schedule::Issue{Operation::all_reduce, numel, kElement, /*in_arena=*/true, {}, {}}));
     for (const size_t reduction : reductions)
       wait(reduction);
-    if (!ddp && layout_.world_size > 1) {  // the next rank is played
-      enter(Phase::forward);
-      enter(Phase::backward);
-    }
   }
 
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter

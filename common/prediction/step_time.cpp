@@ -42,14 +42,15 @@ class TimeOfAStep {
 
 }  // namespace
 
-int64_t predict_step_time(const std::vector<UnitTime>& units, int limit,
-                          bool reshard_after_forward) {
+int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool reshard_after_forward,
+                          int turns) {
   ShardLayout layout;  // the sizes do not matter: the times are given
   for (const UnitTime& unit : units)
     layout.units.push_back({"", 0, /*root=*/layout.units.empty(), unit.reduce_scatter > 0});
   TrainConfig config;
   config.mode = "fsdp";
   config.steps = 1;
+  config.parts = turns;  // of one rank
   config.limit = limit;
   config.reshard_after_forward = reshard_after_forward;
   return TimeOfAStep(schedule(config, layout), units).now();

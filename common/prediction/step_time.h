@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// What one unit costs in a step. [ns]
+// What one unit costs in one forward and backward. [ns]
 struct UnitTime {
   int64_t forward{};         // that it computes, waits not counted
   int64_t backward{};        // the same in backward
@@ -17,8 +17,8 @@ struct UnitTime {
 // one thing at a time, in the order of issue, and the rank computes meanwhile. `units`: the root
 // first, then the others in the order of their forward, none inside another. In forward the root
 // computes after the others, in backward before them. `limit`: units gathered at a time; 1 is
-// without prefetch.
-int64_t predict_step_time(const std::vector<UnitTime>& units, int limit,
-                          bool reshard_after_forward);
+// without prefetch. `turns`: how many forwards and backwards there are.
+int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool reshard_after_forward,
+                          int turns = 1);
 
 }  // namespace fsdp

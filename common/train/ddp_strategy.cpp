@@ -1,3 +1,4 @@
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <torch/csrc/autograd/engine.h>
@@ -8,8 +9,9 @@ namespace {
 
 class DdpStrategy : public ReplicaStrategy {
  public:
-  DdpStrategy(const TrainConfig& config, ShardLayout layout, std::shared_ptr<Communicator> comm)
-      : ReplicaStrategy(config, std::move(layout), kDdpBuckets),
+  DdpStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
+              std::shared_ptr<Communicator> comm)
+      : ReplicaStrategy(config, std::move(workload), std::move(layout), kDdpBuckets),
         comm_(std::move(comm)),
         collected_(replica_.slots().size()),
         waiting_(replica_.bucket_numels().size()) {
@@ -20,18 +22,27 @@ class DdpStrategy : public ReplicaStrategy {
     }
   }
 
-  at::Tensor forward_backward(const Batch& global) override {
-    const at::Tensor loss = local_loss(*model_, global, *comm_);
-    live_bytes::enter(Phase::backward);
-    begin_backward();
-    loss.backward();
-    end_backward();
-    return loss.detach();
+  at::Tensor forward_backward(int64_t step) override {
+    TreeSum gradients({1, arrangement_.turns});
+    std::vector<at::Tensor> losses;
+    for (int turn = 0; turn < arrangement_.turns; ++turn) {
+      live_bytes::enter(Phase::forward);
+      const int part = arrangement_.part(comm_->rank(), turn);
+      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
+      live_bytes::enter(Phase::backward);
+      if (turn > 0) gradients.put_aside(replica_.buckets());
+      begin_backward();
+      loss.backward();
+      end_backward();
+      gradients.added(replica_.buckets());
+      losses.push_back(loss.detach().to(at::kDouble));
+    }
+    divide_gradients();
+    return at::stack(losses);
   }
 
-  double evaluate(const Batch& global) override {
-    at::NoGradGuard no_grad;
-    return local_loss(*model_, global, *comm_).item<double>();
+  at::Tensor evaluate(int64_t step) override {
+    return losses_without_gradients(*model_, workload_, arrangement_, comm_->rank(), step);
   }
 
   void full_parameters(const ParameterVisitor& visit) override {
@@ -76,10 +87,8 @@ class DdpStrategy : public ReplicaStrategy {
     }
     while (reductions_.size() < waiting_.size())
       reduce_next_bucket();
-    for (size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
-      reductions_[bucket].wait();
-      replica_.buckets()[bucket].div_(comm_->world_size());
-    }
+    for (Handle& reduction : reductions_)
+      reduction.wait();
   }
 
   std::shared_ptr<Communicator> comm_;
@@ -90,9 +99,11 @@ class DdpStrategy : public ReplicaStrategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, ShardLayout layout,
+std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, Workload workload,
+                                            ShardLayout layout,
                                             std::shared_ptr<Communicator> comm) {
-  return std::make_unique<DdpStrategy>(config, std::move(layout), std::move(comm));
+  return std::make_unique<DdpStrategy>(config, std::move(workload), std::move(layout),
+                                       std::move(comm));
 }
 
 }  // namespace fsdp

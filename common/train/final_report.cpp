@@ -107,6 +107,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
             {"threads", config.threads},
             {"backend", comm.backend()},
             {"batch", config.batch},
+            {"parts", config.arrangement(config.world).parts()},
             {"seq", config.seq},
             {"steps", config.steps},
             {"mode", config.mode},

@@ -1,21 +1,18 @@
+#include <comm/tree_sum.h>
 #include <train/over_ranks.h>
 
 namespace fsdp {
 
-MeanOverRanks::MeanOverRanks(Communicator& comm, at::Tensor value)
-    : world_size_(comm.world_size()) {
-  value = value.to(at::kDouble).reshape({1});
-  if (value.is_cpu()) {
-    own_ = value.item<double>();
-  } else {
-    unread_own_ = value.clone();
-  }
-  comm.all_reduce(value, kMetrics).wait();
-  if (value.is_cpu()) {
-    sum_ = value.item<double>();
-  } else {
-    unread_sum_ = std::move(value);
-  }
+MeanOverRanks::MeanOverRanks(Communicator& comm, const at::Tensor& values)
+    : world_size_(comm.world_size()),
+      own_(values.to(at::kDouble).reshape({-1})),
+      sums_(own_.clone()) {
+  comm.all_reduce(sums_, kMetrics).wait();
+}
+
+double MeanOverRanks::mean_of(const at::Tensor& sums, int summands) {
+  const double sum = sum_as_tree(sums.cpu().unbind()).item<double>();
+  return sum / static_cast<double>(summands * sums.numel());
 }
 
 std::vector<int64_t> gather_from_ranks(Communicator& comm, int64_t value) {

@@ -6,23 +6,21 @@
 
 namespace fsdp {
 
-// The mean over ranks of one value of each: one all-reduce of 8 bytes. On the CPU it is known at
-// once. On CUDA the CPU runs ahead of the GPU, and waits when it reads own() or mean().
+// The mean over ranks and turns of one value for each: one all-reduce of 8 bytes a turn, summed as
+// the gradients are. On CUDA the CPU runs ahead of the GPU, and waits when it reads own() or
+// mean().
 class MeanOverRanks {
  public:
-  MeanOverRanks(Communicator& comm, at::Tensor value);  // [], added in rank order
+  MeanOverRanks(Communicator& comm, const at::Tensor& values);  // [turns], or [] for one
 
-  double own() const { return read(own_, unread_own_); }
-  double mean() const { return read(sum_, unread_sum_) / world_size_; }
+  double own() const { return mean_of(own_, 1); }  // of this rank's values
+  double mean() const { return mean_of(sums_, world_size_); }
 
  private:
-  static double read(double known, const at::Tensor& unread) {
-    return unread.defined() ? unread.item<double>() : known;
-  }
+  static double mean_of(const at::Tensor& sums, int summands);
 
   int world_size_;
-  double own_{}, sum_{};                // on the CPU
-  at::Tensor unread_own_, unread_sum_;  // [1]; undefined on the CPU
+  at::Tensor own_, sums_;  // fp64 [turns], on the communicator's device
 };
 
 // `value` of every rank, by rank: one all-gather of 8 bytes per rank.

@@ -1,3 +1,4 @@
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <train/replica.h>
 
@@ -88,15 +89,15 @@ at::Tensor Replica::shard_of_gradients(size_t unit, int rank) const {
 
 double Replica::clip_grad_norm(double max_norm) {
   at::NoGradGuard no_grad;
-  double total = 0;
+  std::vector<at::Tensor> squares;  // [], of each rank
   for (int rank = 0; rank < layout_.world_size; ++rank) {
     double of_rank = 0;
     for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
       if (layout_.units[unit].trainable) of_rank += sum_of_squares(shard_of_gradients(unit, rank));
     }
-    total += of_rank;
+    squares.push_back(at::full({}, of_rank, at::kDouble));
   }
-  const double norm = std::sqrt(total);
+  const double norm = std::sqrt(sum_as_tree(squares).item<double>());
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
     for (auto& bucket : buckets_)

@@ -4,10 +4,19 @@
 
 namespace fsdp {
 
-ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, ShardLayout layout,
+ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                                  BucketSizes bucket_sizes)
-    : model_(build_model(config)), replica_(*model_, config, std::move(layout), bucket_sizes) {
+    : workload_(std::move(workload)),
+      arrangement_(config.arrangement(config.world)),
+      model_(workload_.build()),
+      replica_(*model_, config, std::move(layout), bucket_sizes) {
   move_buffers(*model_, config.comm.device);
+}
+
+void ReplicaStrategy::divide_gradients() {
+  const at::NoGradGuard no_grad;
+  for (const auto& bucket : replica_.buckets())
+    bucket.div_(arrangement_.parts());
 }
 
 double ReplicaStrategy::clip_grad_norm(double max_norm) {

@@ -15,8 +15,12 @@ class ReplicaStrategy : public Strategy {
   const ShardLayout& layout() const override { return replica_.layout(); }
 
  protected:
-  ReplicaStrategy(const TrainConfig& config, ShardLayout layout, BucketSizes bucket_sizes);
+  ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
+                  BucketSizes bucket_sizes);
+  void divide_gradients();  // by the number of parts
 
+  Workload workload_;
+  Arrangement arrangement_;
   std::shared_ptr<Module> model_;
   Replica replica_;  // of model_
 };

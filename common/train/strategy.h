@@ -1,10 +1,8 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <config/train_config.h>
-#include <data/batch.h>
 #include <layout/shard_layout.h>
-#include <nn/module.h>
+#include <train/workload.h>
 
 #include <memory>
 
@@ -12,22 +10,24 @@ namespace fsdp {
 
 // One way to train a model on W ranks: single, ddp or fsdp. The trainer knows no more of them than
 // this. A strategy owns the model and its optimizer. All ranks make the same calls, in the same
-// order.
+// order. The batch of a step is cut into the parts of config.arrangement(): each rank computes one
+// part in each turn.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Runs forward and backward on this rank's part of the global batch. When it returns, gradients
-  // are averaged over the ranks. Returns this rank's loss, [] on its device. The mean loss of the
-  // global batch is the mean of the ranks' losses. (single plays the ranks in turn and returns that
-  // mean.) On CUDA the CPU waits for nothing.
-  virtual at::Tensor forward_backward(const Batch& global) = 0;
+  // Runs forward and backward on this rank's parts. When it returns, the gradients are the means
+  // over all parts: summed as the arrangement says, then divided once. Returns the losses of this
+  // rank's parts, fp64 [turns], on its device. (single computes all parts and returns their mean,
+  // [1].) On CUDA the CPU waits for nothing.
+  virtual at::Tensor forward_backward(int64_t step) = 0;
 
-  // The loss of the same part, without gradients.
-  virtual double evaluate(const Batch& global) = 0;
+  // The losses of the same parts, without gradients.
+  virtual at::Tensor evaluate(int64_t step) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
-  // norm before: fp64 sums of squares per (unit, shard) of the layout, added in rank order.
+  // norm before: fp64 sums of squares per (unit, shard) of the layout, added over the units of a
+  // rank, then over ranks, as a tree.
   virtual double clip_grad_norm(double max_norm) = 0;
 
   // Updates the parameters and drops the gradients.
@@ -41,15 +41,16 @@ class Strategy {
   virtual const ShardLayout& layout() const = 0;
 };
 
-// The loss of `model` on this rank's part of the global batch, []. Enters the phase forward.
-at::Tensor local_loss(Module& model, const Batch& global, const Communicator& comm);
+// The losses of the parts of `rank`, fp64 [turns], without gradients.
+at::Tensor losses_without_gradients(Module& model, const Workload& workload,
+                                    Arrangement arrangement, int rank, int64_t step);
 
-// One process that plays config.world ranks in turn. For each rank it runs a backward pass on that
-// rank's rows; it adds the gradients in rank order and divides by W. `layout` is fsdp's.
-std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, ShardLayout layout);
+// One process that computes the parts of config.world ranks. `layout` is fsdp's.
+std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, Workload workload,
+                                               ShardLayout layout);
 
-// A replica on each rank. Gradients are averaged in buckets while backward goes on.
-std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, ShardLayout layout,
-                                            std::shared_ptr<Communicator> comm);
+// A replica on each rank. In each turn gradients are summed in buckets while backward goes on.
+std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, Workload workload,
+                                            ShardLayout layout, std::shared_ptr<Communicator> comm);
 
 }  // namespace fsdp

@@ -7,10 +7,10 @@ namespace fsdp {
 
 // The two functions of task 7 that the trainer calls: of the reference solutions, or a student's.
 struct FsdpImplementation {
-  std::unique_ptr<Strategy> (*make_strategy)(const TrainConfig& config,
+  std::unique_ptr<Strategy> (*make_strategy)(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
   // The layout of what make_strategy would make. It needs no ranks.
-  ShardLayout (*shard_layout)(const TrainConfig& config);
+  ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
 };
 
 // Trains as `config` says. Starts the ranks, or joins them as start() does, and shows progress on

@@ -24,10 +24,13 @@ std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
 }
 
 std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
+                                        const std::shared_ptr<const Dataset>& dataset,
                                         const std::shared_ptr<Communicator>& comm) {
-  if (config.mode == "fsdp") return fsdp.make_strategy(config, comm);
-  if (config.mode == "ddp") return make_ddp_strategy(config, fsdp.shard_layout(config), comm);
-  return make_single_strategy(config, fsdp.shard_layout(config));
+  const Workload workload = language_modeling(config, dataset);
+  if (config.mode == "fsdp") return fsdp.make_strategy(config, workload, comm);
+  const ShardLayout layout = fsdp.shard_layout(config, workload);
+  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
+  return make_single_strategy(config, workload, layout);
 }
 
 std::string counted(int64_t count, const std::string& what) {
@@ -39,7 +42,8 @@ std::string description(const TrainConfig& config, const std::string& backend) {
   return config.mode + " of " + config.model + ", " + counted(config.world, "rank") +
          (config.mode == "single" ? " played in turn" : " over " + backend) +
          (config.on_cuda() ? " on CUDA, " : ", ") +
-         (config.published ? "published recipe" : "text") + ", batch " +
+         (config.published ? "published recipe" : "text") +
+         (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
          std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
          counted(config.steps, "step");
 }
@@ -53,7 +57,7 @@ class TrainingRun {
         dataset_(make_dataset(config)),
         telemetry_(config.steps, config.json) {
     if (leads()) telemetry_.say(description(config, comm_->backend()));
-    strategy_ = make_strategy(config, fsdp, comm_);
+    strategy_ = make_strategy(config, fsdp, dataset_, comm_);
     if (!leads()) return;
     char live[48];
     std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
@@ -76,20 +80,16 @@ class TrainingRun {
 
  private:
   bool leads() const { return comm_->rank() == 0; }
-  Batch batch(int64_t step) const { return dataset_->batch(step, config_.batch, config_.seq); }
 
   void evaluate() {
     comm_->take_log();
-    const double own = strategy_->evaluate(batch(0));
-    const MeanOverRanks loss(
-        *comm_, at::full({}, own, at::TensorOptions(at::kDouble).device(comm_->device())));
+    const MeanOverRanks loss(*comm_, strategy_->evaluate(0));
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
     require_finite("before training", loss, std::nullopt);
   }
 
   void train(int64_t step) {
-    const Batch tokens = batch(step);
     if (step == 1) {  // from here on there is optimizer state in every phase
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
@@ -97,16 +97,17 @@ class TrainingRun {
     comm_->take_log();
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
-    const MeanOverRanks loss(*comm_, strategy_->forward_backward(tokens));
+    const MeanOverRanks loss(*comm_, strategy_->forward_backward(step));
     const std::optional<double> norm = update();
     losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
     last_log_ = comm_->take_log();
     if (step == 0) comm_->end_first_iteration();
-    const auto count = static_cast<double>(tokens.inputs.numel());
     if (leads()) {
-      telemetry_.step(step, losses_.back(), count / seconds.count(), norm, live_bytes::now().total);
+      const auto tokens = static_cast<double>(config_.batch * config_.seq);
+      telemetry_.step(step, losses_.back(), tokens / seconds.count(), norm,
+                      live_bytes::now().total);
     }
     require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
                    loss, norm);

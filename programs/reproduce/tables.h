@@ -25,6 +25,11 @@ Table traffic_table(const Train& train);
 // with that of one process that plays the ranks, and with DDP's.
 Table matrix_table(const Train& train);
 
+// Runs of single, DDP and FSDP in which 1, 2, 4 or 8 ranks compute the same eight parts of a batch,
+// or 3 or 6 ranks six. Compares the parameters' hash with that of one process, and the bytes with
+// the predicted ones.
+Table arrangements_table(const Train& train);
+
 // Options of a run of the published recipe on the small model. `batch` 0: the recipe's.
 TrainOptions published_small(const std::string& mode, int world, int batch = 0);
 

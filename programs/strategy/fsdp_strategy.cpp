@@ -1,3 +1,4 @@
+#include <comm/tree_sum.h>
 #include <fully_shard.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
@@ -10,36 +11,50 @@ namespace {
 
 class FsdpStrategy : public Strategy {
  public:
-  FsdpStrategy(const TrainConfig& config, std::shared_ptr<Communicator> comm)
-      : comm_(std::move(comm)) {
+  FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
+      : workload_(std::move(workload)),
+        comm_(std::move(comm)),
+        arrangement_(config.arrangement(comm_->world_size())) {
     FullyShardOptions options;
     options.wrap = parse_wrap_policy(config.wrap);
     options.reshard_after_forward = config.reshard_after_forward;
     options.limit = config.prefetch ? config.limit : 1;
     if (config.meta_init) {
-      const DeferredInit init([&] { model_ = build_model(config); });
+      const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
       sharded_ = fully_shard(*model_, comm_, options);
       init.materialize_module(*model_);  // what is left: the buffers
     } else {
-      model_ = build_model(config);
+      model_ = workload_.build();
       sharded_ = fully_shard(*model_, comm_, options);
     }
     move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
+    if (arrangement_.turns == 1) return;  // a unit divides by W itself
+    for (const auto& unit : sharded_->units())
+      unit->set_gradient_divide_factor(1);
   }
 
-  at::Tensor forward_backward(const Batch& global) override {
-    const at::Tensor loss = local_loss(*model_, global, *comm_);
-    live_bytes::enter(Phase::backward);
-    loss.backward();
-    return loss.detach();
+  at::Tensor forward_backward(int64_t step) override {
+    TreeSum gradients({1, arrangement_.turns});
+    std::vector<at::Tensor> losses;
+    for (int turn = 0; turn < arrangement_.turns; ++turn) {
+      if (gradients.puts_aside()) gradients.put_aside(take_gradients());
+      live_bytes::enter(Phase::forward);
+      const int part = arrangement_.part(comm_->rank(), turn);
+      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
+      live_bytes::enter(Phase::backward);
+      loss.backward();
+      gradients.added(sharded_gradients());
+      losses.push_back(loss.detach().to(at::kDouble));
+    }
+    if (arrangement_.turns > 1) divide_gradients();
+    return at::stack(losses);
   }
 
-  double evaluate(const Batch& global) override {
-    at::NoGradGuard no_grad;
-    return local_loss(*model_, global, *comm_).item<double>();
+  at::Tensor evaluate(int64_t step) override {
+    return losses_without_gradients(*model_, workload_, arrangement_, comm_->rank(), step);
   }
 
   double clip_grad_norm(double max_norm) override {
@@ -57,7 +72,31 @@ class FsdpStrategy : public Strategy {
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
+  // Of the units that have one. A unit adds the sum of a turn to what is there; so the turns whose
+  // sums belong together need no more memory than one.
+  std::vector<at::Tensor> sharded_gradients() const {
+    std::vector<at::Tensor> gradients;
+    for (const auto& unit : sharded_->units())
+      if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
+    return gradients;
+  }
+
+  std::vector<at::Tensor> take_gradients() const {
+    auto gradients = sharded_gradients();
+    for (const auto& unit : sharded_->units())
+      unit->drop_gradient();
+    return gradients;
+  }
+
+  void divide_gradients() const {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& gradient : sharded_gradients())
+      gradient.div_(arrangement_.parts());
+  }
+
+  Workload workload_;
   std::shared_ptr<Communicator> comm_;
+  Arrangement arrangement_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
@@ -65,14 +104,14 @@ class FsdpStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config,
+std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm) {
-  return std::make_unique<FsdpStrategy>(config, std::move(comm));
+  return std::make_unique<FsdpStrategy>(config, std::move(workload), std::move(comm));
 }
 
-ShardLayout shard_layout(const TrainConfig& config) {
+ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   std::shared_ptr<Module> model;
-  construct_on_meta([&] { model = build_model(config); });
+  construct_on_meta([&] { model = workload.build(); });
   const auto plan = plan_units(*model, parse_wrap_policy(config.wrap));
   return plan_layout(*model, plan, config.world);
 }

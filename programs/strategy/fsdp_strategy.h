@@ -4,13 +4,13 @@
 
 namespace fsdp {
 
-// The model that `config` names, sharded over the ranks of `comm` as config.wrap, .limit,
-// .prefetch, .reshard_after_forward and .meta_init say, with the sharded optimizer.
-std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config,
+// The workload's model, sharded over the ranks of `comm` as config.wrap, .limit, .prefetch,
+// .reshard_after_forward and .meta_init say, with the sharded optimizer.
+std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
 
 // The layout that make_fsdp_strategy would give the model on config.world ranks. Takes no memory
 // for parameters and draws no random number.
-ShardLayout shard_layout(const TrainConfig& config);
+ShardLayout shard_layout(const TrainConfig& config, const Workload& workload);
 
 }  // namespace fsdp

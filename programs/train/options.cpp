@@ -18,13 +18,14 @@ namespace {
 
 constexpr int kMaxWorld = 64;
 constexpr double kMaxReal = std::numeric_limits<double>::max();
+constexpr int64_t kMaxParts = 4096;
 constexpr int64_t kMany = 1'000'000'000;  // more is a slip of the pen, and would overflow
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
   std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare;
   double timeout{300};
-  std::optional<int64_t> steps, batch, seq;
+  std::optional<int64_t> steps, batch, seq, parts;
   std::optional<double> lr;
 };
 
@@ -50,7 +51,9 @@ void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
   add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
              "optimizer steps; 0 computes the loss only (default 100)");
   add_number(app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
-             "rows of the global batch; rank r takes the r-th part");
+             "rows of the global batch, which is cut into equal parts");
+  add_number(app, "--parts", given.parts, NumberRange<int64_t>{1, kMaxParts},
+             "parts of the batch; ranks compute theirs one after another (default: one for each)");
   add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
   add_number(app, "--seed", config.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
@@ -151,7 +154,8 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
     throw UsageError("--recipe and --text: give one of them");
   }
   // Text: a small batch that every world size can cut, and a rate at which small models learn.
-  const int64_t text_batch = round_up(8, config.world);
+  config.parts = static_cast<int>(given.parts.value_or(config.world));
+  const int64_t text_batch = round_up(8, config.parts);
   config.steps = given.steps.value_or(config.published ? info.steps : 100);
   config.batch = given.batch.value_or(config.published ? info.batch : text_batch);
   config.seq = given.seq.value_or(std::min(info.seq, info.context));
@@ -213,9 +217,14 @@ void check(const TrainConfig& config) {
     throw UsageError("--backend nccl: needs --device cuda");
   }
   check_compare(config);
-  if (config.batch % config.world != 0) {
+  if (config.parts % config.world != 0) {
+    throw UsageError("--parts " + std::to_string(config.parts) + ": must be a multiple of the " +
+                     std::to_string(config.world) + " ranks (--world)");
+  }
+  if (config.batch % config.parts != 0) {
     throw UsageError("--batch " + std::to_string(config.batch) + ": can't be cut into " +
-                     std::to_string(config.world) + " equal parts (--world)");
+                     std::to_string(config.parts) + " equal parts (" +
+                     (config.parts > config.world ? "--parts)" : "--world)"));
   }
   for (const std::string& path : config.text) {
     if (!std::filesystem::exists(path)) throw UsageError("--text " + path + ": no such file");

@@ -109,7 +109,7 @@ void FlatParameter::wait_for_reduction() {
   if (!reduction_.pending()) return;
   reduction_.wait();
   gradient_.reset();
-  reduced_.div_(comm_->world_size());  // once, after the sum: 1/W is not exact for every W
+  reduced_.div_(gradient_divide_factor());  // once, after the sum: 1/W is not exact for every W
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(reduced_);
     reduced_.reset();

@@ -5,6 +5,7 @@
 #include <layout/shard_layout.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 
 namespace fsdp {
@@ -49,14 +50,17 @@ class FlatParameter {
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
   // even if nothing was collected. Padding and parameters without a gradient count as zero.
   void reduce_gradient();
-  // Waits for a reduction under way, divides the sum by W, adds the mean to sharded_gradient(), and
-  // frees the flat gradient and the sum.
+  // Waits for a reduction under way, divides the sum by gradient_divide_factor(), adds the quotient
+  // to sharded_gradient(), and frees the flat gradient and the sum.
   void wait_for_reduction();
   void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
 
   const at::Tensor& shard() const { return shard_; }  // values between steps; no gradient
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
   void drop_gradient() { sharded_gradient_.reset(); }
+  // What wait_for_reduction() divides by: W unless it is set. With 1 it leaves the sum.
+  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->world_size()); }
+  void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
  private:
   std::string unit_;
@@ -64,6 +68,7 @@ class FlatParameter {
   std::shared_ptr<Communicator> comm_;
   FlatLayout layout_;
   UnitState state_{};
+  std::optional<int64_t> divide_factor_;
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor sharded_gradient_;  // [padded_numel / W], owned; undefined until a reduction
 

@@ -48,11 +48,21 @@ at::Tensor filled(int64_t numel, int rank) {
   return tensor;
 }
 
+// ((0+1)+(2+3))+..., written out for as many ranks as the tests have.
 float sum_of_ranks(int world_size, int64_t i) {
-  float sum = value(0, i);
-  for (int rank = 1; rank < world_size; ++rank)
-    sum += value(rank, i);
-  return sum;
+  const auto pair = [i](int rank) { return value(rank, i) + value(rank + 1, i); };
+  switch (world_size) {
+    case 1:
+      return value(0, i);
+    case 2:
+      return pair(0);
+    case 3:
+      return pair(0) + value(2, i);
+    case 4:
+      return pair(0) + pair(2);
+    default:
+      throw std::logic_error("no sum of so many ranks");
+  }
 }
 
 // Bitwise, so that a sum in another order is seen.
@@ -104,7 +114,7 @@ TEST_P(Collectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, reduce_scatter_sums_in_rank_order) {
+TEST_P(Collectives, reduce_scatter_sums_as_a_tree) {
   auto result = run(GetParam(), [](Communicator& comm) {
     for (bool arena : {false, true}) {
       for (int64_t n : kSizes) {
@@ -122,7 +132,7 @@ TEST_P(Collectives, reduce_scatter_sums_in_rank_order) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, all_reduce_sums_in_rank_order_in_place) {
+TEST_P(Collectives, all_reduce_sums_as_a_tree_in_place) {
   auto result = run(GetParam(), [](Communicator& comm) {
     for (bool arena : {false, true}) {
       for (int64_t n : kSizes) {
@@ -149,12 +159,13 @@ TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
   EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, sums_are_rounded_to_the_dtype_of_the_tensor_at_every_addition) {
+TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
   auto result = run(GetParam(), [](Communicator& comm) {
-    auto input = [](int rank) { return at::full({5}, 1.0 + 0.7 * rank, at::kBFloat16); };
-    at::Tensor expected = input(0);
-    for (int rank = 1; rank < comm.world_size(); ++rank)
-      expected = expected + input(rank);
+    auto input = [](int rank) { return at::full({5}, rank == 1 ? 1.0 : 0.003, at::kBFloat16); };
+    at::Tensor sum = at::zeros({5});  // exact: the numbers have few bits
+    for (int rank = 0; rank < comm.world_size(); ++rank)
+      sum += input(rank).to(at::kFloat);
+    const at::Tensor expected = sum.to(at::kBFloat16);
     at::Tensor tensor = input(comm.rank());
     comm.all_reduce(tensor, "unit").wait();
     require(at::equal(tensor, expected), "another rounding");

@@ -16,10 +16,10 @@ namespace {
 // Two steps. Observes the calls that the communicator logged, the bytes of the gathered root, the
 // hash of the parameters, and the peaks of live bytes.
 void train(TestRank& rank, const TrainConfig& config) {
-  const auto strategy = make_fsdp_strategy(config, rank.communicator());
+  const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
   for (int64_t step = 0; step < 2; ++step) {
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
-    strategy->forward_backward(tiny_batch(step, config.world));
+    strategy->forward_backward(step);
     strategy->step();
     end_span(span);
   }

@@ -1,6 +1,9 @@
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <testing/expected_shards.h>
 #include <testing/provenance.h>
+
+#include <set>
 
 #include "small_unit.h"
 
@@ -188,15 +191,15 @@ at::Tensor random_gradient(int rank, size_t parameter) {
   return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
-// The single process that FSDP is compared with adds in the order of the ranks and divides once.
+// The single process that FSDP is compared with adds as the collectives do, and divides once.
 TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> means;
     for (size_t i = 0; i < 3; ++i) {
-      means.push_back(random_gradient(0, i));
-      for (int r = 1; r < world_size(); ++r)
-        means[i] += random_gradient(r, i);
-      means[i] /= world_size();
+      std::vector<at::Tensor> gradients;
+      for (int r = 0; r < world_size(); ++r)
+        gradients.push_back(random_gradient(r, i));
+      means.push_back(sum_as_tree(gradients) / world_size());
     }
     observe_expected_shards(rank, "shard", means, world_size());
   });
@@ -212,6 +215,34 @@ TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last
   });
   expect_on_each_rank(run, "the sum of the ranks' gradients, divided by W",
                       [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+}
+
+TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
+  const std::set<int> factors{1, 2 * world_size() - 1};  // both 1 on one rank
+  const auto name = [](int factor) { return "the sum divided by " + std::to_string(factor); };
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    const auto sum = static_cast<double>(provenance::mean(world_size()) * world_size());
+    for (const int factor : factors) {
+      std::vector<at::Tensor> gradients;
+      for (size_t i = 0; i < 3; ++i)
+        gradients.push_back(at::full({numel(i)}, sum) / factor);
+      observe_expected_shards(rank, name(factor), gradients, world_size());
+    }
+  });
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    for (const int factor : factors) {
+      unit.set_gradient_divide_factor(factor);
+      collect_all(unit, rank);
+      reduce(unit);
+      rank.observe(name(factor), unit.sharded_gradient(), places_of_shard(unit));
+      unit.drop_gradient();
+    }
+  });
+  for (int r = 0; r < world_size(); ++r) {
+    for (const int factor : factors)
+      expect_on_rank(run, r, name(factor), oracle.at(0, name(factor) + " " + std::to_string(r)));
+  }
 }
 
 TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <backward_hooks.h>
+#include <comm/tree_sum.h>
 #include <task3_forward_hooks/sharded_toy.h>
 #include <testing/expected_shards.h>
 
@@ -66,31 +67,33 @@ inline at::Tensor plain_loss(ToyModel& model, int rank) {
   return model(toy_tokens(rank)).square().sum();
 }
 
-// What one process makes of the ranks' losses: for each rank its own backward from zero, the sum in
-// rank order, the division by W. Per unit of `model` and per parameter.
+// What one process makes of the ranks' losses: for each rank its own backward from zero, the sum as
+// a tree, the division by W. Per unit of `model` and per parameter.
 inline std::vector<std::vector<at::Tensor>> mean_gradients(
     ToyModel& model, int world_size, const std::function<at::Tensor(int rank)>& loss) {
-  std::vector<std::vector<at::Tensor>> sums;
+  std::vector<std::vector<std::vector<at::Tensor>>> of_ranks;
   for (int r = 0; r < world_size; ++r) {
     loss(r).backward();
-    sums.resize(model.blocks.size() + 1);
+    of_ranks.resize(model.blocks.size() + 1);
     for (size_t u = 0; auto& unit : toy_units(model)) {
-      auto& of_unit = sums[u++];
+      auto& of_unit = of_ranks[u++];
       of_unit.resize(unit.parameters.size());
       for (size_t i = 0; i < unit.parameters.size(); ++i) {
         auto& parameter = unit.parameters[i].tensor;
         at::Tensor gradient = parameter.grad();
         if (!gradient.defined()) gradient = at::zeros_like(parameter);
-        of_unit[i] = r == 0 ? gradient.clone() : of_unit[i] + gradient;
+        of_unit[i].push_back(gradient);
         parameter.mutable_grad().reset();
       }
     }
   }
-  for (auto& unit : sums) {
-    for (auto& sum : unit)
-      sum = sum / world_size;
+  std::vector<std::vector<at::Tensor>> means;
+  for (const auto& unit : of_ranks) {
+    auto& of_unit = means.emplace_back();
+    for (const auto& gradients : unit)
+      of_unit.push_back(sum_as_tree(gradients) / world_size);
   }
-  return sums;
+  return means;
 }
 
 // The units' sharded gradients that this makes, as "PREFIXblocks0 RANK".

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <comm/tree_sum.h>
 #include <testing/expected_shards.h>
 
 #include <algorithm>
@@ -25,16 +26,15 @@ inline std::string norm_of_step(int step) {
 // Every rank contributes the same gradient, so that the mean is exact where W is a power of two;
 // for others the sum of W equal numbers and its division may round, on the oracle too.
 inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
-  at::Tensor sum = gradient.clone();
-  for (int i = 1; i < world_size; ++i)
-    sum += gradient;
-  return sum / world_size;
+  return sum_as_tree(std::vector(static_cast<size_t>(world_size), gradient)) / world_size;
 }
 
 // The norm over the ranks' shards of these gradients, one per parameter: the same sums in the same
 // order.
 inline double norm_over_shards(const std::vector<at::Tensor>& gradients, int world_size) {
-  std::vector<double> of_rank(static_cast<size_t>(world_size));
+  std::vector<at::Tensor> of_rank(static_cast<size_t>(world_size));
+  for (at::Tensor& squares : of_rank)
+    squares = at::zeros({}, at::kDouble);
   for (const std::string& unit : kUnits) {
     std::vector<at::Tensor> members;
     for (size_t i = 0; i < kParameters.size(); ++i)
@@ -43,10 +43,7 @@ inline double norm_over_shards(const std::vector<at::Tensor>& gradients, int wor
     for (size_t r = 0; r < shards.size(); ++r)
       of_rank[r] += sum_of_squares(shards[r].contiguous());
   }
-  double squares = 0;
-  for (const double sum : of_rank)
-    squares += sum;
-  return std::sqrt(squares);
+  return std::sqrt(sum_as_tree(of_rank).item<double>());
 }
 
 // Each parameter in storage of a multiple of 16 elements, as the header of update_rule.h asks, and

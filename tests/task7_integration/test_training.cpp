@@ -15,10 +15,10 @@ namespace {
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool look = false) {
   for (int64_t step = 0; step < 3; ++step) {
     if (look) {
-      strategy.evaluate(tiny_batch(7, config.world));
+      strategy.evaluate(7);
       strategy.full_parameters([](const std::string&, const at::Tensor&) {});
     }
-    strategy.forward_backward(tiny_batch(step, config.world));
+    strategy.forward_backward(step);
     if (config.clip) {
       rank.observe("norm " + std::to_string(step), strategy.clip_grad_norm(*config.clip));
     }
@@ -30,9 +30,11 @@ void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool l
 }
 
 nlohmann::json hash_of_single(const TrainConfig& config) {
+  const Workload tiny = tiny_workload(config);
   return run_ranks(1,
                    [&](TestRank& rank) {
-                     train(rank, *make_single_strategy(config, shard_layout(config)), config);
+                     const ShardLayout layout = shard_layout(config, tiny);
+                     train(rank, *make_single_strategy(config, tiny, layout), config);
                    })
       .at(0, "hash");
 }
@@ -41,12 +43,14 @@ void expect_all_modes_equal(TrainConfig config) {
   const auto expected = hash_of_single(config);
   config.mode = "ddp";
   const RankRun ddp = run_ranks(config.world, [&](TestRank& rank) {
-    train(rank, *make_ddp_strategy(config, shard_layout(config), rank.communicator()), config);
+    const Workload tiny = tiny_workload(config);
+    const ShardLayout layout = shard_layout(config, tiny);
+    train(rank, *make_ddp_strategy(config, tiny, layout, rank.communicator()), config);
   });
   expect_on_rank(ddp, 0, "hash", expected);
   config.mode = "fsdp";
   const RankRun fsdp = run_ranks(config.world, [&](TestRank& rank) {
-    train(rank, *make_fsdp_strategy(config, rank.communicator()), config);
+    train(rank, *make_fsdp_strategy(config, tiny_workload(config), rank.communicator()), config);
   });
   expect_on_rank(fsdp, 0, "hash", expected);
 }
@@ -75,7 +79,8 @@ TEST_P(T7_5_the_proof, neither_wrapping_nor_resharding_nor_evaluation_changes_th
       config.meta_init = !reshard;
       config.limit = reshard ? 3 : 1;
       const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
-        train(rank, *make_fsdp_strategy(config, rank.communicator()), config, /*look=*/true);
+        train(rank, *make_fsdp_strategy(config, tiny_workload(config), rank.communicator()), config,
+              /*look=*/true);
       });
       expect_on_rank(run, 0, "hash", expected);
     }
@@ -106,12 +111,12 @@ TEST_P(T7_5_the_proof, live_bytes_are_as_predicted) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 2;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
-    const auto strategy = make_fsdp_strategy(config, rank.communicator());
-    strategy->forward_backward(tiny_batch(0, config.world));
+    const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
+    strategy->forward_backward(0);
     strategy->step();
     for (size_t phase = 0; phase < kPhases; ++phase)
       live_bytes::reset(static_cast<Phase>(phase));
-    strategy->forward_backward(tiny_batch(1, config.world));
+    strategy->forward_backward(1);
     strategy->step();
     const ShardLayout& layout = strategy->layout();
     observe_peaks(rank, predict_live_bytes(schedule(config, layout, rank.rank()), "shm"),
@@ -124,9 +129,9 @@ TEST_P(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 1;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
-    const auto strategy = make_fsdp_strategy(config, rank.communicator());
+    const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
     rank.communicator()->take_log();
-    strategy->forward_backward(tiny_batch(0, config.world));
+    strategy->forward_backward(0);
     strategy->step();
     std::map<std::string, int64_t> bytes;
     for (const Call& call : rank.communicator()->take_log())

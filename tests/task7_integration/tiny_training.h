@@ -1,11 +1,12 @@
 #pragma once
 
-#include <config/train_config.h>
-#include <data/batch.h>
 #include <layout/shard_layout.h>
+#include <nn/models.h>
 #include <testing/judge/cases.h>
+#include <train/build_model.h>
+#include <train/workload.h>
 
-// What the tests of the whole train: two layers, rows that every number of ranks divides.
+// What the tests of the whole train: two layers, rows that every number of parts divides.
 namespace fsdp {
 
 inline TrainConfig tiny_config(int world_size) {
@@ -18,11 +19,18 @@ inline TrainConfig tiny_config(int world_size) {
   return config;
 }
 
-inline Batch tiny_batch(int64_t step, int world_size) {
+inline Batch tiny_batch(int64_t step, int parts) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(static_cast<uint64_t>(step)));
-  const at::Tensor tokens =
-      at::randint(0, 61, {round_up(24, world_size), 12}, generator, at::kLong);
+  const at::Tensor tokens = at::randint(0, 61, {round_up(24, parts), 12}, generator, at::kLong);
   return {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()};
+}
+
+inline Workload tiny_workload(const TrainConfig& config) {
+  const auto loss = [](Module& model, int part, int parts, int64_t step) {
+    const Batch batch = tiny_batch(step, parts).part(part, parts);
+    return language_model_loss(model, batch.inputs, batch.targets);
+  };
+  return {[config] { return build_model(config); }, loss};
 }
 
 }  // namespace fsdp

@@ -1,5 +1,6 @@
 #include <strategy/fsdp_strategy.h>
 #include <task7_integration/predicted_peaks.h>
+#include <task7_integration/tiny_training.h>
 #include <testing/multi_rank.h>
 
 namespace fsdp {
@@ -9,26 +10,58 @@ namespace {
 // its contracts leave open.
 MULTI_RANK_SUITE(LiveBytesOfTheReference);
 
-TEST_P(LiveBytesOfTheReference, are_as_predicted_to_the_byte) {
-  TrainConfig config;
-  config.world = world_size();
-  config.mode = "fsdp";
-  config.model = "gpt2-tiny";
-  config.steps = 2;
-  const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
-    const auto strategy = make_fsdp_strategy(config, rank.communicator());
+std::unique_ptr<Strategy> make(const TrainConfig& config, TestRank& rank) {
+  const Workload tiny = tiny_workload(config);
+  if (config.mode == "fsdp") return make_fsdp_strategy(config, tiny, rank.communicator());
+  const ShardLayout layout = shard_layout(config, tiny);
+  if (config.mode == "ddp") return make_ddp_strategy(config, tiny, layout, rank.communicator());
+  return make_single_strategy(config, tiny, layout);
+}
+
+// Compares the peaks of the second step, and the bytes that it received.
+void expect_as_predicted(const TrainConfig& config) {
+  const int processes = config.mode == "single" ? 1 : config.world;
+  const RankRun run = run_ranks(processes, [&](TestRank& rank) {
+    const auto strategy = make(config, rank);
     for (int step = 0; step < 2; ++step) {
+      rank.communicator()->take_log();
       for (size_t phase = 0; phase < kPhases; ++phase)
         live_bytes::reset(static_cast<Phase>(phase));
-      const at::Tensor tokens = (at::arange(24 * 12) * 7 + step).remainder(61).view({24, 12});
-      strategy->forward_backward(
-          {tokens.slice(1, 0, 11).contiguous(), tokens.slice(1, 1).contiguous()});
+      strategy->forward_backward(step);
       strategy->step();
     }
-    observe_peaks(rank,
-                  predict_live_bytes(schedule(config, strategy->layout(), rank.rank()), "shm"));
+    const Schedule predicted = schedule(config, strategy->layout(), rank.rank());
+    observe_peaks(rank, predict_live_bytes(predicted, "shm"));
+    std::map<std::string, int64_t> bytes;
+    for (const Call& call : rank.communicator()->take_log())
+      bytes[to_string(call.operation)] += call.bytes;
+    auto expected = predict_comm_bytes(predicted);
+    expected.erase("metrics");  // the trainer averages the loss
+    rank.observe("bytes received", bytes);
+    rank.observe("bytes predicted", expected);
   });
   expect_predicted_peaks(run);
+  for (int r = 0; r < processes; ++r)
+    expect_on_rank(run, r, "bytes received", run.at(r, "bytes predicted"));
+}
+
+TEST_P(LiveBytesOfTheReference, are_as_predicted_to_the_byte) {
+  TrainConfig config = tiny_config(world_size());
+  config.steps = 2;
+  expect_as_predicted(config);
+}
+
+TEST_P(LiveBytesOfTheReference, are_as_predicted_where_a_rank_computes_several_parts) {
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    for (const int turns : {2, 3, 4}) {
+      TrainConfig config = tiny_config(world_size());
+      config.mode = mode;
+      config.parts = turns * world_size();
+      config.steps = 2;
+      SCOPED_TRACE(std::string(mode) + ", " + std::to_string(turns) + " parts each");
+      expect_as_predicted(config);
+    }
+  }
 }
 
 }  // namespace

@@ -213,6 +213,38 @@ TEST(ReproduceMatrix, compares_single_ddp_and_fsdp_on_every_model_and_world_size
   }
 }
 
+// Eight parts give one hash; six give one for each number of ranks.
+void hash_by_parts(const TrainOptions& options, TrainResult& result) {
+  const std::string parts = value_of(options, "--parts");
+  result.last["param_sha256"] = parts == "8" ? parts : parts + value_of(options, "--world");
+}
+
+size_t failures_of_arrangements(const FakeTrain::Spoil& spoil) {
+  FakeTrain fake([&](const TrainOptions& options, TrainResult& result) {
+    hash_by_parts(options, result);
+    if (value_of(options, "--mode") == "fsdp" && value_of(options, "--world") == "4")
+      spoil(options, result);
+  });
+  const Table table =
+      arrangements_table([&](const auto& options) -> const TrainResult& { return fake(options); });
+  return static_cast<size_t>(std::count_if(table.lines.begin(), table.lines.end(),
+                                           [](const Line& line) { return !line.ok.value(); }));
+}
+
+TEST(ReproduceArrangements, fails_on_another_hash_or_bytes_that_were_not_predicted) {
+  EXPECT_EQ(failures_of_arrangements([](const auto&, TrainResult&) {}), 0U);
+  EXPECT_GE(failures_of_arrangements(
+                [](const auto&, TrainResult& result) { result.last["param_sha256"] = "another"; }),
+            2U);
+  EXPECT_GE(failures_of_arrangements(
+                [](const auto&, TrainResult& result) { result.last["live_bytes_mismatches"] = 1; }),
+            2U);
+  EXPECT_GE(failures_of_arrangements([](const auto&, TrainResult& result) {
+              result.last["comm_bytes"] = {{"all_gather", 25}};
+            }),
+            2U);
+}
+
 TEST(TrainResultText, has_one_final_line_at_its_end) {
   const auto result = parse_train_result("{\"step\":0,\"loss\":7.5}\n{\"final\":true}\n");
   EXPECT_EQ(result.loss(0), 7.5);

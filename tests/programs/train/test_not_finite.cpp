@@ -22,10 +22,10 @@ class FakeStrategy : public Strategy {
   }
 
   // Rank 1 has the losses; the others' are 1.
-  at::Tensor forward_backward(const Batch&) override {
+  at::Tensor forward_backward(int64_t) override {
     return at::full({}, comm_->rank() == 1 ? losses_.at(step_) : 1.0);
   }
-  double evaluate(const Batch&) override { return comm_->rank() == 1 ? losses_.at(0) : 1.0; }
+  at::Tensor evaluate(int64_t step) override { return forward_backward(step); }
   double clip_grad_norm(double) override { return norms_.at(step_); }
   void step() override { ++step_; }
   void full_parameters(const ParameterVisitor&) override {}
@@ -39,19 +39,22 @@ class FakeStrategy : public Strategy {
 };
 
 const FsdpImplementation kBrokenLoss{
-    [](const TrainConfig&, std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+    [](const TrainConfig&, Workload,
+       std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
       return std::make_unique<FakeStrategy>(std::move(comm), std::vector{1.0, kNan, 1.0, 1.0},
                                             std::vector{1.0, 1.0, 1.0, 1.0});
     },
     nullptr};
 const FsdpImplementation kBrokenNorm{
-    [](const TrainConfig&, std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+    [](const TrainConfig&, Workload,
+       std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
       return std::make_unique<FakeStrategy>(std::move(comm), std::vector{1.0, 1.0, 1.0, 1.0},
                                             std::vector{1.0, 1.0, kInf, 1.0});
     },
     nullptr};
 const FsdpImplementation kBrokenEvaluation{
-    [](const TrainConfig&, std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+    [](const TrainConfig&, Workload,
+       std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
       return std::make_unique<FakeStrategy>(std::move(comm), std::vector{kNan}, std::vector{1.0});
     },
     nullptr};

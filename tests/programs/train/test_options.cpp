@@ -82,6 +82,17 @@ TEST(TrainOptions, numbers_are_taken_as_written) {
   EXPECT_EQ(config.world, 4);
 }
 
+TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
+  EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).parts, 4);
+  EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--parts", "8"}).parts, 8);
+  EXPECT_EQ(refusal({"--world", "4", "--batch", "8", "--parts", "6"}),
+            "--parts 6: must be a multiple of the 4 ranks (--world)");
+  EXPECT_EQ(refusal({"--world", "2", "--batch", "8", "--parts", "6"}),
+            "--batch 8: can't be cut into 6 equal parts (--parts)");
+  EXPECT_EQ(refusal({"--world", "3", "--batch", "8"}),
+            "--batch 8: can't be cut into 3 equal parts (--world)");
+}
+
 TEST(TrainOptions, an_option_without_effect_is_named) {
   EXPECT_EQ(notes({"--mode", "fsdp", "--limit", "3", "--wrap", "none"}), "");
   EXPECT_EQ(notes({"--mode", "ddp", "--wrap", "none", "--clip", "1"}), "");

@@ -138,7 +138,7 @@ void FlatParameter::wait_for_reduction() {
   if (!in_reduction_.defined()) return;
   reduction_.wait();
   in_reduction_.reset();
-  mean_.div_(comm_->world_size());
+  mean_.div_(gradient_divide_factor());
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(mean_);
     mean_.reset();

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ class FlatParameter {
   const at::Tensor& shard() const { return shard_; }
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }
   void drop_gradient() { sharded_gradient_.reset(); }
+  // What wait_for_reduction() divides by: W unless it is set. With 1 it leaves the sum.
+  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->world_size()); }
+  void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
  private:
   at::Tensor part(const at::Tensor& flat, size_t index) const;  // view of a parameter's elements
@@ -58,6 +62,7 @@ class FlatParameter {
   std::shared_ptr<Communicator> comm_;
   FlatLayout layout_;
   UnitState state_{};
+  std::optional<int64_t> divide_factor_;
   at::Tensor flat_;              // [padded_numel], owned; without memory while sharded
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor gradient_;          // [padded_numel], owned; being collected

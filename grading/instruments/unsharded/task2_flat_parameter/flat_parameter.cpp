@@ -76,7 +76,7 @@ void FlatParameter::reduce_gradient() {
 void FlatParameter::wait_for_reduction() {
   const at::NoGradGuard no_grad;
   if (!gradient_.defined()) return;
-  gradient_.div_(comm_->world_size());
+  gradient_.div_(gradient_divide_factor());
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(gradient_);
   } else {

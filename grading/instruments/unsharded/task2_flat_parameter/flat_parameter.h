@@ -5,6 +5,7 @@
 #include <layout/shard_layout.h>
 
 #include <functional>
+#include <optional>
 
 namespace fsdp {
 
@@ -51,6 +52,9 @@ class FlatParameter {
   const at::Tensor& shard() const { return shard_; }  // the values between steps
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
   void drop_gradient() { sharded_gradient_.reset(); }
+  // What wait_for_reduction() divides by: W unless it is set. With 1 it leaves the sum.
+  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->world_size()); }
+  void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
  private:
   std::string unit_;
@@ -58,6 +62,7 @@ class FlatParameter {
   std::shared_ptr<Communicator> comm_;
   FlatLayout layout_;
   UnitState state_{};
+  std::optional<int64_t> divide_factor_;
   at::Tensor shard_;             // [padded_numel], owned: not a shard
   at::Tensor sharded_gradient_;  // [padded_numel], owned: not a shard
   at::Tensor gradient_;          // [padded_numel], owned

@@ -1,0 +1,94 @@
+#include <base/torch.h>
+#include <comm/tree_sum.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace fsdp {
+namespace {
+
+// Elements whose partial sums stay in the cache; too few for torch to wake its threads.
+constexpr int64_t kChunk = 16384;
+
+at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
+  return at::from_blob(const_cast<void*>(data), {numel}, dtype);
+}
+
+// One chunk of every part, added.
+struct ChunkSum {
+  std::vector<at::Tensor> parts;
+  std::vector<at::Tensor> scratch;  // of the chunk's size, one for each level of the tree
+
+  // into <- the sum of `count` > 1 parts from `first` on. Changes scratch from `level` on.
+  at::Tensor add(at::Tensor into, size_t first, size_t count, size_t level) {
+    const size_t left = std::bit_floor(count - 1);
+    const at::Tensor a = sum(first, left, level);
+    const at::Tensor b = sum(first + left, count - left, level + 1);
+    return at::add_out(into, a, b);
+  }
+  at::Tensor sum(size_t first, size_t count, size_t level) {
+    return count == 1 ? parts[first] : add(scratch[level], first, count, level);
+  }
+};
+
+}  // namespace
+
+void sum_as_tree(void* output, const std::vector<const void*>& parts, int64_t numel,
+                 at::ScalarType dtype) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+  const bool narrow = at::isFloatingType(dtype) && element < 4;
+  const size_t levels = std::max<size_t>(1, std::bit_width(parts.size()) - 1);
+  const auto scratch = at::empty({static_cast<int64_t>(levels), std::min(numel, kChunk)},
+                                 narrow ? at::kFloat : dtype);
+  for (int64_t begin = 0; begin < numel; begin += kChunk) {
+    const int64_t count = std::min(kChunk, numel - begin);
+    ChunkSum chunk;
+    for (const void* part : parts) {
+      const auto values = view(static_cast<const char*>(part) + begin * element, count, dtype);
+      chunk.parts.push_back(narrow ? values.to(at::kFloat) : values);
+    }
+    for (size_t level = 0; level < levels; ++level)
+      chunk.scratch.push_back(scratch[static_cast<int64_t>(level)].narrow(0, 0, count));
+    const auto into = view(static_cast<char*>(output) + begin * element, count, dtype);
+    if (narrow || parts.size() == 1) {
+      into.copy_(chunk.sum(0, parts.size(), 0));
+    } else {
+      chunk.add(into, 0, parts.size(), 0);
+    }
+  }
+}
+
+at::Tensor sum_as_tree(const std::vector<at::Tensor>& parts) {
+  std::vector<at::Tensor> contiguous;
+  std::vector<const void*> data;
+  for (const at::Tensor& part : parts) {
+    contiguous.push_back(part.detach().contiguous());
+    data.push_back(contiguous.back().const_data_ptr());
+  }
+  at::Tensor sum = at::empty(parts[0].sizes(), contiguous[0].options());
+  sum_as_tree(sum.mutable_data_ptr(), data, sum.numel(), sum.scalar_type());
+  return sum;
+}
+
+int Arrangement::partial_sums(int count) const {
+  if (count == parts()) return 1;
+  // A tree that grows has one complete subtree for every bit of the number of its leaves.
+  const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
+  return subtrees(count / ranks) + subtrees(count % ranks);
+}
+
+bool TreeSum::puts_aside() const {
+  return count_ > 0 && arrangement_.partial_sums(count_ + 1) > arrangement_.partial_sums(count_);
+}
+
+void TreeSum::added(const std::vector<at::Tensor>& running) {
+  const at::NoGradGuard no_grad;
+  ++count_;
+  const auto others = static_cast<size_t>(arrangement_.partial_sums(count_) - 1);
+  for (; aside_.size() > others; aside_.pop_back())
+    for (size_t i = 0; i < running.size(); ++i)
+      running[i].add_(aside_.back()[i]);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+// The order in which parts are added, in every transport and every mode: as a binary tree. The sum
+// of n parts is the sum of the first m plus the sum of the others, where m is the largest power of
+// two below n: (0+1)+2, (0+1)+(2+3), ((0+1)+(2+3))+4. So whoever holds 2^k neighbours that begin at
+// a multiple of 2^k may add them first: the bits of the whole sum stay the same.
+
+// output[0, numel) <- the sum of the parts. It is taken in `dtype`, or in fp32 if `dtype` is
+// narrower, and is then rounded once. The output may be one of the parts.
+void sum_as_tree(void* output, const std::vector<const void*>& parts, int64_t numel,
+                 at::ScalarType dtype);
+
+// The same of tensors of one shape and dtype, on the CPU, as a new tensor.
+at::Tensor sum_as_tree(const std::vector<at::Tensor>& parts);
+
+// Which part of the global batch each rank computes, and how the parts are added. In every turn
+// each rank computes one part. The sum of a turn is a tree over the ranks, and the whole sum is a
+// tree over the turns. If the number of ranks is a power of two, that is the tree over all parts,
+// so its bits depend on the number of parts alone.
+struct Arrangement {
+  int ranks{1};
+  int turns{1};
+
+  int parts() const { return ranks * turns; }
+  int part(int rank, int turn) const { return turn * ranks + rank; }
+  // How many partial sums there are when the first `count` parts were added as far as possible.
+  int partial_sums(int count) const;
+};
+
+// Adds parts that come one after another. The last partial sum is the caller's: the running sum,
+// which may be several tensors. The others are put aside here.
+class TreeSum {
+ public:
+  explicit TreeSum(Arrangement arrangement) : arrangement_(arrangement) {}
+
+  // Whether the next part belongs to another partial sum than the running one, which has to be put
+  // aside before. Else the part has to be added to the running sum. (Both may be done in any case:
+  // a + b and b + a have the same bits.)
+  bool puts_aside() const;
+  void put_aside(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
+
+  // The next part is in `running` now. Adds those sums to it, in place, whose turn has come; after
+  // the last part, all.
+  void added(const std::vector<at::Tensor>& running);
+
+ private:
+  Arrangement arrangement_;
+  int count_{};                                 // parts so far
+  std::vector<std::vector<at::Tensor>> aside_;  // owned; the largest first
+};
+
+}  // namespace fsdp

@@ -1,0 +1,93 @@
+#include <reproduce/pairwise.h>
+#include <reproduce/tables.h>
+
+namespace fsdp {
+namespace {
+
+// A run of the small model on the published recipe.
+struct Setting {
+  std::string mode, world, parts, backend, prefetch, wrap, clip;
+};
+
+TrainOptions options_of(const Setting& setting) {
+  TrainOptions options{"--mode",   setting.mode, "--world", setting.world, "--model", "small",
+                       "--recipe", "published",  "--batch", setting.parts, "--parts", setting.parts,
+                       "--steps",  "5"};
+  const auto add = [&](const std::string& option, const std::string& value) {
+    options.insert(options.end(), {option, value});
+  };
+  if (setting.clip != "off") add("--clip", setting.clip);
+  if (setting.backend != "-") add("--backend", setting.backend);
+  if (setting.prefetch != "-") add("--prefetch", setting.prefetch);
+  if (setting.wrap != "-") add("--wrap", setting.wrap);
+  return options;
+}
+
+// Those of a mode in which every two values of every two columns meet.
+std::vector<Setting> settings_of(const std::string& mode, const std::vector<std::string>& worlds,
+                                 const std::string& parts) {
+  const bool fsdp = mode == "fsdp";
+  const std::vector<std::string> backends{"shm", "gloo"}, prefetch{"on", "off"},
+      wraps{"block", "none"}, clips{"off", "0.1"};
+  const auto one_unless = [](bool condition, const auto& values) {
+    return condition ? values.size() : 1;
+  };
+  std::vector<Setting> settings;
+  for (const auto& row : pairwise_cover({worlds.size(), one_unless(mode != "single", backends),
+                                         one_unless(fsdp, prefetch), one_unless(fsdp, wraps),
+                                         one_unless(mode != "single", clips)})) {
+    settings.push_back({mode, worlds[row[0]], parts, mode == "single" ? "-" : backends[row[1]],
+                        fsdp ? prefetch[row[2]] : "-", fsdp ? wraps[row[3]] : "-", clips[row[4]]});
+  }
+  return settings;
+}
+
+// The run of one process that has to end with the same parameters. The norm is a sum over shards,
+// which depend on the ranks and on the units.
+Setting expected_of(const Setting& setting) {
+  const bool any_world = setting.parts == "8" && setting.clip == "off";
+  return {"single",      any_world ? "1" : setting.world,
+          setting.parts, "-",
+          "-",           setting.clip == "off" ? "-" : setting.wrap,
+          setting.clip};
+}
+
+Line compared(const Train& train, const Setting& setting) {
+  const TrainResult& run = train(options_of(setting));
+  const int64_t mismatches = run.last.at("live_bytes_mismatches");
+  const bool traffic = run.last.at("comm_bytes") == run.last.at("comm_bytes_predicted");
+  return {
+      {setting.mode, setting.world, setting.parts, setting.backend, setting.prefetch, setting.wrap,
+       setting.clip, run.hash().substr(0, 8), std::to_string(mismatches),
+       traffic ? "as predicted" : "NOT as predicted"},
+      run.hash() == train(options_of(expected_of(setting))).hash() && mismatches == 0 && traffic};
+}
+
+}  // namespace
+
+Table arrangements_table(const Train& train) {
+  Table table;
+  table.title = "Arrangements: small model, published recipe, 5 steps";
+  table.header = {"mode", "W",    "L",      "net",        "pref",
+                  "wrap", "clip", "sha256", "mismatches", "traffic"};
+  const auto add = [&](const Setting& setting) {
+    table.add({setting.mode, setting.world}, [&] { return compared(train, setting); });
+  };
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    for (const Setting& setting : settings_of(mode, {"1", "2", "4", "8"}, "8"))
+      add(setting);
+  }
+  for (const char* mode : {"ddp", "fsdp"}) {
+    for (const Setting& setting : settings_of(mode, {"3", "6"}, "6"))
+      add(setting);
+  }
+  table.notes.emplace_back(
+      "W ranks compute the L parts of a batch of L rows; every two values of every two columns meet "
+      "in some line of a mode. A line is ok if live bytes (mismatches) and traffic are as predicted, "
+      "and its parameters have the right hash. L = 8 without clipping: that of one process that "
+      "computes the eight parts, --mode single --world 1 --parts 8. Else that of single with the "
+      "same W, and where gradients are clipped the same units.");
+  return table;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,121 @@
+#include <report/parameter_summary.h>
+#include <strategy/fsdp_strategy.h>
+#include <testing/multi_rank.h>
+
+// One batch in one number of parts gives the same bits on every number of ranks.
+namespace fsdp {
+namespace {
+
+// A model that no registry knows.
+struct LayerBlock : Module {
+  LayerBlock() { linear = register_module("linear", torch::nn::Linear(9, 9)); }
+  at::Tensor forward(at::Tensor x) override { return x + linear(x).tanh(); }
+  torch::nn::Linear linear{nullptr};
+};
+
+struct Net : Module {
+  Net() {
+    for (int i = 0; i < 3; ++i)
+      blocks.push_back(register_module(std::to_string(i), std::make_shared<LayerBlock>()));
+    head = register_parameter("head", at::randn({9}));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks)
+      x = (*block)(x);
+    return x * head;
+  }
+  std::vector<std::shared_ptr<LayerBlock>> blocks;
+  at::Tensor head;
+};
+
+std::shared_ptr<Module> build() {
+  torch::manual_seed(3);
+  return std::make_shared<Net>();
+}
+
+// Sums of the parts' gradients differ in their last bits with the order.
+at::Tensor loss(Module& model, int part, int parts, int64_t step) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
+  const at::Tensor rows = at::randn({24, 9}, generator).chunk(parts)[part];
+  return model(rows).square().mean();
+}
+
+TrainConfig config_of(const std::string& mode, int world_size, int parts) {
+  TrainConfig config;
+  config.mode = mode;
+  config.world = world_size;
+  config.parts = parts;
+  config.optimizer.lr = 0.01;
+  return config;
+}
+
+std::unique_ptr<Strategy> make(const TrainConfig& config, TestRank& rank) {
+  const Workload workload{build, loss};
+  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, rank.communicator());
+  const ShardLayout layout = shard_layout(config, workload);
+  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, rank.communicator());
+  return make_single_strategy(config, workload, layout);
+}
+
+// The hash of the parameters after three steps.
+nlohmann::json hash_of(const TrainConfig& config, const std::string& backend = "shm") {
+  const RankRun run = run_ranks(
+      config.mode == "single" ? 1 : config.world,
+      [&](TestRank& rank) {
+        const auto strategy = make(config, rank);
+        for (int64_t step = 0; step < 3; ++step) {
+          strategy->forward_backward(step);
+          if (config.clip) strategy->clip_grad_norm(*config.clip);
+          strategy->step();
+        }
+        ParameterSummary summary;
+        strategy->full_parameters([&](const auto&, const at::Tensor& p) { summary.add(p); });
+        if (rank.rank() == 0) rank.observe("hash", summary.sha256());
+      },
+      {.backend = backend});
+  EXPECT_EQ(run.failure(), "");
+  return run.at(0, "hash");
+}
+
+// Of one process that computes all parts, and knows nothing of ranks.
+nlohmann::json hash_of_one_rank(int parts) {
+  return hash_of(config_of("single", 1, parts));
+}
+
+MULTI_RANK_SUITE_ON(Arrangements, 1, 2, 4, 8);
+
+TEST_P(Arrangements, of_eight_parts_give_the_same_bits_on_every_number_of_ranks) {
+  const auto expected = hash_of_one_rank(8);
+  EXPECT_NE(expected, hash_of_one_rank(4));
+  for (const char* mode : {"single", "ddp", "fsdp"})
+    EXPECT_EQ(hash_of(config_of(mode, world_size(), 8)), expected) << mode;
+}
+
+TEST_P(Arrangements, give_the_same_bits_over_gloo) {
+  const auto expected = hash_of_one_rank(8);
+  for (const char* mode : {"ddp", "fsdp"})
+    EXPECT_EQ(hash_of(config_of(mode, world_size(), 8), "gloo"), expected) << mode;
+}
+
+TEST_P(Arrangements, give_the_same_bits_with_any_units_and_without_prefetch) {
+  const auto expected = hash_of_one_rank(8);
+  TrainConfig config = config_of("fsdp", world_size(), 8);
+  config.prefetch = false;
+  EXPECT_EQ(hash_of(config), expected) << "without prefetch";
+  config.wrap = "none";
+  EXPECT_EQ(hash_of(config), expected) << "one unit";
+}
+
+MULTI_RANK_SUITE_ON(ArrangementsOfThree, 3, 6);
+
+TEST_P(ArrangementsOfThree, equal_the_single_process_that_plays_the_same) {
+  for (const int parts : {6, 12}) {
+    const auto expected = hash_of(config_of("single", world_size(), parts));
+    for (const char* mode : {"ddp", "fsdp"})
+      EXPECT_EQ(hash_of(config_of(mode, world_size(), parts)), expected)
+          << mode << ", " << parts << " parts";
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
