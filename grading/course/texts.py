@@ -38,7 +38,8 @@ def anchors(text):
 def verbs():
     """Every verb of ./fsdp, and the options that its usage or its program's source names."""
     usage = (ROOT / "fsdp").read_text()
-    names = set(re.findall(r"^  ([a-z]+) ", usage.partition("usage: ")[2].partition("\nEND")[0], re.MULTILINE))
+    usage = usage.partition("usage: ")[2].partition("\nEND")[0]
+    names = set(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE))
     sources = {
         "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
