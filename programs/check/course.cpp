@@ -30,8 +30,8 @@ const std::vector<Task>& course() {
       {"4.3", "exactly_once", 6, {"T4_3_exactly_once"}},
       {"4.4", "finish", 4, {"T4_4_finish"}},
     }},
-    {5, "sharded_optimizer", "T5_1_step_on_shards.a_rank_holds_only_a_part_of_the_state", {
-      {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards"}},
+    {5, "sharded_optimizer", "T5_1_state.a_rank_holds_only_a_part_of_the_state", {
+      {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards", "T5_1_state"}},
       {"5.2", "padding", 3, {"T5_2_padding"}},
       {"5.3", "global_norm", 5, {"T5_3_global_norm"}},
     }},

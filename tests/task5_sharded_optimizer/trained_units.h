@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory/live_bytes.h>
 #include <sharded_optimizer.h>
 #include <testing/multi_rank.h>
 
@@ -105,6 +106,10 @@ inline void reduce_gradients(const Units& units, int step) {
   reduce_gradients(units, [step](size_t i) {
     return gets_gradient(i, step) ? gradient(i, step) : at::Tensor();
   });
+}
+
+inline int64_t live(MemoryClass cls) {
+  return live_bytes::now()[cls];
 }
 
 inline OptimizerOptions adamw(double weight_decay = 0.01) {

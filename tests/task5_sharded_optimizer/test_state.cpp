@@ -1,0 +1,127 @@
+#include <type_traits>
+
+#include "trained_units.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T5_1_state);
+
+// The bytes of state that a rank should have with one group: at least and at most, since neighbours
+// may be one piece or every parameter may be one.
+struct ExpectedState {
+  ExpectedState(int rank, int world_size) {
+    int64_t pieces_joined = 0, pieces = 0, elements = 0;
+    for (const std::string& unit : kUnits) {
+      int64_t total = 0;
+      for (const Trained& parameter : kParameters)
+        if (belongs(parameter, unit)) total += round_up(numel(parameter), kAlignment);
+      const int64_t shard = round_up(total, kAlignment * world_size) / world_size;
+      int64_t offset = 0, end_of_last = -1;
+      for (const Trained& parameter : kParameters) {
+        if (!belongs(parameter, unit)) continue;
+        const int64_t begin = std::max(offset, rank * shard);
+        offset += round_up(numel(parameter), kAlignment);
+        const int64_t end = std::min(offset, (rank + 1) * shard);
+        if (begin >= end || !parameter.trainable) continue;
+        elements += end - begin;
+        pieces_joined += begin != end_of_last;
+        pieces += 1;
+        end_of_last = end;
+      }
+    }
+    at_least = 8 * elements + 4 * pieces_joined;
+    at_most = 8 * elements + 4 * pieces;
+  }
+  int64_t at_least, at_most;
+};
+
+TEST_P(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    rank.observe("state's bytes before the first step", live(MemoryClass::optimizer_state));
+    for (const std::string step : {"first", "second"}) {
+      reduce_gradients(units, 0);
+      optimizer.step();
+      rank.observe("state's bytes after the " + step, live(MemoryClass::optimizer_state));
+    }
+  });
+  expect_on_all_ranks(run, "state's bytes before the first step", 0);
+  for (int r = 0; r < world_size(); ++r) {
+    const ExpectedState expected(r, world_size());
+    const auto& state = run.at(r, "state's bytes after the first");
+    EXPECT_GE(state.get<int64_t>(), expected.at_least)
+        << "rank " << r << " lacks state: two moments of what it owns and a count for each piece";
+    EXPECT_LE(state.get<int64_t>(), expected.at_most)
+        << "rank " << r
+        << " keeps state beyond two moments of what it owns and a count for each piece: of "
+           "padding, of frozen parameters, or of what others own";
+    expect_on_rank(run, r, "state's bytes after the second", state);
+  }
+}
+
+// The sentinel. It asks for no exact bytes, so a step that is wrong in another way passes it.
+TEST_P(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    rank.observe("bytes of the rank's state", live(MemoryClass::optimizer_state));
+  });
+  // One rank alone holds the whole.
+  expect_part_of(run, "bytes of the rank's state", ExpectedState(0, 1).at_most);
+}
+
+TEST_P(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {
+  constexpr int64_t kScalars = 64;
+
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();  // allocates the state
+    reduce_gradients(units, 0);
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::optimizer);
+    optimizer.step();
+    rank.observe("bytes that the second step allocates", live_bytes::peak().total - before);
+  });
+  for (int r = 0; r < world_size(); ++r)
+    EXPECT_LE(run.at(r, "bytes that the second step allocates").get<int64_t>(), kScalars)
+        << "bytes that the second step allocates, rank " << r;
+}
+
+TEST_P(T5_1_state, sgd_has_no_state) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    rank.observe("state's bytes", live(MemoryClass::optimizer_state));
+  });
+  expect_on_all_ranks(run, "state's bytes", 0);
+}
+
+TEST_P(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto comm = rank.communicator();
+    EXPECT_FALSE(std::is_copy_constructible_v<ShardedOptimizer>) << "of the optimizer";
+    {
+      const auto units = make_units(rank, make_parameters());
+      ShardedOptimizer optimizer(units, groups_that_differ(), comm);
+      reduce_gradients(units, 0);
+      optimizer.step();
+    }
+    comm->wait_for_readers();  // the communicator holds shards until the others have read them
+    for (const MemoryClass cls : {MemoryClass::optimizer_state, MemoryClass::shards,
+                                  MemoryClass::sharded_gradients, MemoryClass::gathered})
+      rank.observe(std::string("bytes of ") + to_string(cls) + " that are left", live(cls));
+  });
+  for (const std::string cls : {"optimizer_state", "shards", "sharded_gradients", "gathered"})
+    expect_on_all_ranks(run, "bytes of " + cls + " that are left", 0);
+}
+
+}  // namespace
+}  // namespace fsdp
