@@ -23,14 +23,17 @@ from grader.course import ROOT, Refused  # noqa: E402
 
 BANK = ROOT / "grading" / "instruments" / "faults"
 MATRIX = BANK / "MATRIX.md"
+FIRST = BANK / "FIRST_FAILURES.md"
 JOBS = 2
 WIDTH = 100
 FIELDS = {"name", "problem", "file", "old", "new", "test", "message", "mistake"}
+LEADS_TO = ("nowhere", "the place", "the cause")  # the failure that a student sees first
 
 
 def load():
     faults = [{**fault, "task": int(path.stem.removeprefix("task"))}
-              for path in sorted(BANK.glob("task*.toml")) for fault in bank.load(path, "fault", FIELDS)]
+              for path in sorted(BANK.glob("task*.toml"))
+              for fault in bank.load(path, "fault", FIELDS, {"leads_to"})]
     for name, count in collections.Counter(fault["name"] for fault in faults).items():
         if count > 1:
             raise Refused(f"two faults are called {name}")
@@ -123,6 +126,28 @@ def table(faults, results, old):
     return "\n".join(lines) + "\n"
 
 
+def first_failures(faults, results):
+    """What a student sees first of each fault, and where it led somebody who read it, as Markdown."""
+    read = [LEADS_TO.index(fault["leads_to"]) for fault in faults if "leads_to" in fault]
+    lines = [
+        "# What a student sees first",
+        "",
+        "For each fault of the bank the test whose failure `./fsdp check` shows, and where it leads:",
+        "to the cause (2), to the place (1), or nowhere (0). Somebody read each failure without knowing",
+        "the fault's line and wrote the judgement into the bank as `leads_to`. The tests are found by",
+        "`grading/instruments/faults.py --table`; `--first` prints the failures in full.",
+        "",
+        f"{len(read)} of {len(faults)} were read; the mean is {sum(read) / max(len(read), 1):.2f}.",
+        "",
+        "| Problem | Mistake | Test that is shown | Leads to |",
+        "|---|---|---|---|",
+    ]
+    for fault in faults:
+        test = results[fault["name"]]["first"].partition("\n")[0]
+        lines.append(key_of_row(fault) + cells(f"`{test}`", fault.get("leads_to", ""))[1:])
+    return "\n".join(lines) + "\n"
+
+
 def check(faults):
     """What is wrong with the bank without running it."""
     wrong = []
@@ -201,6 +226,8 @@ def main():
     bank.add_totals(arguments, caught, survived)
     if arguments.table and len(results) == len(faults):
         MATRIX.write_text(table(load(), results, MATRIX.read_text()))
+        if not (arguments.only or arguments.part or arguments.task):
+            FIRST.write_text(first_failures(faults, results))
     sys.exit(1 if survived else 0)
 
 
