@@ -17,6 +17,13 @@ std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
   return module;
 }
 
+// The buffer that `make` makes, recorded and replayed.
+at::Tensor replayed(const std::function<at::Tensor()>& make) {
+  const auto module = whole_module(
+      [&] { return std::make_shared<Holder>([&](Holder& self) { self.buffer("made", make()); }); });
+  return module->buffers()[0];
+}
+
 }  // namespace
 
 TEST(T1_2_replay, data_of_another_shape_or_dtype_is_refused) {
@@ -46,6 +53,48 @@ TEST(T1_2_replay, assign_data_puts_a_variable_on_the_memory_of_the_data) {
         EXPECT_TRUE(variable.is_leaf());
       }
     }
+  });
+}
+
+// The next three lead to what most of the later tests need.
+TEST(T1_2_replay, a_factory_is_replayed_on_the_cpu) {
+  run_ranks(1, [](TestRank&) {
+    const at::Tensor full = replayed([] { return torch::full({3}, 2.5); });
+    ASSERT_TRUE(full.is_cpu()) << "the replay of aten::full made a tensor on " << full.device();
+    EXPECT_TRUE(torch::equal(full, torch::full({3}, 2.5))) << full;
+  });
+}
+
+TEST(T1_2_replay, what_a_tensor_is_computed_from_is_replayed_before_it) {
+  run_ranks(1, [](TestRank&) {
+    const auto make = [] {
+      const at::Tensor scale = torch::arange(1, 4) + 1;
+      return torch::ones({3}).mul_(4) * scale;
+    };
+    EXPECT_TRUE(torch::equal(replayed(make), make()))
+        << "is " << replayed(make) << "\nexpected " << make();
+  });
+}
+
+TEST(T1_2_replay, a_replay_draws_the_numbers_that_the_constructor_drew) {
+  run_ranks(1, [](TestRank&) {
+    at::Tensor drawn, afterwards;
+    std::shared_ptr<Holder> module;
+    const auto construct = [&] {
+      torch::manual_seed(test_seed(23));
+      module =
+          std::make_shared<Holder>([](Holder& self) { self.buffer("drawn", torch::rand({4})); });
+    };
+    construct();
+    drawn = module->buffers()[0];
+    afterwards = torch::rand({4});
+    const DeferredInit init(construct);
+    EXPECT_TRUE(torch::equal(torch::rand({4}), afterwards))
+        << "after the recording the generator is not where eager construction leaves it";
+    init.materialize_module(*module);
+    EXPECT_TRUE(torch::equal(module->buffers()[0], drawn))
+        << "the replay drew other numbers than eager construction: is " << module->buffers()[0]
+        << "\nexpected " << drawn;
   });
 }
 
