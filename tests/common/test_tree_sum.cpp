@@ -2,14 +2,14 @@
 #include <comm/tree_sum.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include "in_a_process.h"
 
 namespace fsdp {
 namespace {
 
 // Sums of these differ in their last bits with the order.
-at::Tensor part(int number, int64_t numel = 3) {
-  constexpr double scales[] = {1.1, 3.0e7, -0.7e7, 0.3, -2.9e7};
+at::Tensor part(int number, int64_t numel = 100) {
+  constexpr double scales[] = {1.1, 3.0, -0.7, 0.3, -2.9};
   return at::arange(numel, at::kFloat)
       .mul_(0.001)
       .add_(1)
@@ -17,7 +17,7 @@ at::Tensor part(int number, int64_t numel = 3) {
       .add_(0.1 * number);
 }
 
-std::vector<at::Tensor> parts(int count, int64_t numel = 3) {
+std::vector<at::Tensor> parts(int count, int64_t numel = 100) {
   std::vector<at::Tensor> all;
   for (int i = 0; i < count; ++i)
     all.push_back(part(i, numel));
@@ -47,26 +47,30 @@ at::Tensor sum_by_hand(const std::vector<at::Tensor>& p) {
 }
 
 TEST(TreeSum, of_parts_at_hand_is_a_tree_over_them) {
-  for (int count = 1; count <= 8; ++count) {
-    for (const int64_t numel : {0, 1, 1000, 40'003})  // the last: more than one chunk
-      EXPECT_TRUE(at::equal(sum_as_tree(parts(count, numel)), sum_by_hand(parts(count, numel))))
-          << count << " parts of " << numel;
-  }
+  in_a_process([] {
+    for (int count = 1; count <= 8; ++count) {
+      for (const int64_t numel : {0, 1, 1000, 40'003})  // the last: more than one chunk
+        EXPECT_TRUE(at::equal(sum_as_tree(parts(count, numel)), sum_by_hand(parts(count, numel))))
+            << count << " parts of " << numel;
+    }
+  });
 }
 
 TEST(TreeSum, may_be_written_over_any_of_the_parts) {
-  for (int count = 1; count <= 8; ++count) {
-    for (int over = 0; over < count; ++over) {
-      const auto all = parts(count, 20'000);
-      const at::Tensor expected = sum_by_hand(all);
-      std::vector<const void*> data;
-      for (const at::Tensor& tensor : all)
-        data.push_back(tensor.const_data_ptr());
-      const at::Tensor& output = all[static_cast<size_t>(over)];
-      sum_as_tree(output.mutable_data_ptr(), data, output.numel(), at::kFloat);
-      EXPECT_TRUE(at::equal(output, expected)) << count << " parts, over part " << over;
+  in_a_process([] {
+    for (int count = 1; count <= 8; ++count) {
+      for (int over = 0; over < count; ++over) {
+        const auto all = parts(count, 20'000);
+        const at::Tensor expected = sum_by_hand(all);
+        std::vector<const void*> data;
+        for (const at::Tensor& tensor : all)
+          data.push_back(tensor.const_data_ptr());
+        const at::Tensor& output = all[static_cast<size_t>(over)];
+        sum_as_tree(output.mutable_data_ptr(), data, output.numel(), at::kFloat);
+        EXPECT_TRUE(at::equal(output, expected)) << count << " parts, over part " << over;
+      }
     }
-  }
+  });
 }
 
 // The parts come in the order of their numbers. Each begins a tensor of its own, or is added to the
@@ -90,37 +94,43 @@ at::Tensor sum_one_after_another(Arrangement arrangement, bool always_aside, siz
 }
 
 TEST(TreeSum, of_parts_that_come_one_after_another_is_the_same) {
-  for (int count = 1; count <= 8; ++count) {
-    for (const bool always_aside : {false, true}) {
-      size_t most = 1;
-      const at::Tensor sum = sum_one_after_another({1, count}, always_aside, most);
-      EXPECT_TRUE(at::equal(sum, sum_by_hand(parts(count)))) << count << " parts";
-      if (!always_aside) {
-        EXPECT_EQ(most, count <= 3 ? 1U : count <= 7 ? 2U : 3U) << count << " parts";
+  in_a_process([] {
+    for (int count = 1; count <= 8; ++count) {
+      for (const bool always_aside : {false, true}) {
+        size_t most = 1;
+        const at::Tensor sum = sum_one_after_another({1, count}, always_aside, most);
+        EXPECT_TRUE(at::equal(sum, sum_by_hand(parts(count)))) << count << " parts";
+        if (!always_aside) {
+          EXPECT_EQ(most, count <= 3 ? 1U : count <= 7 ? 2U : 3U) << count << " parts";
+        }
       }
     }
-  }
+  });
 }
 
 TEST(TreeSum, is_that_of_all_parts_if_the_number_of_ranks_is_a_power_of_two) {
-  for (const auto& [ranks, turns] :
-       std::vector<std::pair<int, int>>{{1, 8}, {2, 4}, {4, 2}, {8, 1}, {2, 3}, {6, 1}, {1, 6}}) {
-    size_t most = 1;
-    const Arrangement arrangement{ranks, turns};
-    EXPECT_TRUE(at::equal(sum_one_after_another(arrangement, false, most),
-                          sum_by_hand(parts(arrangement.parts()))))
-        << ranks << " ranks, " << turns << " turns";
-  }
+  in_a_process([] {
+    for (const auto& [ranks, turns] :
+         std::vector<std::pair<int, int>>{{1, 8}, {2, 4}, {4, 2}, {8, 1}, {2, 3}, {6, 1}, {1, 6}}) {
+      size_t most = 1;
+      const Arrangement arrangement{ranks, turns};
+      EXPECT_TRUE(at::equal(sum_one_after_another(arrangement, false, most),
+                            sum_by_hand(parts(arrangement.parts()))))
+          << ranks << " ranks, " << turns << " turns";
+    }
+  });
 }
 
 TEST(TreeSum, is_that_of_the_turns_for_other_numbers_of_ranks) {
-  const auto p = parts(6);
-  const at::Tensor turns = ((p[0] + p[1]) + p[2]) + ((p[3] + p[4]) + p[5]);
-  for (const bool always_aside : {false, true}) {
-    size_t most = 1;
-    EXPECT_TRUE(at::equal(sum_one_after_another({3, 2}, always_aside, most), turns));
-  }
-  EXPECT_FALSE(at::equal(sum_by_hand(p), turns));
+  in_a_process([] {
+    const auto p = parts(6);
+    const at::Tensor turns = ((p[0] + p[1]) + p[2]) + ((p[3] + p[4]) + p[5]);
+    for (const bool always_aside : {false, true}) {
+      size_t most = 1;
+      EXPECT_TRUE(at::equal(sum_one_after_another({3, 2}, always_aside, most), turns));
+    }
+    EXPECT_FALSE(at::equal(sum_by_hand(p), turns));
+  });
 }
 
 }  // namespace
