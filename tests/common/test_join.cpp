@@ -240,14 +240,23 @@ std::string refusal(const StartedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
 
+// The same once it has reached the store. LibTorch looks up the name of the address when it
+// connects, which takes longer than the timeout where a name server is slow.
+std::string refusal_of_the_store(const StartedRank& self) {
+  std::string text = refusal(self);
+  for (int i = 0; i < 5 && text.find("can't reach the store") != std::string::npos; ++i)
+    text = refusal(self);
+  return text;
+}
+
 TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
   HostedStore store;
   StartedRank self{0, 3, "127.0.0.1", store.port(), true, "a", 200ms};
-  EXPECT_CONTAINS(refusal(self),
+  EXPECT_CONTAINS(refusal_of_the_store(self),
                   "rank 0: can't join the others: rank 1 has not come (store at 127.0.0.1:");
   self.rank = 2;
   self.group = "b";
-  EXPECT_CONTAINS(refusal(self),
+  EXPECT_CONTAINS(refusal_of_the_store(self),
                   "rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:");
 }
 
