@@ -13,7 +13,9 @@ constexpr const char* kNoKey =
     "looks up there, and who should have put it in";
 
 // What an error says -> what that means here.
-constexpr std::array<std::pair<const char*, const char*>, 8> kMeanings{{
+constexpr std::array<std::pair<const char*, const char*>, 9> kMeanings{{
+    {"Cannot copy out of meta tensor",
+     "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},
     {"with Meta tensors", "a tensor is still on the meta device: it was not materialized"},
     {"data is not allocated", kFreed},
     {"storage of size 0", kFreed},

@@ -98,7 +98,7 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
          ", expected " + should_be + (remark.empty() ? "" : "; " + remark);
 }
 
-// Of two long lists, which part is the first that differs.
+// Of two long lists, which part is the first that differs; goes before the whole, which is cut off.
 std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
   constexpr size_t kSeenAtOnce = 4;
   const auto is = listed(actual), should_be = listed(expected);
@@ -107,8 +107,8 @@ std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expe
   const auto part = [&](const std::vector<nlohmann::json>& list) {
     return first < list.size() ? summary(list[first]) : "nothing";
   };
-  return "; the first difference is part " + std::to_string(first + 1) + ": is " + part(is) +
-         ", expected " + part(should_be);
+  return "part " + std::to_string(first + 1) + " is " + part(is) + ", expected " + part(should_be) +
+         "; the whole ";
 }
 
 // Of two objects, only the members that differ.
@@ -224,8 +224,8 @@ std::string difference(const nlohmann::json& actual, const nlohmann::json& expec
     const std::string members = object_difference(actual, expected);
     if (!members.empty()) return members;
   }
-  return "is " + summary(actual) + ", expected " + summary(expected) +
-         list_remark(actual, expected) + number_remark(actual, expected);
+  return list_remark(actual, expected) + "is " + summary(actual) + ", expected " +
+         summary(expected) + number_remark(actual, expected);
 }
 
 }  // namespace fsdp

@@ -18,9 +18,12 @@ bool contains(const std::string& text, const std::string& part) {
 std::string crash_text(const RankReport& report) {
   constexpr uintptr_t kNearNull = uintptr_t{1} << 32;
   if (!report.crash_address || *report.crash_address >= kNearNull) return "";
-  const size_t element = *report.crash_address / sizeof(float);
-  return ": it used element " + std::to_string(element) +
-         " of a storage of 0 bytes, as a parameter has after reshard()";
+  const uintptr_t address = *report.crash_address;
+  const std::string text = ": it used address " + std::to_string(address) + ", ";
+  if (address % sizeof(float) != 0) return text + "a member behind a null pointer";
+  return text + "which is element " + std::to_string(address / sizeof(float)) +
+         " of a storage of 0 bytes, as a parameter has after reshard(), or a member behind a null "
+         "pointer";
 }
 
 std::string ending(const RankReport& report) {

@@ -31,16 +31,18 @@ std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
   return lines;
 }
 
+// The steps of a rank that are no observations.
+std::vector<size_t> deeds(const std::vector<std::string>& steps) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].starts_with("observes ")) found.push_back(i);
+  }
+  return found;
+}
+
 // The first step in which a rank does something else than rank 0. What only one rank observes is no
 // such step.
 std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& ranks) {
-  const auto deeds = [](const std::vector<std::string>& steps) {
-    std::vector<size_t> found;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (!steps[i].starts_with("observes ")) found.push_back(i);
-    }
-    return found;
-  };
   std::optional<size_t> first;
   for (const auto& steps : ranks) {
     const std::vector<size_t> of_0 = deeds(ranks[0]), here = deeds(steps);
@@ -112,8 +114,12 @@ std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
 std::string story(const std::vector<std::vector<std::string>>& ranks,
                   const std::optional<StoryPlace>& place, size_t shown) {
   size_t count = 0;
-  for (const auto& steps : ranks)
+  bool nothing_done = true;
+  for (const auto& steps : ranks) {
     count = std::max(count, steps.size());
+    nothing_done = nothing_done && deeds(steps).empty();
+  }
+  if (nothing_done) return "";
   const size_t middle = place ? place->step : first_split(ranks).value_or(count);
   const size_t begin =
       count > shown ? std::min(middle - std::min(middle, shown / 2), count - shown) : 0;

@@ -28,6 +28,7 @@ std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
 // The steps of all ranks in one numbered table with a column for the rank, which is "all" where
 // every rank did the same. Of more than `shown` steps it shows the last one and those around
 // `place`; without a place, those around the first step in which ranks differ, or else the last.
+// Empty if the ranks only observed.
 std::string story(const std::vector<std::vector<std::string>>& ranks,
                   const std::optional<StoryPlace>& place = {}, size_t shown = 16);
 

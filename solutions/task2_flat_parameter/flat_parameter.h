@@ -50,8 +50,8 @@ class FlatParameter {
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
   // even if nothing was collected. Padding and parameters without a gradient count as zero.
   void reduce_gradient();
-  // Waits for a reduction under way, divides the sum by gradient_divide_factor(), adds the quotient
-  // to sharded_gradient(), and frees the flat gradient and the sum.
+  // Waits for a reduction under way, divides the sum in place by gradient_divide_factor(), adds the
+  // quotient to sharded_gradient(), and frees the flat gradient and the sum.
   void wait_for_reduction();
   void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
 

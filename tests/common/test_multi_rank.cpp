@@ -97,8 +97,9 @@ TEST_P(MultiRankRun, gives_every_rank_one_torch_thread) {
 
 TEST(MultiRankFailure, names_the_signal_of_a_rank_that_crashed) {
   const std::string text = failure_when_rank_1([] { *static_cast<volatile int*>(nullptr) = 1; });
-  EXPECT_CONTAINS(text,
-                  "rank 1 was killed by signal 11 (Segmentation fault): it used element 0 of");
+  EXPECT_CONTAINS(
+      text,
+      "rank 1 was killed by signal 11 (Segmentation fault): it used address 0, which is element 0 of");
   EXPECT_CONTAINS(text, "rank 0 was stopped; last observation \"before\"");
   EXPECT_CONTAINS(failure_when_rank_1([] { abort(); }), "rank 1 was killed by signal 6 (Aborted)");
   EXPECT_CONTAINS(failure_when_rank_1([] { raise(SIGKILL); }), "rank 1 was killed by signal 9");

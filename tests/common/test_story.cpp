@@ -115,8 +115,7 @@ TEST(Story, of_a_list_of_calls_shows_the_call_that_differs) {
                   "      ^ expected here: barrier layers.4\n");
   EXPECT_CONTAINS(text, "  61  all     observes \"calls\"\n");
   EXPECT_CONTAINS(text,
-                  "the first difference is part 4: is \"barrier layers.3\", expected \"barrier "
-                  "layers.4\"");
+                  "part 4 is \"barrier layers.3\", expected \"barrier layers.4\"; the whole is ");
 }
 
 TEST(Story, ends_at_the_violated_expectation_and_is_printed_once) {

@@ -143,9 +143,12 @@ std::vector<Construction> init_functions() {
                self.buffer("randint", torch::randint(100, {6}));
                self.buffer("randperm", torch::randperm(11));
                self.buffer("rand_like", torch::rand_like(torch::ones({3, 2})));
+               self.buffer("dropout", torch::dropout(torch::ones({50}), 0.5, true));
+             }),
+      holder("drawn with a tensor of parameters",
+             [](Holder& self) {
                self.buffer("normal", at::normal(0.0, torch::arange(1, 7).to(torch::kFloat)));
                self.buffer("multinomial", torch::multinomial(torch::rand({8}), 3));
-               self.buffer("dropout", torch::dropout(torch::ones({50}), 0.5, true));
              }),
       holder("sizes",
              [](Holder& self) {

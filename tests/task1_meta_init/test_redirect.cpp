@@ -55,6 +55,15 @@ TEST(T1_1_redirect, the_constructor_runs_once) {
 
 TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
   run_ranks(1, [](TestRank&) {
+    at::Tensor first, second;
+    const DeferredInit factories([&] {
+      first = torch::zeros({2});
+      second = torch::zeros({2});
+    });
+    ASSERT_TRUE(first.is_meta()) << "torch::zeros() was made on " << first.device()
+                                 << ": a factory takes no tensor, and is to be redirected too";
+    ASSERT_TRUE(second.is_meta()) << "the first torch::zeros() is on meta, the second is on "
+                                  << second.device() << ": only the first call was redirected";
     for (const auto& [name, construct] : modules_of_torch()) {
       std::shared_ptr<nn::Module> module;
       const DeferredInit init([&] { module = construct(); });
@@ -103,18 +112,19 @@ TEST(T1_1_redirect, every_kind_of_factory_is_redirected) {
 
 TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
   run_ranks(1, [](TestRank&) {
-    std::vector<at::Tensor> made;
+    std::vector<std::pair<std::string, at::Tensor>> made;
     const DeferredInit init([&] {
-      made = {torch::zeros({2, 3}, torch::kCPU),
-              torch::empty({2, 3}, torch::kCPU),
-              torch::empty({1'000}, torch::kCPU),
-              at::empty({1'000}, at::kCPU),
-              torch::empty({4}, torch::device(torch::kCPU).dtype(torch::kDouble)),
-              torch::randn({4}, torch::device(torch::kCPU).dtype(torch::kDouble)),
-              torch::zeros({4}).to(torch::kCPU)};
+      const auto doubles = torch::device(torch::kCPU).dtype(torch::kDouble);
+      made = {{"torch::zeros({2, 3}, torch::kCPU)", torch::zeros({2, 3}, torch::kCPU)},
+              {"torch::empty({2, 3}, torch::kCPU)", torch::empty({2, 3}, torch::kCPU)},
+              {"torch::empty({1'000}, torch::kCPU)", torch::empty({1'000}, torch::kCPU)},
+              {"at::empty({1'000}, at::kCPU)", at::empty({1'000}, at::kCPU)},
+              {"torch::empty({4}, doubles on the CPU)", torch::empty({4}, doubles)},
+              {"torch::randn({4}, doubles on the CPU)", torch::randn({4}, doubles)},
+              {"torch::zeros({4}).to(torch::kCPU)", torch::zeros({4}).to(torch::kCPU)}};
     });
-    for (size_t i = 0; i < made.size(); ++i)
-      EXPECT_TRUE(made[i].is_meta()) << "tensor " << i << " was made on " << made[i].device();
+    for (const auto& [call, tensor] : made)
+      EXPECT_TRUE(tensor.is_meta()) << call << " made a tensor on " << tensor.device();
   });
 }
 
@@ -218,7 +228,19 @@ TEST(T1_1_redirect, construction_keeps_only_generator_states_in_memory) {
     const auto operations = init.operations();
     const auto random = std::count(operations.begin(), operations.end(), "aten::uniform_");
     EXPECT_LE(live_bytes::now().total - before, 5'056 * random)
-        << "bytes alive after construction, which drew " << random << " times";
+        << "bytes alive after construction, which drew " << random
+        << " times: more than one state of a generator (5,056 bytes) for each";
+  });
+}
+
+TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
+  run_ranks(1, [](TestRank&) {
+    torch::manual_seed(5);
+    const at::Tensor expected = torch::rand({4});
+    torch::manual_seed(5);
+    construct_on_meta([] { nn::Linear(30, 20); });
+    EXPECT_TRUE(torch::equal(torch::rand({4}), expected))
+        << "construct_on_meta() moved the generator: whoever draws next draws other numbers";
   });
 }
 
@@ -235,32 +257,21 @@ TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
   });
 }
 
-TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
-  run_ranks(1, [](TestRank&) {
-    torch::manual_seed(5);
-    const at::Tensor expected = torch::rand({4});
-    torch::manual_seed(5);
-    construct_on_meta([] { nn::Linear(30, 20); });
-    EXPECT_TRUE(torch::equal(torch::rand({4}), expected))
-        << "construct_on_meta() moved the generator: whoever draws next draws other numbers";
-  });
-}
-
 TEST(T1_1_redirect, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
   run_ranks(1, [](TestRank&) {
     auto own = at::make_generator<at::CPUGeneratorImpl>(9);
     torch::manual_seed(5);
-    const auto states = [&] {
-      const at::Tensor of_default = at::detail::getDefaultCPUGenerator().get_state();
-      return torch::cat({of_default, own.get_state()});
-    };
-    const at::Tensor before = states();
+    const at::Generator standard = at::detail::getDefaultCPUGenerator();
+    const at::Tensor before = standard.get_state(), own_before = own.get_state();
     construct_on_meta([&] {
       torch::randperm(30);
       torch::randperm(30, own);
-      torch::multinomial(torch::rand({8}), 3);
+      torch::multinomial(torch::rand({8}).add(0.1), 3);
     });
-    EXPECT_TRUE(torch::equal(states(), before)) << "construct_on_meta() moved a generator";
+    EXPECT_TRUE(torch::equal(standard.get_state(), before))
+        << "construct_on_meta() moved the default generator";
+    EXPECT_TRUE(torch::equal(own.get_state(), own_before))
+        << "construct_on_meta() moved the generator that the constructor brought";
   });
 }
 

@@ -21,7 +21,9 @@ std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
 at::Tensor replayed(const std::function<at::Tensor()>& make) {
   const auto module = whole_module(
       [&] { return std::make_shared<Holder>([&](Holder& self) { self.buffer("made", make()); }); });
-  return module->buffers()[0];
+  const at::Tensor made = module->buffers()[0];
+  EXPECT_TRUE(made.is_cpu()) << "materialize_module() left a buffer on " << made.device();
+  return made;
 }
 
 }  // namespace
@@ -57,44 +59,112 @@ TEST(T1_2_replay, assign_data_puts_a_variable_on_the_memory_of_the_data) {
 }
 
 // The next three lead to what most of the later tests need.
-TEST(T1_2_replay, a_factory_is_replayed_on_the_cpu) {
+TEST(T1_2_replay, a_call_that_was_recorded_with_device_meta_is_replayed_on_the_cpu) {
   run_ranks(1, [](TestRank&) {
-    const at::Tensor full = replayed([] { return torch::full({3}, 2.5); });
-    ASSERT_TRUE(full.is_cpu()) << "the replay of aten::full made a tensor on " << full.device();
+    const at::Tensor full =
+        replayed([] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
     EXPECT_TRUE(torch::equal(full, torch::full({3}, 2.5))) << full;
   });
 }
 
-TEST(T1_2_replay, what_a_tensor_is_computed_from_is_replayed_before_it) {
+TEST(T1_2_replay, operations_are_replayed_in_order_with_what_they_need) {
   run_ranks(1, [](TestRank&) {
-    const auto make = [] {
-      const at::Tensor scale = torch::arange(1, 4) + 1;
-      return torch::ones({3}).mul_(4) * scale;
-    };
-    EXPECT_TRUE(torch::equal(replayed(make), make()))
-        << "is " << replayed(make) << "\nexpected " << make();
+    const at::Tensor made = replayed([] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
+    EXPECT_TRUE(torch::equal(made, torch::full({4}, 5.0)))
+        << "the constructor calls zeros(), add_(1), mul_(2) and + 3; the buffer is\n"
+        << made;
   });
 }
 
-TEST(T1_2_replay, a_replay_draws_the_numbers_that_the_constructor_drew) {
+// One process replays everything at once and in order.
+TEST(T1_2_replay, the_replay_draws_the_numbers_that_eager_construction_draws) {
   run_ranks(1, [](TestRank&) {
-    at::Tensor drawn, afterwards;
-    std::shared_ptr<Holder> module;
-    const auto construct = [&] {
+    const auto seeded = [](const std::function<std::shared_ptr<nn::Module>()>& make) {
       torch::manual_seed(test_seed(23));
-      module =
-          std::make_shared<Holder>([](Holder& self) { self.buffer("drawn", torch::rand({4})); });
+      const auto buffers = make()->buffers();
+      return std::vector<at::Tensor>{buffers[0], buffers[1], torch::rand({4})};
     };
-    construct();
-    drawn = module->buffers()[0];
-    afterwards = torch::rand({4});
-    const DeferredInit init(construct);
-    EXPECT_TRUE(torch::equal(torch::rand({4}), afterwards))
-        << "after the recording the generator is not where eager construction leaves it";
+    const Construct construct = [] {
+      return std::make_shared<Holder>([](Holder& self) {
+        self.buffer("first", torch::rand({4}));
+        self.buffer("second", torch::rand({4}));
+      });
+    };
+    const auto eager = seeded(construct);
+    const auto deferred = seeded([&] { return whole_module(construct); });
+    EXPECT_FALSE(torch::equal(deferred[1], deferred[0]))
+        << "both buffers were drawn from the same state of the generator";
+    EXPECT_TRUE(torch::equal(deferred[0], eager[0]))
+        << "the first buffer has other numbers: the generator was not where it was when the "
+           "constructor drew it";
+    EXPECT_TRUE(torch::equal(deferred[1], eager[1]))
+        << "the second buffer has other numbers than in eager construction";
+    EXPECT_TRUE(torch::equal(deferred[2], eager[2]))
+        << "what is drawn after the construction differs: the generator is not where eager "
+           "construction leaves it";
+  });
+}
+
+TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
+  expect_as_eager(
+      {holder("rotary",
+              [](Holder& self) {
+                const auto frequency = 1.0 / torch::pow(10'000.0, torch::arange(0, 8, 2) / 8.0);
+                const auto angle = torch::outer(torch::arange(5), frequency);
+                self.buffer("cos", angle.cos());
+                self.buffer("both", torch::cat({angle.cos(), angle.sin()}, 1));
+                self.buffer("parts", torch::stack(angle.split(2, 1)));
+                self.buffer("on its device", torch::full({3}, 2.0, angle.device()));
+              }),
+       holder("mask",
+              [](Holder& self) {
+                self.buffer("causal", torch::triu(torch::full({5, 5}, -INFINITY), 1));
+                self.buffer("table", torch::tensor({{1, 2}, {3, 4}}));
+                self.buffer("values", torch::tensor(std::vector<float>{1, 2.5, -3}));
+                self.buffer("scalar", torch::tensor(3, torch::kLong));
+              }),
+       holder("clone",
+              [](Holder& self) {
+                const at::Tensor weight = self.parameter("weight", torch::randn({3, 3}));
+                self.buffer("initial", weight.detach().clone());
+                at::NoGradGuard no_grad;
+                weight.add_(1);
+              })},
+      whole_module);
+}
+
+TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded) {
+  run_ranks(1, [](TestRank&) {
+    at::Tensor outside = torch::arange(6.0F);
+    std::vector<float> values{1, 2, 3};
+    std::shared_ptr<Holder> module;
+    const DeferredInit init([&] {
+      module = std::make_shared<Holder>([&](Holder& self) {
+        self.buffer("one more", torch::ones({6}) + outside);
+        outside.mul_(10);
+        self.buffer("tenfold, doubled", torch::full({6}, 2.0F) * outside);
+        self.buffer("in a list", torch::cat({outside, torch::ones({1})}));
+        self.buffer("of a vector", torch::ones({3}).mul_(torch::from_blob(values.data(), {3})));
+      });
+    });
+    EXPECT_TRUE(torch::equal(outside, torch::arange(6.0F) * 10)) << outside;
+    outside.fill_(-1);
+    outside.reset();
+    values.assign(3, NAN);
     init.materialize_module(*module);
-    EXPECT_TRUE(torch::equal(module->buffers()[0], drawn))
-        << "the replay drew other numbers than eager construction: is " << module->buffers()[0]
-        << "\nexpected " << drawn;
+    const auto expect = [&](const std::string& name, const at::Tensor& expected) {
+      const at::Tensor actual = module->named_buffers()[name];
+      ASSERT_TRUE(actual.is_cpu()) << "buffer '" << name << "' is still on " << actual.device();
+      EXPECT_TRUE(torch::equal(actual, expected))
+          << "buffer '" << name << "', computed from a tensor made before, is\n"
+          << actual << "\nexpected\n"
+          << expected;
+    };
+    const at::Tensor numbers = torch::arange(6.0F);
+    expect("one more", numbers + 1);
+    expect("tenfold, doubled", numbers * 20);
+    expect("in a list", torch::cat({numbers * 10, torch::ones({1})}));
+    expect("of a vector", torch::arange(1.0F, 4.0F));
   });
 }
 
@@ -146,42 +216,8 @@ TEST(T1_2_replay, what_is_not_recorded_or_not_registered_stays_as_it_is) {
   });
 }
 
-TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded) {
-  run_ranks(1, [](TestRank&) {
-    at::Tensor outside = torch::arange(6.0F);
-    std::vector<float> values{1, 2, 3};
-    std::shared_ptr<Holder> module;
-    const DeferredInit init([&] {
-      module = std::make_shared<Holder>([&](Holder& self) {
-        self.buffer("one more", torch::ones({6}) + outside);
-        outside.mul_(10);
-        self.buffer("tenfold, doubled", torch::full({6}, 2.0F) * outside);
-        self.buffer("in a list", torch::cat({outside, torch::ones({1})}));
-        self.buffer("of a vector", torch::ones({3}).mul_(torch::from_blob(values.data(), {3})));
-      });
-    });
-    EXPECT_TRUE(torch::equal(outside, torch::arange(6.0F) * 10)) << outside;
-    outside.fill_(-1);
-    outside.reset();
-    values.assign(3, NAN);
-    init.materialize_module(*module);
-    const auto expect = [&](const std::string& name, const at::Tensor& expected) {
-      const at::Tensor actual = module->named_buffers()[name];
-      EXPECT_TRUE(torch::equal(actual, expected))
-          << "buffer '" << name << "', computed from a tensor made before, is\n"
-          << actual << "\nexpected\n"
-          << expected;
-    };
-    const at::Tensor numbers = torch::arange(6.0F);
-    expect("one more", numbers + 1);
-    expect("tenfold, doubled", numbers * 20);
-    expect("in a list", torch::cat({numbers * 10, torch::ones({1})}));
-    expect("of a vector", torch::arange(1.0F, 4.0F));
-  });
-}
-
 TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
-  expect_as_eager({holder("set_data",
+  expect_as_eager({holder("memory changed by set_data()",
                           [](Holder& self) {
                             at::Tensor weight = self.parameter("weight", torch::randn({3, 2}));
                             at::NoGradGuard no_grad;
@@ -190,7 +226,7 @@ TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
                             weight.set_data(torch::randn({4, 4}));
                             weight.mul_(2);
                           }),
-                   holder("in place",
+                   holder("sizes changed in place",
                           [](Holder& self) {
                             at::Tensor transposed = torch::randn({3, 2});
                             transposed.t_();
@@ -222,34 +258,6 @@ TEST(T1_2_replay, writing_through_a_view_changes_its_base) {
                             self.buffer("sums", gathered);
                           })},
                   whole_module);
-}
-
-TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
-  expect_as_eager(
-      {holder("rotary",
-              [](Holder& self) {
-                const auto frequency = 1.0 / torch::pow(10'000.0, torch::arange(0, 8, 2) / 8.0);
-                const auto angle = torch::outer(torch::arange(5), frequency);
-                self.buffer("cos", angle.cos());
-                self.buffer("both", torch::cat({angle.cos(), angle.sin()}, 1));
-                self.buffer("parts", torch::stack(angle.split(2, 1)));
-                self.buffer("on its device", torch::full({3}, 2.0, angle.device()));
-              }),
-       holder("mask",
-              [](Holder& self) {
-                self.buffer("causal", torch::triu(torch::full({5, 5}, -INFINITY), 1));
-                self.buffer("table", torch::tensor({{1, 2}, {3, 4}}));
-                self.buffer("values", torch::tensor(std::vector<float>{1, 2.5, -3}));
-                self.buffer("scalar", torch::tensor(3, torch::kLong));
-              }),
-       holder("clone",
-              [](Holder& self) {
-                const at::Tensor weight = self.parameter("weight", torch::randn({3, 3}));
-                self.buffer("initial", weight.detach().clone());
-                at::NoGradGuard no_grad;
-                weight.add_(1);
-              })},
-      whole_module);
 }
 
 TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_is_replayed) {

@@ -141,22 +141,6 @@ TEST_P(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
     expect_on_all_ranks(run, name, oracle.at(0, name));
 }
 
-TEST_P(T2_3_unshard, gathers_what_a_step_has_written_to_the_shards) {
-  const std::string when = " after a step that doubles the shards";
-  const RankRun oracle = values_by_name(kShapes, 2);
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard();
-    unit.reshard();
-    rank.communicator()->wait_for_readers();
-    unit.shard().mul_(2);
-    unit.unshard();
-    observe_parameters(rank, unit, when);
-  });
-  for (const std::string name : {"p0", "p1", "p2"})
-    expect_on_all_ranks(run, name + when, oracle.at(0, name));
-}
-
 MULTI_RANK_SUITE(T2_4_reshard);
 
 TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
@@ -281,6 +265,22 @@ TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward)
     const std::string name = "gradient " + std::to_string(i);
     expect_on_all_ranks(run, name, oracle.at(0, name));
   }
+}
+
+TEST_P(T2_4_reshard, gathers_what_a_step_has_written_to_the_shards) {
+  const std::string when = " after a step that doubles the shards";
+  const RankRun oracle = values_by_name(kShapes, 2);
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.unshard();
+    unit.reshard();
+    rank.communicator()->wait_for_readers();
+    unit.shard().mul_(2);
+    unit.unshard();
+    observe_parameters(rank, unit, when);
+  });
+  for (const std::string name : {"p0", "p1", "p2"})
+    expect_on_all_ranks(run, name + when, oracle.at(0, name));
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 // Trees of modules that the tests of task 7 plan and shard.
 namespace fsdp {
 
+inline constexpr bool kShared = true, kTied = true;  // for readable failures
+
 // A block around a block, with a parameter of its own.
 class OuterBlock : public Module {
  public:

@@ -66,7 +66,7 @@ TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_order)
   }
 }
 
-TEST_P(T7_1_fully_shard_ranks, a_dropped_output_does_not_change_the_next_step) {
+TEST_P(T7_1_fully_shard_ranks, what_a_backward_did_not_use_is_not_gathered_in_the_next_one) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -166,31 +166,6 @@ TEST_P(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
     expect_on_all_ranks(run, "the output is as before", true);
     expect_on_all_ranks(run, "calls of the module's hooks", "");
   }
-}
-
-// A second model in the process finds all memory free, whichever of the two went first.
-TEST_P(T7_1_fully_shard_ranks, shards_gradients_and_hooks_are_freed_with_the_model) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.communicator();
-    const int64_t before = live_bytes::now().total;
-    for (const std::string first : {"model", "FullySharded"}) {
-      auto model = std::make_shared<ToyModel>(3);
-      auto sharded = fully_shard(*model, rank.communicator(),
-                                 {.reshard_after_forward = first == "model", .limit = 3});
-      for (int step = 0; step < 2; ++step)
-        (*model)(toy_tokens(rank.rank())).square().sum().backward();
-      sharded->full_parameters([](const std::string&, const at::Tensor&) {});
-      if (first == "model") model.reset();
-      sharded.reset();
-      model.reset();
-      // The communicator holds what other ranks may still read.
-      rank.communicator()->wait_for_readers();
-      rank.observe("bytes that are left if the " + first + " goes first",
-                   live_bytes::now().total - before);
-    }
-  });
-  expect_on_all_ranks(run, "bytes that are left if the model goes first", 0);
-  expect_on_all_ranks(run, "bytes that are left if the FullySharded goes first", 0);
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ TEST_P(T7_1_options, units_that_backward_does_not_reach_are_reduced_last_in_reve
 
 TEST_P(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_says) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Nested model(/*share=*/true);
+    Nested model(kShared);
     model.a->inner->spare.set_requires_grad(false);  // the last of its unit
     for (const at::Tensor& p : model.b->parameters(/*recurse=*/false))
       p.set_requires_grad(false);
@@ -238,6 +238,36 @@ TEST_P(T7_1_options, what_materialize_throws_is_thrown) {
     };
     EXPECT_THROW(fully_shard(model, rank.communicator(), options), std::out_of_range);
   });
+}
+
+// A second model in the process finds all memory free, whichever of the two went first.
+TEST_P(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    for (const std::string first : {"model", "FullySharded"}) {
+      auto model = std::make_shared<ToyModel>(3);
+      auto sharded = fully_shard(*model, rank.communicator(),
+                                 {.reshard_after_forward = first == "model", .limit = 3});
+      for (int step = 0; step < 2; ++step)
+        (*model)(toy_tokens(rank.rank())).square().sum().backward();
+      const std::weak_ptr<FullySharded> left = sharded;
+      if (first == "model") model.reset();
+      sharded.reset();
+      model.reset();
+      rank.observe("the FullySharded is alive when both are gone, the " + first + " first",
+                   !left.expired());
+      // The communicator holds what other ranks may still read.
+      rank.communicator()->wait_for_readers();
+      rank.observe("bytes that are left if the " + first + " goes first",
+                   live_bytes::now().total - before);
+    }
+  });
+  for (const std::string first : {"model", "FullySharded"}) {
+    expect_on_all_ranks(
+        run, "the FullySharded is alive when both are gone, the " + first + " first", false);
+    expect_on_all_ranks(run, "bytes that are left if the " + first + " goes first", 0);
+  }
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(T7_1_fully_shard, parameters_outside_all_other_units_belong_to_the_root) {
 
 TEST(T7_1_fully_shard, a_module_with_two_names_is_one_unit) {
   EXPECT_EQ(plan_text([] {
-              Nested model(/*share=*/true);
+              Nested model(kShared);
               return plan_units(model, wrap_blocks());
             }),
             "a: a.scale; a.inner: a.inner.weight a.inner.bias a.inner.spare; b: b.scale; ");
@@ -36,7 +36,7 @@ TEST(T7_1_fully_shard, a_module_with_two_names_is_one_unit) {
 
 TEST(T7_1_fully_shard, the_units_hold_every_element_once) {
   run_ranks(1, [](TestRank&) {
-    Nested model(/*share=*/true);
+    Nested model(kShared);
     const auto plan = plan_units(model, wrap_blocks());
     for (int world_size : {1, 2, 3, 8}) {
       const ShardLayout layout = plan_layout(model, plan, world_size);
@@ -105,7 +105,7 @@ TEST(T7_1_fully_shard, a_module_outside_the_model_is_refused) {
 
 TEST(T7_2_tied_weights, tied_weights_belong_to_the_unit_around_all_their_uses) {
   EXPECT_EQ(plan_text([] {
-              PairBlock model(/*tie=*/true);
+              PairBlock model(kTied);
               return plan_units(model, wrap_blocks());
             }),
             "root: one.weight; one: one.bias one.spare; two: two.bias two.spare; ");
@@ -113,7 +113,7 @@ TEST(T7_2_tied_weights, tied_weights_belong_to_the_unit_around_all_their_uses) {
 
 TEST(T7_2_tied_weights, the_nearest_unit_around_all_uses_need_not_be_the_root) {
   EXPECT_EQ(plan_text([] {
-              const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+              const auto pair = std::make_shared<PairBlock>(kTied);
               Row model({pair, std::make_shared<ToyBlock>(4, 3)});
               return plan_units(model, wrap_blocks());
             }),
@@ -131,7 +131,7 @@ TEST(T7_2_tied_weights, the_nearest_unit_around_all_uses_need_not_be_the_root) {
 
 TEST(T7_2_tied_weights, every_use_counts_also_the_third) {
   EXPECT_EQ(plan_text([] {
-              const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+              const auto pair = std::make_shared<PairBlock>(kTied);
               const auto third = std::make_shared<ToyBlock>(4, 3);
               third->tie_weight(pair->one->weight);
               Row model({pair, third});
@@ -154,7 +154,7 @@ TEST(T7_2_tied_weights, a_shared_module_that_is_no_unit_belongs_to_the_unit_arou
 // The pair is around both uses of its weight, at whichever of its two places it runs.
 TEST(T7_2_tied_weights, a_unit_with_two_names_keeps_what_is_tied_inside_it) {
   EXPECT_EQ(plan_text([] {
-              const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+              const auto pair = std::make_shared<PairBlock>(kTied);
               Row model({std::make_shared<HolderBlock>(pair), std::make_shared<HolderBlock>(pair)});
               return plan_units(model, wrap_blocks());
             }),
@@ -179,7 +179,7 @@ MULTI_RANK_SUITE(T7_2_tied_weights_ranks);
 // unit below it.
 TEST_P(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
-    PairBlock model(/*tie=*/true);
+    PairBlock model(kTied);
     model(at::ones({2, 4})).sum().backward();
     at::Tensor sum = model.one->weight.grad().clone();
     for (int r = 1; r < world_size(); ++r)
@@ -189,7 +189,7 @@ TEST_P(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   for (const bool deep : {false, true}) {
     SCOPED_TRACE(deep ? "the pair is a unit" : "the pair is the root");
     const RankRun run = run_ranks(world_size(), [deep](TestRank& rank) {
-      const auto pair = std::make_shared<PairBlock>(/*tie=*/true);
+      const auto pair = std::make_shared<PairBlock>(kTied);
       const std::shared_ptr<Module> model =
           deep ? std::make_shared<Row>(std::vector<std::shared_ptr<Module>>{pair})
                : std::shared_ptr<Module>(pair);

@@ -32,20 +32,22 @@ TEST(T7_3_policy, wraps_modules_by_size_from_the_leaves_up) {
               return plan_units(model, wrap_by_size(92));
             }),
             "root: a.scale b.scale; a.inner: a.inner.weight a.inner.bias a.inner.spare; "
-            "b.inner: b.inner.weight b.inner.bias b.inner.spare; ");
+            "b.inner: b.inner.weight b.inner.bias b.inner.spare; ")
+      << "an inner block has 23 elements, which are 92 bytes";
   EXPECT_EQ(plan_text([] {
               Nested model;
               return plan_units(model, wrap_by_size(93));
             }),
             "a: a.scale a.inner.weight a.inner.bias a.inner.spare; "
-            "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ");
+            "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ")
+      << "an outer block has 24 elements, which are 96 bytes; 92 of them are of the inner one";
 }
 
 TEST(T7_3_policy, a_size_counts_a_tied_tensor_once) {
   // One pair has 16 elements under two names, and in each block 4 + 3 others: 120 bytes.
   const auto plan_of = [](int64_t bytes) {
     return plan_text([bytes] {
-      Row model({std::make_shared<PairBlock>(/*tie=*/true)});
+      Row model({std::make_shared<PairBlock>(kTied)});
       return plan_units(model, wrap_by_size(bytes));
     });
   };
