@@ -104,21 +104,6 @@ TEST_P(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-TEST_P(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    for (const bool recording : {true, false}) {
-      const at::AutoGradMode mode(recording);
-      Scaled module(rank);
-      const auto input = at::ones({7}).requires_grad_(true);
-      module(input);
-      rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
-                   module.input.is_same(input));
-    }
-  });
-  expect_on_all_ranks(run, "same tensor, with gradients", true);
-  expect_on_all_ranks(run, "same tensor, without gradients", true);
-}
-
 TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -142,6 +127,21 @@ TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
   expect_on_all_ranks(run, "units while the model is there", 3);
   expect_on_all_ranks(run, "units when the model is gone", 0);
   expect_on_all_ranks(run, "bytes when the model is gone", 0);
+}
+
+TEST_P(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const bool recording : {true, false}) {
+      const at::AutoGradMode mode(recording);
+      Scaled module(rank);
+      const auto input = at::ones({7}).requires_grad_(true);
+      module(input);
+      rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
+                   module.input.is_same(input));
+    }
+  });
+  expect_on_all_ranks(run, "same tensor, with gradients", true);
+  expect_on_all_ranks(run, "same tensor, without gradients", true);
 }
 
 MULTI_RANK_SUITE(T3_2_post_forward);

@@ -32,64 +32,6 @@ void reduce_all_gradients(const Units& units) {
   reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
 }
 
-TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
-    reduce_all_gradients(units);
-    optimizer.step();
-    rank.observe("unshard() delivers the values from before the step", has_old_values(units));
-  });
-  expect_on_all_ranks(run, "unshard() delivers the values from before the step", false);
-}
-
-// Groups that differ in one option alone: a failure names it.
-TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
-  using Options = OptimizerOptions;
-  const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
-      {"kind", [](Options& o) { o.kind = Options::Kind::sgd; }},
-      {"lr", [](Options& o) { o.lr = 0.3; }},
-      {"beta1", [](Options& o) { o.beta1 = 0.5; }},
-      {"beta2", [](Options& o) { o.beta2 = 0.9; }},
-      {"eps", [](Options& o) { o.eps = 0.1; }},
-      {"weight decay", [](Options& o) { o.weight_decay = 0.4; }}};
-  std::vector<Training> trainings;
-  for (const auto& [option, change] : changes) {
-    OptimizerOptions of_biases = adamw();
-    change(of_biases);
-    trainings.push_back(
-        {{{"bias", of_biases}, {"", adamw()}}, 0, "where biases have another " + option + ": ", 3});
-  }
-  expect_as_one_process(world_size(), trainings);
-}
-
-TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    auto parameters = make_parameters();
-    for (size_t i = 0; i < parameters.size(); ++i)
-      parameters[i].tensor.set_requires_grad(kParameters[i].name == "a.bias");
-    const at::Tensor before = parameters[0].tensor.clone();
-    const auto units = make_units(rank, parameters);
-    ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
-    reduce_gradients(units, 0);
-    optimizer.step();
-    units[0]->unshard();
-    rank.observe("the frozen parameter has its values",
-                 before.equal(units[0]->parameters()[0].tensor));
-    rank.observe("the other one has new ones",
-                 !make_parameters()[1].tensor.equal(units[0]->parameters()[1].tensor));
-    rank.observe("state", live(MemoryClass::optimizer_state));
-  });
-  expect_on_all_ranks(run, "the frozen parameter has its values", true);
-  expect_on_all_ranks(run, "the other one has new ones", true);
-  int64_t state = 0;
-  for (int r = 0; r < world_size(); ++r)
-    state += run.at(r, "state").get<int64_t>();
-  EXPECT_EQ(state, 2 * 4 * 16 + 4)
-      << "bytes of state of all ranks together: two moments of the one trainable parameter, "
-         "padded, and its step count";
-}
-
 // Where each parameter lies was chosen so that a piece which goes on too far, by another piece's
 // place or length, ends where a parameter begins. All of a unit's gradients are ones.
 TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
@@ -138,6 +80,57 @@ TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
                           part.trainable ? part.numel : 0);
 }
 
+TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    reduce_all_gradients(units);
+    optimizer.step();
+    rank.observe("unshard() delivers the values from before the step", has_old_values(units));
+  });
+  expect_on_all_ranks(run, "unshard() delivers the values from before the step", false);
+}
+
+TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    optimizer.zero_grad();
+    rank.observe("bytes of sharded gradients after zero_grad()",
+                 live(MemoryClass::sharded_gradients));
+  });
+  expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
+}
+
+TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto parameters = make_parameters();
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parameters[i].tensor.set_requires_grad(kParameters[i].name == "a.bias");
+    const at::Tensor before = parameters[0].tensor.clone();
+    const auto units = make_units(rank, parameters);
+    ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
+    reduce_gradients(units, 0);
+    optimizer.step();
+    units[0]->unshard();
+    rank.observe("the frozen parameter has its values",
+                 before.equal(units[0]->parameters()[0].tensor));
+    rank.observe("the other one has new ones",
+                 !make_parameters()[1].tensor.equal(units[0]->parameters()[1].tensor));
+    rank.observe("state", live(MemoryClass::optimizer_state));
+  });
+  expect_on_all_ranks(run, "the frozen parameter has its values", true);
+  expect_on_all_ranks(run, "the other one has new ones", true);
+  int64_t state = 0;
+  for (int r = 0; r < world_size(); ++r)
+    state += run.at(r, "state").get<int64_t>();
+  EXPECT_EQ(state, 2 * 4 * 16 + 4)
+      << "bytes of state of all ranks together: two moments of the one trainable parameter, "
+         "padded, and its step count";
+}
+
 TEST_P(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
   const RankRun expected = run_oracle([](TestRank& rank) {
     OneProcess model({{"", adamw(0.5)}});
@@ -157,6 +150,26 @@ TEST_P(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
                         expected.at(0, parameter.name));
 }
 
+// Groups that differ in one option alone: a failure names it.
+TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
+  using Options = OptimizerOptions;
+  const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
+      {"kind", [](Options& o) { o.kind = Options::Kind::sgd; }},
+      {"lr", [](Options& o) { o.lr = 0.3; }},
+      {"beta1", [](Options& o) { o.beta1 = 0.5; }},
+      {"beta2", [](Options& o) { o.beta2 = 0.9; }},
+      {"eps", [](Options& o) { o.eps = 0.1; }},
+      {"weight decay", [](Options& o) { o.weight_decay = 0.4; }}};
+  std::vector<Training> trainings;
+  for (const auto& [option, change] : changes) {
+    OptimizerOptions of_biases = adamw();
+    change(of_biases);
+    trainings.push_back(
+        {{{"bias", of_biases}, {"", adamw()}}, 0, "where biases have another " + option + ": ", 3});
+  }
+  expect_as_one_process(world_size(), trainings);
+}
+
 TEST_P(T5_1_step_on_shards, adamw_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{{{"", adamw()}}}});
 }
@@ -169,19 +182,6 @@ TEST_P(T5_1_step_on_shards, two_models_with_many_groups_equal_one_process_bit_by
   expect_as_one_process(world_size(),
                         {{groups_that_differ(), 0, "first model: "},
                          {{{"weight|gate", sgd(0.3)}, {"", adamw(0.2)}}, 0, "second model: "}});
-}
-
-TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
-    reduce_gradients(units, 0);
-    optimizer.step();
-    optimizer.zero_grad();
-    rank.observe("bytes of sharded gradients after zero_grad()",
-                 live(MemoryClass::sharded_gradients));
-  });
-  expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
 TEST_P(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
