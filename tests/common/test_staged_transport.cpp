@@ -1,3 +1,4 @@
+#include <base/torch.h>
 #include <comm/backends.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>

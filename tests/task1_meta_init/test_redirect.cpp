@@ -261,7 +261,7 @@ TEST(T1_1_redirect, construct_on_meta_draws_nothing_even_without_a_meta_kernel) 
   run_ranks(1, [](TestRank&) {
     auto own = at::make_generator<at::CPUGeneratorImpl>(9);
     torch::manual_seed(5);
-    const at::Generator standard = at::detail::getDefaultCPUGenerator();
+    const at::Generator& standard = at::detail::getDefaultCPUGenerator();
     const at::Tensor before = standard.get_state(), own_before = own.get_state();
     construct_on_meta([&] {
       torch::randperm(30);

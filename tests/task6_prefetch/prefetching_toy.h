@@ -43,11 +43,6 @@ struct PrefetchingToy : Sharded {
     (*model)(toy_tokens(0));
   }
 
-  void drop_gradients() const {
-    for (const auto& unit : units)
-      unit->drop_gradient();
-  }
-
   std::shared_ptr<Prefetcher> prefetcher;
 };
 

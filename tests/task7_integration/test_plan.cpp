@@ -1,3 +1,4 @@
+#include <comm/tree_sum.h>
 #include <fully_shard.h>
 #include <memory/live_bytes.h>
 #include <testing/multi_rank.h>
@@ -181,10 +182,8 @@ TEST_P(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     PairBlock model(kTied);
     model(at::ones({2, 4})).sum().backward();
-    at::Tensor sum = model.one->weight.grad().clone();
-    for (int r = 1; r < world_size(); ++r)
-      sum += model.one->weight.grad();
-    rank.observe("gradient", sum / world_size());
+    const std::vector<at::Tensor> of_ranks(world_size(), model.one->weight.grad());
+    rank.observe("gradient", sum_as_tree(of_ranks) / world_size());
   });
   for (const bool deep : {false, true}) {
     SCOPED_TRACE(deep ? "the pair is a unit" : "the pair is the root");
