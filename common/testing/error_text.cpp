@@ -50,10 +50,14 @@ std::string without_stacks(const std::string& text) {
 
 std::string own_words(const std::string& assertion) {
   if (assertion.starts_with("Failed\n")) return assertion.substr(7);
-  if (!assertion.starts_with("Value of: ")) return assertion;
-  const size_t expected = assertion.find("\nExpected: ");
+  const std::string head = "Value of: ", middle = "\n  Actual: ";
+  const size_t actual = assertion.find(middle), expected = assertion.find("\nExpected: ");
   const size_t end = expected == std::string::npos ? expected : assertion.find('\n', expected + 1);
-  return end == std::string::npos ? assertion : assertion.substr(end + 1);
+  if (!assertion.starts_with(head) || end == std::string::npos || actual > expected)
+    return assertion;
+  const size_t begin = actual + middle.size();
+  return assertion.substr(end + 1) + "\n  (" + assertion.substr(head.size(), actual - head.size()) +
+         " is " + assertion.substr(begin, expected - begin) + ')';
 }
 
 std::string meaning_of(const std::string& message) {

@@ -8,8 +8,8 @@ namespace fsdp {
 // ..." and the lines "frame #0: ..." after it.
 std::string without_stacks(const std::string& text);
 
-// What a failed assertion says, without the words that GoogleTest puts before those of a test: of
-// EXPECT_TRUE(x) << "y" only y.
+// What a failed assertion says, the test's own words first: of EXPECT_TRUE(x) << "y" it is "y" and
+// then "(x is false)".
 std::string own_words(const std::string& assertion);
 
 // What the words of torch or of the C++ library mean in the code of a task: a line that begins with

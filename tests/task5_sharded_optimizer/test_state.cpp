@@ -107,7 +107,8 @@ TEST_P(T5_1_state, sgd_has_no_state) {
 TEST_P(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
-    EXPECT_FALSE(std::is_copy_constructible_v<ShardedOptimizer>) << "of the optimizer";
+    EXPECT_FALSE(std::is_copy_constructible_v<ShardedOptimizer>)
+        << "a ShardedOptimizer can be copied, and the copy would update the same shards";
     {
       const auto units = make_units(rank, make_parameters());
       ShardedOptimizer optimizer(units, groups_that_differ(), comm);

@@ -30,7 +30,8 @@ TEST_P(T6_1_record, the_forward_order_is_recorded_with_repeats) {
 
 TEST_P(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    EXPECT_FALSE(std::is_copy_constructible_v<Prefetcher>) << "of a Prefetcher";
+    EXPECT_FALSE(std::is_copy_constructible_v<Prefetcher>)
+        << "a Prefetcher can be copied, and the hooks would hold another one";
     auto of_a_unit = std::make_shared<Prefetcher>(1), of_the_root = std::make_shared<Prefetcher>(1);
     const std::weak_ptr<Prefetcher> unit = of_a_unit, root = of_the_root;
     {
