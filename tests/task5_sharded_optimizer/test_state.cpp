@@ -76,7 +76,6 @@ TEST_P(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
 
 TEST_P(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {
   constexpr int64_t kScalars = 64;
-
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());

@@ -57,16 +57,11 @@ TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
       units.push_back(std::make_shared<FlatParameter>("unit", parameters, rank.communicator()));
     }
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
-    for (const auto& unit : units) {
-      for (size_t i = 0; i < unit->parameters().size(); ++i) {
-        at::Tensor parameter = unit->parameters()[i].tensor;
-        if (!parameter.requires_grad()) continue;
-        parameter.mutable_grad() = at::ones(parameter.sizes());
-        unit->collect_gradient(i);
-      }
-      unit->reduce_gradient();
-      unit->wait_for_reduction();
-    }
+    std::vector<int64_t> numels;
+    for (const auto& parts : units_of_parts)
+      for (const Part& part : parts)
+        numels.push_back(part.numel);
+    reduce_gradients(units, [&](size_t i) { return at::ones({numels[i]}); });
     optimizer.step();
     for (const auto& unit : units) {
       unit->unshard();

@@ -101,15 +101,19 @@ TEST_P(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
   }
 }
 
-TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    PrefetchingToy toy(rank, 3);
-    toy.model->order = {0, 1, 0, 2, 1, 3};
+// The second of two forwards that use the blocks in this order.
+RankRun second_forward(int world_size, int limit, const std::vector<int>& order) {
+  return run_ranks(world_size, [&](TestRank& rank) {
+    PrefetchingToy toy(rank, limit);
+    toy.model->order = order;
     toy.evaluate();
     const IssueLog log(rank, toy);
     toy.evaluate();
   });
-  expect_issued(run,
+}
+
+TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
+  expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2, 1, 3}),
                 {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
                  {"forward of blocks0", ""},
                  {"forward of blocks1", "all_gather blocks0; all_gather blocks2; "},
@@ -120,14 +124,7 @@ TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
 }
 
 TEST_P(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_ahead) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    PrefetchingToy toy(rank, 100, 2);
-    toy.model->order = {0, 1, 0, 1};
-    toy.evaluate();
-    const IssueLog log(rank, toy);
-    toy.evaluate();
-  });
-  expect_issued(run,
+  expect_issued(second_forward(world_size(), 100, {0, 1, 0, 1}),
                 {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
                  {"forward of blocks0", ""},
                  {"forward of blocks1", "all_gather blocks0; "},
