@@ -12,9 +12,9 @@ namespace fsdp {
 namespace {
 
 int64_t parse_bytes(const std::string& text, std::string_view digits) {
-  int64_t bytes = 0;
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), bytes);
-  if (error != std::errc() || end != digits.end() || bytes <= 0) {
+  int64_t bytes{};  // stays 0 unless the digits are a number that fits
+  const char* end = std::from_chars(digits.begin(), digits.end(), bytes).ptr;
+  if (end != digits.end() || bytes <= 0) {
     throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
   }
   return bytes;

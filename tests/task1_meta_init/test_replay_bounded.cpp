@@ -317,6 +317,7 @@ TEST(T1_3_bounded_replay, a_sparse_tensor_is_made_at_once) {
                             const at::Tensor at = torch::tensor({{0, 4}});
                             const auto sparse = torch::sparse_coo_tensor(at, torch::rand({2}), {6});
                             self.buffer("dense", sparse.to_dense() * 2);
+                            self.buffer("doubled while it was sparse", (sparse * 2).to_dense());
                             self.buffer("sum", torch::rand({6}) + sparse);
                             self.buffer("drawn after", torch::rand({3}));
                           })},

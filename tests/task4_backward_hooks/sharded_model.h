@@ -23,6 +23,8 @@ inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   return model;
 }
 
+inline const std::string kHoldNan = "units whose gradient holds nan";
+
 // A ToyModel whose root and blocks are units, with the hooks of tasks 3 and 4.
 struct Sharded : ShardedToy {
   explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
@@ -44,6 +46,16 @@ struct Sharded : ShardedToy {
     }
   }
 
+  // A unit whose parameters have no values yet gives gradients that hold nan.
+  void observe_units_whose_gradient_holds_nan(TestRank& rank) const {
+    std::string names;
+    for (const auto& unit : units) {
+      const at::Tensor& gradient = unit->sharded_gradient();
+      if (gradient.defined() && gradient.isnan().any().item<bool>()) names += unit->unit() + " ";
+    }
+    rank.observe(kHoldNan, names);
+  }
+
   void drop_gradients() const {
     for (const auto& unit : units)
       unit->drop_gradient();
@@ -59,6 +71,16 @@ struct Sharded : ShardedToy {
 
   std::shared_ptr<BackwardHooks> hooks;
 };
+
+// What `look` says when the gradient of each block's output arrives, after the hooks of its unit
+// have run: "A| B| ".
+inline std::shared_ptr<std::string> look_at_arrivals(const Sharded& sharded,
+                                                     const std::function<std::string()>& look) {
+  auto seen = std::make_shared<std::string>();
+  for (const auto& block : sharded.model->blocks)
+    block->register_full_backward_pre_hook([=](Module&) { *seen += look() + "| "; });
+  return seen;
+}
 
 // A loss as one rank computes it, from tokens that differ between ranks.
 using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
@@ -138,17 +160,19 @@ inline constexpr const char* kBackward =
     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ";
 
-// The units that were reduced, in order: "blocks2; root; ".
-inline std::string reductions(const std::string& calls) {
+// The units that one operation served, in order: "blocks2; root; ".
+inline std::string units_of(const std::string& operation, const std::string& calls) {
   std::string result;
-  size_t at = 0;
-  while (at < calls.size()) {
-    const size_t end = calls.find("; ", at);
-    if (calls.compare(at, 14, "reduce_scatter") == 0)
-      result += calls.substr(at + 15, end - at - 13);
-    at = end + 2;
+  for (size_t at = 0; at < calls.size();) {
+    const size_t end = calls.find("; ", at) + 2;
+    const std::string call = calls.substr(at, end - at);
+    if (call.starts_with(operation)) result += call.substr(operation.size() + 1);
+    at = end;
   }
   return result;
+}
+inline std::string reductions(const std::string& calls) {
+  return units_of("reduce_scatter", calls);
 }
 
 inline const Loss kBlockUnused = [](ToyModel& model, int rank) {

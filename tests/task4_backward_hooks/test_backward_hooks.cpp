@@ -5,16 +5,6 @@
 namespace fsdp {
 namespace {
 
-// What `look` says when the gradient of each block's output arrives, after the hooks of its unit
-// have run: "A| B| ".
-std::shared_ptr<std::string> look_at_arrivals(const Sharded& sharded,
-                                              const std::function<std::string()>& look) {
-  auto seen = std::make_shared<std::string>();
-  for (const auto& block : sharded.model->blocks)
-    block->register_full_backward_pre_hook([=](Module&) { *seen += look() + "| "; });
-  return seen;
-}
-
 MULTI_RANK_SUITE(T4_1_pre_backward);
 
 TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
@@ -24,14 +14,20 @@ TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
     rank.communicator()->take_log();
     live_bytes::enter(Phase::backward);
     loss.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("all-gathers of backward",
+                 units_of("all_gather", take_calls(*rank.communicator())));
+    std::string not_collected;
+    for (const auto& parameter : sharded.model->named_parameters())
+      not_collected += parameter->grad().defined() ? parameter.key() + " " : "";
+    rank.observe("parameters whose .grad was not collected", not_collected);
     rank.observe("peak of gathered bytes",
                  live_bytes::peak(Phase::backward)[MemoryClass::gathered]);
     rank.observe(
         "bytes of the root and one unit",
         (sharded.units[0]->layout().padded_numel + sharded.units[1]->layout().padded_numel) * 4);
   });
-  expect_on_all_ranks(run, "calls", kBackward);
+  expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks1; blocks0; ");
+  expect_on_all_ranks(run, "parameters whose .grad was not collected", "");
   expect_on_each_rank(run, "peak of gathered bytes",
                       [&](int r) { return run.at(r, "bytes of the root and one unit"); });
 }
@@ -48,9 +44,12 @@ TEST_P(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_ar
       });
     }
     plain_loss(*sharded.model, rank.rank()).backward();
-    rank.observe("of the root and the block, those unsharded as its gradient arrives", seen);
+    rank.observe(
+        "of the root and the block, those unsharded as its gradient arrives, frozen or not", seen);
   });
-  expect_on_all_ranks(run, "of the root and the block, those unsharded as its gradient arrives",
+  expect_on_all_ranks(run,
+                      "of the root and the block, those unsharded as its gradient arrives, "
+                      "frozen or not",
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
@@ -61,16 +60,13 @@ TEST_P(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("all-gathers of backward",
+                 units_of("all_gather", take_calls(*rank.communicator())));
     rank.observe("units gathered as each gradient arrives", *seen);
-    sharded.observe_gradients(rank);
   });
-  expect_on_all_ranks(run, "calls",
-                      "reduce_scatter blocks2; reduce_scatter blocks1; reduce_scatter blocks0; "
-                      "reduce_scatter root; ");
+  expect_on_all_ranks(run, "all-gathers of backward", "");
   expect_on_all_ranks(run, "units gathered as each gradient arrives",
                       "root blocks0 blocks1 blocks2 | root blocks0 blocks1 | root blocks0 | ");
-  expect_gradients_of_one_process(run, plain_loss);
 }
 
 // Prefetch issues units ahead of their use. Nobody may read such a unit before its values have
@@ -83,14 +79,12 @@ TEST_P(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
-    sharded.observe_gradients(rank);
+    rank.observe("all-gathers of backward",
+                 units_of("all_gather", take_calls(*rank.communicator())));
+    sharded.observe_units_whose_gradient_holds_nan(rank);
   });
-  expect_on_all_ranks(run, "calls",
-                      "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; "
-                      "reduce_scatter blocks1; all_gather blocks0; reduce_scatter blocks0; "
-                      "reduce_scatter root; ");
-  expect_gradients_of_one_process(run, plain_loss);
+  expect_on_all_ranks(run, kHoldNan, "");
+  expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks1; blocks0; ");
 }
 
 // An evaluation reshards the root, which forward had left unsharded for backward.
@@ -107,14 +101,15 @@ TEST_P(T4_1_pre_backward, an_evaluation_between_forward_and_backward_changes_not
     rank.observe("calls of on_end() before the pass", ends);
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("all-gathers of backward",
+                 units_of("all_gather", take_calls(*rank.communicator())));
     rank.observe("units still gathered", sharded.gathered());
-    sharded.observe_gradients(rank);
+    sharded.observe_units_whose_gradient_holds_nan(rank);
   });
   expect_on_all_ranks(run, "calls of on_end() before the pass", 0);
-  expect_on_all_ranks(run, "calls", std::string("all_gather root; ") + kBackward);
+  expect_on_all_ranks(run, "all-gathers of backward", "root; blocks2; blocks1; blocks0; ");
+  expect_on_all_ranks(run, kHoldNan, "");
   expect_on_all_ranks(run, "units still gathered", "");
-  expect_gradients_of_one_process(run, plain_loss);
 }
 
 // Its output is a view, which loses its own hooks when it is changed in place.
@@ -139,8 +134,10 @@ TEST_P(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_changed_in_p
     // The root's forward is not called: what it does for its parameters is done by hand.
     sharded.units[0]->unshard();
     loss(*sharded.model, rank.rank()).backward();
+    sharded.observe_units_whose_gradient_holds_nan(rank);
     sharded.observe_gradients(rank);
   });
+  expect_on_all_ranks(run, kHoldNan, "");
   expect_gradients_of_one_process(run, loss, make);
 }
 
@@ -152,11 +149,13 @@ TEST_P(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
     const std::weak_ptr<BackwardHooks> hooks = sharded.hooks;
     sharded.hooks.reset();
     rank.observe("the BackwardHooks object is alive", !hooks.expired());
+    take_calls(*rank.communicator());
     if (!hooks.expired()) loss.backward();
-    sharded.observe_gradients(rank);
+    rank.observe("all-gathers of backward",
+                 units_of("all_gather", take_calls(*rank.communicator())));
   });
   expect_on_all_ranks(run, "the BackwardHooks object is alive", true);
-  expect_gradients_of_one_process(run, plain_loss);
+  expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks1; blocks0; ");
 }
 
 // After a whole pass and a forward whose loss is dropped. (Of a pass that broke off LibTorch's
@@ -204,12 +203,14 @@ TEST_P(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_come
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls and units gathered as each block's gradient arrives", *seen);
+    rank.observe("calls and units gathered as each block's gradient arrives; blocks1 is frozen",
+                 *seen);
   });
-  expect_on_all_ranks(run, "calls and units gathered as each block's gradient arrives",
-                      "all_gather blocks2; gathered: root blocks2 | "
-                      "reduce_scatter blocks2; all_gather blocks1; gathered: root blocks1 | "
-                      "all_gather blocks0; gathered: root blocks0 | ");
+  expect_on_all_ranks(
+      run, "calls and units gathered as each block's gradient arrives; blocks1 is frozen",
+      "all_gather blocks2; gathered: root blocks2 | "
+      "reduce_scatter blocks2; all_gather blocks1; gathered: root blocks1 | "
+      "all_gather blocks0; gathered: root blocks0 | ");
 }
 
 // So that the computation of one more block hides it.
@@ -251,12 +252,15 @@ TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
 }
 
 TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bit) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    plain_loss(*sharded.model, rank.rank()).backward();
-    sharded.observe_gradients(rank);
-  });
-  expect_gradients_of_one_process(run, plain_loss);
+  for (const bool reshard_after_forward : {true, false}) {
+    SCOPED_TRACE(reshard_after_forward ? "" : "units are not resharded after forward");
+    const RankRun run = run_ranks(world_size(), [=](TestRank& rank) {
+      Sharded sharded(rank, toy_model(3), reshard_after_forward);
+      plain_loss(*sharded.model, rank.rank()).backward();
+      sharded.observe_gradients(rank);
+    });
+    expect_gradients_of_one_process(run, plain_loss);
+  }
 }
 
 // Of three parameters first the one in the middle is frozen, then the other two.

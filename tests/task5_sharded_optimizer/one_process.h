@@ -23,6 +23,10 @@ inline std::string norm_of_step(int step) {
   return "norm over all ranks in step " + std::to_string(step);
 }
 
+inline std::string after(int step) {
+  return " after step " + std::to_string(step);
+}
+
 // Every rank contributes the same gradient, so that the mean is exact where W is a power of two;
 // for others the sum of W equal numbers and its division may round, on the oracle too.
 inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
@@ -79,21 +83,22 @@ inline void train_in_one_process(TestRank& rank, int world_size, const Training&
     }
     for (size_t group = 0; group < training.groups.size(); ++group)
       update(training.groups[group].options, model.pieces[group]);
+    for (size_t i = 0; i < kParameters.size(); ++i)
+      rank.observe(training.prefix + kParameters[i].name + after(step), model.values[i]);
   }
-  for (size_t i = 0; i < kParameters.size(); ++i)
-    rank.observe(training.prefix + kParameters[i].name, model.values[i]);
 }
 
 // Gathers every parameter and observes it, so that a wrong element is told with the rank that owns
 // it.
-inline void observe_parameters(TestRank& rank, const Units& units, const std::string& prefix = "") {
+inline void observe_parameters(TestRank& rank, const Units& units, const std::string& prefix = "",
+                               const std::string& suffix = "") {
   for (const auto& unit : units) {
     unit->unshard();
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
       Places places = places_of_shard(*unit);
       places.begin = unit->layout().offsets[i];
       const auto& [name, parameter] = unit->parameters()[i];
-      rank.observe(prefix + name, parameter.detach(), places);
+      rank.observe(prefix + name + suffix, parameter.detach(), places);
     }
     unit->reshard();
   }
@@ -113,6 +118,7 @@ struct OnShards {
     }
     optimizer.step();
     optimizer.zero_grad();
+    observe_parameters(rank, units, training.prefix, after(step));
   }
 
   Training training;
@@ -120,8 +126,8 @@ struct OnShards {
   ShardedOptimizer optimizer;
 };
 
-// Trains on the ranks and in one process, and compares first the norms, then the parameters. On the
-// ranks all trainings go on at the same time, step by step.
+// Trains on the ranks and in one process, and compares first the norms, then the parameters after
+// each step. On the ranks all trainings go on at the same time, step by step.
 inline void expect_as_one_process(int world_size, const std::vector<Training>& trainings) {
   const RankRun expected = run_oracle([&](TestRank& rank) {
     for (const Training& training : trainings)
@@ -134,15 +140,14 @@ inline void expect_as_one_process(int world_size, const std::vector<Training>& t
     for (int step = 0; step < trainings[0].steps; ++step)
       for (OnShards& model : models)
         model.step(rank, step);
-    for (const OnShards& model : models)
-      observe_parameters(rank, model.units, model.training.prefix);
   });
   for (const Training& training : trainings) {
     std::vector<std::string> names;
     for (int step = 0; training.max_norm > 0 && step < training.steps; ++step)
       names.push_back(norm_of_step(step));
-    for (const Trained& parameter : kParameters)
-      names.push_back(parameter.name);
+    for (int step = 0; step < training.steps; ++step)
+      for (const Trained& parameter : kParameters)
+        names.push_back(parameter.name + after(step));
     for (const std::string& name : names)
       expect_on_all_ranks(run, training.prefix + name, expected.at(0, training.prefix + name));
   }

@@ -43,6 +43,25 @@ struct PrefetchingToy : Sharded {
     (*model)(toy_tokens(0));
   }
 
+  // From now on, the units whose all-gather is under way as each part of a pass begins to compute:
+  // "blocks0 blocks1 | blocks1 blocks2 | ".
+  std::shared_ptr<std::string> look_at_what_is_under_way() const {
+    auto seen = std::make_shared<std::string>();
+    const auto look = [seen, this] {
+      for (const auto& unit : units)
+        *seen += unit->state() == UnitState::gathering ? unit->unit() + " " : "";
+      *seen += "| ";
+    };
+    for (Module* module : modules) {
+      module->register_forward_pre_hook([look](Module&, const at::Tensor&) {
+        look();
+        return at::Tensor();
+      });
+      module->register_full_backward_pre_hook([look](Module&) { look(); });
+    }
+    return seen;
+  }
+
   std::shared_ptr<Prefetcher> prefetcher;
 };
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "prefetching_toy.h"
 
 namespace fsdp {
@@ -57,6 +59,18 @@ TEST_P(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
     expect_issued(run, issues, "first step: ");
     expect_issued(run, issues, "second step: ");
   }
+}
+
+TEST_P(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    const auto under_way = toy.look_at_what_is_under_way();
+    loss.backward();
+    rank.observe("units that are under way as the root and each block come back", *under_way);
+  });
+  expect_on_all_ranks(run, "units that are under way as the root and each block come back",
+                      "| blocks1 blocks2 | blocks0 blocks1 | blocks0 | | ");
 }
 
 TEST_P(T6_3_backward, before_each_use_of_a_unit_comes_what_preceded_this_use) {
@@ -238,19 +252,24 @@ TEST_P(T6_3_backward, nothing_outlives_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     std::weak_ptr<Prefetcher> prefetcher;
+    std::vector<std::weak_ptr<FlatParameter>> units;
     {
       PrefetchingToy toy(rank, 2);
       prefetcher = toy.prefetcher;
+      units.assign(toy.units.begin(), toy.units.end());
       toy.step(rank);
       toy.step(rank);
     }
     comm->wait_for_readers();  // the communicator holds shards until the others have read them
     rank.observe("a Prefetcher is left", !prefetcher.expired());
+    rank.observe("units that are left", std::count_if(units.begin(), units.end(),
+                                                      [](auto& unit) { return !unit.expired(); }));
     for (const MemoryClass cls : {MemoryClass::shards, MemoryClass::gathered})
       rank.observe(std::string("bytes of ") + to_string(cls) + " that are left",
                    live_bytes::now()[cls]);
   });
   expect_on_all_ranks(run, "a Prefetcher is left", false);
+  expect_on_all_ranks(run, "units that are left", 0);
   expect_on_all_ranks(run, "bytes of shards that are left", 0);
   expect_on_all_ranks(run, "bytes of gathered that are left", 0);
 }

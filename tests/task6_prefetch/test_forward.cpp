@@ -19,12 +19,13 @@ TEST_P(T6_1_record, the_forward_order_is_recorded_with_repeats) {
     PrefetchingToy toy(rank, 1);
     toy.model->order = {0, 2, 0, 3, 1};
     toy.evaluate();
-    rank.observe("order", order_text(*toy.prefetcher));
+    rank.observe("order of a forward without gradients", order_text(*toy.prefetcher));
     toy.model->order = {1, 0};
     toy.evaluate();
     rank.observe("order of the second forward", order_text(*toy.prefetcher));
   });
-  expect_on_all_ranks(run, "order", "blocks0 blocks2 blocks0 blocks3 blocks1 ");
+  expect_on_all_ranks(run, "order of a forward without gradients",
+                      "blocks0 blocks2 blocks0 blocks3 blocks1 ");
   expect_on_all_ranks(run, "order of the second forward", "blocks1 blocks0 ");
 }
 
@@ -198,6 +199,18 @@ TEST_P(T6_2_forward, a_forward_may_be_longer_than_the_last) {
                  {"forward of blocks1", ""},
                  {"forward of blocks2", "all_gather blocks2; "},
                  {"forward of blocks3", "all_gather blocks3; "}});
+}
+
+TEST_P(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.evaluate();
+    const auto under_way = toy.look_at_what_is_under_way();
+    toy.evaluate();
+    rank.observe("units that are under way as the root and each block begin", *under_way);
+  });
+  expect_on_all_ranks(run, "units that are under way as the root and each block begin",
+                      "blocks0 blocks1 | blocks1 blocks2 | blocks2 blocks3 | blocks3 | | ");
 }
 
 TEST_P(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {

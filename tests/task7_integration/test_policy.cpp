@@ -125,6 +125,7 @@ TEST(T7_3_policy, is_parsed_from_text_and_bad_text_is_refused) {
         {"none", wrap_none()},
         {"type:OuterBlock", wrap_by_type("OuterBlock")},
         {"type:A", wrap_by_type("A")},
+        {"size:1", wrap_by_size(1)},
         {"size:93", wrap_by_size(93)},
         {"size:1000000000000", wrap_none()}};
     for (const auto& [good, policy] : policies) {
