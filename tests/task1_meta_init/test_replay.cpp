@@ -144,13 +144,9 @@ TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded)
         self.buffer("tenfold, doubled", torch::full({6}, 2.0F) * outside);
         self.buffer("in a list", torch::cat({outside, torch::ones({1})}));
         self.buffer("of a vector", torch::ones({3}).mul_(torch::from_blob(values.data(), {3})));
-        outside.data_ptr<float>()[5] = 7;
-        self.buffer("written through a pointer", torch::zeros({6}) + outside);
       });
     });
-    at::Tensor written = torch::arange(6.0F) * 10;
-    written[5] = 7;
-    EXPECT_TRUE(torch::equal(outside, written)) << outside;
+    EXPECT_TRUE(torch::equal(outside, torch::arange(6.0F) * 10)) << outside;
     outside.fill_(-1);
     outside.reset();
     values.assign(3, NAN);
@@ -168,7 +164,6 @@ TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded)
     expect("tenfold, doubled", numbers * 20);
     expect("in a list", torch::cat({numbers * 10, torch::ones({1})}));
     expect("of a vector", torch::arange(1.0F, 4.0F));
-    expect("written through a pointer", written);
   });
 }
 

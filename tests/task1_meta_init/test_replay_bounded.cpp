@@ -317,8 +317,9 @@ TEST(T1_3_bounded_replay, a_sparse_tensor_is_made_at_once) {
                             const at::Tensor at = torch::tensor({{0, 4}});
                             const auto sparse = torch::sparse_coo_tensor(at, torch::rand({2}), {6});
                             self.buffer("dense", sparse.to_dense() * 2);
-                            self.buffer("doubled while it was sparse", (sparse * 2).to_dense());
                             self.buffer("sum", torch::rand({6}) + sparse);
+                            sparse.mul_(torch::rand({6}));
+                            self.buffer("after a write", sparse.to_dense() * 2);
                             self.buffer("drawn after", torch::rand({3}));
                           })},
                   backward_one_by_one);
@@ -335,24 +336,30 @@ TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
     const at::Tensor next = torch::rand({4});
     torch::manual_seed(test_seed(17));
     const at::Tensor outside = torch::zeros({20});
-    at::Tensor sum, twice;
+    at::Tensor sum, twice, last;
     const DeferredInit init([&] {
       const at::Tensor inside = torch::randn({20});
       outside.copy_(inside);
       sum = inside + outside;
       twice = outside * 2;
+      outside.data_ptr<float>()[3] = 7;  // of which no operator knows
+      last = torch::zeros({20}) + outside;
     });
+    const at::Tensor written = drawn.clone();
+    written[3] = 7;
     ASSERT_TRUE(twice.is_cpu())
         << "the tensor made before, to which the constructor wrote, is taken for a recorded one: "
            "twice this tensor is on "
         << twice.device();
-    EXPECT_TRUE(torch::equal(outside, drawn))
+    EXPECT_TRUE(torch::equal(outside, written))
         << "the tensor made before, to which the constructor wrote, is\n"
         << outside << "\nexpected\n"
-        << drawn;
+        << written;
     EXPECT_TRUE(torch::equal(torch::rand({4}), next)) << "random numbers drawn afterwards";
     EXPECT_TRUE(torch::equal(init.materialize_tensor(sum), drawn * 2))
         << "what was recorded does not read the values that the constructor has written";
+    EXPECT_TRUE(torch::equal(init.materialize_tensor(last), written))
+        << "what was recorded last does not read the value that the constructor wrote by a pointer";
   });
 }
 
