@@ -23,7 +23,8 @@ inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   return model;
 }
 
-inline const std::string kHoldNan = "units whose gradient holds nan";
+inline const std::string kHoldNan =
+    "units whose gradient holds nan, as memory that nobody has written yet does";
 
 // A ToyModel whose root and blocks are units, with the hooks of tasks 3 and 4.
 struct Sharded : ShardedToy {
