@@ -2,17 +2,11 @@
 #include <memory/live_bytes.h>
 #include <optim/update_rule.h>
 
-#include <algorithm>
 #include <regex>
 #include <stdexcept>
 
 namespace fsdp {
 namespace {
-
-// Elements that are summed in one call: on the CPU few enough that it never splits them over
-// threads, on CUDA enough to keep a GPU busy.
-constexpr int64_t kChunk = 16 * 1024;
-constexpr int64_t kCudaChunk = 16 * 1024 * 1024;
 
 void allocate_state(Piece& piece) {
   const MemoryScope scope(MemoryClass::optimizer_state);
@@ -75,18 +69,6 @@ void update(const OptimizerOptions& options, std::vector<Piece>& pieces) {
     case OptimizerOptions::Kind::sgd:
       return update_sgd(options, pieces);
   }
-}
-
-double sum_of_squares(const at::Tensor& tensor) {
-  const at::NoGradGuard no_grad;
-  const auto flat = tensor.view({-1});
-  auto total = at::zeros({}, tensor.options().dtype(at::kDouble).requires_grad(false));
-  const int64_t chunk = tensor.is_cuda() ? kCudaChunk : kChunk;
-  for (int64_t begin = 0; begin < flat.numel(); begin += chunk) {
-    const auto length = std::min(chunk, flat.numel() - begin);
-    total += flat.narrow(0, begin, length).to(at::kDouble).square_().sum();
-  }
-  return total.item<double>();
 }
 
 }  // namespace fsdp

@@ -44,8 +44,4 @@ struct Piece {
 // for a piece whose numel is no multiple of 16.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// The sum of squares of a contiguous fp32 tensor, added in fp64, in an order that depends on numel
-// and device only. On CUDA the CPU waits for the result.
-double sum_of_squares(const at::Tensor& tensor);
-
 }  // namespace fsdp

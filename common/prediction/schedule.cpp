@@ -1,5 +1,6 @@
 #include <comm/tree_sum.h>
 #include <layout/gradient_buckets.h>
+#include <optim/exact_sum.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
 
@@ -10,7 +11,7 @@ namespace fsdp {
 namespace {
 
 constexpr int64_t kElement = 4;  // bytes of an fp32
-constexpr int64_t kScalar = 8;   // bytes of the loss and of the norm, fp64
+constexpr int64_t kScalar = 8;   // bytes of the loss and of a digit of the norm, fp64
 
 int64_t padded(const ShardLayout::Parameter& parameter) {
   return round_up(parameter.numel, kAlignment);
@@ -39,7 +40,7 @@ class Step {
     reduce_scalars(config_.mode == "single" ? 1 : parts, "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if (config_.clip && config_.mode == "fsdp") reduce_scalars(1, "norm");
+      if (config_.clip && config_.mode == "fsdp") reduce_scalars(kDigits, "norm");
       if (first_) allocate(MemoryClass::optimizer_state, state_bytes_);
     }
     return std::move(schedule_);
@@ -58,7 +59,7 @@ class Step {
   void enter(Phase phase) { add(Schedule::Enter{phase}); }
   void allocate(MemoryClass cls, int64_t bytes) { add(Schedule::Allocate{cls, bytes}); }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  void reduce_scalars(int count, const char* label) {
+  void reduce_scalars(int64_t count, const char* label) {
     wait(
         add(Schedule::Issue{Operation::all_reduce, count, kScalar, /*in_arena=*/false, {}, label}));
   }

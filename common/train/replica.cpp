@@ -1,8 +1,7 @@
-#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
+#include <optim/exact_sum.h>
 #include <train/replica.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace fsdp {
@@ -22,17 +21,13 @@ at::Tensor move_to_padded_storage(at::Tensor& parameter, c10::DeviceType device)
 
 }  // namespace
 
-Replica::Replica(Module& model, const TrainConfig& config, ShardLayout layout,
-                 BucketSizes bucket_sizes)
-    : layout_(std::move(layout)),
-      groups_(config.parameter_groups()),
+Replica::Replica(Module& model, const TrainConfig& config, BucketSizes bucket_sizes)
+    : groups_(config.parameter_groups()),
       device_(config.comm.device),
       pieces_(groups_.size()),
       piece_slots_(groups_.size()) {
-  auto parameters = distinct_parameters(model);
-  layout_.check(parameters);
   std::vector<int64_t> numels;
-  for (auto& parameter : parameters) {
+  for (auto& parameter : distinct_parameters(model)) {
     const at::Tensor storage = move_to_padded_storage(parameter.tensor, device_);
     const bool trainable = parameter.tensor.requires_grad();
     slots_.push_back({parameter, storage, trainable});
@@ -72,32 +67,12 @@ at::Tensor Replica::gradient(const Slot& slot) const {
   return buckets_[bucket].narrow(0, offset, parameter.numel()).view(parameter.sizes());
 }
 
-at::Tensor Replica::shard_of_gradients(size_t unit, int rank) const {
-  const int64_t numel = layout_.units[unit].padded_numel / layout_.world_size;
-  const int64_t shard_begin = numel * rank;
-  auto shard = at::zeros({numel}, at::TensorOptions(device_));
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const auto& place = layout_.parameters[i];
-    const int64_t begin = std::max(place.offset, shard_begin);
-    const int64_t end = std::min(place.offset + place.numel, shard_begin + numel);
-    if (place.unit != unit || !slots_[i].trainable || begin >= end) continue;
-    shard.slice(0, begin - shard_begin, end - shard_begin)
-        .copy_(gradient(slots_[i]).flatten().slice(0, begin - place.offset, end - place.offset));
-  }
-  return shard;
-}
-
 double Replica::clip_grad_norm(double max_norm) {
   at::NoGradGuard no_grad;
-  std::vector<at::Tensor> squares;  // [], of each rank
-  for (int rank = 0; rank < layout_.world_size; ++rank) {
-    double of_rank = 0;
-    for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
-      if (layout_.units[unit].trainable) of_rank += sum_of_squares(shard_of_gradients(unit, rank));
-    }
-    squares.push_back(at::full({}, of_rank, at::kDouble));
-  }
-  const double norm = std::sqrt(sum_as_tree(squares).item<double>());
+  at::Tensor total = at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(device_));
+  for (const at::Tensor& bucket : buckets_)
+    total += sum_of_squares(bucket);  // padding is zero
+  const double norm = std::sqrt(value_of_sum(total));
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
     for (auto& bucket : buckets_)

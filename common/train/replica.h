@@ -24,9 +24,8 @@ class Replica {
     GradientBuckets::Place place{};
   };
 
-  // Moves the parameters of `model` into padded storage on config's device, one at a time. Throws
-  // what ShardLayout::check throws.
-  Replica(Module& model, const TrainConfig& config, ShardLayout layout, BucketSizes bucket_sizes);
+  // Moves the parameters of `model` into padded storage on config's device, one at a time.
+  Replica(Module& model, const TrainConfig& config, BucketSizes bucket_sizes);
 
   const std::vector<Slot>& slots() const { return slots_; }
 
@@ -40,15 +39,11 @@ class Replica {
   double clip_grad_norm(double max_norm);  // Strategy says what these three do
   void step();
   void full_parameters(const ParameterVisitor& visit) const;
-  const ShardLayout& layout() const { return layout_; }
 
  private:
-  at::Tensor shard_of_gradients(size_t unit, int rank) const;
-
-  ShardLayout layout_;
   std::vector<ParameterGroup> groups_;
   c10::DeviceType device_;
-  std::vector<Slot> slots_;                            // in the order of layout_.parameters
+  std::vector<Slot> slots_;                            // in the order of registration
   std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps
   std::vector<std::vector<Piece>> pieces_;             // per group: the optimizer's state

@@ -8,8 +8,10 @@ ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, S
                                  BucketSizes bucket_sizes)
     : workload_(std::move(workload)),
       arrangement_(config.arrangement(config.world)),
+      layout_(std::move(layout)),
       model_(workload_.build()),
-      replica_(*model_, config, std::move(layout), bucket_sizes) {
+      replica_(*model_, config, bucket_sizes) {
+  layout_.check(distinct_parameters(*model_));
   move_buffers(*model_, config.comm.device);
 }
 

@@ -12,7 +12,7 @@ class ReplicaStrategy : public Strategy {
  public:
   double clip_grad_norm(double max_norm) override;
   void step() override;
-  const ShardLayout& layout() const override { return replica_.layout(); }
+  const ShardLayout& layout() const override { return layout_; }
 
  protected:
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
@@ -21,6 +21,7 @@ class ReplicaStrategy : public Strategy {
 
   Workload workload_;
   Arrangement arrangement_;
+  ShardLayout layout_;  // fsdp's, of the same parameters
   std::shared_ptr<Module> model_;
   Replica replica_;  // of model_
 };

@@ -26,8 +26,7 @@ class Strategy {
   virtual at::Tensor evaluate(int64_t step) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
-  // norm before: fp64 sums of squares per (unit, shard) of the layout, added over the units of a
-  // rank, then over ranks, as a tree.
+  // norm before: the root of the exact sum of all squares, which depends on the gradients alone.
   virtual double clip_grad_norm(double max_norm) = 0;
 
   // Updates the parameters and drops the gradients.

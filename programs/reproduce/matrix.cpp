@@ -57,9 +57,7 @@ TrainOptions common_options(const std::string& mode, const Setting& setting) {
                        "--optimizer", setting[kOptimizer]};
   if (setting[kOptimizer] == "sgd") append(options, {"--lr", "0.1"});
   if (setting[kDecay] == "2") append(options, {"--no-decay", "ln|bias|embed|wpe"});
-  // The norm is a sum over the shards, which depend on the units.
-  if (setting[kClip] != "off")
-    append(options, {"--clip", setting[kClip], "--wrap", wrap_of(setting)});
+  if (setting[kClip] != "off") append(options, {"--clip", setting[kClip]});
   return options;
 }
 
@@ -71,10 +69,9 @@ TrainOptions ddp_options(const Setting& setting) {
 
 TrainOptions fsdp_options(const Setting& setting) {
   TrainOptions options = common_options("fsdp", setting);
-  if (setting[kClip] == "off") append(options, {"--wrap", wrap_of(setting)});
-  append(options, {"--backend", setting[kBackend], "--meta-init", setting[kMeta], "--prefetch",
-                   setting[kPrefetch], "--reshard-after-forward", setting[kReshard], "--limit",
-                   setting[kLimit]});
+  append(options, {"--wrap", wrap_of(setting), "--backend", setting[kBackend], "--meta-init",
+                   setting[kMeta], "--prefetch", setting[kPrefetch], "--reshard-after-forward",
+                   setting[kReshard], "--limit", setting[kLimit]});
   return options;
 }
 

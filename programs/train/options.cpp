@@ -254,10 +254,9 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   };
   const std::string mode = "--mode " + config.mode;
   if (config.mode != "fsdp") {
-    for (const char* option : {"--reshard-after-forward", "--prefetch", "--limit", "--meta-init"})
+    for (const char* option :
+         {"--wrap", "--reshard-after-forward", "--prefetch", "--limit", "--meta-init"})
       unused(option, mode);
-    // The norm is a sum over shards, which depend on the units.
-    if (!config.clip) unused("--wrap", mode + " without --clip");
   } else if (config.prefetch && config.limit == 1) {
     unused("--prefetch", "--limit 1");
   }

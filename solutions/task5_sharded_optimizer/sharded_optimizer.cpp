@@ -73,12 +73,12 @@ void ShardedOptimizer::zero_grad() {
 }
 
 double ShardedOptimizer::clip_grad_norm(double max_norm) {
-  at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(comm_->device()));
+  at::Tensor total = at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(comm_->device()));
   for (const auto& unit : units_) {
     if (unit->sharded_gradient().defined()) total += sum_of_squares(unit->sharded_gradient());
   }
   comm_->all_reduce(total, kNorm).wait();  // of squares: norms do not add up
-  const double norm = std::sqrt(total.item<double>());
+  const double norm = std::sqrt(value_of_sum(total));
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
     for (const auto& unit : units_) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <flat_parameter.h>
+#include <optim/exact_sum.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -33,9 +34,9 @@ class ShardedOptimizer {
   void zero_grad();  // drops the sharded gradients
 
   // Scales the sharded gradients by PyTorch's factor max_norm / (norm + 1e-6) if it is below 1, so
-  // that their norm over all units of all ranks is at most `max_norm`. Returns the norm before, the
-  // same on every rank: sums of squares of the shards in fp64, added over units, then over ranks.
-  // Units without a gradient add nothing. Calls one all-reduce of 8 bytes, in any case.
+  // that their norm over all units of all ranks is at most `max_norm`. Returns the norm before: the
+  // root of the exact sum of all squares. So it is the same on every rank, and for every W. Units
+  // without a gradient add nothing. Calls one all-reduce of kDigits fp64 numbers, in any case.
   double clip_grad_norm(double max_norm);
 
  private:

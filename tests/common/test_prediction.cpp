@@ -160,11 +160,11 @@ TEST(PredictedLiveBytes, include_the_buffers_of_the_transport) {
   EXPECT_EQ(shm(kBackward, MemoryClass::communication), 8);
   EXPECT_EQ(shm(kOptimizer, MemoryClass::communication), 0);
   config.clip = 1.0;
-  EXPECT_EQ(later_step(config, four_units())(kOptimizer, MemoryClass::communication), 8);
+  EXPECT_EQ(later_step(config, four_units())(kOptimizer, MemoryClass::communication), 160);
   const auto gloo = later_step(config, four_units(), 0, "gloo");
   EXPECT_EQ(gloo(kForward, MemoryClass::communication), 512);
   EXPECT_EQ(gloo(kBackward, MemoryClass::communication), 512 + 384);  // b reduced, a gathered
-  EXPECT_EQ(gloo(kOptimizer, MemoryClass::communication), (2 + 2 + 1) * 8);
+  EXPECT_EQ(gloo(kOptimizer, MemoryClass::communication), (20 + 20 + 10) * 8);
 }
 
 TEST(PredictedLiveBytes, replicas_hold_padded_parameters_buckets_and_state) {
@@ -230,7 +230,7 @@ TEST(PredictedTraffic, fsdp_gathers_a_unit_twice_if_it_is_freed_after_forward) {
   config.reshard_after_forward = false;
   config.clip = 1.0;
   EXPECT_EQ(traffic(config, four_units()),
-            (Bytes{{"all_gather", 640}, {"reduce_scatter", 640}, {"metrics", 16}, {"norm", 16}}));
+            (Bytes{{"all_gather", 640}, {"reduce_scatter", 640}, {"metrics", 16}, {"norm", 160}}));
 }
 
 TEST(PredictedTraffic, excludes_the_reduction_of_a_frozen_unit) {

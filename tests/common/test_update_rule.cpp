@@ -123,24 +123,6 @@ TEST(UpdateRulePieces, are_refused_if_they_are_not_padded) {
   });
 }
 
-TEST(SumOfSquares, is_more_exact_than_fp32_and_independent_of_threads_and_alignment) {
-  in_a_process([] {
-    const int64_t n = 200'003;
-    const auto ones = torch::ones({n});
-    EXPECT_EQ(sum_of_squares(ones * 3), 9.0 * n);
-    EXPECT_EQ(sum_of_squares(torch::zeros({0})), 0);
-    const auto values = torch::randn({n + 1}), moved = torch::empty({n + 1});
-    moved.narrow(0, 1, n).copy_(values.narrow(0, 0, n));
-    at::set_num_threads(1);
-    const double one = sum_of_squares(values.narrow(0, 0, n));
-    EXPECT_EQ(one, sum_of_squares(moved.narrow(0, 1, n)));
-    at::set_num_threads(2);
-    EXPECT_EQ(one, sum_of_squares(values.narrow(0, 0, n)));
-    const auto exact = values.narrow(0, 0, n).to(torch::kDouble).square().sum().item<double>();
-    EXPECT_NEAR(one, exact, 1e-12 * exact);
-  });
-}
-
 TEST(ParameterGroups, a_parameter_belongs_to_the_first_group_whose_pattern_matches) {
   const std::vector<ParameterGroup> groups{{"ln|bias$", {}}, {"^h\\.0\\.", {}}, {"", {}}};
   EXPECT_EQ(group_of("h.0.ln_1.weight", groups), 0u);

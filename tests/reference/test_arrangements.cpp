@@ -78,8 +78,10 @@ nlohmann::json hash_of(const TrainConfig& config, const std::string& backend = "
 }
 
 // Of one process that computes all parts, and knows nothing of ranks.
-nlohmann::json hash_of_one_rank(int parts) {
-  return hash_of(config_of("single", 1, parts));
+nlohmann::json hash_of_one_rank(int parts, std::optional<double> clip = {}) {
+  TrainConfig config = config_of("single", 1, parts);
+  config.clip = clip;
+  return hash_of(config);
 }
 
 MULTI_RANK_SUITE_ON(Arrangements, 1, 2, 4, 8);
@@ -104,6 +106,20 @@ TEST_P(Arrangements, give_the_same_bits_with_any_units_and_without_prefetch) {
   EXPECT_EQ(hash_of(config), expected) << "without prefetch";
   config.wrap = "none";
   EXPECT_EQ(hash_of(config), expected) << "one unit";
+}
+
+TEST_P(Arrangements, give_the_same_bits_where_gradients_are_clipped) {
+  constexpr double kClip = 0.1;
+  const auto expected = hash_of_one_rank(8, kClip);
+  EXPECT_NE(expected, hash_of_one_rank(8)) << "nothing was clipped";
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    for (const char* wrap : {"block", "none"}) {
+      TrainConfig config = config_of(mode, world_size(), 8);
+      config.clip = kClip;
+      config.wrap = wrap;
+      EXPECT_EQ(hash_of(config), expected) << mode << ", wrap " << wrap;
+    }
+  }
 }
 
 MULTI_RANK_SUITE_ON(ArrangementsOfThree, 3, 6);

@@ -33,21 +33,12 @@ inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   return sum_as_tree(std::vector(static_cast<size_t>(world_size), gradient)) / world_size;
 }
 
-// The norm over the ranks' shards of these gradients, one per parameter: the same sums in the same
-// order.
-inline double norm_over_shards(const std::vector<at::Tensor>& gradients, int world_size) {
-  std::vector<at::Tensor> of_rank(static_cast<size_t>(world_size));
-  for (at::Tensor& squares : of_rank)
-    squares = at::zeros({}, at::kDouble);
-  for (const std::string& unit : kUnits) {
-    std::vector<at::Tensor> members;
-    for (size_t i = 0; i < kParameters.size(); ++i)
-      if (belongs(kParameters[i], unit)) members.push_back(gradients[i]);
-    const auto shards = expected_shards(members, world_size);
-    for (size_t r = 0; r < shards.size(); ++r)
-      of_rank[r] += sum_of_squares(shards[r].contiguous());
-  }
-  return std::sqrt(sum_as_tree(of_rank).item<double>());
+// The norm of these gradients. It knows nothing of ranks, units and shards.
+inline double norm_of(const std::vector<at::Tensor>& gradients) {
+  at::Tensor total = at::zeros({kDigits}, at::kDouble);
+  for (const at::Tensor& gradient : gradients)
+    total += sum_of_squares(gradient);
+  return std::sqrt(value_of_sum(total));
 }
 
 // Each parameter in storage of a multiple of 16 elements, as the header of update_rule.h asks, and
@@ -76,7 +67,7 @@ inline void train_in_one_process(TestRank& rank, int world_size, const Training&
       if (kParameters[i].trainable)
         model.gradients[i].copy_(mean_of_equal(gradient(i, step), world_size));
     if (training.max_norm > 0) {
-      const double norm = norm_over_shards(model.gradients, world_size);
+      const double norm = norm_of(model.gradients);
       for (const at::Tensor& g : model.gradients)
         g.mul_(std::min(1.0, training.max_norm / (norm + 1e-6)));
       rank.observe(training.prefix + norm_of_step(step), norm);

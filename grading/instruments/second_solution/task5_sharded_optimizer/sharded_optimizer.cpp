@@ -68,13 +68,13 @@ std::vector<at::Tensor> ShardedOptimizer::gradients() const {
 
 double ShardedOptimizer::clip_grad_norm(double max_norm) {
   at::NoGradGuard no_grad;
-  double mine = 0;
+  std::vector<at::Tensor> sums{
+      at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(comm_->device()))};
   for (const at::Tensor& gradient : gradients())
-    mine += sum_of_squares(gradient);
-  const at::Tensor all =
-      at::full({1}, mine, at::TensorOptions(at::kDouble).device(comm_->device()));
+    sums.push_back(sum_of_squares(gradient));
+  const at::Tensor all = at::stack(sums).sum(0);
   comm_->all_reduce(all, kNorm).wait();
-  const double norm = std::sqrt(all.item<double>());
+  const double norm = std::sqrt(value_of_sum(all));
   const double scale = std::min(1.0, max_norm / (norm + 1e-6));
   for (const at::Tensor& gradient : gradients())
     gradient.mul_(scale);

@@ -1,0 +1,166 @@
+#include <gtest/gtest.h>
+#include <optim/exact_sum.h>
+
+#include <bitset>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+constexpr float kHuge = std::numeric_limits<float>::max();
+constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// A whole number of 2^-298 in binary. It is added to bit by bit and rounded as one learns it.
+class Oracle {
+ public:
+  explicit Oracle(const at::Tensor& elements) {
+    const at::Tensor squares = elements.flatten().to(at::kDouble).square();  // fp64 holds a square
+    for (int64_t i = 0; i < squares.numel(); ++i)
+      add(squares.data_ptr<double>()[i]);
+  }
+
+  double value() const {
+    int top = kBits - 1;
+    while (top > 52 && !bits_[top])
+      --top;
+    double value = 0;
+    for (int i = top; i > top - 53; --i)
+      value = 2 * value + bits_[i];
+    const int lowest = top - 52;
+    bool above_half = false;
+    for (int i = 0; i < lowest - 1; ++i)
+      above_half = above_half || bits_[i];
+    if (lowest > 0 && bits_[lowest - 1] && (above_half || bits_[lowest])) value += 1;
+    return std::ldexp(value, lowest - 298);
+  }
+
+ private:
+  static constexpr int kBits = 640;
+
+  void add(double square) {
+    int exponent{};
+    auto mantissa = static_cast<uint64_t>(std::ldexp(std::frexp(square, &exponent), 53));
+    for (int at = exponent - 53 + 298; mantissa != 0; ++at, mantissa >>= 1) {
+      if ((mantissa & 1) == 0) continue;
+      int i = at;
+      for (; bits_[i]; ++i)
+        bits_.reset(i);
+      bits_.set(i);
+    }
+  }
+
+  std::bitset<kBits> bits_;
+};
+
+// Finite numbers of every exponent and both signs, also denormal ones.
+at::Tensor numbers_of_all_exponents(int64_t numel) {
+  const at::Tensor bits = torch::randint(std::numeric_limits<int32_t>::min(),
+                                         std::numeric_limits<int32_t>::max(), {numel}, torch::kInt);
+  const at::Tensor numbers = bits.view(torch::kFloat);
+  return torch::where(numbers.isfinite(), numbers, torch::zeros({}));
+}
+
+std::vector<at::Tensor> samples() {
+  const at::Tensor all = numbers_of_all_exponents(30'000);
+  const at::Tensor below_one = all.masked_select(all.abs() < 1);
+  return {torch::zeros({0}),
+          torch::tensor({0.0F, -0.0F}),
+          torch::tensor({kTiny}),
+          torch::tensor({-kTiny, kTiny, std::numeric_limits<float>::min()}),
+          torch::full({70'000}, kHuge),
+          torch::tensor({kHuge, kTiny}),
+          torch::full({70'000}, std::nextafter(2.0F, 0.0F)),  // all bits of the mantissa
+          torch::randn({200'003}) * 1e-3,
+          torch::randn({77, 33}).t(),
+          below_one,
+          below_one * 1e-30,
+          all};
+}
+
+TEST(ExactSum, is_the_sum_of_squares_rounded_once) {
+  in_a_process([] {
+    for (const at::Tensor& sample : samples())
+      EXPECT_EQ(value_of_sum(sum_of_squares(sample)), Oracle(sample).value()) << sample.sizes();
+  });
+}
+
+TEST(ExactSum, rounds_a_half_to_the_even_neighbour) {
+  in_a_process([] {
+    const auto value = [](std::vector<float> elements) {
+      return value_of_sum(sum_of_squares(torch::tensor(elements)));
+    };
+    const float small = std::ldexp(1.0F, -27);  // two of its squares are half of the last bit of 1
+    const double above = std::nextafter(1.0, 2.0);
+    EXPECT_EQ(value({1, small, small}), 1.0);
+    EXPECT_EQ(value({1, small, small, kTiny}), above);
+    EXPECT_EQ(value({1, small, small, small, small, small, small}), std::nextafter(above, 2.0));
+  });
+}
+
+TEST(ExactSum, is_the_same_however_elements_are_cut_and_in_any_order) {
+  in_a_process([] {
+    for (const at::Tensor& sample : samples()) {
+      const at::Tensor elements = sample.flatten(), whole = sum_of_squares(elements);
+      const at::Tensor moved = elements.index_select(0, torch::randperm(elements.numel()));
+      at::Tensor forwards = torch::zeros({kDigits}, torch::kDouble), backwards = forwards.clone();
+      const auto parts = moved.tensor_split(at::IntArrayRef{1, 17, 1000, 1016, 5555, 66'666});
+      for (size_t i = 0; i < parts.size(); ++i) {
+        forwards += sum_of_squares(parts[i]);
+        backwards += sum_of_squares(parts[parts.size() - 1 - i]);
+      }
+      EXPECT_EQ(value_of_sum(forwards), value_of_sum(whole));
+      EXPECT_EQ(value_of_sum(backwards), value_of_sum(whole));
+    }
+  });
+}
+
+TEST(ExactSum, stays_exact_when_a_million_are_added) {
+  in_a_process([] {
+    at::Tensor sum = sum_of_squares(numbers_of_all_exponents(100'000));
+    const double value = value_of_sum(sum);
+    EXPECT_LT(sum.max().item<double>(), std::ldexp(1.0, 32));
+    for (int i = 0; i < 20; ++i)
+      sum = sum + sum;
+    EXPECT_EQ(value_of_sum(sum), std::ldexp(value, 20));
+    sum += sum_of_squares(torch::tensor({kHuge}));  // beside so much, it counts by a rounding
+    const double squares = std::ldexp(value, 20) + double{kHuge} * kHuge;
+    EXPECT_EQ(value_of_sum(sum), squares);
+  });
+}
+
+TEST(ExactSum, tells_infinity_and_nan) {
+  in_a_process([] {
+    const at::Tensor numbers = torch::ones({100'000});
+    const auto with = [&](int64_t i, float value) {
+      const at::Tensor changed = numbers.clone();
+      changed[i] = value;
+      return sum_of_squares(changed);
+    };
+    EXPECT_EQ(value_of_sum(with(99'999, kInfinity)), kInfinity);
+    EXPECT_EQ(value_of_sum(with(0, -kInfinity)), kInfinity);
+    EXPECT_TRUE(std::isnan(value_of_sum(with(0, kNaN))));
+    EXPECT_TRUE(std::isnan(value_of_sum(with(70'000, -kNaN))));
+    EXPECT_EQ(value_of_sum(with(1, 1) + with(2, kInfinity)), kInfinity);
+    EXPECT_TRUE(std::isnan(value_of_sum(with(1, kInfinity) + with(2, kNaN))));
+  });
+}
+
+TEST(ExactSum, is_computed_alike_on_a_gpu) {
+  in_a_process([] {
+    for (const at::Tensor& sample : samples())
+      EXPECT_TRUE(sum_of_squares_on_gpu(sample).equal(sum_of_squares(sample))) << sample.sizes();
+    for (const float value : {kInfinity, -kInfinity, kNaN}) {
+      const at::Tensor one = torch::tensor({1.0F, value});
+      EXPECT_TRUE(sum_of_squares_on_gpu(one).allclose(sum_of_squares(one), 0, 0, true)) << value;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace fsdp
