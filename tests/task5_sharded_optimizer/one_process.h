@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/tree_sum.h>
+#include <optim/exact_sum.h>
 #include <testing/expected_shards.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include <optim/exact_sum.h>
 #include <sharded_optimizer.h>
 
 #include <algorithm>
