@@ -57,8 +57,7 @@ std::shared_ptr<Transport> make_transport(const std::string& backend, const Rank
                                 "': allowed are auto, shm, gloo and nccl");
   }
   if (!options.link) return transport;
-  return make_link_transport(std::move(transport), *options.link, context.world_size, ledger,
-                             options.clock);
+  return make_link_transport(std::move(transport), *options.link, ledger, options.clock);
 }
 
 }  // namespace fsdp

@@ -23,8 +23,9 @@ inline CudaBackend cuda_backend;  // of this process; without GPUs until it is s
 // The backend that the options mean: never "auto".
 std::string choose_backend(const RankContext& context, const CommunicatorOptions& options);
 
-// The transport of `backend`, with copies through the host and a simulated link as the options ask.
-// Throws std::invalid_argument if the backend is unknown or unavailable.
+// The transport of `backend` between the ranks of the ledger's group, with copies through the host
+// and a simulated link as the options ask. Throws std::invalid_argument if the backend is unknown
+// or unavailable.
 std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,
                                           const std::shared_ptr<Ledger>& ledger,
                                           const CommunicatorOptions& options);
@@ -45,7 +46,7 @@ std::shared_ptr<Transport> make_staged_transport(std::shared_ptr<Transport> inne
 // time, in the order of issue, each from when the last rank has issued it. All ranks compute the
 // same times.
 std::shared_ptr<Transport> make_link_transport(std::shared_ptr<Transport> inner, const Link& link,
-                                               int world_size, std::shared_ptr<Ledger> ledger,
+                                               std::shared_ptr<Ledger> ledger,
                                                std::shared_ptr<Clock> clock);
 
 }  // namespace fsdp

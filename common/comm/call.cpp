@@ -51,16 +51,16 @@ std::string Call::text() const {
   return out.str();
 }
 
-int64_t textbook_bytes(const Call& call, int world_size) {
-  const int64_t others = world_size - 1;
+int64_t textbook_bytes(const Call& call, int ranks) {
+  const int64_t others = ranks - 1;
   const auto element = static_cast<int64_t>(c10::elementSize(call.dtype));
   switch (call.operation) {
     case Operation::all_gather:
     case Operation::reduce_scatter:
     case Operation::broadcast:
-      return others * call.numel * element / world_size;
+      return others * call.numel * element / ranks;
     case Operation::all_reduce: {
-      const int64_t part = (call.numel + world_size - 1) / world_size;
+      const int64_t part = (call.numel + ranks - 1) / ranks;
       return 2 * others * part * element;
     }
     case Operation::barrier:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <comm/group.h>
 
 #include <array>
 #include <cstdint>
@@ -35,14 +36,15 @@ class UnitName {
 
 // One collective, as one rank has called it. Plain data: it may lie in shared memory.
 struct Call {
-  uint64_t sequence{};  // 0, 1, 2, ... on each rank
+  uint64_t sequence{};  // 0, 1, 2, ... on each rank, in each of its groups
+  Level level{};        // which group
   Operation operation{};
   at::ScalarType dtype{};
-  int32_t root{};   // of a broadcast
+  int32_t root{};   // of a broadcast, in the world
   int64_t numel{};  // elements of the larger of input and output; 0 for a barrier
-  // What this rank receives by the textbook count (W ranks, B bytes of the larger tensor): (W-1)/W
-  // B for all-gather, reduce-scatter and broadcast; for all-reduce 2(W-1)/W B with B rounded up to
-  // W elements; 0 for a barrier.
+  // What this rank receives by the textbook count (W ranks of a group, B bytes of the larger
+  // tensor): (W-1)/W B for all-gather, reduce-scatter and broadcast; for all-reduce 2(W-1)/W B with
+  // B rounded up to W elements; 0 for a barrier.
   int64_t bytes{};
   UnitName unit;
 
@@ -50,8 +52,8 @@ struct Call {
   std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB)"
 };
 
-// The number that belongs into `bytes` of the call.
-int64_t textbook_bytes(const Call& call, int world_size);
+// The number that belongs into `bytes` of the call between so many ranks.
+int64_t textbook_bytes(const Call& call, int ranks);
 
 // Whether the calls of two ranks are the same call of one collective.
 bool agree(const Call& a, const Call& b);

@@ -3,7 +3,9 @@
 #include <comm/diagnosis.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <limits>
 #include <thread>
 
 namespace fsdp {
@@ -26,21 +28,27 @@ struct alignas(128) CallRings::Entry {
 struct alignas(128) CallRings::RankPage {
   Bell bell;  // rung by this rank at every change of a stage
   std::atomic<uint64_t> published;
+  uint64_t counted;  // of the world's page alone: see count_call()
   Entry ring[kLength];
 };
 
 size_t CallRings::bytes(int world_size) {
-  return static_cast<size_t>(world_size) * sizeof(RankPage);
+  return kLevels * static_cast<size_t>(world_size) * sizeof(RankPage);
 }
 
-CallRings::CallRings(void* shared, int world_size)
+CallRings::CallRings(void* shared, const Group& group)
     : pages_(static_cast<RankPage*>(shared)),
-      world_size_(world_size),
+      group_(group),
       // With a core for each rank the others are about to come; else they may need this very core.
-      spins_(static_cast<unsigned>(world_size) <= std::thread::hardware_concurrency() ? 200 : 20) {}
+      spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
+                                                                                            : 20) {}
+
+CallRings::RankPage& CallRings::page(Level level, int rank) const {
+  return pages_[static_cast<int>(level) * group_.world_size + group_.world_rank(rank)];
+}
 
 CallRings::Entry& CallRings::entry(int rank, uint64_t sequence) const {
-  return pages_[rank].ring[sequence % kLength];
+  return page(rank).ring[sequence % kLength];
 }
 
 void CallRings::publish(int rank, const PublishedCall& call) {
@@ -49,13 +57,13 @@ void CallRings::publish(int rank, const PublishedCall& call) {
   mine.call = call;
   mine.progress.store(progress(sequence, Stage::published), std::memory_order_release);
   // In one order for all ranks: of two that publish and then compare, one sees the other.
-  pages_[rank].published.store(sequence + 1, std::memory_order_seq_cst);
-  pages_[rank].bell.ring();
+  page(rank).published.store(sequence + 1, std::memory_order_seq_cst);
+  page(rank).bell.ring();
 }
 
 void CallRings::reach(int rank, uint64_t sequence, Stage stage) {
   entry(rank, sequence).progress.store(progress(sequence, stage), std::memory_order_release);
-  pages_[rank].bell.ring();
+  page(rank).bell.ring();
 }
 
 bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
@@ -72,7 +80,7 @@ bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
 #endif
   }
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  Bell& bell = pages_[rank].bell;
+  Bell& bell = page(rank).bell;
   bell.listen();
   for (;;) {
     const uint32_t count = bell.count();
@@ -88,19 +96,33 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
   return entry(rank, sequence).call;
 }
 
+uint64_t CallRings::count_call(int rank) {
+  return page(Level::world, rank).counted++;
+}
+
 uint64_t CallRings::published(int rank) const {
-  return pages_[rank].published.load(std::memory_order_seq_cst);
+  return page(rank).published.load(std::memory_order_seq_cst);
 }
 
 std::string CallRings::last_call(int rank) const {
-  const uint64_t count = published(rank);
-  if (count == 0) return {};
-  return "#" + std::to_string(count - 1) + ' ' + at(rank, count - 1).call.name();
+  constexpr std::array<const char*, kLevels> groups{"", " of its shard group", " of its replicas"};
+  std::string text;
+  int64_t latest = std::numeric_limits<int64_t>::min();
+  for (size_t level = 0; level < kLevels; ++level) {
+    const RankPage& calls = page(static_cast<Level>(level), rank);
+    const uint64_t count = calls.published.load(std::memory_order_seq_cst);
+    if (count == 0) continue;
+    const PublishedCall& last = calls.ring[(count - 1) % kLength].call;
+    if (last.issued_at < latest) continue;
+    latest = last.issued_at;
+    text = "#" + std::to_string(count - 1) + ' ' + last.call.name() + groups.at(level);
+  }
+  return text;
 }
 
 std::vector<CallHistory> CallRings::histories() const {
-  std::vector<CallHistory> histories(static_cast<size_t>(world_size_));
-  for (int rank = 0; rank < world_size_; ++rank) {
+  std::vector<CallHistory> histories(static_cast<size_t>(group_.size));
+  for (int rank = 0; rank < group_.size; ++rank) {
     const uint64_t count = published(rank);
     for (uint64_t sequence = count - std::min(count, kLength); sequence < count; ++sequence)
       histories[static_cast<size_t>(rank)].calls.push_back(at(rank, sequence).call);

@@ -24,16 +24,20 @@ enum class Stage : uint8_t {
   finished,    // of all-reduce alone: it has read a second time, now the sums
 };
 
-// The latest calls of every rank, in memory that all ranks share: for each rank a ring of kLength
-// calls, with the stage of each. A rank writes its own ring and reads all of them.
+// The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
+// kLength calls, with the stage of each. A rank writes its own ring and reads those of its group.
+// Ranks are numbered as in the group. A rank has one ring for each level of its groups.
 class CallRings {
  public:
   static constexpr uint64_t kLength = 64;
 
   // Bytes of shared, zeroed memory that `world_size` ranks need.
   static size_t bytes(int world_size);
-  CallRings(void* shared, int world_size);
-  int world_size() const { return world_size_; }
+  CallRings(void* shared, const Group& group);
+  const Group& group() const { return group_; }
+
+  // How many calls `rank` was about to make before this one, over all its groups.
+  uint64_t count_call(int rank);
 
   // Writes the next call of `rank` over the one kLength before it; its stage is `published`.
   void publish(int rank, const PublishedCall& call);
@@ -43,17 +47,20 @@ class CallRings {
   bool comes(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
 
   const PublishedCall& at(int rank, uint64_t sequence) const;  // one of the last kLength
-  uint64_t published(int rank) const;     // calls of `rank` so far: the sequence of its next one
-  std::string last_call(int rank) const;  // "#16 reduce_scatter layers.4"; empty if there is none
+  uint64_t published(int rank) const;  // calls of `rank` so far: the sequence of its next one
+  // "#16 reduce_scatter layers.4", the last one in any group; empty if there is none.
+  std::string last_call(int rank) const;
   std::vector<CallHistory> histories() const;  // by rank
 
  private:
   struct Entry;
   struct RankPage;
+  RankPage& page(int rank) const { return page(group_.level, rank); }
+  RankPage& page(Level level, int rank) const;
   Entry& entry(int rank, uint64_t sequence) const;
 
-  RankPage* pages_;  // [world_size], shared by all ranks
-  int world_size_;
+  RankPage* pages_;  // [kLevels][world_size], shared by all ranks
+  Group group_;
   int spins_;  // looks at a stage before this rank sleeps
 };
 

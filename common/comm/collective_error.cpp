@@ -3,14 +3,14 @@
 
 namespace fsdp {
 
-std::string call_of_rank(int rank, const Call& call) {
-  return "rank " + std::to_string(rank) + ": " + call.name() + " (collective #" +
-         std::to_string(call.sequence) + ")";
+std::string call_of_rank(const Group& group, int rank, const Call& call) {
+  return "rank " + std::to_string(group.world_rank(rank)) + ": " + call.name() + " (collective #" +
+         std::to_string(call.sequence) + ")" + group.text();
 }
 
-CollectiveError failed_in(const char* library, int rank, const Call& call,
+CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,
                           const std::exception& error) {
-  return CollectiveError(call_of_rank(rank, call) + " failed in " + library + ": " +
+  return CollectiveError(call_of_rank(group, rank, call) + " failed in " + library + ": " +
                          message_of(error));
 }
 

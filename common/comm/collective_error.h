@@ -13,11 +13,11 @@ struct CollectiveError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// "rank 1: all_gather layers.3 (collective #5)", how errors name a call of `rank`.
-std::string call_of_rank(int rank, const Call& call);
+// "rank 1: all_gather layers.3 (collective #5)", how errors name a call of `rank` in `group`.
+std::string call_of_rank(const Group& group, int rank, const Call& call);
 
-// The error to throw when `library` ("gloo", "nccl") has thrown `error` during a call of `rank`.
-CollectiveError failed_in(const char* library, int rank, const Call& call,
+// The error to throw when `library` ("gloo", "nccl") has thrown `error` during such a call.
+CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,
                           const std::exception& error);
 
 // what(), without the stack that torch adds to the text of its errors.

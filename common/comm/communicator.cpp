@@ -13,22 +13,32 @@
 
 namespace fsdp {
 
+// The calls of this rank in one group.
+struct Connection {
+  std::shared_ptr<Ledger> ledger;
+  std::shared_ptr<Transport> transport;
+  uint64_t sequence{};  // of the next call
+
+  const Group& group() const { return ledger->group(); }
+};
+
 struct CommunicatorState {
-  int rank{};
-  int world_size{};
+  int global_rank{};
   std::string backend;
   c10::DeviceType device{};
   Compare compare{};
   bool comparing{};
   std::optional<Fault> fault;
   std::shared_ptr<Clock> clock;
-  std::shared_ptr<SharedRegion> shared;
-  std::shared_ptr<Ledger> ledger;
-  std::shared_ptr<Transport> transport;
-  uint64_t calls{};     // made by this rank, skipped ones included
-  uint64_t sequence{};  // of the next call
+  Connection ranks;                    // of the world, or of one replica
+  std::optional<Connection> replicas;  // that hold the same shard; nothing if there is one
   std::vector<Call> log;
   std::exception_ptr failure;  // the first, if a call has failed
+
+  std::vector<const Connection*> connections() const {
+    if (!replicas) return {&ranks};
+    return {&ranks, &*replicas};
+  }
 
   // Does `body`, which calls or waits, unless that has failed before. After the first failure the
   // ranks' calls no longer match, and to wait again would only delay its report.
@@ -46,28 +56,13 @@ struct CommunicatorState {
 
 struct IssuedCall {
   std::shared_ptr<CommunicatorState> comm;
+  Connection* connection;  // of comm
   Call call;
   bool compared;
   std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
+  at::Tensor of_replicas{};            // to be summed over the replicas too
+  bool done{};
 };
-
-bool Handle::pending() const {
-  return call_ && call_->transfer;
-}
-
-void Handle::wait() {
-  if (!pending()) return;
-  CommunicatorState& comm = *call_->comm;
-  comm.attempt([&] {
-    if (call_observer != nullptr) call_observer->waits(call_->call);
-    if (call_->compared) comm.ledger->check(call_->call.sequence);
-    call_->transfer->complete();
-    if (call_observer != nullptr) {
-      call_observer->waited(call_->call, call_->transfer->moved());
-    }
-  });
-  call_->transfer.reset();
-}
 
 namespace {
 
@@ -118,12 +113,13 @@ std::string fault_of(Operation operation, const at::Tensor& output, const at::Te
   return {};
 }
 
-void require_fit(const CommunicatorState& comm, Operation operation, const at::Tensor& output,
-                 const at::Tensor& input, int root, const std::string& unit) {
-  const std::string fault = fault_of(operation, output, input, root, comm.world_size, comm.device);
+void require_fit(const CommunicatorState& comm, int ranks, Operation operation,
+                 const at::Tensor& output, const at::Tensor& input, int root,
+                 const std::string& unit) {
+  const std::string fault = fault_of(operation, output, input, root, ranks, comm.device);
   if (fault.empty()) return;
   std::ostringstream out;
-  out << "rank " << comm.rank << ": " << to_string(operation) << ' ' << unit << ' ' << fault;
+  out << "rank " << comm.global_rank << ": " << to_string(operation) << ' ' << unit << ' ' << fault;
   if (output.defined() && input.defined()) {
     out << ": output " << describe(output) << ", input " << describe(input);
   }
@@ -132,58 +128,72 @@ void require_fit(const CommunicatorState& comm, Operation operation, const at::T
 
 // Whether the fault of the options leaves out the call that is about to be made.
 bool leaves_out_next_call(CommunicatorState& comm) {
-  const uint64_t call = comm.calls++;
-  if (!comm.fault || comm.fault->rank != comm.rank || comm.fault->at != call) return false;
+  const uint64_t call = comm.ranks.ledger->count_call();
+  if (!comm.fault || comm.fault->rank != comm.global_rank || comm.fault->at != call) return false;
   if (comm.fault->kind == Fault::Kind::kill) raise(SIGKILL);
   return true;
 }
 
 // Lets the other ranks see the call, and compares it with theirs.
-void publish(CommunicatorState& comm, const IssuedCall& issued) {
-  const PublishedCall published{issued.call, comm.clock->now(), issued.transfer->address()};
+void publish(const IssuedCall& issued) {
+  Connection& connection = *issued.connection;
+  const PublishedCall published{issued.call, issued.comm->clock->now(), issued.transfer->address()};
   if (issued.compared) {
-    comm.ledger->publish(published);
+    connection.ledger->publish(published);
   } else {
-    comm.ledger->note(published);
+    connection.ledger->note(published);
   }
-  ++comm.sequence;
-  if (issued.compared) comm.ledger->compare(issued.call.sequence);
+  ++connection.sequence;
+  if (issued.compared) connection.ledger->compare(issued.call.sequence);
 }
 
-Handle issue(const std::shared_ptr<CommunicatorState>& comm, Operation operation,
-             const at::Tensor& output, const at::Tensor& input, int root, const std::string& unit) {
-  require_fit(*comm, operation, output, input, root, unit);
-  if (leaves_out_next_call(*comm)) return {};
+// Null if the call was left out.
+std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm,
+                                  Connection& connection, Operation operation,
+                                  const at::Tensor& output, const at::Tensor& input, int root,
+                                  const std::string& unit) {
+  const Group& group = connection.group();
+  require_fit(*comm, group.size, operation, output, input, root, unit);
+  if (leaves_out_next_call(*comm)) return nullptr;
   Call call;
-  call.sequence = comm->sequence;
+  call.sequence = connection.sequence;
+  call.level = group.level;
   call.operation = operation;
-  call.root = root;
+  call.root = group.world_rank(root);
   call.unit = UnitName(unit);
   if (output.defined()) {
     call.dtype = output.scalar_type();
     call.numel = std::max(output.numel(), input.numel());
   }
-  call.bytes = textbook_bytes(call, comm->world_size);
+  call.bytes = textbook_bytes(call, group.size);
   const bool compared = comm->comparing || operation == Operation::barrier;  // it is a comparison
-  const auto issued = std::make_shared<IssuedCall>(IssuedCall{comm, call, compared, nullptr});
+  const auto issued =
+      std::make_shared<IssuedCall>(IssuedCall{comm, &connection, call, compared, nullptr});
   comm->attempt([&] {
-    issued->transfer = comm->transport->begin({call, output, input});
-    publish(*comm, *issued);
+    issued->transfer = connection.transport->begin({call, output, input});
+    publish(*issued);
     issued->transfer->start();
   });
   comm->log.push_back(call);
   if (call_observer != nullptr) call_observer->issued(call, output);
-  return Handle(issued);
+  return issued;
 }
 
-}  // namespace
+void complete(IssuedCall& issued) {
+  issued.comm->attempt([&] {
+    if (call_observer != nullptr) call_observer->waits(issued.call);
+    if (issued.compared) issued.connection->ledger->check(issued.call.sequence);
+    issued.transfer->complete();
+    if (call_observer != nullptr) call_observer->waited(issued.call, issued.transfer->moved());
+  });
+  issued.transfer.reset();
+}
 
-std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
-                                                   const CommunicatorOptions& options) {
+std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
+                                              const CommunicatorOptions& options) {
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
   const auto state = std::make_shared<CommunicatorState>();
-  state->rank = context.rank;
-  state->world_size = context.world_size;
+  state->global_rank = context.rank;
   state->backend = choose_backend(context, options);
   state->device = options.device;
   state->compare = options.compare.value_or(state->backend == "nccl" ? Compare::first_iteration
@@ -196,22 +206,81 @@ std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
   }
   state->fault = options.fault;
   state->clock = options.clock;
-  state->shared = context.shared;
-  state->ledger = std::make_shared<Ledger>(
-      CallRings(context.shared->call_rings(), context.world_size), context.rank, options.timeout);
-  if (state->ledger->published() > 0) {
+  return state;
+}
+
+Connection connect(const RankContext& context, const CommunicatorOptions& options,
+                   const std::string& backend, const Group& group) {
+  Connection connection;
+  connection.ledger = std::make_shared<Ledger>(CallRings(context.shared->call_rings(), group),
+                                               group.rank_of(context.rank), options.timeout);
+  if (connection.ledger->published() > 0) {
     throw std::logic_error("rank " + std::to_string(context.rank) +
                            ": a second Communicator over the same ledger");
   }
-  state->transport = make_transport(state->backend, context, state->ledger, options);
+  connection.transport = make_transport(backend, context, connection.ledger, options);
+  return connection;
+}
+
+}  // namespace
+
+bool Handle::pending() const {
+  return call_ && !call_->done;
+}
+
+void Handle::wait() {
+  if (!pending()) return;
+  complete(*call_);
+  // The tensors of the call are free by now.
+  if (call_->of_replicas.defined()) {
+    const at::Tensor& sum = call_->of_replicas;
+    Handle(issue(call_->comm, *call_->comm->replicas, Operation::all_reduce, sum, sum, 0,
+                 call_->call.unit.str()))
+        .wait();
+    call_->of_replicas.reset();
+  }
+  call_->done = true;
+}
+
+std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
+                                                   const CommunicatorOptions& options) {
+  const auto state = make_state(context, options);
+  state->ranks = connect(context, options, state->backend, Group::world(context.world_size));
+  return std::shared_ptr<Communicator>(new Communicator(state));
+}
+
+std::shared_ptr<Communicator> Communicator::create_hybrid(const RankContext& context,
+                                                          const CommunicatorOptions& options,
+                                                          int shard_size) {
+  const int world = context.world_size;
+  if (shard_size < 1 || world % shard_size != 0) {
+    throw std::invalid_argument("shards of " + std::to_string(shard_size) +
+                                " ranks do not divide " + std::to_string(world) + " ranks");
+  }
+  if (options.link && shard_size < world) {
+    throw std::invalid_argument("a simulated link takes one replica");
+  }
+  const auto state = make_state(context, options);
+  state->ranks =
+      connect(context, options, state->backend, Group::shards(context.rank, world, shard_size));
+  if (shard_size < world) {
+    state->replicas =
+        connect(context, options, state->backend, Group::replicas(context.rank, world, shard_size));
+  }
   return std::shared_ptr<Communicator>(new Communicator(state));
 }
 
 int Communicator::rank() const {
-  return state_->rank;
+  return state_->ranks.ledger->rank();
 }
 int Communicator::world_size() const {
-  return state_->world_size;
+  return state_->ranks.group().size;
+}
+int Communicator::global_rank() const {
+  return state_->global_rank;
+}
+int Communicator::summed_ranks() const {
+  return world_size() * (state_->replicas ? state_->replicas->group().size : 1);
 }
 const std::string& Communicator::backend() const {
   return state_->backend;
@@ -222,43 +291,51 @@ c10::DeviceType Communicator::device() const {
 
 Handle Communicator::all_gather_into(const at::Tensor& output, const at::Tensor& input,
                                      const std::string& unit) {
-  return issue(state_, Operation::all_gather, output, input, 0, unit);
+  return Handle(issue(state_, state_->ranks, Operation::all_gather, output, input, 0, unit));
 }
 
 Handle Communicator::reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                                          const std::string& unit) {
-  return issue(state_, Operation::reduce_scatter, output, input, 0, unit);
+  const auto issued =
+      issue(state_, state_->ranks, Operation::reduce_scatter, output, input, 0, unit);
+  if (issued && state_->replicas) issued->of_replicas = output;
+  return Handle(issued);
 }
 
 Handle Communicator::all_reduce(const at::Tensor& tensor, const std::string& unit) {
-  return issue(state_, Operation::all_reduce, tensor, tensor, 0, unit);
+  return Handle(issue(state_, state_->ranks, Operation::all_reduce, tensor, tensor, 0, unit));
 }
 
 Handle Communicator::broadcast(const at::Tensor& tensor, int root, const std::string& unit) {
-  return issue(state_, Operation::broadcast, tensor, tensor, root, unit);
+  return Handle(issue(state_, state_->ranks, Operation::broadcast, tensor, tensor, root, unit));
 }
 
 Handle Communicator::barrier(const std::string& unit) {
-  return issue(state_, Operation::barrier, {}, {}, 0, unit);
+  return Handle(issue(state_, state_->ranks, Operation::barrier, {}, {}, 0, unit));
 }
 
 at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
   const auto key = c10::computeDispatchKey(dtype, at::kStrided, state_->device);
-  return at::detail::empty_generic({numel}, state_->transport->allocator(),
+  return at::detail::empty_generic({numel}, state_->ranks.transport->allocator(),
                                    c10::DispatchKeySet(key), dtype, std::nullopt);
 }
 
 void Communicator::end_first_iteration() {
   if (state_->compare != Compare::first_iteration || !state_->comparing) return;
   // Until the others have compared what they called, no record may be written over.
-  if (state_->sequence > 0) {
-    state_->attempt([&] { state_->ledger->wait_for_all(state_->sequence - 1, Stage::waited_for); });
+  for (const Connection* connection : state_->connections()) {
+    if (connection->sequence == 0) continue;
+    state_->attempt(
+        [&] { connection->ledger->wait_for_all(connection->sequence - 1, Stage::waited_for); });
   }
   state_->comparing = false;
 }
 
 void Communicator::wait_for_readers() {
-  state_->attempt([&] { state_->transport->wait_for_readers(); });
+  state_->attempt([&] {
+    for (const Connection* connection : state_->connections())
+      connection->transport->wait_for_readers();
+  });
 }
 
 std::vector<Call> Communicator::take_log() {

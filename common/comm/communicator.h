@@ -22,9 +22,19 @@ class Communicator {
   // over shm or a simulated link is to be compared: both read what the comparison brings.
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options = {});
+  // The same for replicas of a model, which are sharded over `shard_size` neighbours each: rank =
+  // replica * shard_size + shard. Every function is about the ranks of one replica, with one
+  // exception: reduce_scatter_into sums over all ranks. The wait() of its handle also makes an
+  // all_reduce of the output between the ranks that hold the same shard. Throws
+  // std::invalid_argument too if shard_size does not divide the world.
+  static std::shared_ptr<Communicator> create_hybrid(const RankContext& context,
+                                                     const CommunicatorOptions& options,
+                                                     int shard_size);
   Communicator(const Communicator&) = delete;  // it owns the connections to the other ranks
   int rank() const;
-  int world_size() const;
+  int world_size() const;    // W
+  int global_rank() const;   // among all ranks, with replicas
+  int summed_ranks() const;  // over how many ranks reduce_scatter_into sums: W without replicas
   const std::string& backend() const;  // never "auto"
   c10::DeviceType device() const;      // of the tensors
 
@@ -39,7 +49,8 @@ class Communicator {
   // input in place. No collective. Throws CollectiveError, which names a rank that does not come.
   void wait_for_readers();
 
-  // output [n] <- the sum over ranks of part `rank` of their inputs [W n].
+  // output [n] <- the sum over ranks of part `rank` of their inputs [W n]: over the ranks of a
+  // replica, then over replicas.
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                              const std::string& unit);
   // tensor <- the sum over ranks of tensor; tensor <- rank `root`'s tensor.

@@ -16,8 +16,8 @@ namespace fsdp {
 struct Fault {
   enum class Kind { skip, kill };
   Kind kind;
-  int rank;
-  uint64_t at;
+  int rank;     // of the world
+  uint64_t at;  // of the calls that it makes over all its communicators: 0, 1, 2, ...
 };
 
 // Which calls are compared between ranks. A rank that waits for a compared call waits until the

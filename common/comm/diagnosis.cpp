@@ -40,22 +40,25 @@ std::string padded(std::string text, size_t width) {
 
 // The ranks that agree on a call. Those that have not made it are a side without one.
 struct Side {
-  std::vector<int> ranks;
+  std::vector<int> ranks;  // of the world
   const Call* call;
+  size_t first;  // the first of them, in the group
 };
 
 // The largest side first; of two as large, the one with the lower rank.
-std::vector<Side> sides_of(uint64_t sequence, const std::vector<CallHistory>& ranks) {
+std::vector<Side> sides_of(uint64_t sequence, const Group& group,
+                           const std::vector<CallHistory>& ranks) {
   std::vector<Side> sides;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Call* call = ranks[rank].find(sequence);
     const auto side = std::find_if(sides.begin(), sides.end(), [&](const Side& other) {
       return call && other.call ? agree(*call, *other.call) : call == other.call;
     });
+    const int world_rank = group.world_rank(static_cast<int>(rank));
     if (side == sides.end()) {
-      sides.push_back({{static_cast<int>(rank)}, call});
+      sides.push_back({{world_rank}, call, rank});
     } else {
-      side->ranks.push_back(static_cast<int>(rank));
+      side->ranks.push_back(world_rank);
     }
   }
   std::stable_sort(sides.begin(), sides.end(), [](const Side& a, const Side& b) {
@@ -92,8 +95,8 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
     if (usual.call->dtype != odd.call->dtype) return unit + " has another dtype on " + they;
     return they + " took the data from another rank";
   }
-  const CallHistory& usual_rank = ranks[static_cast<size_t>(usual.ranks[0])];
-  const CallHistory& odd_rank = ranks[static_cast<size_t>(odd.ranks[0])];
+  const CallHistory& usual_rank = ranks[usual.first];
+  const CallHistory& odd_rank = ranks[odd.first];
   if (const auto ahead = later(usual_rank, sequence, *odd.call)) {
     return they + " left out " + calls_text(*ahead, *usual.call);
   }
@@ -122,14 +125,15 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
 // One line for each of the last calls, one column for the ranks that made the same ones.
 class Table {
  public:
-  Table(const std::vector<CallHistory>& ranks, uint64_t marked) : marked_(marked) {
+  Table(const Group& group, const std::vector<CallHistory>& ranks, uint64_t marked)
+      : marked_(marked) {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const auto& calls = ranks[rank].calls;
       const size_t first = calls.size() - std::min(kTold, calls.size());
       const std::vector<Call> told(calls.begin() + static_cast<std::ptrdiff_t>(first), calls.end());
       for (const Call& call : told)
         sequences_.insert(call.sequence);
-      add(static_cast<int>(rank), told);
+      add(group.world_rank(static_cast<int>(rank)), told);
     }
   }
 
@@ -201,12 +205,14 @@ bool CallHistory::has_called_for(std::string_view unit) const {
                      [&](const Call& call) { return call.unit == unit; });
 }
 
-std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& ranks) {
-  const auto sides = sides_of(sequence, ranks);
+std::string tell_difference(uint64_t sequence, const Group& group,
+                            const std::vector<CallHistory>& ranks) {
+  const auto sides = sides_of(sequence, group, ranks);
   size_t width = 0;
   for (const Side& side : sides)
     width = std::max(width, ranks_text(side.ranks).size());
-  std::string text = "collective " + call_number(sequence) + " differs between ranks:\n";
+  std::string text =
+      "collective " + call_number(sequence) + group.text() + " differs between ranks:\n";
   for (const Side& side : sides) {
     text += "  " + padded(ranks_text(side.ranks), width) + "  " +
             (side.call ? side.call->text() : "not called yet") + '\n';
@@ -215,11 +221,12 @@ std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& r
     const std::string cause = cause_of_difference(sequence, sides[0], sides[1], ranks);
     text += wrap("likely cause: " + cause, kWidth, 2);
   }
-  return text + Table(ranks, sequence).text();
+  return text + Table(group, ranks, sequence).text();
 }
 
-std::string tell_missing(uint64_t sequence, int missing, const std::vector<CallHistory>& ranks) {
-  const std::string who = "rank " + std::to_string(missing);
+std::string tell_missing(uint64_t sequence, int missing, const Group& group,
+                         const std::vector<CallHistory>& ranks) {
+  const std::string who = "rank " + std::to_string(group.world_rank(missing));
   const CallHistory& history = ranks[static_cast<size_t>(missing)];
   std::string cause;
   if (history.find(sequence)) {
@@ -231,7 +238,7 @@ std::string tell_missing(uint64_t sequence, int missing, const std::vector<CallH
             " computes for longer than the time limit, is stuck, or has ended its "
             "loop a step early";
   }
-  return wrap("likely cause: " + cause, kWidth, 2) + Table(ranks, sequence).text();
+  return wrap("likely cause: " + cause, kWidth, 2) + Table(group, ranks, sequence).text();
 }
 
 }  // namespace fsdp

@@ -15,12 +15,16 @@ struct CallHistory {
   bool has_called_for(std::string_view unit) const;
 };
 
-// Explains call `sequence`, which the ranks called differently: what each side called, the likely
-// cause, and the last five calls of every rank side by side. Several lines of at most 100 columns.
-std::string tell_difference(uint64_t sequence, const std::vector<CallHistory>& ranks);
+// Explains call `sequence`, which the ranks of `group` called differently: what each side called,
+// the likely cause, and the last five calls of every rank side by side. Several lines of at most
+// 100 columns.
+std::string tell_difference(uint64_t sequence, const Group& group,
+                            const std::vector<CallHistory>& ranks);
 
-// Explains why rank `missing` may not have come to call `sequence` within the time limit: the
-// likely cause and the last five calls, as above. It follows the line that names the rank.
-std::string tell_missing(uint64_t sequence, int missing, const std::vector<CallHistory>& ranks);
+// Explains why rank `missing` of the group may not have come to call `sequence` within the time
+// limit: the likely cause and the last five calls, as above. It follows the line that names the
+// rank.
+std::string tell_missing(uint64_t sequence, int missing, const Group& group,
+                         const std::vector<CallHistory>& ranks);
 
 }  // namespace fsdp

@@ -2,11 +2,11 @@
 #include <comm/backends.h>
 #include <comm/collective_error.h>
 #include <comm/ledger.h>
+#include <comm/rendezvous.h>
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 
 // The declarations of gloo it includes come from gloo_declarations/.
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <cstring>
@@ -25,9 +25,9 @@ struct GlooGroup {
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::shared_ptr<Ledger> ledger;
-  int rank;
-  int world_size;
   Tensors in_use{};
+
+  int size() const { return ledger->group().size; }
 
   // To destroy a group is to wait for its calls. When some will never end because a rank has
   // failed, all is left to the end of the process.
@@ -65,7 +65,7 @@ GlooWork all_to_all(GlooGroup& group, const at::Tensor& output, const at::Tensor
 // predicted.
 void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& part) {
   auto* data = static_cast<char*>(copies.data_ptr());
-  for (int rank = 0; rank < group.world_size; ++rank) {
+  for (int rank = 0; rank < group.size(); ++rank) {
     std::memcpy(data + rank * part.nbytes(), part.const_data_ptr(), part.nbytes());
   }
 }
@@ -74,7 +74,7 @@ void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& 
 void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tensor& received) {
   std::vector<const void*> parts;
   auto* data = static_cast<const char*>(received.const_data_ptr());
-  for (int rank = 0; rank < group.world_size; ++rank) {
+  for (int rank = 0; rank < group.size(); ++rank) {
     parts.push_back(data + rank * output.nbytes());
   }
   sum_as_tree(output.mutable_data_ptr(), parts, output.numel(), output.scalar_type());
@@ -100,7 +100,8 @@ class GlooTransfer : public Transfer {
     try {
       if (!empty()) finish();
     } catch (const std::exception& error) {
-      throw failed_in("gloo", group_->rank, collective_.call, error);
+      throw failed_in("gloo", group_->ledger->group(), group_->ledger->rank(), collective_.call,
+                      error);
     }
     group_->in_use.erase(collective_.call.sequence);
     group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
@@ -160,8 +161,8 @@ class GlooAllReduce final : public GlooTransfer {
 
  private:
   static int64_t padded_numel(const GlooGroup& group, const Collective& collective) {
-    const int64_t part = (collective.input.numel() + group.world_size - 1) / group.world_size;
-    return part * group.world_size;
+    const int64_t part = (collective.input.numel() + group.size() - 1) / group.size();
+    return part * group.size();
   }
 
   void issue() override {
@@ -173,7 +174,7 @@ class GlooAllReduce final : public GlooTransfer {
 
   void finish() override {
     work_->wait();
-    const at::Tensor sum = scratch(padded_.numel() / group_->world_size, padded_.scalar_type());
+    const at::Tensor sum = scratch(padded_.numel() / group_->size(), padded_.scalar_type());
     sum_parts(*group_, sum, received_);
     repeat(*group_, received_, sum);
     all_to_all(*group_, padded_, received_)->wait();
@@ -194,7 +195,7 @@ class GlooBroadcast final : public GlooTransfer {
   void issue() override {
     std::vector<at::Tensor> tensors{bytes_of(collective_.output)};
     c10d::BroadcastOptions options;
-    options.rootRank = collective_.call.root;
+    options.rootRank = group_->ledger->group().rank_of(collective_.call.root);
     work_ = group_->gloo->broadcast(tensors, options);
   }
 };
@@ -236,16 +237,15 @@ class GlooTransport final : public Transport {
 std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout) {
-  auto store =
-      c10::make_intrusive<c10d::FileStore>(context.shared->rendezvous_path(), context.world_size);
-  store->setTimeout(timeout);
+  const Group group = ledger->group();
+  const int rank = ledger->rank();
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
   options->threads = 2;
-  auto gloo =
-      c10::make_intrusive<c10d::ProcessGroupGloo>(store, context.rank, context.world_size, options);
-  return std::make_shared<GlooTransport>(std::shared_ptr<GlooGroup>(
-      new GlooGroup{std::move(gloo), std::move(ledger), context.rank, context.world_size}));
+  auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+      rendezvous_of(group, *context.shared, timeout), rank, group.size, options);
+  return std::make_shared<GlooTransport>(
+      std::shared_ptr<GlooGroup>(new GlooGroup{std::move(gloo), std::move(ledger)}));
 }
 
 }  // namespace fsdp

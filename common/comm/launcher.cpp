@@ -142,7 +142,8 @@ class Ranks {
       exit.code = WEXITSTATUS(status);
     }
     exit.message = shared_->message(rank);
-    exit.last_call = CallRings(shared_->call_rings(), shared_->world_size()).last_call(rank);
+    exit.last_call =
+        CallRings(shared_->call_rings(), Group::world(shared_->world_size())).last_call(rank);
     return exit;
   }
 

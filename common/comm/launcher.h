@@ -23,7 +23,7 @@ struct RankExit {
   int signal{};           // the signal that ended it, else 0
   bool stopped{};         // by launch(), because another rank had failed
   std::string message;    // what() of the exception that ended it, else empty
-  std::string last_call;  // "#3 all_gather layers.1", its last collective; empty: none
+  std::string last_call;  // "#3 all_gather layers.1", its last collective in any group; empty: none
 
   bool ok() const { return code == 0 && signal == 0; }
   // "rank 2 was killed by signal 9 (Killed) after collective #3 all_gather layers.1"

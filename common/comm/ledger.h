@@ -11,9 +11,12 @@ class Ledger {
  public:
   static constexpr uint64_t kRing = CallRings::kLength;  // calls between a call and its wait
 
-  // `timeout` limits every wait for one rank.
+  // `rank`: in the group. `timeout` limits every wait for one rank.
   Ledger(const CallRings& rings, int rank, std::chrono::milliseconds timeout)
       : rings_(rings), rank_(rank), timeout_(timeout) {}
+
+  const Group& group() const { return rings_.group(); }
+  int rank() const { return rank_; }  // in the group
 
   // Publishes this rank's next call. First waits until every rank has waited for the call kRing
   // before it, which is overwritten; throws std::logic_error if this rank has not.
@@ -44,6 +47,9 @@ class Ledger {
 
   // The number of calls that this rank has published, which is the sequence of its next one.
   uint64_t published() const { return rings_.published(rank_); }
+
+  // How many calls this rank was about to make before this one, over all its groups.
+  uint64_t count_call() { return rings_.count_call(rank_); }
 
  private:
   void wait(int rank, uint64_t sequence, Stage stage) const;

@@ -12,11 +12,11 @@ namespace {
 // published, so the tables are equal.
 class Timetable {
  public:
-  Timetable(const Link& link, int world_size, std::shared_ptr<Ledger> ledger)
-      : link_(link), world_size_(world_size), ledger_(std::move(ledger)) {}
+  Timetable(const Link& link, std::shared_ptr<Ledger> ledger)
+      : link_(link), ranks_(ledger->group().size), ledger_(std::move(ledger)) {}
 
   void add(const Call& call) {
-    times_[call.sequence].took = link_.time(call.operation, call.bytes, world_size_);
+    times_[call.sequence].took = link_.time(call.operation, call.bytes, ranks_);
   }
 
   // [ns] From when to when the bytes of the call move. Those of the calls before it, which all
@@ -39,13 +39,13 @@ class Timetable {
   int64_t start(uint64_t sequence) {
     ledger_->check(sequence);
     int64_t start = free_;
-    for (int rank = 0; rank < world_size_; ++rank)
+    for (int rank = 0; rank < ranks_; ++rank)
       start = std::max(start, ledger_->at(rank, sequence).issued_at);
     return start;
   }
 
   Link link_;
-  int world_size_;
+  int ranks_;
   std::shared_ptr<Ledger> ledger_;
   std::map<uint64_t, Time> times_;  // of the calls that have not been waited for
   int64_t free_{};                  // when the last call that was looked at is done
@@ -103,9 +103,9 @@ class LinkTransport final : public Transport {
 }  // namespace
 
 std::shared_ptr<Transport> make_link_transport(std::shared_ptr<Transport> inner, const Link& link,
-                                               int world_size, std::shared_ptr<Ledger> ledger,
+                                               std::shared_ptr<Ledger> ledger,
                                                std::shared_ptr<Clock> clock) {
-  auto timetable = std::make_shared<Timetable>(link, world_size, std::move(ledger));
+  auto timetable = std::make_shared<Timetable>(link, std::move(ledger));
   return std::make_shared<LinkTransport>(std::move(inner), std::move(timetable), std::move(clock));
 }
 

@@ -17,15 +17,15 @@ namespace {
 
 // What a call needs to know of its rank.
 struct Peers {
-  int rank;
-  int world_size;
+  int rank;  // in the group
+  int size;  // of the group
   std::shared_ptr<SharedRegion> shared;
   std::shared_ptr<Ledger> ledger;
 
-  c10::Allocator* allocator() const { return shared->allocator(rank); }
+  c10::Allocator* allocator() const { return shared->allocator(ledger->group().world_rank(rank)); }
 
   // The ranks in turn, beginning with this one, so that not all read the same memory at once.
-  int after(int i) const { return (rank + i) % world_size; }
+  int after(int i) const { return (rank + i) % size; }
 };
 
 void copy_bytes(void* to, const void* from, size_t bytes) {
@@ -89,7 +89,7 @@ class ShmAllGather final : public ShmTransfer {
   void complete() override {
     char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
     size_t bytes = collective_.input.nbytes();
-    for (int i = 0; i < peers_.world_size; ++i) {
+    for (int i = 0; i < peers_.size; ++i) {
       int peer = peers_.after(i);
       copy_bytes(output + peer * bytes, data(peer), bytes);
     }
@@ -111,7 +111,7 @@ class ShmReduceScatter final : public ShmTransfer {
   void complete() override {
     size_t offset = peers_.rank * collective_.output.nbytes();
     std::vector<const void*> parts;
-    for (int peer = 0; peer < peers_.world_size; ++peer) {
+    for (int peer = 0; peer < peers_.size; ++peer) {
       parts.push_back(data(peer) + offset);
     }
     sum_as_tree(collective_.output.mutable_data_ptr(), parts, collective_.output.numel(),
@@ -136,7 +136,7 @@ class ShmAllReduce final : public ShmTransfer {
     auto element = static_cast<int64_t>(collective_.output.element_size());
     auto [begin, end] = part(peers_.rank);
     std::vector<const void*> parts;
-    for (int peer = 0; peer < peers_.world_size; ++peer) {
+    for (int peer = 0; peer < peers_.size; ++peer) {
       parts.push_back(data(peer) + begin * element);
     }
     auto* readable = reinterpret_cast<char*>(tensor_.address());
@@ -144,7 +144,7 @@ class ShmAllReduce final : public ShmTransfer {
     meet(Stage::waited_for);
 
     char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
-    for (int i = 0; i < peers_.world_size; ++i) {
+    for (int i = 0; i < peers_.size; ++i) {
       int peer = peers_.after(i);
       auto [from, to] = part(peer);
       copy_bytes(output + from * element, data(peer) + from * element, (to - from) * element);
@@ -156,7 +156,7 @@ class ShmAllReduce final : public ShmTransfer {
   std::pair<int64_t, int64_t> part(int peer) const {
     constexpr int64_t kAligned = 16;  // elements
     int64_t numel = collective_.output.numel();
-    int64_t each = (numel + peers_.world_size - 1) / peers_.world_size;
+    int64_t each = (numel + peers_.size - 1) / peers_.size;
     each = (each + kAligned - 1) / kAligned * kAligned;
     return {std::min(numel, peer * each), std::min(numel, (peer + 1) * each)};
   }
@@ -167,21 +167,22 @@ class ShmAllReduce final : public ShmTransfer {
 class ShmBroadcast final : public ShmTransfer {
  public:
   ShmBroadcast(const Peers& peers, const Collective& collective) : ShmTransfer(peers, collective) {
-    if (peers.rank == collective.call.root) source_.emplace(peers, collective.input);
+    if (peers.rank == root()) source_.emplace(peers, collective.input);
   }
 
   uint64_t address() const override { return source_ ? source_->address() : 0; }
 
   void complete() override {
     if (!source_) {
-      copy_bytes(collective_.output.mutable_data_ptr(), data(collective_.call.root),
-                 collective_.output.nbytes());
+      copy_bytes(collective_.output.mutable_data_ptr(), data(root()), collective_.output.nbytes());
     }
     reach(Stage::waited_for);
     if (source_) wait_for_all(Stage::waited_for);
   }
 
  private:
+  int root() const { return peers_.ledger->group().rank_of(collective_.call.root); }
+
   std::optional<Readable> source_;  // on the root
 };
 
@@ -270,7 +271,7 @@ std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
         "their own have gloo");
   }
   return std::make_shared<ShmTransport>(
-      Peers{context.rank, context.world_size, context.shared, std::move(ledger)});
+      Peers{ledger->rank(), ledger->group().size, context.shared, ledger});
 }
 
 }  // namespace fsdp

@@ -2,10 +2,10 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <comm/collective_error.h>
 #include <comm/ledger.h>
+#include <comm/rendezvous.h>
 #include <cuda/nccl_transport.h>
 #include <memory/storage.h>
 
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <exception>
@@ -16,16 +16,14 @@ namespace {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-struct Group {
+struct NcclGroup {
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl;
   std::shared_ptr<Ledger> ledger;
-  int rank;
-  int world_size;
   int64_t under_way{};  // calls that were not waited for
 
   // To shut a group down is to wait for its calls and for the other ranks. When some will never
   // come because a rank has failed, all is left to the end of the process.
-  ~Group() {
+  ~NcclGroup() {
     if (under_way == 0 && std::uncaught_exceptions() == 0) {
       nccl->shutdown();
     } else {
@@ -40,7 +38,7 @@ struct Group {
 // reused.
 class NcclTransfer final : public Transfer {
  public:
-  NcclTransfer(std::shared_ptr<Group> group, Collective collective)
+  NcclTransfer(std::shared_ptr<NcclGroup> group, Collective collective)
       : group_(std::move(group)), collective_(std::move(collective)) {}
 
   void start() override {
@@ -72,7 +70,7 @@ class NcclTransfer final : public Transfer {
         return nccl.allreduce(tensors);
       case Operation::broadcast: {
         c10d::BroadcastOptions options;
-        options.rootRank = collective_.call.root;
+        options.rootRank = group_->ledger->group().rank_of(collective_.call.root);
         return nccl.broadcast(tensors, options);
       }
       case Operation::barrier:
@@ -84,7 +82,7 @@ class NcclTransfer final : public Transfer {
   // In place NCCL takes an input that lies where its part of the output is, and no other.
   at::Tensor gather_input() const {
     const char* place = static_cast<const char*>(collective_.output.const_data_ptr()) +
-                        static_cast<size_t>(group_->rank) * collective_.input.nbytes();
+                        static_cast<size_t>(group_->ledger->rank()) * collective_.input.nbytes();
     const bool misplaced = overlap(collective_.output, collective_.input) &&
                            collective_.input.const_data_ptr() != place;
     return misplaced ? collective_.input.clone() : collective_.input;
@@ -95,18 +93,19 @@ class NcclTransfer final : public Transfer {
     try {
       body();
     } catch (const std::exception& error) {
-      throw failed_in("nccl", group_->rank, collective_.call, error);
+      throw failed_in("nccl", group_->ledger->group(), group_->ledger->rank(), collective_.call,
+                      error);
     }
   }
 
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<NcclGroup> group_;
   Collective collective_;
   Work work_;
 };
 
 class NcclTransport final : public Transport {
  public:
-  explicit NcclTransport(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  explicit NcclTransport(std::shared_ptr<NcclGroup> group) : group_(std::move(group)) {}
 
   std::unique_ptr<Transfer> begin(const Collective& collective) override {
     return std::make_unique<NcclTransfer>(group_, collective);
@@ -115,7 +114,7 @@ class NcclTransport final : public Transport {
   c10::Allocator* allocator() override { return c10::GetAllocator(c10::kCUDA); }
 
  private:
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<NcclGroup> group_;
 };
 
 }  // namespace
@@ -123,17 +122,16 @@ class NcclTransport final : public Transport {
 std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout) {
-  auto store =
-      c10::make_intrusive<c10d::FileStore>(context.shared->rendezvous_path(), context.world_size);
-  store->setTimeout(timeout);
+  const Group group = ledger->group();
+  const int rank = ledger->rank();
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   // When this time is over, NCCL's watchdog ends the process: after the ledger, which says why.
   options->timeout = 2 * timeout;
-  auto nccl =
-      c10::make_intrusive<c10d::ProcessGroupNCCL>(store, context.rank, context.world_size, options);
+  auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+      rendezvous_of(group, *context.shared, timeout), rank, group.size, options);
   nccl->eagerConnectSingleDevice(at::Device(at::kCUDA, c10::cuda::current_device()));
-  return std::make_shared<NcclTransport>(std::shared_ptr<Group>(
-      new Group{std::move(nccl), std::move(ledger), context.rank, context.world_size}));
+  return std::make_shared<NcclTransport>(
+      std::shared_ptr<NcclGroup>(new NcclGroup{std::move(nccl), std::move(ledger)}));
 }
 
 }  // namespace fsdp

@@ -10,12 +10,17 @@ TestRank::TestRank(const RankContext& context, const RunOptions& options, Channe
     : context_(context), options_(options), channel_(channel) {}
 
 const std::shared_ptr<Communicator>& TestRank::communicator() {
-  if (!communicator_) {
-    const CommunicatorOptions options{options_.backend, options_.timeout, options_.fault,
-                                      options_.link, options_.clock};
-    communicator_ = Communicator::create(context_, options);
-  }
+  if (!communicator_) communicator_ = Communicator::create(context_, options());
   return communicator_;
+}
+
+const std::shared_ptr<Communicator>& TestRank::hybrid(int shard_size) {
+  if (!hybrid_) hybrid_ = Communicator::create_hybrid(context_, options(), shard_size);
+  return hybrid_;
+}
+
+CommunicatorOptions TestRank::options() const {
+  return {options_.backend, options_.timeout, options_.fault, options_.link, options_.clock};
 }
 
 void TestRank::observe(const std::string& name, const nlohmann::json& value) {

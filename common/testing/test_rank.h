@@ -34,6 +34,9 @@ class TestRank {
 
   // The first call creates it; every rank must make that call.
   const std::shared_ptr<Communicator>& communicator();
+  // The same with replicas of `shard_size` ranks each: see Communicator::create_hybrid(). A rank
+  // may have both.
+  const std::shared_ptr<Communicator>& hybrid(int shard_size);
 
   // Sends a value to the test's own process, under a name that this rank has not used before. Of a
   // tensor it sends dtype, sizes and bytes. With `places`, a failure names the parameter that a
@@ -43,11 +46,13 @@ class TestRank {
   void observe(const std::string& name, const at::Tensor& tensor, const Places& places);
 
  private:
+  CommunicatorOptions options() const;
+
   const RankContext& context_;
   const RunOptions& options_;
   Channel& channel_;
-  std::shared_ptr<Communicator> communicator_;  // null before the first call
-  std::set<std::string> names_;                 // of the observations so far
+  std::shared_ptr<Communicator> communicator_, hybrid_;  // null before the first call
+  std::set<std::string> names_;                          // of the observations so far
 };
 
 }  // namespace fsdp

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 namespace fsdp {
 
@@ -37,7 +38,7 @@ class Recorder final : public CallObserver {
   static void freed(const void* data, int64_t bytes);
   static void sample(Event& event);
   void instant(EventKind kind, const Call& call);
-  void end_flight(uint64_t sequence, std::optional<std::pair<int64_t, int64_t>> moved);
+  void end_flight(const Call& call, std::optional<std::pair<int64_t, int64_t>> moved);
 
   inline static Recorder* the_current = nullptr;
   std::shared_ptr<EventLog> log_;
@@ -45,8 +46,8 @@ class Recorder final : public CallObserver {
   std::shared_ptr<Clock> clock_;
   std::mutex mutex_;                          // of what follows and this rank's part of log_
   std::map<const void*, UnitName> gathered_;  // by storage: the unit
-  std::map<uint64_t, uint64_t> flights_;      // of calls not waited for, by sequence: the number
-  uint64_t wait_{};                           // the number of the wait under way
+  std::map<std::pair<Level, uint64_t>, uint64_t> flights_;  // of calls not waited for: the number
+  uint64_t wait_{};                                         // the number of the wait under way
 };
 
 // Records a span, if there is a recorder: see its begin() and end().

@@ -38,8 +38,12 @@ std::string line_with(const std::string& text, const std::string& part) {
   return "no line has " + part + ":\n" + text;
 }
 
+Group all(const std::vector<CallHistory>& ranks) {
+  return Group::world(static_cast<int>(ranks.size()));
+}
+
 std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory>& ranks) {
-  return line_with(tell_difference(sequence, ranks), "likely cause: ").substr(14);
+  return line_with(tell_difference(sequence, all(ranks), ranks), "likely cause: ").substr(14);
 }
 
 TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank) {
@@ -48,7 +52,8 @@ TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank
   auto usual = common, odd = common;
   usual.insert(usual.end(), {gather("layers.1"), reduce("layers.1")});
   odd.push_back(reduce("layers.1"));
-  EXPECT_EQ(tell_difference(5, {history(usual), history(odd), history(usual), history(usual)}),
+  EXPECT_EQ(tell_difference(5, Group::world(4),
+                            {history(usual), history(odd), history(usual), history(usual)}),
             "collective #5 differs between ranks:\n"
             "  ranks 0, 2 and 3  all_gather layers.1 (262144 x float, 1.0 MB)\n"
             "  rank 1            reduce_scatter layers.1 (262144 x float, 1.0 MB)\n"
@@ -106,23 +111,24 @@ TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
 }
 
 TEST(Diagnosis, shows_ranks_that_have_not_made_the_call_yet) {
-  const auto text = tell_difference(0, {history({gather("a")}), history({gather("b")}), {}});
+  const auto text =
+      tell_difference(0, Group::world(3), {history({gather("a")}), history({gather("b")}), {}});
   EXPECT_EQ(line_with(text, "  rank 2"), "  rank 2  not called yet");
 }
 
 TEST(Diagnosis, says_where_a_missing_rank_was_last) {
   const auto ahead = history({gather("a"), gather("b")});
   EXPECT_EQ(
-      tell_missing(1, 1, {ahead, history({gather("a")})}),
+      tell_missing(1, 1, Group::world(2), {ahead, history({gather("a")})}),
       "likely cause: rank 1 computes for longer than the time limit, is stuck, or has ended its "
       "loop a step\n"
       "  early\n"
       "last calls  rank 0                       rank 1\n"
       "  #0        all_gather a                 all_gather a\n"
       "> #1        all_gather b                 -");
-  EXPECT_EQ(line_with(tell_missing(0, 1, {ahead, {}}), "likely"),
+  EXPECT_EQ(line_with(tell_missing(0, 1, Group::world(2), {ahead, {}}), "likely"),
             "likely cause: rank 1 is still starting or stuck before its first call");
-  EXPECT_EQ(line_with(tell_missing(1, 1, {ahead, ahead}), "likely"),
+  EXPECT_EQ(line_with(tell_missing(1, 1, Group::world(2), {ahead, ahead}), "likely"),
             "likely cause: a handle that rank 1 never waits for, or waits for in another order");
 }
 
@@ -132,7 +138,7 @@ TEST(Diagnosis, fits_in_100_columns_for_any_names_and_number_of_ranks) {
     const std::string unit = "encoder.layers." + std::to_string(rank) + ".attention.projection.out";
     ranks.push_back(history({gather(unit), reduce(unit), gather(unit)}));
   }
-  std::istringstream lines(tell_difference(1, ranks));
+  std::istringstream lines(tell_difference(1, all(ranks), ranks));
   size_t longest = 0;
   for (std::string line; std::getline(lines, line);)
     longest = std::max(longest, line.size());

@@ -33,7 +33,7 @@ class LedgerOfTwoRanks : public testing::Test {
   }
 
   std::unique_ptr<void, decltype(&std::free)> memory_{nullptr, &std::free};
-  CallRings rings_{zeroed(), 2};
+  CallRings rings_{zeroed(), Group::world(2)};
   Ledger ranks_[2] = {{rings_, 0, 5000ms}, {rings_, 1, 5000ms}};
 };
 

@@ -21,7 +21,8 @@ class Calls {
  public:
   Calls(const RankContext& context, const std::string& backend)
       : ledger_(std::make_shared<Ledger>(
-            CallRings(context.shared->call_rings(), context.world_size), context.rank, 5000ms)) {
+            CallRings(context.shared->call_rings(), Group::world(context.world_size)), context.rank,
+            5000ms)) {
     auto inner = backend == "shm" ? make_shm_transport(context, ledger_)
                                   : make_gloo_transport(context, ledger_, 5000ms);
     c10::Allocator* staging = inner->allocator();
