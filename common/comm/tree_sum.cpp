@@ -75,7 +75,7 @@ int Arrangement::partial_sums(int count) const {
   if (count == parts()) return 1;
   // A tree that grows has one complete subtree for every bit of the number of its leaves.
   const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
-  return subtrees(count / ranks) + subtrees(count % ranks);
+  return subtrees(count / ranks()) + subtrees(count % ranks() / shards) + subtrees(count % shards);
 }
 
 bool TreeSum::puts_aside() const {

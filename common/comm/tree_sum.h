@@ -22,15 +22,18 @@ void sum_as_tree(void* output, const std::vector<const void*>& parts, int64_t nu
 at::Tensor sum_as_tree(const std::vector<at::Tensor>& parts);
 
 // Which part of the global batch each rank computes, and how the parts are added. In every turn
-// each rank computes one part. The sum of a turn is a tree over the ranks, and the whole sum is a
-// tree over the turns. If the number of ranks is a power of two, that is the tree over all parts,
-// so its bits depend on the number of parts alone.
+// each rank computes one part. The ranks of a replica hold its shards: they add their parts first.
+// So the sum of a turn is a tree over the replicas of trees over their ranks, and the whole sum is
+// a tree over the turns. If all but the number of turns are powers of two, that is the tree over
+// all parts, so its bits depend on the number of parts alone.
 struct Arrangement {
-  int ranks{1};
+  int shards{1};  // ranks of a replica
+  int replicas{1};
   int turns{1};
 
-  int parts() const { return ranks * turns; }
-  int part(int rank, int turn) const { return turn * ranks + rank; }
+  int ranks() const { return shards * replicas; }
+  int parts() const { return ranks() * turns; }
+  int part(int rank, int turn) const { return turn * ranks() + rank; }
   // How many partial sums there are when the first `count` parts were added as far as possible.
   int partial_sums(int count) const;
 };

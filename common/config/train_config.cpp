@@ -12,4 +12,9 @@ std::vector<ParameterGroup> TrainConfig::parameter_groups() const {
   return groups;
 }
 
+const char* TrainConfig::strategy() const {
+  if (shards() == world) return reshard_after_forward ? "full" : "grad_op";
+  return shards() == 1 ? "no" : "hybrid";
+}
+
 }  // namespace fsdp

@@ -27,6 +27,7 @@ struct TrainConfig {
   std::optional<double> clip;
   std::string no_decay;       // pattern of parameters without weight decay; empty: none
   std::string wrap{"block"};  // block, none, type:NAME, size:BYTES
+  int shard_size{};           // ranks that share out one replica of the model; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};
   int limit{2};  // units gathered at a time
@@ -41,7 +42,12 @@ struct TrainConfig {
 
   std::vector<ParameterGroup> parameter_groups() const;
   int gathered_at_a_time() const { return prefetch ? limit : 1; }
-  Arrangement arrangement(int ranks) const { return {ranks, parts == 0 ? 1 : parts / ranks}; }
+  // Ranks of a replica. In ddp each rank has one, and all add their parts as if they were shards.
+  int shards() const { return mode == "ddp" || shard_size == 0 ? world : shard_size; }
+  const char* strategy() const;  // full, grad_op, no or hybrid: the strategy of fsdp
+  Arrangement arrangement() const {
+    return {shards(), world / shards(), parts == 0 ? 1 : parts / world};
+  }
   bool on_cuda() const { return comm.device == c10::kCUDA; }
 };
 

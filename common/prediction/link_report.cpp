@@ -62,7 +62,7 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
                                     const std::vector<Event>& events) {
   if (!config.comm.link || config.mode != "fsdp") return std::nullopt;
   const Link& link = *config.comm.link;
-  const int turns = config.arrangement(layout.world_size).turns;
+  const int turns = config.arrangement().turns;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;

@@ -16,21 +16,20 @@ struct TransportBuffers {
 // Gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
 // exchanges parts with a second such buffer, and sums its own part in a third. Shm copies what lies
 // outside its arena. What NCCL needs is no tensor's.
-TransportBuffers transport_buffers(const std::string& backend, const Schedule::Issue& call,
-                                   int ranks) {
+TransportBuffers transport_buffers(const std::string& backend, const Schedule::Issue& call) {
   const int64_t bytes = call.numel * call.element_bytes;
   if (backend == "shm") return {call.in_arena ? 0 : bytes, 0};
   if (backend != "gloo") return {};
   if (call.operation != Operation::all_reduce) return {bytes, 0};
-  const int64_t part = round_up(call.numel, ranks) / ranks * call.element_bytes;
-  return {2 * ranks * part, part};
+  const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;
+  return {2 * call.ranks * part, part};
 }
 
 // The bytes alive as a step goes on, and their largest values in each phase.
 class LiveBytesOfAStep {
  public:
   LiveBytesOfAStep(const Schedule& schedule, const std::string& backend)
-      : ranks_(schedule.ranks), backend_(backend), buffers_(schedule.actions.size()) {
+      : backend_(backend), buffers_(schedule.actions.size()) {
     for (; at_ < schedule.actions.size(); ++at_)
       std::visit(*this, schedule.actions[at_]);
   }
@@ -45,7 +44,7 @@ class LiveBytesOfAStep {
   void operator()(const Schedule::Allocate& block) { add(block.cls, block.bytes); }
   void operator()(const Schedule::Compute&) {}
   void operator()(const Schedule::Issue& call) {
-    buffers_[at_] = transport_buffers(backend_, call, ranks_);
+    buffers_[at_] = transport_buffers(backend_, call);
     add(MemoryClass::communication, buffers_[at_].issued);
   }
   void operator()(const Schedule::Wait& wait) {
@@ -63,7 +62,6 @@ class LiveBytesOfAStep {
     peak = std::max(peak.value_or(0), now_[column]);
   }
 
-  int ranks_;
   const std::string& backend_;
   std::vector<TransportBuffers> buffers_;  // by action: of a call that is under way
   size_t at_{};                            // the action
@@ -88,12 +86,12 @@ PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& b
 }
 
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {
-  const int64_t ranks = schedule.ranks;
   std::map<std::string, int64_t> bytes;
   for (const auto& action : schedule.actions) {
     const auto* call = std::get_if<Schedule::Issue>(&action);
     if (call == nullptr) continue;
     const int64_t times = call->operation == Operation::all_reduce ? 2 : 1;
+    const int64_t ranks = call->ranks;
     const int64_t part = round_up(call->numel, ranks) / ranks * call->element_bytes;
     bytes[call->label.empty() ? to_string(call->operation) : std::string(call->label)] +=
         times * (ranks - 1) * part;

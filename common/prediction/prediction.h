@@ -21,8 +21,8 @@ using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClas
 PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& backend);
 
 // The bytes that a rank receives, by the textbook count of communicator.h. A key is an operation
-// ("all_gather", "reduce_scatter", "all_reduce") or the label of what serves no parameter ("norm",
-// "metrics"). What is never called has no key.
+// ("all_gather", "reduce_scatter", "all_reduce", which fsdp calls between replicas) or the label of
+// what serves no parameter ("norm", "metrics"). What is never called has no key.
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule);
 
 }  // namespace fsdp

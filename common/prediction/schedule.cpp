@@ -20,10 +20,8 @@ int64_t padded(const ShardLayout::Parameter& parameter) {
 // What the steps of all modes have in common: they differ in hold(), forward() and backward().
 class Step {
  public:
-  Step(const TrainConfig& config, const ShardLayout& layout, bool first, int ranks)
-      : config_(config), layout_(layout), first_(first) {
-    schedule_.ranks = ranks;
-  }
+  Step(const TrainConfig& config, const ShardLayout& layout, bool first)
+      : config_(config), layout_(layout), first_(first) {}
   virtual ~Step() = default;
 
   Schedule build() {
@@ -37,10 +35,12 @@ class Step {
       enter(Phase::backward);
       backward();
     }
-    reduce_scalars(config_.mode == "single" ? 1 : parts, "metrics");
+    const bool single = config_.mode == "single";
+    reduce_scalars(single ? 1 : parts, single ? 1 : arrangement_.ranks(), "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if (config_.clip && config_.mode == "fsdp") reduce_scalars(kDigits, "norm");
+      if (config_.clip && config_.mode == "fsdp")
+        reduce_scalars(kDigits, arrangement_.shards, "norm");
       if (first_) allocate(MemoryClass::optimizer_state, state_bytes_);
     }
     return std::move(schedule_);
@@ -59,9 +59,9 @@ class Step {
   void enter(Phase phase) { add(Schedule::Enter{phase}); }
   void allocate(MemoryClass cls, int64_t bytes) { add(Schedule::Allocate{cls, bytes}); }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  void reduce_scalars(int64_t count, const char* label) {
-    wait(
-        add(Schedule::Issue{Operation::all_reduce, count, kScalar, /*in_arena=*/false, {}, label}));
+  void reduce_scalars(int64_t count, int ranks, const char* label) {
+    wait(add(Schedule::Issue{
+        Operation::all_reduce, count, kScalar, ranks, /*in_arena=*/false, {}, label}));
   }
 
   // AdamW keeps two moments of each element and a step count of each piece.
@@ -74,9 +74,9 @@ class Step {
   const ShardLayout& layout_;
   const bool first_;
   const bool training_{config_.steps > 0};
-  const Arrangement arrangement_{config_.arrangement(layout_.world_size)};
-  const Arrangement turns_{1, arrangement_.turns};  // of one rank
-  int part_{};                                      // of those of this rank
+  const Arrangement arrangement_{config_.arrangement()};
+  const Arrangement turns_{.turns = arrangement_.turns};  // of one rank
+  int part_{};                                            // of those of this rank
   Schedule schedule_;
 
  private:
@@ -88,8 +88,8 @@ class Step {
 class ShardedStep : public Step {
  public:
   ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first)
-      : Step(config, layout, first, layout.world_size),
-        rank_(rank),
+      : Step(config, layout, first),
+        shard_(rank % layout.world_size),
         gradient_bytes_(layout.units.size()),
         has_gradient_(layout.units.size()),
         gathers_(layout.units.size()) {
@@ -197,6 +197,7 @@ class ShardedStep : public Step {
     if (!reduction_) return;
     const auto [unit, issued] = *reduction_;
     wait(issued);
+    if (arrangement_.replicas > 1) wait(sum_over_replicas(unit));
     allocate(MemoryClass::gradients, -full_bytes(unit));
     if (has_gradient_[unit]) allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
     has_gradient_[unit] = true;
@@ -205,7 +206,18 @@ class ShardedStep : public Step {
 
   size_t issue(Operation operation, size_t unit) {
     const int64_t numel = layout_.units[unit].padded_numel;
-    return add(Schedule::Issue{operation, numel, kElement, /*in_arena=*/true, unit, {}});
+    return add(Schedule::Issue{
+        operation, numel, kElement, arrangement_.shards, /*in_arena=*/true, unit, {}});
+  }
+  size_t sum_over_replicas(size_t unit) {
+    const int64_t numel = layout_.units[unit].padded_numel / arrangement_.shards;
+    return add(Schedule::Issue{Operation::all_reduce,
+                               numel,
+                               kElement,
+                               arrangement_.replicas,
+                               /*in_arena=*/true,
+                               unit,
+                               {}});
   }
 
   int64_t full_bytes(size_t unit) const { return layout_.units[unit].padded_numel * kElement; }
@@ -221,13 +233,13 @@ class ShardedStep : public Step {
                   group_of(parameter.name, groups_));
     }
     const size_t count = blocks.size() / static_cast<size_t>(layout_.world_size);
-    const size_t begin = count * static_cast<size_t>(rank_);
+    const size_t begin = count * static_cast<size_t>(shard_);
     for (size_t i = begin; i < begin + count; ++i) {
       if (blocks[i]) add_state(kAlignment, i == begin || blocks[i] != blocks[i - 1]);
     }
   }
 
-  const int rank_;
+  const int shard_;  // of every unit, that this rank holds
   const std::vector<ParameterGroup> groups_{config_.parameter_groups()};
   const size_t window_{
       static_cast<size_t>(config_.gathered_at_a_time() - 1)};  // units on their way
@@ -245,8 +257,7 @@ class ShardedStep : public Step {
 // single and ddp: whole parameters, and buckets of gradients from backward to the optimizer.
 class ReplicaStep : public Step {
  public:
-  ReplicaStep(const TrainConfig& config, const ShardLayout& layout, bool first)
-      : Step(config, layout, first, config.mode == "ddp" ? layout.world_size : 1) {}
+  using Step::Step;
 
  private:
   void hold() override {
@@ -276,8 +287,13 @@ class ReplicaStep : public Step {
   void reduce_buckets() {
     std::vector<size_t> reductions;
     for (const int64_t numel : gradient_buckets(trainable_, kDdpBuckets).numels)
-      reductions.push_back(
-          add(Schedule::Issue{Operation::all_reduce, numel, kElement, /*in_arena=*/true, {}, {}}));
+      reductions.push_back(add(Schedule::Issue{Operation::all_reduce,
+                                               numel,
+                                               kElement,
+                                               arrangement_.ranks(),
+                                               /*in_arena=*/true,
+                                               {},
+                                               {}}));
     for (const size_t reduction : reductions)
       wait(reduction);
   }

@@ -32,6 +32,7 @@ struct Schedule {
     Operation operation;
     int64_t numel;  // of the larger tensor
     int64_t element_bytes;
+    int ranks;                     // between which it runs
     bool in_arena;                 // the transport reads the tensor where it lies
     std::optional<size_t> unit{};  // that it serves, if any
     std::string_view label{};      // "norm" or "metrics" if it serves no parameter
@@ -41,7 +42,6 @@ struct Schedule {
   };
   using Action = std::variant<Enter, Allocate, Compute, Issue, Wait>;
   std::vector<Action> actions;
-  int ranks{1};         // between which the collectives run
   bool in_order{true};  // false: units lie inside others, so the layout does not tell their order
 };
 

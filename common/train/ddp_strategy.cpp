@@ -23,7 +23,7 @@ class DdpStrategy : public ReplicaStrategy {
   }
 
   at::Tensor forward_backward(int64_t step) override {
-    TreeSum gradients({1, arrangement_.turns});
+    TreeSum gradients({.turns = arrangement_.turns});
     std::vector<at::Tensor> losses;
     for (int turn = 0; turn < arrangement_.turns; ++turn) {
       live_bytes::enter(Phase::forward);

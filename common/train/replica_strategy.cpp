@@ -7,7 +7,7 @@ namespace fsdp {
 ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                                  BucketSizes bucket_sizes)
     : workload_(std::move(workload)),
-      arrangement_(config.arrangement(config.world)),
+      arrangement_(config.arrangement()),
       layout_(std::move(layout)),
       model_(workload_.build()),
       replica_(*model_, config, bucket_sizes) {

@@ -50,9 +50,9 @@ class SingleStrategy : public ReplicaStrategy {
   void full_parameters(const ParameterVisitor& visit) override { replica_.full_parameters(visit); }
 
  private:
-  // [1]
+  // [1] Losses are no gradients: they are added over all ranks at once.
   at::Tensor mean_of(const std::vector<at::Tensor>& losses) const {
-    TreeSum sum(arrangement_);
+    TreeSum sum({.shards = arrangement_.ranks(), .turns = arrangement_.turns});
     at::Tensor running = losses[0];
     for (int part = 0; part < arrangement_.parts(); ++part) {
       if (part > 0) sum.put_aside({running});

@@ -44,7 +44,8 @@ class Strategy {
 at::Tensor losses_without_gradients(Module& model, const Workload& workload,
                                     Arrangement arrangement, int rank, int64_t step);
 
-// One process that computes the parts of config.world ranks. `layout` is fsdp's.
+// One process that computes the parts of config.world ranks, and adds them as those would. `layout`
+// is fsdp's.
 std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, Workload workload,
                                                ShardLayout layout);
 

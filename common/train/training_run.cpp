@@ -23,6 +23,14 @@ std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
   return std::make_shared<TextDataset>(config.text, config.seed);
 }
 
+// What the strategy sums and gathers by: `world`, unless the model has replicas.
+std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
+                                                    const TrainConfig& config,
+                                                    const std::shared_ptr<Communicator>& world) {
+  if (config.mode != "fsdp" || config.shards() == config.world) return world;
+  return Communicator::create_hybrid(context, config.comm, config.shards());
+}
+
 std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
                                         const std::shared_ptr<const Dataset>& dataset,
                                         const std::shared_ptr<Communicator>& comm) {
@@ -37,9 +45,19 @@ std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-// "fsdp of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100 steps"
+// " (hybrid, 2 replicas of 2 ranks)"; nothing where all ranks share out one model.
+std::string strategy_text(const TrainConfig& config) {
+  if (config.mode == "ddp" || config.shards() == config.world) return "";
+  return std::string(" (") + config.strategy() + ", " +
+         counted(config.world / config.shards(), "replica") + " of " +
+         counted(config.shards(), "rank") + ')';
+}
+
+// "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
+// steps"
 std::string description(const TrainConfig& config, const std::string& backend) {
-  return config.mode + " of " + config.model + ", " + counted(config.world, "rank") +
+  return config.mode + strategy_text(config) + " of " + config.model + ", " +
+         counted(config.world, "rank") +
          (config.mode == "single" ? " played in turn" : " over " + backend) +
          (config.on_cuda() ? " on CUDA, " : ", ") +
          (config.published ? "published recipe" : "text") +
@@ -54,10 +72,11 @@ class TrainingRun {
   TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context)
       : config_(config),
         comm_(Communicator::create(context, config.comm)),
+        strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
         telemetry_(config.steps, config.json) {
     if (leads()) telemetry_.say(description(config, comm_->backend()));
-    strategy_ = make_strategy(config, fsdp, dataset_, comm_);
+    strategy_ = make_strategy(config, fsdp, dataset_, strategy_comm_);
     if (!leads()) return;
     char live[48];
     std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
@@ -94,7 +113,7 @@ class TrainingRun {
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     }
-    comm_->take_log();
+    take_log();
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss(*comm_, strategy_->forward_backward(step));
@@ -102,8 +121,11 @@ class TrainingRun {
     losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
-    last_log_ = comm_->take_log();
-    if (step == 0) comm_->end_first_iteration();
+    last_log_ = take_log();
+    if (step == 0) {
+      comm_->end_first_iteration();
+      strategy_comm_->end_first_iteration();
+    }
     if (leads()) {
       const auto tokens = static_cast<double>(config_.batch * config_.seq);
       telemetry_.step(step, losses_.back(), tokens / seconds.count(), norm,
@@ -111,6 +133,13 @@ class TrainingRun {
     }
     require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
                    loss, norm);
+  }
+
+  std::vector<Call> take_log() {
+    std::vector<Call> log = comm_->take_log();
+    const auto others = strategy_comm_->take_log();  // nothing if it is the same
+    log.insert(log.end(), others.begin(), others.end());
+    return log;
   }
 
   // Returns the norm of the gradients, if they are clipped.
@@ -160,7 +189,8 @@ class TrainingRun {
   }
 
   const TrainConfig& config_;
-  std::shared_ptr<Communicator> comm_;
+  std::shared_ptr<Communicator> comm_;           // of all ranks
+  std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
   std::shared_ptr<Dataset> dataset_;
   Telemetry telemetry_;
   std::unique_ptr<Strategy> strategy_;

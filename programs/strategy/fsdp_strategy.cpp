@@ -12,9 +12,7 @@ namespace {
 class FsdpStrategy : public Strategy {
  public:
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
-      : workload_(std::move(workload)),
-        comm_(std::move(comm)),
-        arrangement_(config.arrangement(comm_->world_size())) {
+      : workload_(std::move(workload)), comm_(std::move(comm)), arrangement_(config.arrangement()) {
     FullyShardOptions options;
     options.wrap = parse_wrap_policy(config.wrap);
     options.reshard_after_forward = config.reshard_after_forward;
@@ -31,18 +29,18 @@ class FsdpStrategy : public Strategy {
     move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
-    if (arrangement_.turns == 1) return;  // a unit divides by W itself
+    if (arrangement_.turns == 1) return;  // a unit divides by the number of ranks itself
     for (const auto& unit : sharded_->units())
       unit->set_gradient_divide_factor(1);
   }
 
   at::Tensor forward_backward(int64_t step) override {
-    TreeSum gradients({1, arrangement_.turns});
+    TreeSum gradients({.turns = arrangement_.turns});
     std::vector<at::Tensor> losses;
     for (int turn = 0; turn < arrangement_.turns; ++turn) {
       if (gradients.puts_aside()) gradients.put_aside(take_gradients());
       live_bytes::enter(Phase::forward);
-      const int part = arrangement_.part(comm_->rank(), turn);
+      const int part = arrangement_.part(comm_->global_rank(), turn);
       const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
       live_bytes::enter(Phase::backward);
       loss.backward();
@@ -54,7 +52,7 @@ class FsdpStrategy : public Strategy {
   }
 
   at::Tensor evaluate(int64_t step) override {
-    return losses_without_gradients(*model_, workload_, arrangement_, comm_->rank(), step);
+    return losses_without_gradients(*model_, workload_, arrangement_, comm_->global_rank(), step);
   }
 
   double clip_grad_norm(double max_norm) override {
@@ -68,7 +66,12 @@ class FsdpStrategy : public Strategy {
     optimizer_->zero_grad();
   }
 
-  void full_parameters(const ParameterVisitor& visit) override { sharded_->full_parameters(visit); }
+  // The first rank of each replica gets the parameters. They are the same.
+  void full_parameters(const ParameterVisitor& visit) override {
+    sharded_->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
+      if (comm_->global_rank() == 0) visit(name, parameter);
+    });
+  }
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
@@ -113,7 +116,7 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   std::shared_ptr<Module> model;
   construct_on_meta([&] { model = workload.build(); });
   const auto plan = plan_units(*model, parse_wrap_policy(config.wrap));
-  return plan_layout(*model, plan, config.world);
+  return plan_layout(*model, plan, config.shards());
 }
 
 }  // namespace fsdp

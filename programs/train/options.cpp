@@ -23,9 +23,10 @@ constexpr int64_t kMany = 1'000'000'000;  // more is a slip of the pen, and woul
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
-  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare;
+  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare,
+      strategy;
   double timeout{300};
-  std::optional<int64_t> steps, batch, seq, parts;
+  std::optional<int64_t> steps, batch, seq, parts, shard_size;
   std::optional<double> lr;
 };
 
@@ -74,9 +75,39 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
                "go on when a loss or the norm of the gradients is not finite");
 }
 
-void add_fsdp_options(CLI::App& app, TrainConfig& config) {
+// What a strategy says about the two settings of which it is made.
+struct StrategyOption {
+  enum class Shards { all_ranks, one_rank, as_given } shards;
+  bool reshard_after_forward;
+};
+
+const std::map<std::string, StrategyOption>& strategies() {
+  using enum StrategyOption::Shards;
+  static const std::map<std::string, StrategyOption> all{
+      {"full", {all_ranks, true}},
+      {"grad_op", {all_ranks, false}},
+      {"no", {one_rank, true}},
+      {"hybrid", {as_given, true}},
+      // PyTorch's names
+      {"full_shard", {all_ranks, true}},
+      {"shard_grad_op", {all_ranks, false}},
+      {"no_shard", {one_rank, true}},
+      {"hybrid_shard", {as_given, true}},
+      {"_hybrid_shard_zero2", {as_given, false}}};
+  return all;
+}
+
+void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
   app.add_option("--wrap", config.wrap,
                  "units: block, none, type:NAME, size:BYTES (default block)");
+  app.add_option(
+         "--strategy", given.strategy,
+         "full (shard over all ranks), grad_op (keep units gathered from forward to "
+         "backward), no (a replica on each rank) or hybrid (a replica on every --shard-size "
+         "neighbours); PyTorch's names too (default full)")
+      ->transform(CLI::IsMember(strategies(), CLI::ignore_case).description("NAME"));
+  add_number(app, "--shard-size", given.shard_size, NumberRange<int64_t>{1, kMaxWorld},
+             "ranks of a replica in --strategy hybrid; they divide the ranks");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
   on_off(app, "--prefetch", config.prefetch, "gather units ahead of their use");
   add_number(app, "--limit", config.limit, NumberRange<int64_t>{1, 1000},
@@ -180,6 +211,34 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   }
 }
 
+// `reshard_given`: --reshard-after-forward was given.
+void take_strategy(TrainConfig& config, const Given& given, bool reshard_given) {
+  if (given.strategy.empty()) {
+    if (given.shard_size) throw UsageError("--shard-size: needs --strategy hybrid");
+    return;
+  }
+  const std::string name = "--strategy " + given.strategy;
+  const auto& [shards, reshard] = strategies().at(given.strategy);
+  if (shards == StrategyOption::Shards::as_given) {
+    if (!given.shard_size) throw UsageError(name + ": needs --shard-size");
+    if (config.world % *given.shard_size != 0) {
+      throw UsageError("--shard-size " + std::to_string(*given.shard_size) +
+                       ": does not divide the " + std::to_string(config.world) +
+                       " ranks (--world)");
+    }
+    config.shard_size = static_cast<int>(*given.shard_size);
+  } else if (given.shard_size) {
+    throw UsageError("--shard-size: needs --strategy hybrid, not " + given.strategy);
+  } else if (shards == StrategyOption::Shards::one_rank) {
+    config.shard_size = 1;
+  }
+  if (reshard) return;
+  if (reshard_given && config.reshard_after_forward) {
+    throw UsageError(name + ": keeps units after forward; leave out --reshard-after-forward on");
+  }
+  config.reshard_after_forward = false;
+}
+
 void check_file(const std::string& option, const std::string& path) {
   if (!can_be_written(path)) throw UsageError(option + " " + path + ": can't be written");
 }
@@ -217,6 +276,9 @@ void check(const TrainConfig& config) {
     throw UsageError("--backend nccl: needs --device cuda");
   }
   check_compare(config);
+  if (config.comm.link && config.mode == "fsdp" && config.shards() < config.world) {
+    throw UsageError("--link: simulates one replica; give --strategy full or grad_op");
+  }
   if (config.parts % config.world != 0) {
     throw UsageError("--parts " + std::to_string(config.parts) + ": must be a multiple of the " +
                      std::to_string(config.world) + " ranks (--world)");
@@ -257,6 +319,10 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
     for (const char* option :
          {"--wrap", "--reshard-after-forward", "--prefetch", "--limit", "--meta-init"})
       unused(option, mode);
+    if (config.mode == "ddp") {
+      for (const char* option : {"--strategy", "--shard-size"})
+        unused(option, mode);
+    }
   } else if (config.prefetch && config.limit == 1) {
     unused("--prefetch", "--limit 1");
   }
@@ -273,12 +339,13 @@ TrainConfig parse_train_options(int argc, char** argv,
   app.get_formatter()->column_width(34);
   add_task_options(app, config, given);
   add_optimizer_options(app, config, given);
-  add_fsdp_options(app, config);
+  add_fsdp_options(app, config, given);
   add_run_options(app, config, given);
   parse_command_line(app, argc, argv, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
     fill_in_defaults(config, given);
+    take_strategy(config, given, app.count("--reshard-after-forward") > 0);
     check(config);
   });
   name_unused_options(app, config);

@@ -101,7 +101,7 @@ void FlatParameter::flatten_gradients() {
 void FlatParameter::reduce_gradient() {
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
-  reduced_ = at::empty_like(shard_);
+  reduced_ = comm_->empty(shard_numel());  // those of other replicas read it without a copy
   reduction_ = comm_->reduce_scatter_into(reduced_, gradient_, unit_);
 }
 

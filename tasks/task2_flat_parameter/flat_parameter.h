@@ -58,8 +58,9 @@ class FlatParameter {
   const at::Tensor& shard() const { return shard_; }  // values between steps; no gradient
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
   void drop_gradient() { sharded_gradient_.reset(); }
-  // What wait_for_reduction() divides by: W unless it is set. With 1 it leaves the sum.
-  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->world_size()); }
+  // What wait_for_reduction() divides by: the number of ranks in the sum unless it is set. With 1
+  // it leaves the sum.
+  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
  private:

@@ -46,17 +46,24 @@ struct Predicted {
   }
 };
 
+// Of as many ranks as the layout is made for.
+Schedule schedule_of(TrainConfig config, const ShardLayout& layout, int rank = 0,
+                     bool first = false) {
+  config.world = layout.world_size;
+  return schedule(config, layout, rank, first);
+}
+
 Predicted later_step(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
                      const std::string& backend = "shm") {
-  return {predict_live_bytes(schedule(config, layout, rank), backend)};
+  return {predict_live_bytes(schedule_of(config, layout, rank), backend)};
 }
 
 Predicted first_step(const TrainConfig& config, const ShardLayout& layout) {
-  return {predict_live_bytes(schedule(config, layout, 0, /*first=*/true), "shm")};
+  return {predict_live_bytes(schedule_of(config, layout, 0, /*first=*/true), "shm")};
 }
 
 std::map<std::string, int64_t> traffic(const TrainConfig& config, const ShardLayout& layout) {
-  return predict_comm_bytes(schedule(config, layout));
+  return predict_comm_bytes(schedule_of(config, layout));
 }
 
 TEST(PredictedLiveBytes, include_the_shards_of_the_rank_in_every_phase) {

@@ -98,7 +98,7 @@ TEST(TreeSum, of_parts_that_come_one_after_another_is_the_same) {
     for (int count = 1; count <= 8; ++count) {
       for (const bool always_aside : {false, true}) {
         size_t most = 1;
-        const at::Tensor sum = sum_one_after_another({1, count}, always_aside, most);
+        const at::Tensor sum = sum_one_after_another({.turns = count}, always_aside, most);
         EXPECT_TRUE(at::equal(sum, sum_by_hand(parts(count)))) << count << " parts";
         if (!always_aside) {
           EXPECT_EQ(most, count <= 3 ? 1U : count <= 7 ? 2U : 3U) << count << " parts";
@@ -113,10 +113,39 @@ TEST(TreeSum, is_that_of_all_parts_if_the_number_of_ranks_is_a_power_of_two) {
     for (const auto& [ranks, turns] :
          std::vector<std::pair<int, int>>{{1, 8}, {2, 4}, {4, 2}, {8, 1}, {2, 3}, {6, 1}, {1, 6}}) {
       size_t most = 1;
-      const Arrangement arrangement{ranks, turns};
+      const Arrangement arrangement{.shards = ranks, .turns = turns};
       EXPECT_TRUE(at::equal(sum_one_after_another(arrangement, false, most),
                             sum_by_hand(parts(arrangement.parts()))))
           << ranks << " ranks, " << turns << " turns";
+    }
+  });
+}
+
+TEST(TreeSum, is_that_of_the_replicas_for_other_numbers_of_ranks) {
+  in_a_process([] {
+    const auto p = parts(12);
+    const auto row = [&](size_t i) { return (p[i] + p[i + 1]) + p[i + 2]; };
+    const at::Tensor two_of_three = (row(0) + row(3)) + (row(6) + row(9));
+    const auto pair = [&](size_t i) { return p[i] + p[i + 1]; };
+    const at::Tensor three_of_two =
+        ((pair(0) + pair(2)) + pair(4)) + ((pair(6) + pair(8)) + pair(10));
+    for (const bool always_aside : {false, true}) {
+      size_t most = 1;
+      EXPECT_TRUE(at::equal(sum_one_after_another({3, 2, 2}, always_aside, most), two_of_three));
+      EXPECT_TRUE(at::equal(sum_one_after_another({2, 3, 2}, always_aside, most), three_of_two));
+    }
+    EXPECT_FALSE(at::equal(two_of_three, three_of_two));
+  });
+}
+
+TEST(TreeSum, is_that_of_all_parts_if_shards_and_replicas_are_powers_of_two) {
+  in_a_process([] {
+    const at::Tensor expected = sum_by_hand(parts(8));
+    for (const Arrangement arrangement :
+         {Arrangement{4, 2, 1}, Arrangement{2, 4, 1}, Arrangement{1, 8, 1}, Arrangement{2, 2, 2}}) {
+      size_t most = 1;
+      EXPECT_TRUE(at::equal(sum_one_after_another(arrangement, false, most), expected))
+          << arrangement.shards << " shards, " << arrangement.replicas << " replicas";
     }
   });
 }
@@ -127,7 +156,8 @@ TEST(TreeSum, is_that_of_the_turns_for_other_numbers_of_ranks) {
     const at::Tensor turns = ((p[0] + p[1]) + p[2]) + ((p[3] + p[4]) + p[5]);
     for (const bool always_aside : {false, true}) {
       size_t most = 1;
-      EXPECT_TRUE(at::equal(sum_one_after_another({3, 2}, always_aside, most), turns));
+      EXPECT_TRUE(
+          at::equal(sum_one_after_another({.shards = 3, .turns = 2}, always_aside, most), turns));
     }
     EXPECT_FALSE(at::equal(sum_by_hand(p), turns));
   });

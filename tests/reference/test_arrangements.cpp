@@ -2,6 +2,8 @@
 #include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 
+#include <set>
+
 // One batch in one number of parts gives the same bits on every number of ranks.
 namespace fsdp {
 namespace {
@@ -51,7 +53,11 @@ TrainConfig config_of(const std::string& mode, int world_size, int parts) {
 
 std::unique_ptr<Strategy> make(const TrainConfig& config, TestRank& rank) {
   const Workload workload{build, loss};
-  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, rank.communicator());
+  if (config.mode == "fsdp") {
+    const bool replicas = config.shards() < config.world;
+    const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
+    return make_fsdp_strategy(config, workload, comm);
+  }
   const ShardLayout layout = shard_layout(config, workload);
   if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, rank.communicator());
   return make_single_strategy(config, workload, layout);
@@ -122,7 +128,55 @@ TEST_P(Arrangements, give_the_same_bits_where_gradients_are_clipped) {
   }
 }
 
+// The strategies: replicas of every size that divides the ranks, whose units are kept after forward
+// or not.
+std::vector<TrainConfig> strategies_of(int world_size, int parts) {
+  std::vector<TrainConfig> strategies;
+  for (int shards = 1; shards <= world_size; ++shards) {
+    if (world_size % shards != 0) continue;
+    for (const bool reshard : {true, false}) {
+      TrainConfig config = config_of("fsdp", world_size, parts);
+      config.shard_size = shards;
+      config.reshard_after_forward = reshard;
+      strategies.push_back(config);
+    }
+  }
+  return strategies;
+}
+
+std::string name_of(const TrainConfig& config) {
+  return std::to_string(config.world / config.shards()) + " replicas of " +
+         std::to_string(config.shards()) + (config.reshard_after_forward ? "" : ", units kept");
+}
+
+TEST_P(Arrangements, give_the_same_bits_with_every_strategy) {
+  const auto expected = hash_of_one_rank(8);
+  for (const TrainConfig& config : strategies_of(world_size(), 8))
+    EXPECT_EQ(hash_of(config), expected) << name_of(config);
+}
+
+MULTI_RANK_SUITE_ON(ArrangementsOfReplicas, 4, 6);
+
+TEST_P(ArrangementsOfReplicas, give_the_same_bits_over_gloo_as_over_shm) {
+  for (const TrainConfig& config : strategies_of(world_size(), world_size())) {
+    if (config.shards() == 1 || config.shards() == world_size()) continue;
+    EXPECT_EQ(hash_of(config, "gloo"), hash_of(config)) << name_of(config);
+  }
+}
+
 MULTI_RANK_SUITE_ON(ArrangementsOfThree, 3, 6);
+
+TEST_P(ArrangementsOfThree, equal_the_single_process_that_adds_by_the_same_replicas) {
+  std::set<nlohmann::json> hashes;
+  for (TrainConfig config : strategies_of(world_size(), 2 * world_size())) {
+    const auto hash = hash_of(config);
+    hashes.insert(hash);
+    config.mode = "single";
+    EXPECT_EQ(hash, hash_of(config)) << name_of(config);
+  }
+  // Two replicas of three ranks add in another order than all others.
+  EXPECT_EQ(hashes.size(), world_size() == 6 ? 2U : 1U);
+}
 
 TEST_P(ArrangementsOfThree, equal_the_single_process_that_plays_the_same) {
   for (const int parts : {6, 12}) {

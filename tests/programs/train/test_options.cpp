@@ -93,7 +93,62 @@ TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
             "--batch 8: can't be cut into 3 equal parts (--world)");
 }
 
+TEST(TrainOptions, a_strategy_is_a_number_of_shards_and_whether_units_are_kept) {
+  struct Row {
+    const char* name;
+    int shards;
+    bool reshard;
+    const char* reported;
+  };
+  for (const auto& [name, shards, reshard, reported] :
+       std::vector<Row>{{"full", 4, true, "full"},
+                        {"FULL_SHARD", 4, true, "full"},
+                        {"grad_op", 4, false, "grad_op"},
+                        {"Shard_Grad_Op", 4, false, "grad_op"},
+                        {"no", 1, true, "no"},
+                        {"NO_SHARD", 1, true, "no"}}) {
+    const TrainConfig config =
+        parse({"--mode", "fsdp", "--world", "4", "--batch", "4", "--strategy", name});
+    EXPECT_EQ(config.shards(), shards) << name;
+    EXPECT_EQ(config.reshard_after_forward, reshard) << name;
+    EXPECT_STREQ(config.strategy(), reported) << name;
+  }
+  for (const char* name : {"hybrid", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"}) {
+    const TrainConfig config = parse({"--mode", "fsdp", "--world", "6", "--batch", "6",
+                                      "--strategy", name, "--shard-size", "2"});
+    EXPECT_EQ(config.shards(), 2) << name;
+    EXPECT_EQ(config.reshard_after_forward, name[0] != '_') << name;
+    EXPECT_STREQ(config.strategy(), "hybrid") << name;
+  }
+}
+
+TEST(TrainOptions, a_strategy_that_contradicts_another_option_is_refused) {
+  const auto refused = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--mode", "fsdp", "--world", "4", "--batch", "4"});
+    return refusal(arguments);
+  };
+  EXPECT_EQ(refused({"--strategy", "hybrid"}), "--strategy hybrid: needs --shard-size");
+  EXPECT_EQ(refused({"--strategy", "hybrid", "--shard-size", "3"}),
+            "--shard-size 3: does not divide the 4 ranks (--world)");
+  EXPECT_EQ(refused({"--shard-size", "2"}), "--shard-size: needs --strategy hybrid");
+  EXPECT_EQ(refused({"--strategy", "full", "--shard-size", "2"}),
+            "--shard-size: needs --strategy hybrid, not full");
+  const std::string kept = "keeps units after forward; leave out --reshard-after-forward on";
+  EXPECT_EQ(refused({"--strategy", "grad_op", "--reshard-after-forward", "on"}),
+            "--strategy grad_op: " + kept);
+  EXPECT_EQ(refused({"--strategy", "grad_op", "--reshard-after-forward", "off"}), "accepted");
+  EXPECT_EQ(refused({"--strategy", "hybrid", "--shard-size", "2", "--link", "1us,1GB/s"}),
+            "--link: simulates one replica; give --strategy full or grad_op");
+  EXPECT_EQ(refused({"--strategy", "hybrid", "--shard-size", "4", "--link", "1us,1GB/s"}),
+            "accepted");
+}
+
 TEST(TrainOptions, an_option_without_effect_is_named) {
+  EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
+                   "--shard-size", "2"}),
+            "fsdp train: --strategy has no effect with --mode ddp\n"
+            "fsdp train: --shard-size has no effect with --mode ddp\n");
+  EXPECT_EQ(notes({"--mode", "single", "--world", "4", "--batch", "4", "--strategy", "no"}), "");
   EXPECT_EQ(notes({"--mode", "fsdp", "--limit", "3", "--wrap", "none"}), "");
   EXPECT_EQ(notes({"--mode", "ddp", "--wrap", "none", "--limit", "3", "--clip", "1"}),
             "fsdp train: --wrap has no effect with --mode ddp\n"

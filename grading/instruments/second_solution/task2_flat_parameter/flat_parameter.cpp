@@ -129,7 +129,7 @@ void FlatParameter::reduce_gradient() {
   in_reduction_ = gradient_;
   take_gradients();
   const MemoryScope scope(MemoryClass::sharded_gradients);
-  mean_ = at::empty_like(shard_);
+  mean_ = comm_->empty(shard_numel());
   reduction_ = comm_->reduce_scatter_into(mean_, in_reduction_, unit_);
 }
 
