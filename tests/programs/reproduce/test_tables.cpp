@@ -213,10 +213,11 @@ TEST(ReproduceMatrix, compares_single_ddp_and_fsdp_on_every_model_and_world_size
   }
 }
 
-// Eight parts give one hash; six give one for each number of ranks.
+// Eight parts give one hash; six give one for each number of ranks, and of ranks of a replica.
 void hash_by_parts(const TrainOptions& options, TrainResult& result) {
   const std::string parts = value_of(options, "--parts");
-  result.last["param_sha256"] = parts == "8" ? parts : parts + value_of(options, "--world");
+  const std::string ranks = value_of(options, "--world") + '/' + value_of(options, "--shard-size");
+  result.last["param_sha256"] = parts == "8" ? parts : parts + ranks;
 }
 
 size_t failures_of_arrangements(const FakeTrain::Spoil& spoil) {
