@@ -33,6 +33,10 @@ test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tes
 file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
 test_executable(fsdp_common_tests reference_tests reference_strategy ${reference_tests})
 
+# What goes beyond the tasks, with the reference solutions.
+file(GLOB extension_tests CONFIGURE_DEPENDS tests/extensions/*.cpp)
+test_executable(fsdp_common_tests extension_tests reference_strategy ${extension_tests})
+
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)

@@ -26,8 +26,8 @@ endfunction()
 
 # The library NAME_strategy, which connects the last task of a stack to the trainer.
 function(train_strategy name last_task)
-  add_library(${name}_strategy STATIC EXCLUDE_FROM_ALL
-              ${PROJECT_SOURCE_DIR}/programs/strategy/fsdp_strategy.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/programs/strategy/*.cpp)
+  add_library(${name}_strategy STATIC EXCLUDE_FROM_ALL ${sources})
   target_include_directories(${name}_strategy PUBLIC ${PROJECT_SOURCE_DIR}/programs)
   target_link_libraries(${name}_strategy PUBLIC ${last_task} fsdp_train)
   target_precompile_headers(${name}_strategy REUSE_FROM fsdp_pch)

@@ -25,9 +25,10 @@ struct TrainConfig {
   uint64_t seed{42};
   OptimizerOptions optimizer;
   std::optional<double> clip;
-  std::string no_decay;       // pattern of parameters without weight decay; empty: none
-  std::string wrap{"block"};  // block, none, type:NAME, size:BYTES
-  int shard_size{};           // ranks that share out one replica of the model; 0: all ranks
+  std::string no_decay;      // pattern of parameters without weight decay; empty: none
+  std::string wrap{"auto"};  // auto, block, none, type:NAME, size:BYTES
+  bool print_units{};        // and train nothing
+  int shard_size{};          // ranks that share out one replica of the model; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};
   int limit{2};  // units gathered at a time

@@ -97,13 +97,15 @@ class ShardedStep : public Step {
       (layout.units[unit].root ? roots_ : order_).push_back(unit);
       if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
     }
-    bool met_a_unit = false;
+    root_bytes_after_.resize(order_.size() + 1);
+    size_t met = 0;  // units
     for (const auto& parameter : layout.parameters) {
       const bool of_root = layout.units[parameter.unit].root;
-      met_a_unit = met_a_unit || !of_root;
+      const auto place = std::find(order_.begin(), order_.end(), parameter.unit) - order_.begin();
+      if (!of_root) met = std::max(met, static_cast<size_t>(place) + 1);
       if (!parameter.trainable) continue;
       gradient_bytes_[parameter.unit] += parameter.numel * kElement;
-      if (of_root && met_a_unit) last_layers_bytes_ += parameter.numel * kElement;
+      if (of_root) root_bytes_after_[met] += parameter.numel * kElement;
     }
     const auto holds = [](const auto& outer, const auto& inner) {
       return !outer.root && inner.name.starts_with(outer.name + ".");
@@ -137,17 +139,17 @@ class ShardedStep : public Step {
   void backward() override {
     const int sums = turns_.partial_sums(part_ + 1) - turns_.partial_sums(part_);
     if (sums > 0) has_gradient_.assign(has_gradient_.size(), false);  // it was put aside
-    for (const size_t root : roots_) {
+    for (const size_t root : roots_)
       add(Schedule::Compute{root, Phase::backward});
-      allocate(MemoryClass::gradients, last_layers_bytes_);
-    }
+    size_t left = order_.size();
+    allocate(MemoryClass::gradients, root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, window_, [&](size_t unit) {
       allocate(MemoryClass::gradients, gradient_bytes_[unit]);
       reduce(unit);
       reshard(unit);
+      allocate(MemoryClass::gradients, root_bytes_after_[--left]);
     });
     for (const size_t root : roots_) {
-      allocate(MemoryClass::gradients, gradient_bytes_[root] - last_layers_bytes_);
       reduce(root);
       reshard(root);
     }
@@ -248,8 +250,9 @@ class ShardedStep : public Step {
   std::vector<int64_t> gradient_bytes_;                        // by unit
   std::vector<bool> has_gradient_;                             // by unit: sharded
   int64_t trainable_bytes_{};                                  // of the shards of trainable units
-  // Of the root's layers that come after the units in forward, hence before them in backward.
-  int64_t last_layers_bytes_{};
+  // By number of units: the gradients of the root's layers that come after so many units in
+  // forward, hence before them in backward.
+  std::vector<int64_t> root_bytes_after_;
   std::vector<std::optional<size_t>> gathers_;  // by unit: the Issue that gathered it, or none
   std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
 };

@@ -4,6 +4,7 @@
 #include <meta_init.h>
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
+#include <strategy/wrap_auto.h>
 #include <train/build_model.h>
 
 namespace fsdp {
@@ -14,7 +15,7 @@ class FsdpStrategy : public Strategy {
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
       : workload_(std::move(workload)), comm_(std::move(comm)), arrangement_(config.arrangement()) {
     FullyShardOptions options;
-    options.wrap = parse_wrap_policy(config.wrap);
+    options.wrap = wrap_policy_of(config.wrap);
     options.reshard_after_forward = config.reshard_after_forward;
     options.limit = config.prefetch ? config.limit : 1;
     if (config.meta_init) {
@@ -115,7 +116,7 @@ std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload
 ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   std::shared_ptr<Module> model;
   construct_on_meta([&] { model = workload.build(); });
-  const auto plan = plan_units(*model, parse_wrap_policy(config.wrap));
+  const auto plan = plan_units(*model, wrap_policy_of(config.wrap));
   return plan_layout(*model, plan, config.shards());
 }
 

@@ -98,8 +98,12 @@ const std::map<std::string, StrategyOption>& strategies() {
 }
 
 void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
-  app.add_option("--wrap", config.wrap,
-                 "units: block, none, type:NAME, size:BYTES (default block)");
+  app.add_option(
+      "--wrap", config.wrap,
+      "units: block, none, type:NAME, size:BYTES, or auto: blocks, and what is as large as "
+      "one, such as an embedding (default auto)");
+  app.add_flag("--print-units", config.print_units,
+               "print the units that --mode fsdp makes on --world ranks, and train nothing");
   app.add_option(
          "--strategy", given.strategy,
          "full (shard over all ranks), grad_op (keep units gathered from forward to "

@@ -143,6 +143,12 @@ TEST(TrainOptions, a_strategy_that_contradicts_another_option_is_refused) {
             "accepted");
 }
 
+TEST(TrainOptions, units_are_chosen_automatically_and_not_printed_if_nothing_is_said) {
+  EXPECT_EQ(parse({}).wrap, "auto");
+  EXPECT_FALSE(parse({}).print_units);
+  EXPECT_TRUE(parse({"--print-units"}).print_units);
+}
+
 TEST(TrainOptions, an_option_without_effect_is_named) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),

@@ -1,0 +1,162 @@
+#include <strategy/wrap_auto.h>
+#include <unit_plan.h>
+
+#include <task7_integration/planned_models.h>
+
+#include "models.h"
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+// A block whose parameters all lie in one module inside, 20 of them.
+struct WrapperBlock : Module {
+  WrapperBlock() : inside(register_module("inside", std::make_shared<Linear>(at::ones({5, 4})))) {}
+  at::Tensor forward(at::Tensor x) override { return (*inside)(x); }
+  std::shared_ptr<Module> inside;
+};
+
+// x W' + b. `weight` may be another's, too.
+struct Biased : Linear {
+  explicit Biased(const at::Tensor& weight) : Linear(weight, at::zeros({weight.size(0)})) {}
+};
+
+std::string names(const std::vector<UnitPlan>& plan) {
+  std::string text;
+  for (const UnitPlan& unit : plan)
+    text += unit.name + " ";
+  return text;
+}
+
+std::string units_of(const std::function<std::shared_ptr<Module>()>& build) {
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const auto model = build();
+    const auto plan = plan_units(*model, wrap_auto());
+    rank.observe("units", names(plan));
+    const size_t root = plan.front().name == "root" ? 1 : 0;
+    rank.observe("chosen without a parameter", wrap_auto()(*model).size() + root - plan.size());
+  });
+  expect_on_rank(run, 0, "chosen without a parameter", 0);
+  return run.at(0, "units").get<std::string>();
+}
+
+std::string units_of_row(const std::function<std::vector<std::shared_ptr<Module>>()>& modules) {
+  return units_of([&] { return std::make_shared<Row>(modules()); });
+}
+
+std::shared_ptr<Module> linear(int64_t out) {
+  return std::make_shared<Linear>(at::ones({out, 4}));
+}
+
+TEST(WrapAuto, makes_a_module_a_unit_if_it_is_as_large_as_the_largest_block) {
+  const std::string blocks = "layers.0 layers.1 layers.2 ";
+  EXPECT_EQ(units_of([] { return untied_model(kRowsOfABlock); }),
+            "root token_embeddings " + blocks + "lm_head ");
+  EXPECT_EQ(units_of([] { return untied_model(kRowsOfABlock - 1); }), "root " + blocks);
+}
+
+TEST(WrapAuto, compares_with_the_largest_of_unequal_blocks) {
+  EXPECT_EQ(units_of_row([] {
+              return std::vector<std::shared_ptr<Module>>{
+                  std::make_shared<ToyBlock>(4, 1), std::make_shared<ToyBlock>(5, 1),
+                  std::make_shared<ToyBlock>(4, 1), linear(8), linear(9)};
+            }),
+            "root a b c e ")
+      << "the blocks take 92 and 132 bytes, the two others 128 and 144";
+}
+
+TEST(WrapAuto, leaves_a_tied_weight_with_the_module_around_all_its_places) {
+  EXPECT_EQ(units_of([] { return tied_model(200); }), "root h.0 h.1 h.2 ");
+}
+
+TEST(WrapAuto, does_not_count_what_is_tied_to_another_module) {
+  const auto modules = [](int64_t tied_rows) {
+    const at::Tensor weight = at::ones({tied_rows, 4});
+    return std::vector<std::shared_ptr<Module>>{std::make_shared<Biased>(weight),
+                                                std::make_shared<ToyBlock>(4, 1),
+                                                std::make_shared<Biased>(weight)};
+  };
+  EXPECT_EQ(units_of_row([&] { return modules(22); }), "root b ") << "22 biases are 88 bytes";
+  EXPECT_EQ(units_of_row([&] { return modules(23); }), "root a b c ") << "a block is 92 bytes";
+}
+
+TEST(WrapAuto, makes_the_module_around_both_places_a_unit_if_it_holds_no_block) {
+  EXPECT_EQ(units_of_row([] {
+              const at::Tensor weight = at::ones({9, 4});
+              const std::vector<std::shared_ptr<Module>> tied{std::make_shared<Linear>(weight),
+                                                              std::make_shared<Linear>(weight)};
+              return std::vector<std::shared_ptr<Module>>{std::make_shared<ToyBlock>(4, 1),
+                                                          std::make_shared<Row>(tied)};
+            }),
+            "a b ");
+}
+
+TEST(WrapAuto, chooses_the_inner_one_of_two_that_are_large_enough) {
+  EXPECT_EQ(units_of_row([] {
+              const std::vector<std::shared_ptr<Module>> inside{linear(6), linear(3), linear(3)};
+              return std::vector<std::shared_ptr<Module>>{std::make_shared<ToyBlock>(4, 1),
+                                                          std::make_shared<Row>(inside)};
+            }),
+            "root a b.a ");
+}
+
+TEST(WrapAuto, chooses_a_module_whose_parts_are_large_enough_together) {
+  EXPECT_EQ(units_of_row([] {
+              const std::vector<std::shared_ptr<Module>> inside{linear(3), linear(3)};
+              return std::vector<std::shared_ptr<Module>>{std::make_shared<ToyBlock>(4, 1),
+                                                          std::make_shared<Row>(inside)};
+            }),
+            "a b ");
+}
+
+TEST(WrapAuto, chooses_nothing_inside_or_around_a_block) {
+  EXPECT_EQ(units_of([] {
+              const std::vector<std::shared_ptr<Module>> decoder{
+                  linear(4), std::make_shared<WrapperBlock>(), linear(4)};
+              return std::make_shared<Row>(
+                  std::vector<std::shared_ptr<Module>>{std::make_shared<Row>(decoder), linear(6)});
+            }),
+            "root a.b b ");
+}
+
+TEST(WrapAuto, without_blocks_the_root_is_the_only_unit) {
+  EXPECT_EQ(units_of_row([] {
+              return std::vector<std::shared_ptr<Module>>{linear(50), linear(5)};
+            }),
+            "root ");
+}
+
+TEST(WrapAuto, is_a_text_beside_those_of_the_other_policies) {
+  run_ranks(1, [](TestRank&) {
+    const auto model = untied_model(kRowsOfABlock);
+    const auto units = [&](const std::string& text) {
+      return names(plan_units(*model, wrap_policy_of(text)));
+    };
+    EXPECT_EQ(units("auto"), "root token_embeddings layers.0 layers.1 layers.2 lm_head ");
+    EXPECT_EQ(units("block"), "root layers.0 layers.1 layers.2 ");
+    try {
+      wrap_policy_of("blok");
+      FAIL() << "nothing was thrown";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_STREQ(error.what(),
+                   "--wrap blok: takes block, none, type:NAME or size:BYTES, or auto");
+    }
+  });
+}
+
+MULTI_RANK_SUITE(WrapAutoTraining);
+
+TEST_P(WrapAutoTraining, equals_one_process_and_costs_what_is_predicted) {
+  for (const NamedModel& model : language_models()) {
+    SCOPED_TRACE(model.name);
+    const Workload workload = workload_of(model);
+    const TrainConfig config = extension_config("fsdp", world_size());
+    const RankRun run = run_ranks(
+        world_size(), [&](TestRank& rank) { train_as_predicted(rank, config, workload); });
+    expect_as_predicted(run);
+    expect_on_rank(run, 0, "hash", hash_of_single(config, workload));
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

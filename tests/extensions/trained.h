@@ -1,0 +1,74 @@
+#pragma once
+
+#include <prediction/prediction.h>
+#include <report/parameter_summary.h>
+#include <strategy/fsdp_strategy.h>
+
+#include <task7_integration/predicted_peaks.h>
+
+#include <map>
+#include <string>
+
+// Two steps of a workload; the second is compared with its prediction.
+namespace fsdp {
+
+inline TrainConfig extension_config(const std::string& mode, int world_size) {
+  TrainConfig config;
+  config.mode = mode;
+  config.world = world_size;
+  config.parts = 12;
+  config.steps = 2;
+  config.optimizer.lr = 0.01;
+  return config;
+}
+
+inline std::string hash_of(Strategy& strategy) {
+  ParameterSummary summary;
+  strategy.full_parameters([&](const auto&, const at::Tensor& p) { summary.add(p); });
+  return summary.sha256();
+}
+
+// The hash after two steps of one process that plays all ranks.
+inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
+  config.mode = "single";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const auto strategy = make_single_strategy(config, workload, shard_layout(config, workload));
+    for (int64_t step = 0; step < 2; ++step) {
+      strategy->forward_backward(step);
+      strategy->step();
+    }
+    rank.observe("hash", hash_of(*strategy));
+  });
+  return run.at(0, "hash");
+}
+
+// On a rank: observes the hash, and what of live bytes and traffic was not as predicted.
+inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
+                               const Workload& workload) {
+  const auto strategy = make_fsdp_strategy(config, workload, rank.communicator());
+  strategy->forward_backward(0);
+  strategy->step();
+  for (size_t phase = 0; phase < kPhases; ++phase)
+    live_bytes::reset(static_cast<Phase>(phase));
+  rank.communicator()->take_log();
+  strategy->forward_backward(1);
+  strategy->step();
+
+  const Schedule step = schedule(config, strategy->layout(), rank.rank());
+  observe_peaks(rank, predict_live_bytes(step, "shm"));
+  auto predicted = predict_comm_bytes(step);
+  predicted.erase("metrics");  // the loss, which the trainer averages
+  std::map<std::string, int64_t> received;
+  for (const Call& call : rank.communicator()->take_log())
+    received[to_string(call.operation)] += call.bytes;
+  rank.observe("traffic is as predicted", received == predicted);
+  const std::string hash = hash_of(*strategy);
+  if (rank.rank() == 0) rank.observe("hash", hash);
+}
+
+inline void expect_as_predicted(const RankRun& run) {
+  expect_predicted_peaks(run);
+  expect_on_all_ranks(run, "traffic is as predicted", true);
+}
+
+}  // namespace fsdp
