@@ -5,6 +5,7 @@
 #include <memory/poison.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
+#include <train/print_units.h>
 #include <train/training_run.h>
 
 #include <algorithm>
@@ -55,6 +56,10 @@ class RunTimeline {
 
 int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
                  const std::string& program) {
+  if (config.print_units) {
+    print_units(config, fsdp);
+    return 0;
+  }
   const int processes = config.mode == "single" ? 1 : config.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {

@@ -1,0 +1,73 @@
+#include <gtest/gtest.h>
+#include <train/print_units.h>
+
+#include <sstream>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+ShardLayout three_units(const std::string& last = "layers.1") {
+  ShardLayout layout;
+  layout.world_size = 2;
+  layout.units = {
+      {"root", 1024, true, false}, {"layers.0", 64, false, true}, {last, 96, false, true}};
+  layout.parameters = {{"embedding", 0, 0, 1009, false},
+                       {"layers.0.weight", 1, 0, 40, true},
+                       {"layers.0.bias", 1, 48, 5, true},
+                       {"layers.1.weight", 2, 0, 40, true},
+                       {"layers.1.bias", 2, 48, 5, false}};
+  return layout;
+}
+
+TEST(UnitsTable, has_a_line_for_each_unit_and_their_sums) {
+  EXPECT_EQ(units_table(three_units()),
+            "unit      parameters  numel  padded  shard bytes  gathered bytes  trainable\n"
+            "root               1  1,009   1,024        2,048           4,096  no\n"
+            "layers.0           2     45      64          128             256  yes\n"
+            "layers.1           2     45      96          192             384  partly\n"
+            "total              5  1,099   1,184        2,368           4,736  partly\n");
+}
+
+TEST(UnitsTable, fits_100_columns_and_shows_the_end_of_a_long_name) {
+  const std::string long_name = std::string(200, 'x') + ".layers.1";
+  std::istringstream lines(units_table(three_units(long_name)));
+  size_t widest = 0;
+  bool shown = false;
+  for (std::string line; std::getline(lines, line);) {
+    widest = std::max(widest, line.size());
+    shown = shown || (line.starts_with("...xxx") && line.find("x.layers.1  ") < line.size());
+  }
+  EXPECT_EQ(widest, 100);
+  EXPECT_TRUE(shown);
+}
+
+TEST(UnitsTable, has_room_for_the_names_of_the_largest_model) {
+  ShardLayout layout;
+  layout.units = {{"token_embeddings", 2'127'208'448, false, true}};
+  layout.parameters = {{"token_embeddings.weight", 0, 0, 2'127'208'000, true}};
+  EXPECT_NE(units_table(layout).find("\ntoken_embeddings  "), std::string::npos);
+}
+
+TEST(PrintUnits, trains_nothing_in_any_mode) {
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    TrainConfig config;
+    config.mode = mode;
+    config.world = 2;
+    config.print_units = true;
+    FsdpImplementation fsdp;
+    fsdp.make_strategy = [](const TrainConfig&, Workload,
+                            std::shared_ptr<Communicator>) -> std::unique_ptr<Strategy> {
+      throw std::logic_error("it trains");
+    };
+    fsdp.shard_layout = [](const TrainConfig&, const Workload&) { return three_units(); };
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_training(config, fsdp), 0) << mode;
+    EXPECT_EQ(testing::internal::GetCapturedStdout(),
+              "small on 2 ranks, --wrap auto\n" + units_table(three_units()))
+        << mode;
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
