@@ -37,6 +37,10 @@ test_executable(fsdp_common_tests reference_tests reference_strategy ${reference
 file(GLOB extension_tests CONFIGURE_DEPENDS tests/extensions/*.cpp)
 test_executable(fsdp_common_tests extension_tests reference_strategy ${extension_tests})
 
+# Random models and options, trained on ranks and in one process.
+file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
+test_executable(fsdp_common_tests properties_tests reference_strategy ${properties_tests})
+
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)

@@ -1,0 +1,152 @@
+#include <properties/case.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <stdexcept>
+
+namespace fsdp {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size, use, tied)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, shards, turns,
+                                                accumulate, steps, wrap, reshard_after_forward, limit, meta_init,
+                                                optimizer, decay_of_all, clip, backend)
+
+namespace {
+
+using Json = nlohmann::json;
+
+// A generator that gives the same numbers with every standard library.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : engine_(seed) {}
+  int below(int count) { return static_cast<int>(engine_() % static_cast<uint64_t>(count)); }
+  bool one_in(int count) { return below(count) == 0; }
+  template <class T>
+  T one_of(const std::vector<T>& values) {
+    return values[static_cast<size_t>(below(static_cast<int>(values.size())))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+bool can_be_tied_to(const Layer& layer) {
+  return layer.kind == "linear" && layer.tied < 0;
+}
+
+Layer draw_layer(Dice& dice, const std::vector<Layer>& before) {
+  Layer layer;
+  layer.kind = dice.one_of<std::string>({"linear", "linear", "odd", "transposed", "nested"});
+  layer.block = !dice.one_in(4);
+  layer.frozen = dice.one_in(5);
+  if (layer.kind == "odd") layer.size = 1 + dice.below(40);
+  if (dice.one_in(4)) layer.use = dice.one_of<std::string>({"never", "twice", "odd"});
+  for (size_t i = 0; i < before.size(); ++i)
+    if (can_be_tied_to(layer) && can_be_tied_to(before[i]) && dice.one_in(8))
+      layer.tied = static_cast<int>(i);
+  return layer;
+}
+
+// What is left of `layers` without layer `gone`.
+std::vector<Layer> without(std::vector<Layer> layers, int gone) {
+  layers.erase(layers.begin() + gone);
+  for (Layer& layer : layers)
+    layer.tied = layer.tied == gone ? -1 : layer.tied - (layer.tied > gone);
+  return layers;
+}
+
+// The object without the members that are those of `simplest`.
+Json difference(const Json& object, const Json& simplest) {
+  Json left = Json::object();
+  for (const auto& [name, value] : object.items())
+    if (value != simplest.at(name)) left[name] = value;
+  return left;
+}
+
+// Copies of the object in which one member is simpler: as in `simplest`, or half as large.
+std::vector<Json> simpler_objects(const Json& object, const Json& simplest) {
+  std::vector<Json> result;
+  const Json members = difference(object, simplest);
+  for (const auto& [name, value] : members.items()) {
+    if (name == "layers") continue;
+    result.push_back(object);
+    result.back()[name] = simplest.at(name);
+    if (!value.is_number_integer() || value <= 2) continue;
+    result.push_back(object);
+    result.back()[name] = value.get<int64_t>() / 2;
+  }
+  return result;
+}
+
+}  // namespace
+
+Case draw(uint64_t seed) {
+  Dice dice(seed);
+  Case c;
+  c.values = seed;
+  c.layers.clear();
+  for (int left = 1 + dice.below(5); left > 0; --left)
+    c.layers.push_back(draw_layer(dice, c.layers));
+  c.width = 1 + dice.below(12);
+  c.world = dice.one_of<int>({1, 2, 2, 3, 4, 4, 6});
+  const int shards = 1 + dice.below(c.world);
+  if (c.world % shards == 0 && shards < c.world) c.shards = shards;
+  c.turns = dice.one_of<int>({1, 1, 2, 3, 4, 5});
+  c.accumulate = dice.one_of<std::string>({"each", "last"});
+  c.steps = 1 + dice.below(3);
+  c.wrap = dice.one_of<std::string>({"auto", "block", "none", "size:1", "size:200"});
+  c.reshard_after_forward = !dice.one_in(4);
+  c.limit = dice.one_of<int>({1, 2, 2, 3, 100});
+  c.meta_init = !dice.one_in(3);
+  c.optimizer = dice.one_of<std::string>({"adamw", "adamw", "sgd"});
+  c.decay_of_all = !dice.one_in(3);
+  c.clip = dice.one_of<double>({0, 0, 0.01, 100});
+  c.backend = dice.one_of<std::string>({"shm", "shm", "gloo"});
+  return c;
+}
+
+std::vector<Case> simpler(const Case& c) {
+  std::vector<Case> result;
+  for (int i = 0; c.layers.size() > 1 && i < static_cast<int>(c.layers.size()); ++i) {
+    result.push_back(c);
+    result.back().layers = without(c.layers, i);
+  }
+  for (const Json& object : simpler_objects(c, Case()))
+    result.push_back(object.get<Case>());
+  std::erase_if(result, [](const Case& s) { return s.shards > 0 && s.world % s.shards != 0; });
+  for (size_t i = 0; i < c.layers.size(); ++i) {
+    for (const Json& object : simpler_objects(c.layers[i], Layer())) {
+      result.push_back(c);
+      result.back().layers[i] = object.get<Layer>();
+    }
+  }
+  return result;
+}
+
+std::string text(const Case& c) {
+  Json object = difference(c, Case());
+  Json layers = Json::array();
+  for (const Layer& layer : c.layers)
+    layers.push_back(difference(layer, Layer()));
+  object["layers"] = layers;
+  return object.dump();
+}
+
+Case case_of(const std::string& text) {
+  try {
+    return Json::parse(text).get<Case>();
+  } catch (const Json::exception& error) {
+    throw std::invalid_argument("a case can't be read: " + std::string(error.what()));
+  }
+}
+
+bool plain(const Case& c) {
+  // What lies between the units is a part of the root, whose gradients would come between theirs.
+  return std::all_of(c.layers.begin(), c.layers.end(), [&](const Layer& layer) {
+    const bool in_order = c.wrap == "none" || (layer.block && layer.kind != "nested");
+    return layer.use == "always" && layer.tied < 0 && in_order && !c.wrap.starts_with("size");
+  });
+}
+
+}  // namespace fsdp

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// One layer of a random model: y = x + f(x), x [rows, width].
+struct Layer {
+  // linear: a weight and a bias. odd: a scale, `size` further elements, a number of no dimension
+  // and an empty tensor. transposed: a weight whose memory is in another order. nested: a linear
+  // one that calls a linear one before it.
+  std::string kind{"linear"};
+  bool block{true};  // its class ends in "Block"
+  bool frozen{};
+  int size{1};
+  // never called; called twice; odd: called always, but returns its input where step + part is even,
+  // so that ranks differ in which parameters get a gradient.
+  std::string use{"always"};
+  int tied{-1};               // linear: its weight is also that of this earlier linear layer
+};
+
+// What is trained, and how: plain data, drawn from a seed. Every field has a default, which is the
+// simplest value that it can have.
+struct Case {
+  uint64_t values{1};  // seed of parameters and inputs
+  std::vector<Layer> layers{{}};
+  int width{1};
+  int world{1};
+  int shards{};  // ranks of a replica, a divisor of world; 0: all ranks
+  int turns{1};  // parts of each rank
+  std::string accumulate{"each"};
+  int steps{1};
+  std::string wrap{"none"};
+  bool reshard_after_forward{true};
+  int limit{1};
+  bool meta_init{};
+  std::string optimizer{"sgd"};
+  bool decay_of_all{true};  // else biases have none
+  double clip{};            // 0: none
+  std::string backend{"shm"};
+};
+
+// The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.
+Case draw(uint64_t seed);
+
+// Cases that differ from `c` in one thing, which is simpler: a layer fewer, or a field's default.
+std::vector<Case> simpler(const Case& c);
+
+// As JSON in one line, without the fields that have their defaults. case_of() reads it; it throws
+// std::invalid_argument naming what it cannot read.
+std::string text(const Case& c);
+Case case_of(const std::string& text);
+
+// Whether each module is called once in a step, in the order of the layers, and gives each
+// parameter a gradient. Then bytes and traffic can be predicted.
+bool plain(const Case& c);
+
+}  // namespace fsdp

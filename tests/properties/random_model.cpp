@@ -1,0 +1,108 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <properties/random_model.h>
+
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+// One layer of the model: y = x + f(x), x [rows, width].
+struct AnyLayer : Module {
+  AnyLayer(const Layer& layer, int64_t width) {
+    const auto values = [](at::IntArrayRef sizes) { return at::randn(sizes) * 0.3; };
+    if (layer.kind == "odd") {
+      scale = register_parameter("scale", values({width}));
+      more = register_parameter("more", values({layer.size}));
+      number = register_parameter("number", values({}));
+      register_parameter("none", at::zeros({0}));
+    } else {
+      const at::Tensor drawn = values({width, width});
+      weight = register_parameter("weight", layer.kind == "transposed" ? drawn.t() : drawn);
+      bias = register_parameter("bias", values({width}));
+    }
+    if (layer.kind == "nested") inner = make({}, width, /*block=*/layer.block);
+    if (inner) register_module("inner", inner);
+    if (!layer.frozen) return;
+    for (at::Tensor& parameter : parameters())
+      parameter.set_requires_grad(false);
+  }
+
+  static std::shared_ptr<AnyLayer> make(const Layer& layer, int64_t width, bool block);
+
+  // Makes this layer's weight another name of the other's.
+  void tie(const AnyLayer& other) { weight = parameters_["weight"] = other.weight; }
+
+  at::Tensor forward(at::Tensor x) override {
+    if (inner) x = (*inner)(x);
+    // Not the tensor that the inner one returned: with it, the gradient of both outputs would be one,
+    // and the inner unit would be gathered first, on this rank alone.
+    if (skips) return inner ? x.clone() : x;
+    if (scale.defined()) return x + x * scale + more.sum() * number;
+    return x + at::linear(x, weight, bias).tanh();
+  }
+
+  at::Tensor weight, bias;         // [width, width], [width]
+  at::Tensor scale, more, number;  // [width], [size], []
+  std::shared_ptr<AnyLayer> inner;
+  bool skips{};  // its own parameters
+};
+
+struct LayerBlock : AnyLayer {
+  using AnyLayer::AnyLayer;
+};
+
+std::shared_ptr<AnyLayer> AnyLayer::make(const Layer& layer, int64_t width, bool block) {
+  if (block) return std::make_shared<LayerBlock>(layer, width);
+  return std::make_shared<AnyLayer>(layer, width);
+}
+
+struct Scale : torch::nn::Module {
+  explicit Scale(int64_t width) { weight = register_parameter("weight", at::randn({width})); }
+  at::Tensor weight;  // [width]
+};
+
+struct RandomModel : Module {
+  explicit RandomModel(const Case& c) : specs(c.layers) {
+    first = register_module("first", std::make_shared<Scale>(c.width));
+    for (const Layer& layer : specs) {
+      const std::string name = "layers" + std::to_string(layers.size());
+      layers.push_back(register_module(name, AnyLayer::make(layer, c.width, layer.block)));
+      if (layer.tied >= 0) layers.back()->tie(*layers[static_cast<size_t>(layer.tied)]);
+    }
+    head = register_module("head", std::make_shared<Scale>(c.width));
+  }
+
+  at::Tensor forward(at::Tensor x) override {
+    x = x * first->weight;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const std::string& use = specs[i].use;
+      layers[i]->skips = use == "odd" && !odd;
+      if (use != "never") x = (*layers[i])(x);
+      if (use == "twice") x = (*layers[i])(x);
+    }
+    return x * head->weight;
+  }
+
+  std::vector<Layer> specs;
+  std::vector<std::shared_ptr<AnyLayer>> layers;
+  std::shared_ptr<Scale> first, head;
+  bool odd{};              // the step and the part of the next forward, added
+};
+
+}  // namespace
+
+Workload workload_of(const Case& c) {
+  const auto build = [c] {
+    torch::manual_seed(c.values);
+    return std::make_shared<RandomModel>(c);
+  };
+  const auto loss = [c](Module& model, int part, int parts, int64_t step) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(c.values + 1000 * step);
+    const at::Tensor batch = at::randn({2 * parts, c.width}, generator);
+    dynamic_cast<RandomModel&>(model).odd = (step + part) % 2 == 1;
+    return model(batch.chunk(parts)[part]).square().mean();
+  };
+  return {build, loss};
+}
+
+}  // namespace fsdp

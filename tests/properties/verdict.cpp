@@ -1,0 +1,145 @@
+#include <memory/live_bytes.h>
+#include <prediction/prediction.h>
+#include <properties/random_model.h>
+#include <properties/verdict.h>
+#include <report/parameter_summary.h>
+#include <strategy/fsdp_strategy.h>
+#include <testing/multi_rank.h>
+#include <train/over_ranks.h>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::json;
+
+TrainConfig config_of(const Case& c, const std::string& mode) {
+  TrainConfig config;
+  config.mode = mode;
+  config.world = c.world;
+  config.parts = c.world * c.turns;
+  config.shard_size = c.shards;
+  config.accumulate = c.accumulate;
+  config.steps = c.steps;
+  config.wrap = c.wrap;
+  config.reshard_after_forward = c.reshard_after_forward;
+  config.limit = c.limit;
+  config.meta_init = c.meta_init;
+  config.optimizer.kind =
+      c.optimizer == "sgd" ? OptimizerOptions::Kind::sgd : OptimizerOptions::Kind::adamw;
+  config.optimizer.lr = 0.01;
+  if (!c.decay_of_all) config.no_decay = "bias";
+  if (c.clip > 0) config.clip = c.clip;
+  config.comm.backend = c.backend;
+  return config;
+}
+
+std::unique_ptr<Strategy> make(const TrainConfig& config, const Workload& workload,
+                               TestRank& rank) {
+  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, rank.communicator());
+  return make_single_strategy(config, workload, shard_layout(config, workload));
+}
+
+// What differs between the bytes that were predicted for the last step and those of this rank.
+// Where the order of a step is not that of the layers, only what gradients cost is predicted.
+void observe_bytes(TestRank& rank, const Case& c, const Schedule& step) {
+  std::map<std::string, int64_t> measured;
+  for (const Call& call : rank.communicator()->take_log())
+    measured[call.unit.is_label() ? call.unit.str() : to_string(call.operation)] += call.bytes;
+  std::string differences;
+  for (const auto& [key, bytes] : predict_comm_bytes(step)) {
+    if (key == "all_gather" && !plain(c)) continue;
+    const std::string name = key == "norm" || key == "metrics" ? "<" + key + ">" : key;
+    if (measured[name] != bytes)
+      differences += "; " + key + ": " + std::to_string(measured[name]) + " bytes, predicted " +
+                     std::to_string(bytes);
+  }
+  const auto predicted = predict_live_bytes(step, rank.communicator()->backend());
+  for (size_t phase = 0; plain(c) && phase < kPhases; ++phase) {
+    const LiveBytes peak = live_bytes::peak(static_cast<Phase>(phase));
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
+      const auto& bytes = predicted[phase][cls];
+      if (!bytes || *bytes == peak.by_class[cls]) continue;
+      differences += std::string("; live in ") + to_string(static_cast<Phase>(phase)) + ", " +
+                     to_string(static_cast<MemoryClass>(cls)) + ": " +
+                     std::to_string(peak.by_class[cls]) + " bytes, predicted " +
+                     std::to_string(*bytes);
+    }
+  }
+  rank.observe("bytes", differences);
+}
+
+void train(TestRank& rank, const Case& c, const std::string& mode) {
+  const TrainConfig config = config_of(c, mode);
+  const auto strategy = make(config, workload_of(c), rank);
+  Communicator& comm = *rank.communicator();
+  for (int64_t step = 0; step < c.steps; ++step) {
+    const std::string after = " of step " + std::to_string(step + 1);
+    if (step == 1)
+      for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
+        live_bytes::reset(phase);
+    comm.take_log();
+    const MeanOverRanks loss(comm, strategy->forward_backward(step));
+    rank.observe("loss" + after, loss.mean());
+    if (config.clip) rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip));
+    strategy->step();
+    if (mode == "fsdp" && step + 1 == c.steps) {
+      observe_bytes(rank, c,
+                    schedule(config, strategy->layout(), rank.rank(), /*first=*/c.steps == 1));
+    }
+    live_bytes::enter(Phase::init);  // of no step
+    ParameterSummary parameters;
+    strategy->full_parameters([&](const auto&, const at::Tensor& p) { parameters.add(p); });
+    if (rank.rank() == 0) rank.observe("parameters" + after, parameters.sha256());
+  }
+}
+
+std::string difference(const RankRun& run, const RankRun& expected, int rank,
+                       const std::string& name) {
+  if (!run.observed(rank, name) || !expected.observed(0, name)) return "";
+  const Json is = run.at(rank, name), should_be = expected.at(0, name);
+  if (is == should_be) return "";
+  return name + " on rank " + std::to_string(rank) + " is " + is.dump() +
+         "; in one process it is " + should_be.dump();
+}
+
+}  // namespace
+
+std::string fault_of(const Case& c) {
+  const auto of = [&](const std::string& mode) {
+    return try_ranks(mode == "single" ? 1 : c.world, [&](TestRank& rank) { train(rank, c, mode); },
+                     {.backend = c.backend, .record = false});
+  };
+  const RankRun expected = of("single");
+  if (!expected.failure().empty()) return "in one process: " + expected.failure();
+  const RankRun run = of("fsdp");
+  if (!run.failure().empty()) return run.failure();
+  for (int step = 1; step <= c.steps; ++step) {
+    for (const std::string what : {"loss", "norm", "parameters"}) {
+      for (int rank = 0; rank < c.world; ++rank) {
+        const std::string name = what + " of step " + std::to_string(step);
+        const std::string fault = difference(run, expected, rank, name);
+        if (!fault.empty()) return fault;
+      }
+    }
+  }
+  for (int rank = 0; rank < c.world; ++rank) {
+    const auto differences = run.at(rank, "bytes").get<std::string>();
+    if (!differences.empty()) return "rank " + std::to_string(rank) + differences;
+  }
+  return "";
+}
+
+Case simplest_with_a_fault(Case c) {
+  for (bool found = true; found;) {
+    found = false;
+    for (const Case& candidate : simpler(c)) {
+      if (fault_of(candidate).empty()) continue;
+      c = candidate;
+      found = true;
+      break;
+    }
+  }
+  return c;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <properties/case.h>
+
+#include <string>
+
+namespace fsdp {
+
+// Trains the case on its ranks, and in one process that plays them. Returns the first difference:
+// in a loss, a norm, the parameters after a step, the bytes of a collective or the live bytes of a
+// class. Empty: there is none.
+std::string fault_of(const Case& c);
+
+// The simplest case near `c` that has a fault, too: no case in simpler() of it has one.
+Case simplest_with_a_fault(Case c);
+
+}  // namespace fsdp
