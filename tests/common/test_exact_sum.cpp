@@ -69,18 +69,12 @@ at::Tensor numbers_of_all_exponents(int64_t numel) {
 std::vector<at::Tensor> samples() {
   const at::Tensor all = numbers_of_all_exponents(30'000);
   const at::Tensor below_one = all.masked_select(all.abs() < 1);
-  return {torch::zeros({0}),
-          torch::tensor({0.0F, -0.0F}),
-          torch::tensor({kTiny}),
+  return {torch::zeros({0}), torch::tensor({0.0F, -0.0F}), torch::tensor({kTiny}),
           torch::tensor({-kTiny, kTiny, std::numeric_limits<float>::min()}),
-          torch::full({70'000}, kHuge),
-          torch::tensor({kHuge, kTiny}),
-          torch::full({70'000}, std::nextafter(2.0F, 0.0F)),  // all bits of the mantissa
-          torch::randn({200'003}) * 1e-3,
-          torch::randn({77, 33}).t(),
-          below_one,
-          below_one * 1e-30,
-          all};
+          torch::full({70'000}, kHuge), torch::tensor({kHuge, kTiny}),
+          // All bits of the mantissa: 64 bits hold the sum of 65,536 such squares, and of no more.
+          torch::full({300'000}, std::nextafter(2.0F, 0.0F)), torch::randn({200'003}) * 1e-3,
+          torch::randn({77, 33}).t(), below_one, below_one * 1e-30, all};
 }
 
 TEST(ExactSum, is_the_sum_of_squares_rounded_once) {
