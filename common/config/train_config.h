@@ -21,6 +21,7 @@ struct TrainConfig {
   int64_t steps{};
   int64_t batch{};  // global rows a step
   int parts{};      // of the global batch, a multiple of the ranks; 0: one for each rank
+  std::string accumulate{"each"};  // each, last: when the gradients of a rank's parts are reduced
   int64_t seq{};
   uint64_t seed{42};
   OptimizerOptions optimizer;
@@ -47,7 +48,7 @@ struct TrainConfig {
   int shards() const { return mode == "ddp" || shard_size == 0 ? world : shard_size; }
   const char* strategy() const;  // full, grad_op, no or hybrid: the strategy of fsdp
   Arrangement arrangement() const {
-    return {shards(), world / shards(), parts == 0 ? 1 : parts / world};
+    return {shards(), world / shards(), parts == 0 ? 1 : parts / world, accumulate == "last"};
   }
   bool on_cuda() const { return comm.device == c10::kCUDA; }
 };

@@ -36,7 +36,9 @@ class Step {
       backward();
     }
     const bool single = config_.mode == "single";
-    reduce_scalars(single ? 1 : parts, single ? 1 : arrangement_.ranks(), "metrics");
+    if (training_ && arrangement_.turns_first) reduce_last();
+    reduce_scalars(single || arrangement_.turns_first ? 1 : parts,
+                   single ? 1 : arrangement_.ranks(), "metrics");
     if (training_) {
       enter(Phase::optimizer);
       if (config_.clip && config_.mode == "fsdp")
@@ -51,6 +53,7 @@ class Step {
   virtual int parts_of_a_rank() const { return arrangement_.turns; }
   virtual void forward() {}  // of part_
   virtual void backward() = 0;
+  virtual void reduce_last() {}  // the gradients of all parts, which backward() has left
 
   size_t add(const Schedule::Action& action) {
     schedule_.actions.push_back(action);
@@ -141,6 +144,7 @@ class ShardedStep : public Step {
     if (sums > 0) has_gradient_.assign(has_gradient_.size(), false);  // it was put aside
     for (const size_t root : roots_)
       add(Schedule::Compute{root, Phase::backward});
+    if (arrangement_.turns_first) return backward_without_reduction(sums);
     size_t left = order_.size();
     allocate(MemoryClass::gradients, root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, window_, [&](size_t unit) {
@@ -155,6 +159,30 @@ class ShardedStep : public Step {
     }
     wait_for_reduction();
     if (sums < 0) allocate(MemoryClass::sharded_gradients, sums * trainable_bytes_);
+  }
+
+  // A gradient is added to that of the part before, or begins another partial sum.
+  void backward_without_reduction(int sums) {
+    const int begun = sums > 0 || part_ == 0 ? 1 : 0;
+    size_t left = order_.size();
+    allocate(MemoryClass::gradients, begun * root_bytes_after_[left]);
+    pass(Phase::backward, {order_.rbegin(), order_.rend()}, window_, [&](size_t unit) {
+      allocate(MemoryClass::gradients, begun * gradient_bytes_[unit]);
+      reshard(unit);
+      allocate(MemoryClass::gradients, begun * root_bytes_after_[--left]);
+    });
+    for (const size_t root : roots_)
+      reshard(root);
+    const int64_t all = std::accumulate(gradient_bytes_.begin(), gradient_bytes_.end(), int64_t{});
+    allocate(MemoryClass::gradients, (sums - begun) * all);
+  }
+
+  void reduce_last() override {
+    for (auto unit = order_.rbegin(); unit != order_.rend(); ++unit)
+      reduce(*unit);
+    for (const size_t root : roots_)
+      reduce(root);
+    wait_for_reduction();
   }
 
   // The units compute in this order, while up to `window` units that come next are on their way.
@@ -277,8 +305,8 @@ class ReplicaStep : public Step {
   // single adds the gradients of a part to a partial sum that is there, or they begin another one.
   // ddp has to reduce them before.
   void backward() override {
-    const bool ddp = config_.mode == "ddp";
-    const Arrangement& order = ddp ? turns_ : arrangement_;
+    const Arrangement& order = config_.mode == "ddp" ? turns_ : arrangement_;
+    const bool ddp = config_.mode == "ddp" && !arrangement_.turns_first;
     const int sums = order.partial_sums(part_ + 1) - order.partial_sums(part_);
     const int begun = ddp || sums > 0 ? 1 : 0;
     const int64_t bytes =
@@ -286,6 +314,9 @@ class ReplicaStep : public Step {
     allocate(MemoryClass::gradients, begun * bytes);
     if (ddp) reduce_buckets();
     allocate(MemoryClass::gradients, (sums - begun) * bytes);
+  }
+  void reduce_last() override {
+    if (config_.mode == "ddp") reduce_buckets();
   }
   void reduce_buckets() {
     std::vector<size_t> reductions;

@@ -15,6 +15,10 @@ class DdpStrategy : public ReplicaStrategy {
         comm_(std::move(comm)),
         collected_(replica_.slots().size()),
         waiting_(replica_.bucket_numels().size()) {
+    if (arrangement_.turns_first) {
+      collect_in_buckets();
+      return;
+    }
     for (size_t i = 0; i < replica_.slots().size(); ++i) {
       const auto& slot = replica_.slots()[i];
       if (!slot.trainable) continue;
@@ -23,6 +27,31 @@ class DdpStrategy : public ReplicaStrategy {
   }
 
   at::Tensor forward_backward(int64_t step) override {
+    const auto losses = arrangement_.turns_first ? reduce_last(step) : reduce_each(step);
+    divide_gradients();
+    return sums_of_losses(losses, arrangement_);
+  }
+
+  at::Tensor evaluate(int64_t step) override {
+    return losses_without_gradients(*model_, workload_, arrangement_, comm_->rank(), step);
+  }
+
+  void full_parameters(const ParameterVisitor& visit) override {
+    if (comm_->rank() == 0) replica_.full_parameters(visit);
+  }
+
+ private:
+  std::vector<at::Tensor> reduce_last(int64_t step) {
+    std::vector<int> parts;
+    for (int turn = 0; turn < arrangement_.turns; ++turn)
+      parts.push_back(arrangement_.part(comm_->rank(), turn));
+    auto losses = accumulate(parts, {.turns = arrangement_.turns}, step, comm_.get());
+    reductions_.clear();
+    reduce_all_buckets();
+    return losses;
+  }
+
+  std::vector<at::Tensor> reduce_each(int64_t step) {
     TreeSum gradients({.turns = arrangement_.turns});
     std::vector<at::Tensor> losses;
     for (int turn = 0; turn < arrangement_.turns; ++turn) {
@@ -35,21 +64,11 @@ class DdpStrategy : public ReplicaStrategy {
       loss.backward();
       end_backward();
       gradients.added(replica_.buckets());
-      losses.push_back(loss.detach().to(at::kDouble));
+      losses.push_back(loss.detach());
     }
-    divide_gradients();
-    return at::stack(losses);
+    return losses;
   }
 
-  at::Tensor evaluate(int64_t step) override {
-    return losses_without_gradients(*model_, workload_, arrangement_, comm_->rank(), step);
-  }
-
-  void full_parameters(const ParameterVisitor& visit) override {
-    if (comm_->rank() == 0) replica_.full_parameters(visit);
-  }
-
- private:
   void begin_backward() {
     replica_.allocate_gradients(comm_.get());
     collected_.assign(collected_.size(), false);
@@ -85,6 +104,10 @@ class DdpStrategy : public ReplicaStrategy {
       const auto& slot = replica_.slots()[i];
       if (slot.trainable && !collected_[i]) replica_.gradient(slot).zero_();
     }
+    reduce_all_buckets();
+  }
+
+  void reduce_all_buckets() {
     while (reductions_.size() < waiting_.size())
       reduce_next_bucket();
     for (Handle& reduction : reductions_)

@@ -3,16 +3,16 @@
 
 namespace fsdp {
 
-MeanOverRanks::MeanOverRanks(Communicator& comm, const at::Tensor& values)
+MeanOverRanks::MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts)
     : world_size_(comm.world_size()),
-      own_(values.to(at::kDouble).reshape({-1})),
+      parts_(parts),
+      own_(sums.to(at::kDouble)),
       sums_(own_.clone()) {
   comm.all_reduce(sums_, kMetrics).wait();
 }
 
-double MeanOverRanks::mean_of(const at::Tensor& sums, int summands) {
-  const double sum = sum_as_tree(sums.cpu().unbind()).item<double>();
-  return sum / static_cast<double>(summands * sums.numel());
+double MeanOverRanks::sum_of(const at::Tensor& sums) {
+  return sum_as_tree(sums.cpu().unbind()).item<double>();
 }
 
 std::vector<int64_t> gather_from_ranks(Communicator& comm, int64_t value) {

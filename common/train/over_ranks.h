@@ -6,21 +6,24 @@
 
 namespace fsdp {
 
-// The mean over ranks and turns of one value for each: one all-reduce of 8 bytes a turn, summed as
-// the gradients are. On CUDA the CPU runs ahead of the GPU, and waits when it reads own() or
+// The mean of a value of every part, over all ranks: one all-reduce of 8 bytes for each sum, summed
+// as the gradients are. On CUDA the CPU runs ahead of the GPU, and waits when it reads own() or
 // mean().
 class MeanOverRanks {
  public:
-  MeanOverRanks(Communicator& comm, const at::Tensor& values);  // [turns], or [] for one
+  // `sums` [n]: of the values of this rank's `parts` parts, as Strategy::forward_backward() returns
+  // them.
+  MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts);
 
-  double own() const { return mean_of(own_, 1); }  // of this rank's values
-  double mean() const { return mean_of(sums_, world_size_); }
+  double own() const { return sum_of(own_) / parts_; }  // of this rank's parts
+  double mean() const { return sum_of(sums_) / (parts_ * world_size_); }
 
  private:
-  static double mean_of(const at::Tensor& sums, int summands);
+  static double sum_of(const at::Tensor& sums);
 
   int world_size_;
-  at::Tensor own_, sums_;  // fp64 [turns], on the communicator's device
+  int parts_;              // of each rank
+  at::Tensor own_, sums_;  // fp64 [n], on the communicator's device
 };
 
 // `value` of every rank, by rank: one all-gather of 8 bytes per rank.

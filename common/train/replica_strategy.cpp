@@ -1,4 +1,6 @@
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
+#include <nn/gradient_hook.h>
 #include <train/build_model.h>
 #include <train/replica_strategy.h>
 
@@ -13,6 +15,57 @@ ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, S
       replica_(*model_, config, bucket_sizes) {
   layout_.check(distinct_parameters(*model_));
   move_buffers(*model_, config.comm.device);
+}
+
+void ReplicaStrategy::collect_in_buckets() {
+  for (size_t i = 0; i < replica_.slots().size(); ++i) {
+    const Replica::Slot& slot = replica_.slots()[i];
+    if (!slot.trainable) continue;
+    register_post_accumulate_grad_hook(slot.parameter.tensor,
+                                       [this, &slot, i] { collect(slot, i); });
+  }
+}
+
+void ReplicaStrategy::collect(const Replica::Slot& slot, size_t index) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
+  const at::Tensor sum = replica_.gradient(slot);
+  if (first_) {
+    sum.copy_(gradient);
+  } else {
+    sum.add_(gradient);
+  }
+  gradient.reset();
+  collected_[index] = true;
+}
+
+void ReplicaStrategy::zero_what_was_not_used() {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; first_ && i < collected_.size(); ++i) {
+    const Replica::Slot& slot = replica_.slots()[i];
+    if (slot.trainable && !collected_[i]) replica_.gradient(slot).zero_();
+  }
+}
+
+std::vector<at::Tensor> ReplicaStrategy::accumulate(const std::vector<int>& parts,
+                                                    const Arrangement& sums, int64_t step,
+                                                    const Communicator* comm) {
+  TreeSum gradients(sums);
+  std::vector<at::Tensor> losses;
+  for (const int part : parts) {
+    live_bytes::enter(Phase::forward);
+    losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
+    live_bytes::enter(Phase::backward);
+    first_ = losses.size() == 1 || gradients.puts_aside();
+    if (losses.size() > 1 && first_) gradients.put_aside(replica_.buckets());
+    if (first_) replica_.allocate_gradients(comm);
+    collected_.assign(replica_.slots().size(), false);
+    losses.back().backward();
+    losses.back() = losses.back().detach();
+    zero_what_was_not_used();
+    gradients.added(replica_.buckets());
+  }
+  return losses;
 }
 
 void ReplicaStrategy::divide_gradients() {

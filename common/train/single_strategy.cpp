@@ -1,7 +1,8 @@
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
-#include <nn/gradient_hook.h>
 #include <train/replica_strategy.h>
+
+#include <numeric>
 
 namespace fsdp {
 namespace {
@@ -9,83 +10,45 @@ namespace {
 class SingleStrategy : public ReplicaStrategy {
  public:
   SingleStrategy(const TrainConfig& config, Workload workload, ShardLayout layout)
-      : ReplicaStrategy(config, std::move(workload), std::move(layout), kBucketOfEach) {
-    for (const auto& slot : replica_.slots()) {
-      if (!slot.trainable) continue;
-      register_post_accumulate_grad_hook(slot.parameter.tensor, [this, &slot] { collect(slot); });
-    }
+      : ReplicaStrategy(config, std::move(workload), std::move(layout), kBucketOfEach),
+        parts_(static_cast<size_t>(arrangement_.parts())) {
+    std::iota(parts_.begin(), parts_.end(), 0);
+    collect_in_buckets();
   }
 
   at::Tensor forward_backward(int64_t step) override {
-    TreeSum gradients(arrangement_);
-    std::vector<at::Tensor> losses;
-    for (int part = 0; part < arrangement_.parts(); ++part) {
-      live_bytes::enter(Phase::forward);
-      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
-      live_bytes::enter(Phase::backward);
-      first_ = part == 0 || gradients.puts_aside();
-      if (part > 0 && first_) gradients.put_aside(replica_.buckets());
-      if (first_) replica_.allocate_gradients(nullptr);
-      collected_.assign(replica_.bucket_numels().size(), false);
-      loss.backward();
-      zero_what_was_not_used();
-      gradients.added(replica_.buckets());
-      losses.push_back(loss.detach().to(at::kDouble));
-    }
+    const auto losses = accumulate(parts_, arrangement_, step, nullptr);
     divide_gradients();
-    return mean_of(losses);
+    return sum_of(losses);
   }
 
   at::Tensor evaluate(int64_t step) override {
-    at::NoGradGuard no_grad;
+    const at::NoGradGuard no_grad;
     std::vector<at::Tensor> losses;
-    for (int part = 0; part < arrangement_.parts(); ++part) {
-      live_bytes::enter(Phase::forward);
-      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
-      losses.push_back(loss.to(at::kDouble));
-    }
-    return mean_of(losses);
+    live_bytes::enter(Phase::forward);
+    for (const int part : parts_)
+      losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
+    return sum_of(losses);
   }
 
   void full_parameters(const ParameterVisitor& visit) override { replica_.full_parameters(visit); }
 
  private:
   // [1] Losses are no gradients: they are added over all ranks at once.
-  at::Tensor mean_of(const std::vector<at::Tensor>& losses) const {
-    TreeSum sum({.shards = arrangement_.ranks(), .turns = arrangement_.turns});
-    at::Tensor running = losses[0];
-    for (int part = 0; part < arrangement_.parts(); ++part) {
-      if (part > 0) sum.put_aside({running});
-      running = losses[static_cast<size_t>(part)];
-      sum.added({running});
+  at::Tensor sum_of(const std::vector<at::Tensor>& losses) const {
+    Arrangement all = arrangement_;
+    all.shards = all.ranks();
+    all.replicas = 1;
+    TreeSum sum(all);
+    std::vector<at::Tensor> running;
+    for (const at::Tensor& loss : losses) {
+      if (!running.empty()) sum.put_aside(running);
+      running = sum.added({loss.to(at::kDouble)});
     }
-    return running.div(arrangement_.parts()).reshape({1});
+    return running[0].reshape({1});
   }
 
-  // A bucket holds one parameter here. The first gradient of a partial sum is copied, the others
-  // are added.
-  void collect(const Replica::Slot& slot) {
-    at::NoGradGuard no_grad;
-    at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
-    const at::Tensor sum = replica_.gradient(slot);
-    if (first_) {
-      sum.copy_(gradient);
-    } else {
-      sum.add_(gradient);
-    }
-    gradient.reset();
-    collected_[slot.place.bucket] = true;
-  }
-
-  void zero_what_was_not_used() {
-    at::NoGradGuard no_grad;
-    for (size_t i = 0; first_ && i < collected_.size(); ++i) {
-      if (!collected_[i]) replica_.buckets()[i].zero_();
-    }
-  }
-
-  bool first_{};                 // the part that is being computed begins a partial sum
-  std::vector<bool> collected_;  // per bucket, in this part's backward
+  std::vector<int> parts_;  // of all ranks, in the order in which they are added
 };
 
 }  // namespace

@@ -3,6 +3,20 @@
 
 namespace fsdp {
 
+at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
+  std::vector<at::Tensor> of_turns;
+  for (const at::Tensor& loss : losses)
+    of_turns.push_back(loss.detach().to(at::kDouble));
+  if (!arrangement.turns_first) return at::stack(of_turns);
+  TreeSum sum({.turns = arrangement.turns});
+  std::vector<at::Tensor> running;
+  for (const at::Tensor& loss : of_turns) {
+    if (!running.empty()) sum.put_aside(running);
+    running = sum.added({loss});
+  }
+  return running[0].reshape({1});
+}
+
 at::Tensor losses_without_gradients(Module& model, const Workload& workload,
                                     Arrangement arrangement, int rank, int64_t step) {
   const at::NoGradGuard no_grad;
@@ -10,9 +24,9 @@ at::Tensor losses_without_gradients(Module& model, const Workload& workload,
   std::vector<at::Tensor> losses;
   for (int turn = 0; turn < arrangement.turns; ++turn) {
     const int part = arrangement.part(rank, turn);
-    losses.push_back(workload.loss(model, part, arrangement.parts(), step).to(at::kDouble));
+    losses.push_back(workload.loss(model, part, arrangement.parts(), step));
   }
-  return at::stack(losses);
+  return sums_of_losses(losses, arrangement);
 }
 
 }  // namespace fsdp

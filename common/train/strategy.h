@@ -18,11 +18,12 @@ class Strategy {
 
   // Runs forward and backward on this rank's parts. When it returns, the gradients are the means
   // over all parts: summed as the arrangement says, then divided once. Returns the losses of this
-  // rank's parts, fp64 [turns], on its device. (single computes all parts and returns their mean,
-  // [1].) On CUDA the CPU waits for nothing.
+  // rank's parts, fp64 on its device, summed as far as the arrangement sums them before those of
+  // other ranks: [turns], or [1] if turns are summed first. (single computes all parts, and returns
+  // their sum, [1].) On CUDA the CPU waits for nothing.
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
-  // The losses of the same parts, without gradients.
+  // The same losses, without gradients.
   virtual at::Tensor evaluate(int64_t step) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
@@ -40,7 +41,11 @@ class Strategy {
   virtual const ShardLayout& layout() const = 0;
 };
 
-// The losses of the parts of `rank`, fp64 [turns], without gradients.
+// The losses of a rank's parts, [] each and in the order of its turns, as forward_backward()
+// returns them.
+at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
+
+// What evaluate() returns on `rank`.
 at::Tensor losses_without_gradients(Module& model, const Workload& workload,
                                     Arrangement arrangement, int rank, int64_t step);
 

@@ -102,7 +102,7 @@ class TrainingRun {
 
   void evaluate() {
     comm_->take_log();
-    const MeanOverRanks loss(*comm_, strategy_->evaluate(0));
+    const MeanOverRanks loss = mean_of(strategy_->evaluate(0));
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
     require_finite("before training", loss, std::nullopt);
@@ -116,7 +116,7 @@ class TrainingRun {
     take_log();
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
-    const MeanOverRanks loss(*comm_, strategy_->forward_backward(step));
+    const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
     const std::optional<double> norm = update();
     losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -140,6 +140,11 @@ class TrainingRun {
     const auto others = strategy_comm_->take_log();  // nothing if it is the same
     log.insert(log.end(), others.begin(), others.end());
     return log;
+  }
+
+  MeanOverRanks mean_of(const at::Tensor& losses) const {
+    const int parts = config_.arrangement().parts();
+    return {*comm_, losses, parts / comm_->world_size()};
   }
 
   // Returns the norm of the gradients, if they are clipped.

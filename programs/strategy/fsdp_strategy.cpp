@@ -7,8 +7,26 @@
 #include <strategy/wrap_auto.h>
 #include <train/build_model.h>
 
+#include <stdexcept>
+
 namespace fsdp {
 namespace {
+
+// What is an extension in the tasks, a student's stack may lack.
+template <class Sharded>
+void set_requires_gradient_sync(Sharded& sharded, bool sync) {
+  if constexpr (requires { sharded.set_requires_gradient_sync(sync); }) {
+    sharded.set_requires_gradient_sync(sync);
+  } else {
+    throw std::invalid_argument(
+        "--accumulate last: needs FullySharded::set_requires_gradient_sync() and sync_gradients(); "
+        "see \"Going further\" in the handout of task 4");
+  }
+}
+template <class Sharded>
+void sync_gradients(Sharded& sharded) {
+  if constexpr (requires { sharded.sync_gradients(); }) sharded.sync_gradients();
+}
 
 class FsdpStrategy : public Strategy {
  public:
@@ -30,6 +48,7 @@ class FsdpStrategy : public Strategy {
     move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
+    if (arrangement_.turns_first) set_requires_gradient_sync(*sharded_, false);
     if (arrangement_.turns == 1) return;  // a unit divides by the number of ranks itself
     for (const auto& unit : sharded_->units())
       unit->set_gradient_divide_factor(1);
@@ -45,11 +64,12 @@ class FsdpStrategy : public Strategy {
       const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
       live_bytes::enter(Phase::backward);
       loss.backward();
-      gradients.added(sharded_gradients());
-      losses.push_back(loss.detach().to(at::kDouble));
+      put_back(gradients.added(this->gradients()));
+      losses.push_back(loss.detach());
     }
+    if (arrangement_.turns_first) sync_gradients(*sharded_);
     if (arrangement_.turns > 1) divide_gradients();
-    return at::stack(losses);
+    return sums_of_losses(losses, arrangement_);
   }
 
   at::Tensor evaluate(int64_t step) override {
@@ -76,26 +96,42 @@ class FsdpStrategy : public Strategy {
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
-  // Of the units that have one. A unit adds the sum of a turn to what is there; so the turns whose
-  // sums belong together need no more memory than one.
-  std::vector<at::Tensor> sharded_gradients() const {
+  // What a turn adds to what is there, so the turns whose sums belong together need no more memory
+  // than one: the sharded gradients or, while they are not reduced, the parameters' .grad.
+  // Undefined where there is none.
+  std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
-    for (const auto& unit : sharded_->units())
-      if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
+    for (const auto& unit : sharded_->units()) {
+      if (!arrangement_.turns_first) gradients.push_back(unit->sharded_gradient());
+      for (const auto& parameter : unit->parameters())
+        if (arrangement_.turns_first) gradients.push_back(parameter.tensor.grad());
+    }
     return gradients;
   }
 
   std::vector<at::Tensor> take_gradients() const {
-    auto gradients = sharded_gradients();
-    for (const auto& unit : sharded_->units())
+    auto taken = gradients();
+    for (const auto& unit : sharded_->units()) {
       unit->drop_gradient();
-    return gradients;
+      for (const auto& parameter : unit->parameters())
+        parameter.tensor.mutable_grad().reset();
+    }
+    return taken;
+  }
+
+  // A parameter that got no gradient in this turn has that of the turns before.
+  void put_back(const std::vector<at::Tensor>& sums) const {
+    if (!arrangement_.turns_first) return;
+    auto sum = sums.begin();
+    for (const auto& unit : sharded_->units())
+      for (const auto& parameter : unit->parameters())
+        parameter.tensor.mutable_grad() = *sum++;
   }
 
   void divide_gradients() const {
     const at::NoGradGuard no_grad;
-    for (const at::Tensor& gradient : sharded_gradients())
-      gradient.div_(arrangement_.parts());
+    for (const auto& unit : sharded_->units())
+      if (unit->sharded_gradient().defined()) unit->sharded_gradient().div_(arrangement_.parts());
   }
 
   Workload workload_;

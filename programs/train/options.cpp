@@ -55,6 +55,10 @@ void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
              "rows of the global batch, which is cut into equal parts");
   add_number(app, "--parts", given.parts, NumberRange<int64_t>{1, kMaxParts},
              "parts of the batch; ranks compute theirs one after another (default: one for each)");
+  app.add_option("--accumulate", config.accumulate,
+                 "reduce the gradients of each part, or add up those of a rank's parts and reduce "
+                 "them after its last (default each)")
+      ->check(CLI::IsMember({"each", "last"}));
   add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
   add_number(app, "--seed", config.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},

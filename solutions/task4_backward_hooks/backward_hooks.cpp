@@ -73,14 +73,25 @@ void BackwardHooks::drop_broken_pass() {
 }
 
 void BackwardHooks::post_backward(Unit& unit) {
-  // Asks trainable(), which is the same on every rank, and not whether a gradient came.
-  if (unit.flat->trainable()) {
-    wait_for_reduction();  // before the next flat gradient is allocated
-    unit.flat->reduce_gradient();
-    reducing_ = unit.flat;
-    unit.reduced = true;
-  }
+  if (requires_gradient_sync_) reduce(unit);
   unit.flat->reshard();
+}
+
+void BackwardHooks::reduce(Unit& unit) {
+  // Asks trainable(), which is the same on every rank, and not whether a gradient came.
+  if (!unit.flat->trainable()) return;
+  wait_for_reduction();  // before the next flat gradient is allocated
+  unit.flat->reduce_gradient();
+  reducing_ = unit.flat;
+  unit.reduced = true;
+}
+
+void BackwardHooks::sync_gradients() {
+  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+    reduce(**unit);
+    (*unit)->reduced = false;  // in no pass
+  }
+  wait_for_reduction();
 }
 
 void BackwardHooks::wait_for_reduction() {

@@ -45,6 +45,8 @@ class FullySharded {
   ShardLayout layout_;
   std::shared_ptr<BackwardHooks> backward_hooks_;
   std::shared_ptr<Prefetcher> prefetcher_;
+
+  // Add what you need.
 };
 
 // Shards `root` over the ranks of `comm`, in place. Call it once per model, on all ranks, with the

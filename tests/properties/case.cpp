@@ -9,8 +9,9 @@ namespace fsdp {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size, use, tied)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, shards, turns,
-                                                accumulate, steps, wrap, reshard_after_forward, limit, meta_init,
-                                                optimizer, decay_of_all, clip, backend)
+                                                accumulate, steps, wrap, reshard_after_forward,
+                                                limit, meta_init, optimizer, decay_of_all, clip,
+                                                backend)
 
 namespace {
 

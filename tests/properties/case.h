@@ -16,10 +16,10 @@ struct Layer {
   bool block{true};  // its class ends in "Block"
   bool frozen{};
   int size{1};
-  // never called; called twice; odd: called always, but returns its input where step + part is even,
-  // so that ranks differ in which parameters get a gradient.
+  // never called; called twice; odd: called always, but returns its input where step + part is
+  // even, so that ranks differ in which parameters get a gradient.
   std::string use{"always"};
-  int tied{-1};               // linear: its weight is also that of this earlier linear layer
+  int tied{-1};  // linear: its weight is also that of this earlier linear layer
 };
 
 // What is trained, and how: plain data, drawn from a seed. Every field has a default, which is the

@@ -34,8 +34,8 @@ struct AnyLayer : Module {
 
   at::Tensor forward(at::Tensor x) override {
     if (inner) x = (*inner)(x);
-    // Not the tensor that the inner one returned: with it, the gradient of both outputs would be one,
-    // and the inner unit would be gathered first, on this rank alone.
+    // Not the tensor that the inner one returned: with it, the gradient of both outputs would be
+    // one, and the inner unit would be gathered first, on this rank alone.
     if (skips) return inner ? x.clone() : x;
     if (scale.defined()) return x + x * scale + more.sum() * number;
     return x + at::linear(x, weight, bias).tanh();
@@ -86,7 +86,7 @@ struct RandomModel : Module {
   std::vector<Layer> specs;
   std::vector<std::shared_ptr<AnyLayer>> layers;
   std::shared_ptr<Scale> first, head;
-  bool odd{};              // the step and the part of the next forward, added
+  bool odd{};  // the step and the part of the next forward, added
 };
 
 }  // namespace

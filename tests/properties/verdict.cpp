@@ -33,17 +33,25 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
   return config;
 }
 
+// Of the strategy: the world's, or one whose reduce-scatters go on over the replicas.
+const std::shared_ptr<Communicator>& communicator_of(const TrainConfig& config, TestRank& rank) {
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  return replicas ? rank.hybrid(config.shards()) : rank.communicator();
+}
+
 std::unique_ptr<Strategy> make(const TrainConfig& config, const Workload& workload,
                                TestRank& rank) {
-  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, rank.communicator());
+  if (config.mode == "fsdp")
+    return make_fsdp_strategy(config, workload, communicator_of(config, rank));
   return make_single_strategy(config, workload, shard_layout(config, workload));
 }
 
 // What differs between the bytes that were predicted for the last step and those of this rank.
 // Where the order of a step is not that of the layers, only what gradients cost is predicted.
-void observe_bytes(TestRank& rank, const Case& c, const Schedule& step) {
+void observe_bytes(TestRank& rank, const Case& c, const std::vector<Call>& log,
+                   const Schedule& step) {
   std::map<std::string, int64_t> measured;
-  for (const Call& call : rank.communicator()->take_log())
+  for (const Call& call : log)
     measured[call.unit.is_label() ? call.unit.str() : to_string(call.operation)] += call.bytes;
   std::string differences;
   for (const auto& [key, bytes] : predict_comm_bytes(step)) {
@@ -72,18 +80,24 @@ void train(TestRank& rank, const Case& c, const std::string& mode) {
   const TrainConfig config = config_of(c, mode);
   const auto strategy = make(config, workload_of(c), rank);
   Communicator& comm = *rank.communicator();
+  Communicator& of_strategy = *communicator_of(config, rank);
   for (int64_t step = 0; step < c.steps; ++step) {
     const std::string after = " of step " + std::to_string(step + 1);
     if (step == 1)
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     comm.take_log();
-    const MeanOverRanks loss(comm, strategy->forward_backward(step));
+    of_strategy.take_log();
+    const int parts = mode == "single" ? c.world * c.turns : c.turns;
+    const MeanOverRanks loss(comm, strategy->forward_backward(step), parts);
     rank.observe("loss" + after, loss.mean());
     if (config.clip) rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip));
     strategy->step();
     if (mode == "fsdp" && step + 1 == c.steps) {
-      observe_bytes(rank, c,
+      auto log = comm.take_log();
+      for (const Call& call : of_strategy.take_log())
+        log.push_back(call);  // none, if it is the same communicator
+      observe_bytes(rank, c, log,
                     schedule(config, strategy->layout(), rank.rank(), /*first=*/c.steps == 1));
     }
     live_bytes::enter(Phase::init);  // of no step
