@@ -5,11 +5,14 @@
 #include <optim/update_rule.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace fsdp {
+
+inline constexpr int kAllUnits = std::numeric_limits<int>::max();  // no limit to prefetch
 
 // The settings of a training run. The --help of `./fsdp train` explains each.
 struct TrainConfig {
@@ -32,7 +35,8 @@ struct TrainConfig {
   int shard_size{};          // ranks that share out one replica of the model; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};
-  int limit{2};  // units gathered at a time
+  int limit{2};                                      // units gathered at a time, or kAllUnits
+  std::optional<int> forward_limit, backward_limit;  // in place of it, in one direction
   bool meta_init{true};
   int threads{1};
   bool poison{};             // NaN in memory that nobody may use
@@ -43,7 +47,8 @@ struct TrainConfig {
   std::string commit;        // of the program's sources, for the JSON file; empty: not known
 
   std::vector<ParameterGroup> parameter_groups() const;
-  int gathered_at_a_time() const { return prefetch ? limit : 1; }
+  int limit_in_forward() const { return prefetch ? forward_limit.value_or(limit) : 1; }
+  int limit_in_backward() const { return prefetch ? backward_limit.value_or(limit) : 1; }
   // Ranks of a replica. In ddp each rank has one, and all add their parts as if they were shards.
   int shards() const { return mode == "ddp" || shard_size == 0 ? world : shard_size; }
   const char* strategy() const;  // full, grad_op, no or hybrid: the strategy of fsdp

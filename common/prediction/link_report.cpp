@@ -69,13 +69,14 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
     const auto units = unit_times(link, layout, compute_times(events, step.call.sequence), turns);
     if (!units) return std::nullopt;
     const int64_t rest = rest_of_step(link, layout.world_size, events, step);
-    const auto predict = [&](int limit) {
-      const int64_t model = predict_step_time(*units, limit, config.reshard_after_forward, turns);
+    const auto predict = [&](int limit, int backward_limit) {
+      const int64_t model =
+          predict_step_time(*units, limit, config.reshard_after_forward, turns, backward_limit);
       return static_cast<double>(model + rest) * 1e-9;
     };
     measured.push_back(static_cast<double>(step.duration()) * 1e-9);
-    predicted.push_back(predict(config.gathered_at_a_time()));
-    without_prefetch.push_back(predict(1));
+    predicted.push_back(predict(config.limit_in_forward(), config.limit_in_backward()));
+    without_prefetch.push_back(predict(1, 1));
   }
   if (measured.empty()) return std::nullopt;
   return StepTimes{median(measured), median(predicted), median(without_prefetch)};

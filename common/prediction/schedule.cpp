@@ -126,7 +126,7 @@ class ShardedStep : public Step {
   }
 
   void forward() override {
-    const size_t window = first_ && part_ == 0 ? 0 : window_;
+    const size_t window = first_ && part_ == 0 ? 0 : forward_window_;
     for (const size_t root : roots_)
       unshard(root);
     gather(order_, 0, window);
@@ -147,7 +147,7 @@ class ShardedStep : public Step {
     if (arrangement_.turns_first) return backward_without_reduction(sums);
     size_t left = order_.size();
     allocate(MemoryClass::gradients, root_bytes_after_[left]);
-    pass(Phase::backward, {order_.rbegin(), order_.rend()}, window_, [&](size_t unit) {
+    pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
       allocate(MemoryClass::gradients, gradient_bytes_[unit]);
       reduce(unit);
       reshard(unit);
@@ -271,13 +271,14 @@ class ShardedStep : public Step {
 
   const int shard_;  // of every unit, that this rank holds
   const std::vector<ParameterGroup> groups_{config_.parameter_groups()};
-  const size_t window_{
-      static_cast<size_t>(config_.gathered_at_a_time() - 1)};  // units on their way
-  std::vector<size_t> roots_;                                  // one or none
-  std::vector<size_t> order_;                                  // of forward, without the root
-  std::vector<int64_t> gradient_bytes_;                        // by unit
-  std::vector<bool> has_gradient_;                             // by unit: sharded
-  int64_t trainable_bytes_{};                                  // of the shards of trainable units
+  // Units on their way.
+  const size_t forward_window_{static_cast<size_t>(config_.limit_in_forward() - 1)};
+  const size_t backward_window_{static_cast<size_t>(config_.limit_in_backward() - 1)};
+  std::vector<size_t> roots_;            // one or none
+  std::vector<size_t> order_;            // of forward, without the root
+  std::vector<int64_t> gradient_bytes_;  // by unit
+  std::vector<bool> has_gradient_;       // by unit: sharded
+  int64_t trainable_bytes_{};            // of the shards of trainable units
   // By number of units: the gradients of the root's layers that come after so many units in
   // forward, hence before them in backward.
   std::vector<int64_t> root_bytes_after_;

@@ -43,7 +43,7 @@ class TimeOfAStep {
 }  // namespace
 
 int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool reshard_after_forward,
-                          int turns) {
+                          int turns, std::optional<int> backward_limit) {
   ShardLayout layout;  // the sizes do not matter: the times are given
   for (const UnitTime& unit : units)
     layout.units.push_back({"", 0, /*root=*/layout.units.empty(), unit.reduce_scatter > 0});
@@ -52,6 +52,7 @@ int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool re
   config.steps = 1;
   config.parts = turns;  // of one rank
   config.limit = limit;
+  config.backward_limit = backward_limit;
   config.reshard_after_forward = reshard_after_forward;
   return TimeOfAStep(schedule(config, layout), units).now();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace fsdp {
@@ -17,8 +18,9 @@ struct UnitTime {
 // one thing at a time, in the order of issue, and the rank computes meanwhile. `units`: the root
 // first, then the others in the order of their forward, none inside another. In forward the root
 // computes after the others, in backward before them. `limit`: units gathered at a time; 1 is
-// without prefetch. `turns`: how many forwards and backwards there are.
+// without prefetch. `turns`: how many forwards and backwards there are. `backward_limit`: the limit
+// of backward, if it is another.
 int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool reshard_after_forward,
-                          int turns = 1);
+                          int turns = 1, std::optional<int> backward_limit = {});
 
 }  // namespace fsdp

@@ -31,11 +31,15 @@ void sync_gradients(Sharded& sharded) {
 class FsdpStrategy : public Strategy {
  public:
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
-      : workload_(std::move(workload)), comm_(std::move(comm)), arrangement_(config.arrangement()) {
+      : workload_(std::move(workload)),
+        comm_(std::move(comm)),
+        arrangement_(config.arrangement()),
+        forward_limit_(config.limit_in_forward()),
+        backward_limit_(config.limit_in_backward()) {
     FullyShardOptions options;
     options.wrap = wrap_policy_of(config.wrap);
     options.reshard_after_forward = config.reshard_after_forward;
-    options.limit = config.prefetch ? config.limit : 1;
+    options.limit = config.limit_in_forward();
     if (config.meta_init) {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
@@ -60,9 +64,11 @@ class FsdpStrategy : public Strategy {
     for (int turn = 0; turn < arrangement_.turns; ++turn) {
       if (gradients.puts_aside()) gradients.put_aside(take_gradients());
       live_bytes::enter(Phase::forward);
+      sharded_->prefetcher()->set_limit(forward_limit_);
       const int part = arrangement_.part(comm_->global_rank(), turn);
       const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
       live_bytes::enter(Phase::backward);
+      sharded_->prefetcher()->set_limit(backward_limit_);
       loss.backward();
       put_back(gradients.added(this->gradients()));
       losses.push_back(loss.detach());
@@ -137,6 +143,7 @@ class FsdpStrategy : public Strategy {
   Workload workload_;
   std::shared_ptr<Communicator> comm_;
   Arrangement arrangement_;
+  int forward_limit_, backward_limit_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;
   std::unique_ptr<ShardedOptimizer> optimizer_;

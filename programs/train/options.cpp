@@ -79,6 +79,16 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
                "go on when a loss or the norm of the gradients is not finite");
 }
 
+// A number of units, or all. Target: int, or a std::optional of one.
+template <typename Target>
+void add_limit(CLI::App& app, const std::string& name, Target& target, const std::string& help) {
+  const auto take = [&target, name](const std::string& text) {
+    target =
+        text == "all" ? kAllUnits : static_cast<int>(parse_number<int64_t>(name, text, {1, 1000}));
+  };
+  app.add_option_function<std::string>(name, take, help)->type_name("INT|all");
+}
+
 // What a strategy says about the two settings of which it is made.
 struct StrategyOption {
   enum class Shards { all_ranks, one_rank, as_given } shards;
@@ -118,8 +128,11 @@ void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
              "ranks of a replica in --strategy hybrid; they divide the ranks");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
   on_off(app, "--prefetch", config.prefetch, "gather units ahead of their use");
-  add_number(app, "--limit", config.limit, NumberRange<int64_t>{1, 1000},
-             "units gathered at a time, the running one counted (default 2; 1: no prefetch)");
+  add_limit(app, "--limit", config.limit,
+            "units gathered at a time, the running one counted (default 2; 1: no prefetch)");
+  add_limit(app, "--forward-limit", config.forward_limit, "the same in forward (default --limit)");
+  add_limit(app, "--backward-limit", config.backward_limit,
+            "the same in backward (default --limit)");
   on_off(app, "--meta-init", config.meta_init,
          "build the model without memory, then materialize it shard by shard");
 }
@@ -317,21 +330,21 @@ void check(const TrainConfig& config) {
 // What was given and has no effect: one line for each, of one process.
 void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   const auto self = started_rank();
-  if (self && self->rank > 0) return;
+  if (config.print_units || (self && self->rank > 0)) return;
   const auto unused = [&](const std::string& option, const std::string& beside) {
     if (app.count(option) == 0) return;
     std::fprintf(stderr, "fsdp train: %s has no effect with %s\n", option.c_str(), beside.c_str());
   };
   const std::string mode = "--mode " + config.mode;
   if (config.mode != "fsdp") {
-    for (const char* option :
-         {"--wrap", "--reshard-after-forward", "--prefetch", "--limit", "--meta-init"})
+    for (const char* option : {"--wrap", "--reshard-after-forward", "--prefetch", "--limit",
+                               "--forward-limit", "--backward-limit", "--meta-init"})
       unused(option, mode);
     if (config.mode == "ddp") {
       for (const char* option : {"--strategy", "--shard-size"})
         unused(option, mode);
     }
-  } else if (config.prefetch && config.limit == 1) {
+  } else if (config.prefetch && config.limit_in_forward() == 1 && config.limit_in_backward() == 1) {
     unused("--prefetch", "--limit 1");
   }
   if (config.mode == "single") unused("--backend", mode);

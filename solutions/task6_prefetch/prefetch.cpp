@@ -5,8 +5,13 @@
 
 namespace fsdp {
 
-Prefetcher::Prefetcher(int limit) : window_(static_cast<size_t>(limit - 1)) {
+Prefetcher::Prefetcher(int limit) {
+  set_limit(limit);
+}
+
+void Prefetcher::set_limit(int limit) {
   if (limit < 1) throw std::invalid_argument("prefetch: limit must be at least 1");
+  window_ = static_cast<size_t>(limit - 1);
 }
 
 void Prefetcher::add_root(Module& root) {
@@ -24,6 +29,7 @@ void Prefetcher::add_root(Module& root) {
 }
 
 void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
+  units_[&module] = unit;
   auto self = shared_from_this();
   module.register_forward_pre_hook([self, unit](Module&, const at::Tensor&) {
     self->pre_forward(unit);
@@ -48,6 +54,7 @@ void Prefetcher::begin_forward() {
 void Prefetcher::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
   const size_t position = forward_order_.size();
   forward_order_.push_back(unit);
+  if (issue(forward_lists_, unit)) return;
   // Compares positions, since a unit that is used twice has two followers.
   if (position >= last_order_.size() || last_order_[position] != unit) return;  // another path
   const size_t end = std::min(position + 1 + window_, last_order_.size());
@@ -61,17 +68,42 @@ void Prefetcher::end_forward() {
   for (const auto& unit : last_order_) {
     if (unit->state() == UnitState::gathering) unit->reshard();
   }
+  for (const auto& [unit, list] : forward_lists_)
+    for (const auto& listed : list)
+      if (listed->state() == UnitState::gathering) listed->reshard();
 }
 
 void Prefetcher::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
+  const bool listed = issue(backward_lists_, unit);
   // From the end: of a unit that is used twice the last use comes back first. What is behind it did
   // not come back, since it is not part of the loss.
   const auto found = std::find(backward_order_.rbegin(), backward_order_.rend(), unit);
   if (found == backward_order_.rend()) return;
   backward_order_.erase(found.base() - 1, backward_order_.end());
+  if (listed) return;
   const size_t ahead = std::min(window_, backward_order_.size());
   for (size_t i = 1; i <= ahead; ++i)
     backward_order_[backward_order_.size() - i]->unshard_async();
+}
+
+void Prefetcher::set(Lists& lists, Module& module, const std::vector<Module*>& modules) const {
+  const auto unit_of = [this](Module* listed) {
+    const auto found = units_.find(listed);
+    if (found != units_.end()) return found->second;
+    throw std::invalid_argument("prefetch: this " + listed->name() + " is no unit below the root");
+  };
+  Order list;
+  std::transform(modules.begin(), modules.end(), std::back_inserter(list), unit_of);
+  lists[unit_of(&module)] = list;
+}
+
+// Whether there is a list for `unit`.
+bool Prefetcher::issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit) {
+  const auto found = lists.find(unit);
+  if (found == lists.end()) return false;
+  for (const auto& listed : found->second)
+    listed->unshard_async();
+  return true;
 }
 
 }  // namespace fsdp

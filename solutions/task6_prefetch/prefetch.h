@@ -3,6 +3,7 @@
 #include <flat_parameter.h>
 #include <nn/module.h>
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -23,8 +24,11 @@ namespace fsdp {
 // forward, or because another of their uses has not come back. A limit of 1 means no prefetch.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
-  explicit Prefetcher(int limit);          // throws std::invalid_argument if it is below 1
+  explicit Prefetcher(int limit);          // throws what set_limit() throws
   Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
+
+  // From the next unit on. Throws std::invalid_argument if the limit is below 1.
+  void set_limit(int limit);
 
   // Both register hooks that run after those of tasks 3 and 4, which must be registered before.
   // `root` is unsharded throughout and has no place in the order. Its forward begins a new order.
@@ -41,7 +45,7 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
 
  private:
   using Order = std::vector<std::shared_ptr<FlatParameter>>;
-  size_t window_;         // units issued ahead of the running one
+  size_t window_{};       // units issued ahead of the running one
   Order forward_order_;   // of the forward under way
   Order backward_order_;  // ended in forward, still to come back
 
@@ -52,6 +56,24 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
 
   // How this solution goes about it.
   Order last_order_;  // of the forward before this one
+
+ public:
+  // Extension (see "Going further" in the handout), with FSDP2's names. From now on, when `module`
+  // has been unsharded in this direction, it issues the units of `modules`, in this order, in place
+  // of those that the limit allows. Throws std::invalid_argument if one was not given to add().
+  void set_modules_to_forward_prefetch(Module& module, const std::vector<Module*>& modules) {
+    set(forward_lists_, module, modules);
+  }
+  void set_modules_to_backward_prefetch(Module& module, const std::vector<Module*>& modules) {
+    set(backward_lists_, module, modules);
+  }
+
+ private:
+  using Lists = std::map<std::shared_ptr<FlatParameter>, Order>;
+  void set(Lists& lists, Module& module, const std::vector<Module*>& modules) const;
+  static bool issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit);
+  std::map<Module*, std::shared_ptr<FlatParameter>> units_;  // by the module given to add()
+  Lists forward_lists_, backward_lists_;
 };
 
 }  // namespace fsdp

@@ -30,6 +30,7 @@ class FullySharded {
 
   const std::vector<std::shared_ptr<FlatParameter>>& units() const { return units_; }
   const ShardLayout& layout() const { return layout_; }
+  const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
 
   // Calls `visit` on rank 0 with every distinct parameter, whole, detached and on the CPU, in the
   // order of first registration. All ranks call it. On each, one unit at a time is unsharded: one

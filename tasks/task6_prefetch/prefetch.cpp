@@ -6,8 +6,13 @@
 
 namespace fsdp {
 
-Prefetcher::Prefetcher(int limit) : window_(static_cast<size_t>(limit - 1)) {
+Prefetcher::Prefetcher(int limit) {
+  set_limit(limit);
+}
+
+void Prefetcher::set_limit(int limit) {
   if (limit < 1) throw std::invalid_argument("prefetch: limit must be at least 1");
+  window_ = static_cast<size_t>(limit - 1);
 }
 
 void Prefetcher::add_root(Module& root) {

@@ -3,6 +3,7 @@
 #include <flat_parameter.h>
 #include <nn/module.h>
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -23,8 +24,11 @@ namespace fsdp {
 // forward, or because another of their uses has not come back. A limit of 1 means no prefetch.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
-  explicit Prefetcher(int limit);          // throws std::invalid_argument if it is below 1
+  explicit Prefetcher(int limit);          // throws what set_limit() throws
   Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
+
+  // From the next unit on. Throws std::invalid_argument if the limit is below 1.
+  void set_limit(int limit);
 
   // Both register hooks that run after those of tasks 3 and 4, which must be registered before.
   // `root` is unsharded throughout and has no place in the order. Its forward begins a new order.
@@ -41,7 +45,7 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
 
  private:
   using Order = std::vector<std::shared_ptr<FlatParameter>>;
-  size_t window_;         // units issued ahead of the running one
+  size_t window_{};       // units issued ahead of the running one
   Order forward_order_;   // of the forward under way
   Order backward_order_;  // ended in forward, still to come back
 

@@ -1,5 +1,6 @@
 #include <config/train_config.h>
 #include <prediction/prediction.h>
+#include <prediction/step_time.h>
 
 #include <gtest/gtest.h>
 
@@ -83,6 +84,23 @@ TEST(PredictedLiveBytes, include_the_root_and_as_many_gathered_units_as_the_limi
     EXPECT_EQ(live(kBackward, MemoryClass::gathered), expected[limit - 1]) << "limit " << limit;
     EXPECT_EQ(live(kOptimizer, MemoryClass::gathered), 0);
   }
+}
+
+TEST(PredictedLiveBytes, follow_the_limit_of_each_direction) {
+  TrainConfig config = fsdp_config();
+  config.forward_limit = kAllUnits;
+  config.backward_limit = 1;
+  const auto live = later_step(config, four_units());
+  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 384 + 512 + 128);
+  EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 512);
+}
+
+TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
+  // The pictures of the handout of task 6: 34 or 26 ms in forward, 64 or 48 ms in backward.
+  std::vector<UnitTime> units(4, {6, 12, 4, 4});
+  units[0].forward = units[0].backward = 0;
+  EXPECT_EQ(predict_step_time(units, 1, true, 1, 2), 34 + 48);
+  EXPECT_EQ(predict_step_time(units, 2, true, 1, 1), 26 + 64);
 }
 
 TEST(PredictedLiveBytes, include_one_gathered_unit_besides_the_root_without_prefetch) {

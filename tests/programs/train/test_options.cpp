@@ -149,6 +149,21 @@ TEST(TrainOptions, units_are_chosen_automatically_and_not_printed_if_nothing_is_
   EXPECT_TRUE(parse({"--print-units"}).print_units);
 }
 
+TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
+  const auto limits = [](const std::vector<std::string>& arguments) {
+    const TrainConfig config = parse(arguments);
+    return std::pair(config.limit_in_forward(), config.limit_in_backward());
+  };
+  EXPECT_EQ(limits({}), std::pair(2, 2));
+  EXPECT_EQ(limits({"--limit", "3"}), std::pair(3, 3));
+  EXPECT_EQ(limits({"--limit", "3", "--forward-limit", "5"}), std::pair(5, 3));
+  EXPECT_EQ(limits({"--backward-limit", "1"}), std::pair(2, 1));
+  EXPECT_EQ(limits({"--limit", "all", "--backward-limit", "4"}), std::pair(kAllUnits, 4));
+  EXPECT_EQ(limits({"--forward-limit", "all", "--prefetch", "off"}), std::pair(1, 1));
+  EXPECT_EQ(refusal({"--backward-limit", "0"}), "--backward-limit must be at least 1, not 0");
+  EXPECT_EQ(refusal({"--limit", "many"}), "--limit must be a whole number, not many");
+}
+
 TEST(TrainOptions, an_option_without_effect_is_named) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),
@@ -163,6 +178,11 @@ TEST(TrainOptions, an_option_without_effect_is_named) {
             "fsdp train: --backend has no effect with --mode single\n");
   EXPECT_EQ(notes({"--mode", "fsdp", "--prefetch", "on", "--limit", "1"}),
             "fsdp train: --prefetch has no effect with --limit 1\n");
+  EXPECT_EQ(notes({"--mode", "fsdp", "--prefetch", "on", "--limit", "1", "--backward-limit", "2"}),
+            "");
+  EXPECT_EQ(notes({"--print-units", "--wrap", "block"}), "");
+  EXPECT_EQ(notes({"--mode", "ddp", "--backward-limit", "2"}),
+            "fsdp train: --backward-limit has no effect with --mode ddp\n");
 }
 
 }  // namespace

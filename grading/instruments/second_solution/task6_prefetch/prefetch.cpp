@@ -16,7 +16,12 @@ void pass_over(Iterator begin, Iterator end) {
 
 }  // namespace
 
-Prefetcher::Prefetcher(int limit) : limit_(limit) {
+Prefetcher::Prefetcher(int limit) {
+  set_limit(limit);
+}
+
+void Prefetcher::set_limit(int limit) {
+  limit_ = limit;
   if (limit < 1) throw std::invalid_argument("prefetch: a limit has to be 1 or more");
 }
 

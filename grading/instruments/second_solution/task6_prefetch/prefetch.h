@@ -14,6 +14,7 @@ namespace fsdp {
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
   explicit Prefetcher(int limit);
+  void set_limit(int limit);
   Prefetcher(const Prefetcher&) = delete;
 
   void add_root(Module& root);
@@ -27,7 +28,7 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   void issue_ahead(const Queue& coming) const;
   void advance(Queue& coming, const std::shared_ptr<FlatParameter>& unit) const;
 
-  int limit_;
+  int limit_{};
   std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
   Queue in_forward_;                                   // as the last forward went on
   Queue in_backward_;                                  // ended in forward, the latest first
