@@ -2,11 +2,14 @@
 # Builds and runs every test, then checks format, the repository's rules and clang-tidy. With a --preset
 # other than default, it only runs the tests. Prints a line per suite, and at the end
 # "N passed, N failed, N skipped". Exits with 1 if anything failed.
+#   --properties N [--from SEED]   only trains N random models in random ways and compares each with one
+#                                  process; stops at the first that differs, and prints the simplest like it
+#   --case CASE                    only this one, as it was printed
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 
-all='' preset=default
+all='' preset=default properties='' from=1 case=''
 while (($#)); do
   case $1 in
     --all) all=--all ;;
@@ -15,7 +18,20 @@ while (($#)); do
       require_preset "$preset"
       shift
       ;;
-    *) refuse "option '$1' is unknown to test; allowed: --all, --preset NAME" ;;
+    --properties | --from)
+      [[ ${2-} =~ ^[1-9][0-9]{0,8}$ ]] || refuse "$1 '${2-}': takes a number above 0"
+      if [[ $1 == --from ]]; then from=$2; else properties=$2; fi
+      shift
+      ;;
+    --case)
+      case=${2-}
+      [[ $case ]] || refuse "--case: takes a case, as --properties prints it"
+      shift
+      ;;
+    *)
+      refuse "option '$1' is unknown to test; allowed: --all, --preset NAME, --properties N," \
+        "--from SEED, --case CASE"
+      ;;
   esac
   shift
 done
@@ -81,6 +97,14 @@ build_cuda() {
   fi
 }
 
+if [[ $properties || $case ]]; then
+  "$root/scripts/setup.sh"
+  build "$preset" properties_tests
+  test=hold_for_random_cases
+  if [[ $case ]]; then test=hold_for_the_given_case; fi
+  exec env FSDP_PROPERTIES="$properties" FSDP_PROPERTIES_FROM="$from" FSDP_PROPERTY_CASE="$case" \
+    "$root/build/$preset/bin/properties_tests" --gtest_brief=1 --gtest_filter="Properties.$test"
+fi
 if ! { "$root/scripts/setup.sh" && build "$preset" all_tests; }; then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1

@@ -166,7 +166,7 @@ class ShardedStep : public Step {
     const int begun = sums > 0 || part_ == 0 ? 1 : 0;
     size_t left = order_.size();
     allocate(MemoryClass::gradients, begun * root_bytes_after_[left]);
-    pass(Phase::backward, {order_.rbegin(), order_.rend()}, window_, [&](size_t unit) {
+    pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
       allocate(MemoryClass::gradients, begun * gradient_bytes_[unit]);
       reshard(unit);
       allocate(MemoryClass::gradients, begun * root_bytes_after_[--left]);

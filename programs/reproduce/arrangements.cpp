@@ -10,6 +10,7 @@ namespace {
 struct Setting {
   std::string mode, world, parts, backend, prefetch, wrap, clip;
   std::string strategy;  // full, grad_op, no, or the ranks of a replica; "-": none is named
+  std::string accumulate;
 };
 
 TrainOptions options_of(const Setting& setting) {
@@ -20,6 +21,7 @@ TrainOptions options_of(const Setting& setting) {
     options.insert(options.end(), {option, value});
   };
   if (setting.clip != "off") add("--clip", setting.clip);
+  add("--accumulate", setting.accumulate);
   if (setting.backend != "-") add("--backend", setting.backend);
   if (setting.prefetch != "-") add("--prefetch", setting.prefetch);
   if (setting.wrap != "-") add("--wrap", setting.wrap);
@@ -31,27 +33,29 @@ TrainOptions options_of(const Setting& setting) {
   return options;
 }
 
-// Those of a mode in which every two values of every two columns meet. Where there are fewer ranks
-// than a replica needs, all of them are one.
+// Those of a mode in which every two values of every two columns meet. Where the ranks can't be cut
+// into such replicas, all of them are one.
 std::vector<Setting> settings_of(const std::string& mode, const std::vector<std::string>& worlds,
                                  const std::string& parts,
                                  const std::vector<std::string>& strategies) {
   const bool fsdp = mode == "fsdp";
   const std::vector<std::string> backends{"shm", "gloo"}, prefetch{"on", "off"},
-      wraps{"block", "none"}, clips{"off", "0.1"};
+      wraps{"auto", "block", "none"}, clips{"off", "0.1"}, accumulate{"each", "last"};
   const auto one_unless = [](bool condition, const auto& values) {
     return condition ? values.size() : 1;
   };
   std::vector<Setting> settings;
-  for (const auto& row : pairwise_cover({worlds.size(), one_unless(mode != "single", backends),
-                                         one_unless(fsdp, prefetch), one_unless(fsdp, wraps),
-                                         clips.size(), one_unless(fsdp, strategies)})) {
+  for (const auto& row :
+       pairwise_cover({worlds.size(), one_unless(mode != "single", backends),
+                       one_unless(fsdp, prefetch), one_unless(fsdp, wraps), clips.size(),
+                       one_unless(fsdp, strategies), accumulate.size()})) {
     const std::string& world = worlds[row[0]];
     const std::string strategy = fsdp ? strategies[row[5]] : "-";
-    const bool too_large = std::isdigit(strategy[0]) != 0 && std::stoi(strategy) > std::stoi(world);
+    const bool does_not_fit =
+        std::isdigit(strategy[0]) != 0 && std::stoi(world) % std::stoi(strategy) != 0;
     settings.push_back({mode, world, parts, mode == "single" ? "-" : backends[row[1]],
                         fsdp ? prefetch[row[2]] : "-", fsdp ? wraps[row[3]] : "-", clips[row[4]],
-                        too_large ? world : strategy});
+                        does_not_fit ? world : strategy, accumulate[row[6]]});
   }
   return settings;
 }
@@ -60,8 +64,12 @@ std::vector<Setting> settings_of(const std::string& mode, const std::vector<std:
 Setting expected_of(const Setting& setting) {
   const bool any_world = setting.parts == "8";
   const bool one_replica = any_world || setting.strategy == "grad_op";
-  return {"single",     any_world ? "1" : setting.world,     setting.parts, "-", "-", "-",
-          setting.clip, one_replica ? "-" : setting.strategy};
+  Setting expected{"single", any_world ? "1" : setting.world, setting.parts};
+  expected.backend = expected.prefetch = expected.wrap = "-";
+  expected.clip = setting.clip;
+  expected.strategy = one_replica ? "-" : setting.strategy;
+  expected.accumulate = any_world ? "each" : setting.accumulate;
+  return expected;
 }
 
 Line compared(const Train& train, const Setting& setting) {
@@ -70,8 +78,8 @@ Line compared(const Train& train, const Setting& setting) {
   const bool traffic = run.last.at("comm_bytes") == run.last.at("comm_bytes_predicted");
   return {
       {setting.mode, setting.world, setting.parts, setting.backend, setting.prefetch, setting.wrap,
-       setting.strategy, setting.clip, run.hash().substr(0, 8), std::to_string(mismatches),
-       traffic ? "as predicted" : "NOT as predicted"},
+       setting.strategy, setting.accumulate, setting.clip, run.hash().substr(0, 8),
+       std::to_string(mismatches), traffic ? "as predicted" : "NOT as predicted"},
       run.hash() == train(options_of(expected_of(setting))).hash() && mismatches == 0 && traffic};
 }
 
@@ -80,8 +88,8 @@ Line compared(const Train& train, const Setting& setting) {
 Table arrangements_table(const Train& train) {
   Table table;
   table.title = "Arrangements: small model, published recipe, 5 steps";
-  table.header = {"mode",     "W",    "L",      "net",        "pref",   "wrap",
-                  "strategy", "clip", "sha256", "mismatches", "traffic"};
+  table.header = {"mode",     "W",   "L",    "net",    "pref",       "wrap",
+                  "strategy", "acc", "clip", "sha256", "mismatches", "traffic"};
   const auto add = [&](const Setting& setting) {
     table.add({setting.mode, setting.world}, [&] { return compared(train, setting); });
   };
@@ -92,7 +100,7 @@ Table arrangements_table(const Train& train) {
   }
   for (const char* mode : {"ddp", "fsdp"}) {
     for (const Setting& setting :
-         settings_of(mode, {"3", "6"}, "6", {"full", "grad_op", "no", "3"}))
+         settings_of(mode, {"3", "6"}, "12", {"full", "grad_op", "no", "2", "3"}))
       add(setting);
   }
   table.notes.emplace_back(
@@ -100,8 +108,8 @@ Table arrangements_table(const Train& train) {
       "in some line of a mode. A line is ok if live bytes (mismatches) and traffic are as predicted, "
       "and its parameters have the right hash. L = 8: that of one process that computes the eight "
       "parts, --mode single --world 1 --parts 8. Else that of single with the same W and strategy. "
-      "With and without clipping, that is one hash each. A number in the column strategy: hybrid, "
-      "replicas of so many ranks.");
+      "With and without clipping, that is one hash each. acc: --accumulate. A number in the column "
+      "strategy: hybrid, replicas of so many ranks.");
   return table;
 }
 

@@ -348,6 +348,7 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
     unused("--prefetch", "--limit 1");
   }
   if (config.mode == "single") unused("--backend", mode);
+  if (config.parts == config.world) unused("--accumulate", "one part for each rank (--parts)");
 }
 
 }  // namespace

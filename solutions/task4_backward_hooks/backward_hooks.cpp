@@ -73,25 +73,23 @@ void BackwardHooks::drop_broken_pass() {
 }
 
 void BackwardHooks::post_backward(Unit& unit) {
-  if (requires_gradient_sync_) reduce(unit);
+  if (!requires_gradient_sync_) return unit.flat->reshard();
+  // Asks trainable(), which is the same on every rank, and not whether a gradient came.
+  if (unit.flat->trainable()) {
+    wait_for_reduction();  // before the next flat gradient is allocated
+    unit.flat->reduce_gradient();
+    reducing_ = unit.flat;
+    unit.reduced = true;
+  }
   unit.flat->reshard();
 }
 
-void BackwardHooks::reduce(Unit& unit) {
-  // Asks trainable(), which is the same on every rank, and not whether a gradient came.
-  if (!unit.flat->trainable()) return;
-  wait_for_reduction();  // before the next flat gradient is allocated
-  unit.flat->reduce_gradient();
-  reducing_ = unit.flat;
-  unit.reduced = true;
-}
-
+// Like the end of a pass that has reduced no unit.
 void BackwardHooks::sync_gradients() {
-  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
-    reduce(**unit);
-    (*unit)->reduced = false;  // in no pass
-  }
-  wait_for_reduction();
+  const bool sync = requires_gradient_sync_;
+  requires_gradient_sync_ = true;
+  end_backward();
+  requires_gradient_sync_ = sync;
 }
 
 void BackwardHooks::wait_for_reduction() {

@@ -150,6 +150,32 @@ TEST(TreeSum, is_that_of_all_parts_if_shards_and_replicas_are_powers_of_two) {
   });
 }
 
+TEST(TreeSum, is_that_of_each_ranks_parts_first_where_turns_come_first) {
+  in_a_process([] {
+    const auto p = parts(12);
+    const auto of_rank = [&](size_t i) { return (p[i] + p[i + 1]) + p[i + 2]; };
+    const at::Tensor expected = (of_rank(0) + of_rank(3)) + (of_rank(6) + of_rank(9));
+    for (const bool always_aside : {false, true}) {
+      size_t most = 1;
+      const Arrangement arrangement{.shards = 2, .replicas = 2, .turns = 3, .turns_first = true};
+      EXPECT_TRUE(at::equal(sum_one_after_another(arrangement, always_aside, most), expected));
+      EXPECT_EQ(arrangement.part(/*rank=*/2, /*turn=*/1), 7);
+    }
+  });
+}
+
+TEST(TreeSum, counts_an_undefined_tensor_as_zero) {
+  in_a_process([] {
+    TreeSum sum({.turns = 3});
+    sum.added({part(0), at::Tensor(), at::Tensor()});
+    sum.put_aside({part(0), at::Tensor(), at::Tensor()});
+    const auto two = sum.added({at::Tensor(), part(1), at::Tensor()});
+    EXPECT_TRUE(at::equal(two[0], part(0)));
+    EXPECT_TRUE(at::equal(two[1], part(1)));
+    EXPECT_FALSE(two[2].defined());
+  });
+}
+
 TEST(TreeSum, is_that_of_the_turns_for_other_numbers_of_ranks) {
   in_a_process([] {
     const auto p = parts(6);

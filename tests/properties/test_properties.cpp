@@ -10,7 +10,7 @@ namespace {
 
 std::string setting(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);
-  return value != nullptr ? value : otherwise;
+  return value != nullptr && *value != 0 ? value : otherwise;
 }
 
 void say(const std::string& line) {

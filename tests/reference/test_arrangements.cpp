@@ -155,6 +155,15 @@ TEST_P(Arrangements, give_the_same_bits_with_every_strategy) {
     EXPECT_EQ(hash_of(config), expected) << name_of(config);
 }
 
+TEST_P(Arrangements, give_the_same_bits_if_gradients_are_reduced_after_the_last_part) {
+  const auto expected = hash_of_one_rank(8);
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    TrainConfig config = config_of(mode, world_size(), 8);
+    config.accumulate = "last";
+    EXPECT_EQ(hash_of(config), expected) << mode;
+  }
+}
+
 MULTI_RANK_SUITE_ON(ArrangementsOfReplicas, 4, 6);
 
 TEST_P(ArrangementsOfReplicas, give_the_same_bits_over_gloo_as_over_shm) {
@@ -180,10 +189,16 @@ TEST_P(ArrangementsOfThree, equal_the_single_process_that_adds_by_the_same_repli
 
 TEST_P(ArrangementsOfThree, equal_the_single_process_that_plays_the_same) {
   for (const int parts : {6, 12}) {
-    const auto expected = hash_of(config_of("single", world_size(), parts));
-    for (const char* mode : {"ddp", "fsdp"})
-      EXPECT_EQ(hash_of(config_of(mode, world_size(), parts)), expected)
-          << mode << ", " << parts << " parts";
+    for (const char* accumulate : {"each", "last"}) {
+      const auto hash = [&](const char* mode) {
+        TrainConfig config = config_of(mode, world_size(), parts);
+        config.accumulate = accumulate;
+        return hash_of(config);
+      };
+      const auto expected = hash("single");
+      for (const char* mode : {"ddp", "fsdp"})
+        EXPECT_EQ(hash(mode), expected) << mode << ", " << parts << " parts, " << accumulate;
+    }
   }
 }
 
