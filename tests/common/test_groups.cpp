@@ -68,6 +68,12 @@ INSTANTIATE_TEST_SUITE_P(
     , Replicas,
     testing::ValuesIn(settings({{2, 2}, {2, 3}, {3, 2}, {2, 4}, {4, 2}, {3, 1}, {1, 3}})), name_of);
 
+// A rank that leaves closes its connections. When this returns, all ranks of its groups have theirs.
+void meet(Communicator& comm) {
+  comm.reduce_scatter_into(at::zeros({1}), at::zeros({comm.world_size()}), "all are connected")
+      .wait();
+}
+
 TEST_P(Replicas, number_their_ranks_in_rows) {
   const RankRun run = run_ranks(
       world_size(),
@@ -75,6 +81,7 @@ TEST_P(Replicas, number_their_ranks_in_rows) {
         const auto& comm = rank.hybrid(shards());
         rank.observe("numbers",
                      {comm->rank(), comm->world_size(), comm->global_rank(), comm->summed_ranks()});
+        meet(*comm);
       },
       options());
   expect_on_each_rank(run, "numbers", [&](int rank) {
@@ -102,6 +109,7 @@ TEST_P(Replicas, run_their_collectives_among_themselves) {
         for (int i = 0; i < shards(); ++i)
           expected.narrow(0, 3 * i, 3).fill_(first + i);
         EXPECT_TRUE(at::equal(gathered, expected));
+        meet(*comm);
       },
       options());
   expect_on_each_rank(run, "sum", [&](int rank) {
