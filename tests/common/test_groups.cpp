@@ -68,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(
     , Replicas,
     testing::ValuesIn(settings({{2, 2}, {2, 3}, {3, 2}, {2, 4}, {4, 2}, {3, 1}, {1, 3}})), name_of);
 
-// A rank that leaves closes its connections. When this returns, all ranks of its groups have theirs.
+// A rank that leaves closes its connections. When this returns, all ranks of its groups have
+// theirs.
 void meet(Communicator& comm) {
   comm.reduce_scatter_into(at::zeros({1}), at::zeros({comm.world_size()}), "all are connected")
       .wait();

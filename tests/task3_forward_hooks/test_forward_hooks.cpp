@@ -129,6 +129,17 @@ TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
   expect_on_all_ranks(run, "bytes when the model is gone", 0);
 }
 
+TEST_P(T3_1_pre_forward, without_grad_mode_a_unit_is_unsharded_too) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const at::NoGradGuard no_grad;
+    Sharded sharded(rank);
+    rank.observe("output", (*sharded.model)(toy_tokens(0)));
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
+  expect_on_all_ranks(run, "output", eager_output());
+}
+
 TEST_P(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {

@@ -102,7 +102,6 @@ TEST_P(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
     model->blocks[0] = std::make_shared<OuterBlock>(model->blocks[1]);
     model->order = {0, 2};
     PrefetchingToy toy(rank, 2, model);
-    toy.evaluate();
     IssueLog log(rank, toy);
     step(rank, toy, log);
   });
