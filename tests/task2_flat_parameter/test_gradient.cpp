@@ -196,6 +196,31 @@ at::Tensor random_gradient(int rank, size_t parameter) {
   return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
+TEST_P(T2_5_flat_gradient, a_gradient_is_flattened_in_row_major_order_whatever_its_strides) {
+  const auto elements_in_order = [](size_t i) {
+    return at::arange(numel(i), at::kFloat).view(kShapes[i]);
+  };
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    std::vector<at::Tensor> gradients;
+    for (size_t i = 0; i < 3; ++i)
+      gradients.push_back(elements_in_order(i));
+    observe_expected_shards(rank, "shard", gradients, world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    for (size_t i = 0; i < 3; ++i) {
+      const at::Tensor transposed = random_gradient(0, i);  // in memory
+      unit.parameters()[i].tensor.mutable_grad() = transposed.copy_(elements_in_order(i));
+      unit.collect_gradient(i);
+    }
+    reduce(unit);
+    rank.observe("gradients 0, 1, 2, ... that lie transposed in memory", unit.sharded_gradient(),
+                 places_of_shard(unit));
+  });
+  expect_on_each_rank(run, "gradients 0, 1, 2, ... that lie transposed in memory",
+                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+}
+
 // The single process that FSDP is compared with adds as the collectives do, and divides once.
 TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
@@ -250,6 +275,22 @@ TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
   }
 }
 
+TEST_P(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    unit.wait_for_reduction();
+    rank.observe("there is a gradient after waiting for nothing",
+                 unit.sharded_gradient().defined());
+    collect_all(unit, rank);
+    reduce(unit);
+    rank.observe("a reduction was issued and waited for", unit.sharded_gradient().defined());
+    unit.wait_for_reduction();
+    rank.observe("gradient after a second wait", unit.sharded_gradient(), places_of_shard(unit));
+  });
+  expect_on_all_ranks(run, "there is a gradient after waiting for nothing", false);
+  expect_mean_over_ranks(run, "gradient after a second wait");
+}
+
 TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto sum = 3 * static_cast<double>(provenance::mean(world_size()));
@@ -263,7 +304,6 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     const auto pass = [&] {
       collect_all(unit, rank);
       reduce(unit);
-      unit.wait_for_reduction();  // of nothing
     };
     for (int i = 0; i < 3; ++i)
       pass();

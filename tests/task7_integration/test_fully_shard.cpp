@@ -133,6 +133,25 @@ TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss)
   expect_on_all_ranks(run, "buffer", run.at(0, "table"));
 }
 
+TEST_P(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units_with = [&](const std::function<WrapPolicy(ToyModel&)>& policy) {
+      ToyModel model(3);
+      FullyShardOptions options;
+      options.wrap = policy(model);
+      std::string names;
+      for (const auto& unit : fully_shard(model, rank.communicator(), options)->units())
+        names += unit->unit() + " ";
+      return names;
+    };
+    rank.observe("units with wrap_none()", units_with([](ToyModel&) { return wrap_none(); }));
+    rank.observe("units with wrap_by_hand() of blocks1",
+                 units_with([](ToyModel& model) { return wrap_by_hand({model.blocks[1].get()}); }));
+  });
+  expect_on_all_ranks(run, "units with wrap_none()", "root ");
+  expect_on_all_ranks(run, "units with wrap_by_hand() of blocks1", "root blocks1 ");
+}
+
 // The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.
 const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> kRefused{
     {"a limit of 0", [](ToyModel&, FullyShardOptions& options) { options.limit = 0; }},
