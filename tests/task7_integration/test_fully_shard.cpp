@@ -139,8 +139,9 @@ TEST_P(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
       ToyModel model(3);
       FullyShardOptions options;
       options.wrap = policy(model);
+      const auto sharded = fully_shard(model, rank.communicator(), options);
       std::string names;
-      for (const auto& unit : fully_shard(model, rank.communicator(), options)->units())
+      for (const auto& unit : sharded->units())
         names += unit->unit() + " ";
       return names;
     };
