@@ -51,17 +51,21 @@ TEST_P(PrefetchLists, take_the_place_of_the_order_for_their_module_alone) {
 
 TEST_P(PrefetchLists, that_are_empty_issue_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    PrefetchingToy toy(rank, 100, 2);
+    PrefetchingToy toy(rank, 2, 2);
     for (const auto& block : toy.model->blocks) {
       toy.prefetcher->set_modules_to_forward_prefetch(*block, {});
       toy.prefetcher->set_modules_to_backward_prefetch(*block, {});
     }
     toy.model->order = {0, 1};
     const auto seen = toy.look_at_what_is_under_way();
-    toy.step(rank);
-    rank.observe("under way", *seen);
+    for (const char* step : {"first", "second"}) {
+      toy.step(rank);
+      rank.observe(step, std::exchange(*seen, ""));
+    }
   });
-  expect_on_all_ranks(run, "under way", "| | | | | | ");
+  // In both directions: the root, then the blocks. Only the root issues by the order of last time.
+  expect_on_all_ranks(run, "first", "| | | | | | ");
+  expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }
 
 TEST_P(PrefetchLists, leave_nothing_unsharded_that_was_not_used) {

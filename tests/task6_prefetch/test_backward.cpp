@@ -64,8 +64,9 @@ TEST_P(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
 TEST_P(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
+    const auto under_way = toy.look_at_what_is_under_way();  // a call prepares its backward hooks
     const auto loss = plain_loss(*toy.model, rank.rank());
-    const auto under_way = toy.look_at_what_is_under_way();
+    under_way->clear();
     loss.backward();
     rank.observe("units that are under way as the root and each block come back", *under_way);
   });
