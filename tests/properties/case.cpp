@@ -17,6 +17,21 @@ namespace {
 
 using Json = nlohmann::json;
 
+const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested"};
+const std::vector<std::string> kUses{"always", "never", "twice", "odd"};
+
+void require_one_of(const std::string& name, const std::string& value,
+                    const std::vector<std::string>& values) {
+  if (std::find(values.begin(), values.end(), value) != values.end()) return;
+  throw std::invalid_argument("a case can't be read: " + name + " \"" + value + "\"");
+}
+
+void require_known(const Json& object, const Json& simplest) {
+  for (const auto& [name, value] : object.items())
+    if (!simplest.contains(name))
+      throw std::invalid_argument("a case can't be read: it has no \"" + name + "\"");
+}
+
 // A generator that gives the same numbers with every standard library.
 class Dice {
  public:
@@ -136,7 +151,20 @@ std::string text(const Case& c) {
 
 Case case_of(const std::string& text) {
   try {
-    return Json::parse(text).get<Case>();
+    const Json object = Json::parse(text);
+    const Case c = object.get<Case>();
+    require_known(object, Case());
+    for (const Json& layer : object.value("layers", Json::array()))
+      require_known(layer, Layer());
+    for (size_t i = 0; i < c.layers.size(); ++i) {
+      require_one_of("kind", c.layers[i].kind, kKinds);
+      require_one_of("use", c.layers[i].use, kUses);
+      if (c.layers[i].tied >= static_cast<int>(i))
+        throw std::invalid_argument("a case can't be read: a layer is tied to a later one");
+    }
+    require_one_of("accumulate", c.accumulate, {"each", "last"});
+    require_one_of("optimizer", c.optimizer, {"adamw", "sgd"});
+    return c;
   } catch (const Json::exception& error) {
     throw std::invalid_argument("a case can't be read: " + std::string(error.what()));
   }

@@ -25,7 +25,9 @@ void expect_no_fault(const Case& c, const std::string& which) {
                 << "'";
 }
 
-TEST(Properties, hold_for_random_cases) {
+TEST(Properties, hold) {
+  const std::string given = setting("FSDP_PROPERTY_CASE", "");
+  if (!given.empty()) return expect_no_fault(case_of(given), "the given case");
   const int count = std::stoi(setting("FSDP_PROPERTIES", "40"));
   const uint64_t first = std::stoull(setting("FSDP_PROPERTIES_FROM", "1"));
   for (int i = 0; i < count && !HasFailure(); ++i) {
@@ -35,17 +37,29 @@ TEST(Properties, hold_for_random_cases) {
   }
 }
 
-TEST(Properties, hold_for_the_given_case) {
-  const std::string given = setting("FSDP_PROPERTY_CASE", "");
-  if (given.empty()) GTEST_SKIP() << "no case is given (./fsdp test --case CASE)";
-  expect_no_fault(case_of(given), "the given case");
-}
-
 TEST(Properties, a_case_is_read_as_it_was_printed) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     const std::string line = text(draw(seed));
     EXPECT_EQ(text(case_of(line)), line);
   }
+}
+
+TEST(Properties, a_case_that_makes_no_sense_is_refused) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      case_of(text);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "it was read";
+  };
+  const std::string no = "a case can't be read: ";
+  EXPECT_EQ(refusal(R"({"wrld": 2})"), no + "it has no \"wrld\"");
+  EXPECT_EQ(refusal(R"({"layers": [{"knd": "odd"}]})"), no + "it has no \"knd\"");
+  EXPECT_EQ(refusal(R"({"layers": [{"kind": "even"}]})"), no + "kind \"even\"");
+  EXPECT_EQ(refusal(R"({"layers": [{"use": "once"}]})"), no + "use \"once\"");
+  EXPECT_EQ(refusal(R"({"layers": [{"tied": 0}]})"), no + "a layer is tied to a later one");
+  EXPECT_TRUE(refusal("{").starts_with(no)) << refusal("{");
 }
 
 TEST(Properties, every_simpler_case_is_simpler_still) {
