@@ -30,6 +30,7 @@ class FullySharded {
 
   const std::vector<std::shared_ptr<FlatParameter>>& units() const { return units_; }
   const ShardLayout& layout() const { return layout_; }
+  const std::shared_ptr<BackwardHooks>& backward_hooks() const { return backward_hooks_; }
   const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
 
   // Calls `visit` on rank 0 with every distinct parameter, whole, detached and on the CPU, in the
@@ -46,12 +47,6 @@ class FullySharded {
   ShardLayout layout_;
   std::shared_ptr<BackwardHooks> backward_hooks_;
   std::shared_ptr<Prefetcher> prefetcher_;
-
-  // How this solution goes about it.
- public:
-  // Extension (see "Going further" in the handout): see BackwardHooks.
-  void set_requires_gradient_sync(bool sync) { backward_hooks_->set_requires_gradient_sync(sync); }
-  void sync_gradients() { backward_hooks_->sync_gradients(); }
 };
 
 // Shards `root` over the ranks of `comm`, in place. Call it once per model, on all ranks, with the

@@ -30,6 +30,7 @@ class FullySharded {
 
   const std::vector<std::shared_ptr<FlatParameter>>& units() const { return units_; }
   const ShardLayout& layout() const { return layout_; }
+  const std::shared_ptr<BackwardHooks>& backward_hooks() const { return backward_hooks_; }
   const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
 
   // Calls `visit` on rank 0 with every distinct parameter, whole, detached and on the CPU, in the
@@ -46,8 +47,6 @@ class FullySharded {
   ShardLayout layout_;
   std::shared_ptr<BackwardHooks> backward_hooks_;
   std::shared_ptr<Prefetcher> prefetcher_;
-
-  // Add what you need.
 };
 
 // Shards `root` over the ranks of `comm`, in place. Call it once per model, on all ranks, with the
