@@ -110,7 +110,8 @@ void train(TestRank& rank, const Case& c, const std::string& mode) {
 std::string difference(const RankRun& run, const RankRun& expected, int rank,
                        const std::string& name) {
   if (!run.observed(rank, name) || !expected.observed(0, name)) return "";
-  const Json is = run.at(rank, name), should_be = expected.at(0, name);
+  const Json& is = run.at(rank, name);
+  const Json& should_be = expected.at(0, name);
   if (is == should_be) return "";
   return name + " on rank " + std::to_string(rank) + " is " + is.dump() +
          "; in one process it is " + should_be.dump();
