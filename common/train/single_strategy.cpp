@@ -1,4 +1,3 @@
-#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <train/replica_strategy.h>
 
@@ -39,13 +38,7 @@ class SingleStrategy : public ReplicaStrategy {
     Arrangement all = arrangement_;
     all.shards = all.ranks();
     all.replicas = 1;
-    TreeSum sum(all);
-    std::vector<at::Tensor> running;
-    for (const at::Tensor& loss : losses) {
-      if (!running.empty()) sum.put_aside(running);
-      running = sum.added({loss.to(at::kDouble)});
-    }
-    return running[0].reshape({1});
+    return sum_of_losses(losses, all);
   }
 
   std::vector<int> parts_;  // of all ranks, in the order in which they are added

@@ -1,20 +1,22 @@
+#include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 #include <train/strategy.h>
 
 namespace fsdp {
 
-at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
-  std::vector<at::Tensor> of_turns;
-  for (const at::Tensor& loss : losses)
-    of_turns.push_back(loss.detach().to(at::kDouble));
-  if (!arrangement.turns_first) return at::stack(of_turns);
-  TreeSum sum({.turns = arrangement.turns});
+at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
+  TreeSum sum(arrangement);
   std::vector<at::Tensor> running;
-  for (const at::Tensor& loss : of_turns) {
+  for (const at::Tensor& loss : losses) {
     if (!running.empty()) sum.put_aside(running);
-    running = sum.added({loss});
+    running = sum.added({loss.detach().to(at::kDouble)});
   }
   return running[0].reshape({1});
+}
+
+at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
+  if (arrangement.turns_first) return sum_of_losses(losses, {.turns = arrangement.turns});
+  return at::stack(losses).detach().to(at::kDouble);
 }
 
 at::Tensor losses_without_gradients(Module& model, const Workload& workload,

@@ -41,6 +41,9 @@ class Strategy {
   virtual const ShardLayout& layout() const = 0;
 };
 
+// Their sum as the arrangement adds parts, fp64 [1].
+at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
+
 // The losses of a rank's parts, [] each and in the order of its turns, as forward_backward()
 // returns them.
 at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
