@@ -85,6 +85,7 @@ def show(grade):
     ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]
     print(f"throughput {'':16}{measured['points']:5.1f}      ({ratio})")
     print(f"all {grade.points:g} of {grader.most_points():g}, in {grade.seconds:.0f} s")
+    print(f"extensions {grade.extension_points:g} of {grader.most_extension_points():g}, not part of the grade")
 
 
 def main():

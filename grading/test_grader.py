@@ -13,7 +13,7 @@ from grader import (  # noqa: E402
     changed, classroom, course, objects, programs, report, run, schema, score, submission, throughput,
 )
 from grader import grade as grading  # noqa: E402
-from grader.grade import Grade, most_points  # noqa: E402
+from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
 from grader.run import Result  # noqa: E402
 
 LISTED = "task2_flat_parameter/flat_parameter.cpp"
@@ -211,7 +211,7 @@ OUTCOMES = {"passed": (2, 0, 0), "failed": (0, 2, 0), "not started": (0, 0, 2)}
 def result_of(task, outcome="passed", sentinel_fails=False):
     """As `check --json` tells it, if all tests of the task have this outcome."""
     tests, problems = [], {}
-    for problem in task.problems:
+    for problem in task.problems + task.extensions:
         passed, failed, not_started = OUTCOMES[outcome]
         problems[problem.number] = {
             "number": problem.number, "passed": passed, "failed": failed, "not_started": not_started,
@@ -302,8 +302,27 @@ class Reports(unittest.TestCase):
         for grade in grades:
             results = report.gradescope(grade)
             self.assertEqual(schema.wrong(results), [])
-            self.assertAlmostEqual(results["score"], sum(t["score"] for t in results["tests"]))
-            self.assertAlmostEqual(sum(t["max_score"] for t in results["tests"]), most_points())
+            graded = [t for t in results["tests"] if t["name"] != "extensions"]
+            self.assertAlmostEqual(results["score"], sum(t["score"] for t in graded))
+            self.assertAlmostEqual(sum(t["max_score"] for t in graded), most_points())
+
+    def test_extensions_are_told_and_count_in_no_sum(self):
+        for outcome in ("passed", "failed"):
+            grade = whole_grade(outcome)
+            earned = most_extension_points() if outcome == "passed" else 0
+            self.assertGreater(most_extension_points(), 0)
+            self.assertEqual(grade.points, 5 + (120 if outcome == "passed" else 0))
+            self.assertEqual(grade.extension_points, earned)
+            (entry,) = [t for t in report.gradescope(grade)["tests"] if t["name"] == "extensions"]
+            self.assertFalse({"score", "max_score"} & set(entry))
+            told = f"{earned:g} of {most_extension_points():g} points"
+            self.assertIn(told, entry["output"])
+            self.assertIn(told, report.student_page(grade))
+
+    def test_an_extension_of_a_task_that_does_not_shard_has_no_points(self):
+        task = course.tasks()[3]
+        self.assertEqual([points for _, points in scored(task, "own").extensions], [5])
+        self.assertEqual([points for _, points in scored(task, "own", sentinel_fails=True).extensions], [0])
 
     def test_the_schema_finds_what_is_wrong(self):
         results = report.gradescope(whole_grade())

@@ -46,15 +46,18 @@ def scope(step):
 
 
 def problem_of(test):
+    """Its number; None for an extension, of which an answer says nothing."""
     suite = test.partition(".")[0]
-    return next(p.number for task in course.tasks() for p in task.problems if suite in p.suites)
+    return next((p.number for task in course.tasks() for p in task.problems if suite in p.suites), None)
 
 
 def failures(step, fresh):
     """What the tests that the student runs print if they do not pass: test -> ranks -> text."""
     base = "own" if "--base mine" in step.get("check", "") else "reference"
     red = changed.failures(changed.result(step["file"], step, step["task"], base, fresh))
-    return {test: texts for test, texts in red.items() if scope(step) in ("", problem_of(test))}
+    numbers = [problem_of(test) for test in red]
+    return {test: texts for (test, texts), number in zip(red.items(), numbers)
+            if number and scope(step) in ("", number)}
 
 
 def made_sentence(step, others):

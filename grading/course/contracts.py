@@ -34,7 +34,7 @@ def comments_of(header):
     """The comments of a header before and after its private parts: a block or a line's end each."""
     block, private = [], False
     for line in header.splitlines():
-        private = (private or line == " private:") and line != "};"
+        private = (private or line == " private:") and line not in (" public:", "};")
         code, mark, comment = line.partition("//") if line[:1] != "}" else (line, "", "")
         whole = mark and not code.strip()
         if block and (not whole or comment.startswith(" - ")):

@@ -55,19 +55,23 @@ def check_of_nothing(_):
 
 def check_of_solutions(_):
     """As `check --solutions` prints it if every test passes: only the tests are counted here."""
-    lines, tests = [], 0
+    lines, tests, more = [], 0, 0
     row = "{:24} ################ {:5.1f} of {:3.0f}   complete, {} tests".format
     for task in course.tasks():
         listed = stdout([BUILD / "bin" / f"reference_task{task.number}_tests", "--gtest_list_tests"])
-        suites = {suite for problem in task.problems for suite in problem.suites}
+        suites, others = ({suite for problem in problems for suite in problem.suites}
+                          for problems in (task.problems, task.extensions))
         count, suite = 0, ""
         for line in listed.splitlines():
             suite = line.strip().rstrip(".").lstrip("/") if not line.startswith(" ") else suite
             count += line.startswith("  ") and suite in suites
+            more += line.startswith("  ") and suite in others
         lines.append(row(f"task {task.number} {task.name}", task.points, task.points, count))
         tests += count
     points = sum(task.points for task in course.tasks())
     lines.append(row("all", points, points, tests))
+    points = sum(problem.points for task in course.tasks() for problem in task.extensions)
+    lines.append(row("extensions", points, points, more))
     return "\n".join([*lines, "Tested the reference solutions, not tasks/.", ""])
 
 

@@ -164,8 +164,10 @@ def course_source(course):
         lines.append(f'    {{{task["number"]}, "{task["name"]}", "{sentinel}", {{')
         for problem in task["problem"]:
             suites = ", ".join(f'"{suite}"' for suite in problem["suites"])
+            extension = ", true" if problem.get("extension") else ""
             lines.append(
-                f'      {{"{problem["number"]}", "{problem["name"]}", {problem["points"]}, {{{suites}}}}},'
+                f'      {{"{problem["number"]}", "{problem["name"]}", {problem["points"]}, '
+                f"{{{suites}}}{extension}}},"
             )
         lines.append("    }},")
     return "\n".join(lines + ["  };", "  return tasks;", "}", "", "}  // namespace fsdp"]) + "\n"

@@ -49,7 +49,8 @@ class Course:
         return f"task{task}_{self.tasks[task - 1]['name']}"
 
     def points(self, task):
-        return sum(problem["points"] for problem in self.tasks[task - 1]["problem"])
+        problems = self.tasks[task - 1]["problem"]
+        return sum(problem["points"] for problem in problems if not problem.get("extension"))
 
     def suites(self, task):
         return [suite for p in self.tasks[task - 1]["problem"] for suite in p["suites"]]

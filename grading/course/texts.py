@@ -65,9 +65,10 @@ def problems_of_task(text, task):
         return
     for heading, section, problem in zip(headings, sections, task["problem"]):
         number, points = problem["number"], problem["points"]
-        expected = rf"{re.escape(number)} \({problem['name']}\): \S.* \({points} points?\)"
+        points = f"{'extension, ' if problem.get('extension') else ''}{points} points"
+        expected = rf"{re.escape(number)} \({problem['name']}\): \S.* \({points}\)"
         if not re.fullmatch(expected, heading):
-            yield f"'{heading}' is not '{number} ({problem['name']}): TITLE ({points} points)'"
+            yield f"'{heading}' is not '{number} ({problem['name']}): TITLE ({points})'"
         section = section.split("\n## ")[0]
         for symbol in problem.get("symbols", []):
             if f"`{symbol}" not in section:

@@ -111,11 +111,11 @@ def table(grades):
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [f"task {task.number}" for task in course.tasks()]
-    writer.writerow(["submission", "points", *names, "throughput", "seconds", "remark"])
+    writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
         points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
         writer.writerow([done.name, f"{done.points:g}", *points, done.throughput.get("points", 0),
-                         f"{done.seconds:.0f}", done.refused])
+                         f"{done.extension_points:g}", f"{done.seconds:.0f}", done.refused])
     return text.getvalue()
 
 
@@ -159,7 +159,8 @@ def class_page(grades):
             f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"
             for task in course.tasks()
         )
-        + f"<td class=number>{done.throughput.get('points', 0):g}<td class=number>{done.seconds:.0f}"
+        + f"<td class=number>{done.throughput.get('points', 0):g}"
+        f"<td class=number>{done.extension_points:g}<td class=number>{done.seconds:.0f}"
         f"<td>{html.escape(done.refused)}"
         for done in sorted(grades, key=lambda done: -done.points)
     )
@@ -176,7 +177,7 @@ def class_page(grades):
         f"<style>svg rect {{ fill: #4878a8 }} svg text {{ font-size: 11px; text-anchor: middle; "
         f"fill: currentColor }}</style><h1>{title}</h1><h2>Points</h2>{histogram(points, most)}"
         f"<table><tr><th>submission<th class=number>points{heads}<th class=number>throughput"
-        f"<th class=number>seconds<th>{rows}"
+        f"<th class=number>extensions<th class=number>seconds<th>{rows}"
         f"</table><h2>How many pass which test</h2><p>On every number of ranks; the hardest first.</p>"
         f"<table><tr><th>suite<th>test<th class=number>pass<th>{tests}</table>"
     )

@@ -24,6 +24,7 @@ class Task:
     name: str
     sentinel: str  # without it no point of the task counts; empty if there is none
     problems: tuple
+    extensions: tuple  # problems whose points are no part of the task's
     files: tuple  # that a student hands in
 
     @property
@@ -47,12 +48,14 @@ def digest(paths):
 def tasks():
     found = []
     for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
-        problems = tuple(
-            Problem(p["number"], p["name"], p["points"], tuple(p["suites"])) for p in task["problem"]
-        )
+        problems, extensions = [], []
+        for p in task["problem"]:
+            problem = Problem(p["number"], p["name"], p["points"], tuple(p["suites"]))
+            (extensions if p.get("extension") else problems).append(problem)
         folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
         files = tuple(sorted(p.name for p in folder.iterdir() if p.suffix in (".h", ".cpp")))
-        found.append(Task(task["number"], task["name"], task.get("sentinel", ""), problems, files))
+        found.append(Task(task["number"], task["name"], task.get("sentinel", ""), tuple(problems),
+                          tuple(extensions), files))
     return tuple(found)
 
 

@@ -31,9 +31,22 @@ class Grade:
         tests = sum(self.best(task).points for task in course.tasks() if self.best(task))
         return round(tests + self.throughput.get("points", 0), 2)
 
+    @property
+    def extensions(self):
+        """(Problem, points) of each extension, which count in no sum of the course."""
+        return [found for task in course.tasks() if self.best(task) for found in self.best(task).extensions]
+
+    @property
+    def extension_points(self):
+        return round(sum(points for _, points in self.extensions), 2)
+
 
 def most_points():
     return sum(task.points for task in course.tasks()) + course.rubric()["throughput"]["points"]
+
+
+def most_extension_points():
+    return sum(problem.points for task in course.tasks() for problem in task.extensions)
 
 
 def prepare(only=None):

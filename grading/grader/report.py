@@ -4,7 +4,7 @@ import html
 import json
 
 from grader import course, whole_file
-from grader.grade import most_points
+from grader.grade import most_extension_points, most_points
 
 BASE_NAMES = {
     "own": "your own tasks before it",
@@ -82,6 +82,18 @@ def of_throughput(grade):
                  course.rubric()["visibility"]["throughput"], ["task 7"])
 
 
+def of_extensions(grade):
+    """An entry without points: what it tells counts in no sum."""
+    lines = [f"{p.number} {p.name}: {points:g} of {p.points:g}" for p, points in grade.extensions]
+    head = f"{grade.extension_points:g} of {most_extension_points():g} points, which are not part of the grade"
+    return {
+        "name": "extensions",
+        "output": "\n".join([head, *lines]),
+        "output_format": "text",
+        "visibility": "visible",
+    }
+
+
 def leaderboard(grade):
     measured = grade.throughput
     if "ratio" not in measured:
@@ -118,14 +130,15 @@ def gradescope(grade):
         if best is None:
             tests.extend(unknown(task))
     tests.append(of_throughput(grade))
+    score = round(sum(test["score"] for test in tests), 2)
     return {
-        "score": round(sum(test["score"] for test in tests), 2),
+        "score": score,
         "execution_time": round(grade.seconds),
         "output": summary(grade),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "tests": tests,
+        "tests": [*tests, of_extensions(grade)],
         "leaderboard": leaderboard(grade),
         "extra_data": {
             "complete": grade.complete,
@@ -166,7 +179,8 @@ def page(title, body):
 def student_page(grade):
     results = gradescope(grade)
     rows = []
-    for test in results["tests"]:
+    *graded, extensions = results["tests"]
+    for test in graded:
         score, most = test["score"], test["max_score"]
         kind = "full" if score == most else "part" if score else "none"
         shown = test["visibility"] == "visible"
@@ -179,4 +193,5 @@ def student_page(grade):
         )
     title = f"{grade.name}: {results['score']:g} of {most_points():g} points"
     body = f"<h1>{html.escape(title)}</h1><pre>{html.escape(results['output'])}</pre>"
-    return page(title, body + "<table><tr><th>problem<th class=number>points<th>" + "".join(rows) + "</table>")
+    body += "<table><tr><th>problem<th class=number>points<th>" + "".join(rows) + "</table>"
+    return page(title, f"{body}<h2>Extensions</h2><pre>{html.escape(extensions['output'])}</pre>")

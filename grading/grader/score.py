@@ -22,6 +22,7 @@ class TaskScore:
     problems: list
     outcomes: dict  # test -> whether it passes on every number of ranks, hidden ones too
     remark: str = ""  # about the whole task
+    extensions: list = dataclasses.field(default_factory=list)  # (Problem, points), outside `points`
 
     @property
     def points(self):
@@ -72,6 +73,10 @@ def score_task(task, base, results):
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results))
+    for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
+        found = results["tests"].problems.get(problem.number)
+        share = found["share"] if found and not held else 0
+        score.extensions.append((problem, round(problem.points * share, 2)))
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
         score.remark = (
             "This task's points count as soon as the following test passes on two or more ranks. It "

@@ -48,13 +48,22 @@ def path_of(fault):
     return f"{task_of(fault).folder}/{fault['file']}"
 
 
+def is_of_an_extension(fault):
+    return fault["problem"] in [problem.number for problem in task_of(fault).extensions]
+
+
 def run(fault, fresh):
-    """The fault as the grader sees it: its task's tests over the reference ones before it."""
+    """The fault as the grader sees it: its task's tests over the reference ones before it. A fault of the
+    task has to be seen without the extensions, and one of an extension by their tests."""
     result = changed.result(path_of(fault), fault, fault["task"], fresh=fresh)
-    shown = [problem["explanation"] for problem in result.problems.values() if problem["failed"]]
-    points = sum(problem["points"] for problem in result.problems.values())
-    return {"red": changed.failures(result), "first": shown[0] if shown else "", "points": points,
-            "of": task_of(fault).points}
+    asked = [problem for problem in result.problems.values()
+             if problem["extension"] == is_of_an_extension(fault)]
+    numbers = {problem["number"] for problem in asked}
+    result.tests = [test for test in result.tests if test["problem"] in numbers]
+    shown = [problem["explanation"] for problem in asked if problem["failed"]]
+    return {"red": changed.failures(result), "first": shown[0] if shown else "",
+            "points": sum(problem["points"] for problem in asked),
+            "of": sum(problem["possible"] for problem in asked)}
 
 
 def told(fault, result):

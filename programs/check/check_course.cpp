@@ -3,6 +3,7 @@
 #include <check/print.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -70,35 +71,39 @@ TaskResult check_task(const Settings& settings, const Task& task) {
     if (!settings.wants(problem)) continue;
     Tally of_problem = tally(problem, result.tests);
     of_problem.untested = !settings.runs(task);
-    result.problems.emplace_back(&problem, of_problem);
-    result.sum += of_problem;
+    result.add(problem, of_problem);
   }
   result.held =
       settings.wants_whole_tasks() && result.sum.points > 0 && sentinel_fails(task, result.tests);
-  if (result.held) result.sum.points = 0;
+  if (result.held) result.sum.points = result.extensions.points = 0;
   return result;
 }
 
 }  // namespace
 
 int check_course(const Settings& settings) {
-  std::vector<TaskResult> tasks;
+  CourseResult result;
   std::vector<TestResult> tests;
-  Tally total;
   for (const Task& task : course()) {
     if (!settings.wants(task)) continue;
-    tasks.push_back(check_task(settings, task));
-    print_task(settings, tasks.back());
-    total += tasks.back().sum;
-    tests.insert(tests.end(), tasks.back().tests.begin(), tasks.back().tests.end());
+    const TaskResult& checked = result.tasks.emplace_back(check_task(settings, task));
+    print_task(settings, checked);
+    result.sum += checked.sum;
+    result.extensions += checked.extensions;
+    tests.insert(tests.end(), checked.tests.begin(), checked.tests.end());
   }
-  if (settings.what.empty()) print_tally("all", total, "not started");
-  print_bases(settings, tasks);
+  if (settings.what.empty()) {
+    print_tally("all", result.sum, "not started");
+    print_tally("extensions", result.extensions, "not started");
+  }
+  print_bases(settings, result.tasks);
+  std::stable_partition(tests.begin(), tests.end(),
+                        [](const TestResult& test) { return !problem_of(test).extension; });
   print_failures(tests);
-  if (!settings.json.empty()) write_whole_file(settings.json, to_json(tasks, total));
-  if (!total.complete()) print_next_step(tasks);
+  if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
+  if (!result.complete()) print_next_step(result.tasks);
   print_timeline(settings.trace, tests);
-  return total.complete() ? 0 : 1;
+  return result.complete() ? 0 : 1;
 }
 
 }  // namespace fsdp

@@ -29,6 +29,7 @@ const std::vector<Task>& course() {
       {"4.2", "reduce_scatter", 6, {"T4_2_reduce_scatter"}},
       {"4.3", "exactly_once", 6, {"T4_3_exactly_once"}},
       {"4.4", "finish", 4, {"T4_4_finish"}},
+      {"4.5", "accumulate", 5, {"T4_5_accumulate"}, true},
     }},
     {5, "sharded_optimizer", "T5_1_state.a_rank_holds_only_a_part_of_the_state", {
       {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards", "T5_1_state"}},
@@ -41,6 +42,7 @@ const std::vector<Task>& course() {
       {"6.3", "backward", 3, {"T6_3_backward"}},
       {"6.4", "limit", 3, {"T6_4_limit"}},
       {"6.5", "overlap", 4, {"T6_5_overlap"}},
+      {"6.6", "prefetch_lists", 4, {"T6_6_prefetch_lists"}, true},
     }},
     {7, "integration", "T7_1_fully_shard_ranks.a_rank_holds_only_a_part_of_the_model", {
       {"7.1", "fully_shard", 6, {"T7_1_fully_shard", "T7_1_fully_shard_ranks", "T7_1_options"}},
@@ -48,6 +50,7 @@ const std::vector<Task>& course() {
       {"7.3", "policy", 4, {"T7_3_policy"}},
       {"7.4", "export", 4, {"T7_4_export"}},
       {"7.5", "the_proof", 6, {"T7_5_the_proof"}},
+      {"7.7", "hybrid", 2, {"T7_7_hybrid"}, true},
     }},
   };
   return tasks;

@@ -10,6 +10,7 @@ struct Problem {
   std::string name;    // "unshard"
   int points;
   std::vector<std::string> suites;  // of its tests
+  bool extension{};                 // counts apart: the task is complete without it
 };
 
 struct Task {
@@ -19,7 +20,7 @@ struct Task {
                          // empty if the task shards nothing
   std::vector<Problem> problems;
 
-  int points() const;
+  int points() const;  // without extensions
 };
 
 // course.toml as C++: grading/course/skeletons.py writes course.cpp.

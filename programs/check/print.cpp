@@ -53,10 +53,12 @@ std::string base_text(int task, int solutions) {
   return given + tasks_text(1, solutions) + (solutions == task - 1 ? "" : " and " + own);
 }
 
-// The first problem that is not complete, of the task.
+// The first problem that is not complete, of the task. An extension is none unless it alone was
+// wanted.
 const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task) {
   for (const auto& problem : task.problems) {
-    if (!problem.second.complete()) return &problem;
+    const bool optional = problem.first->extension && task.sum.possible > 0;
+    if (!optional && !problem.second.complete()) return &problem;
   }
   return nullptr;
 }
@@ -114,7 +116,8 @@ void print_tally(const std::string& label, const Tally& tally, const std::string
 void print_task(const Settings& settings, const TaskResult& task) {
   if (!settings.what.empty()) {
     for (const auto& [problem, tally] : task.problems)
-      print_tally(problem->number + " " + problem->name, tally, reason(task, problem));
+      print_tally((problem->extension ? "+ " : "") + problem->number + " " + problem->name, tally,
+                  reason(task, problem));
   }
   if (settings.wants_whole_tasks()) {
     print_tally("task " + std::to_string(task.task->number) + " " + task.task->name, task.sum,

@@ -13,7 +13,7 @@ namespace fsdp {
 void print_tally(const std::string& label, const Tally& tally, const std::string& why = "");
 
 // The lines of a task: one for each problem if only a part of the course is wanted, and one for the
-// whole task.
+// whole task, which leaves out the extensions: their lines begin with "+".
 void print_task(const Settings& settings, const TaskResult& task);
 
 // What each task was tested over.

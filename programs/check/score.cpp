@@ -37,7 +37,7 @@ size_t position(const TestResult& result) {
 int Task::points() const {
   int sum = 0;
   for (const Problem& problem : problems)
-    sum += problem.points;
+    sum += problem.extension ? 0 : problem.points;
   return sum;
 }
 

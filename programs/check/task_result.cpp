@@ -27,15 +27,11 @@ std::string explanation(const Problem& problem, const std::vector<TestResult>& t
 }
 
 Json to_json(const Problem& problem, const Tally& tally, const TaskResult& task) {
-  return {{"number", problem.number},
-          {"name", problem.name},
-          {"passed", tally.passed},
-          {"failed", tally.failed},
-          {"not_started", tally.not_started},
-          {"share", tally.share()},
-          {"points", task.held ? 0 : tally.points},
-          {"possible", tally.possible},
-          {"explanation", explanation(problem, task.tests)}};
+  return {{"number", problem.number},       {"name", problem.name},
+          {"extension", problem.extension}, {"passed", tally.passed},
+          {"failed", tally.failed},         {"not_started", tally.not_started},
+          {"share", tally.share()},         {"points", task.held ? 0 : tally.points},
+          {"possible", tally.possible},     {"explanation", explanation(problem, task.tests)}};
 }
 
 Json to_json(const TestResult& test) {
@@ -51,17 +47,24 @@ Json to_json(const TestResult& test) {
 
 }  // namespace
 
-std::string to_json(const std::vector<TaskResult>& tasks, const Tally& total) {
+void TaskResult::add(const Problem& problem, const Tally& tally) {
+  problems.emplace_back(&problem, tally);
+  (problem.extension ? extensions : sum) += tally;
+}
+
+std::string to_json(const CourseResult& course) {
   Json problems = Json::array(), tests = Json::array(), held = Json::array();
-  for (const TaskResult& task : tasks) {
+  for (const TaskResult& task : course.tasks) {
     for (const auto& [problem, tally] : task.problems)
       problems.push_back(to_json(*problem, tally, task));
     for (const TestResult& test : task.tests)
       tests.push_back(to_json(test));
     if (sentinel_fails(*task.task, task.tests)) held.push_back(task.task->number);
   }
-  const Json all{{"points", total.points},
-                 {"possible", total.possible},
+  const Json all{{"points", course.sum.points},
+                 {"possible", course.sum.possible},
+                 {"extensions",
+                  {{"points", course.extensions.points}, {"possible", course.extensions.possible}}},
                  {"sentinel_fails", held},  // in these tasks
                  {"problems", problems},
                  {"tests", tests}};

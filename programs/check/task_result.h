@@ -14,14 +14,25 @@ struct TaskResult {
   bool compiles{true};
   bool held{};                                             // the sentinel fails, so no point counts
   std::vector<std::pair<const Problem*, Tally>> problems;  // those that are wanted
-  Tally sum;
+  Tally sum;                                               // of them, without extensions
+  Tally extensions;
   std::vector<TestResult> tests;  // sorted by problem
 
+  void add(const Problem& problem, const Tally& tally);
   bool not_started() const { return compiles && sum.not_started == sum.tests(); }
+};
+
+// Of all tasks. The two sums are apart everywhere: no number of the course contains an extension.
+struct CourseResult {
+  std::vector<TaskResult> tasks;
+  Tally sum, extensions;
+
+  // Whether what was wanted is complete: the extensions decide only where nothing else was wanted.
+  bool complete() const { return (sum.possible > 0 ? sum : extensions).complete(); }
 };
 
 // The results as JSON: points; for each problem its counts, its share of passed tests and the text
 // that explains it; every test. The grader reads this.
-std::string to_json(const std::vector<TaskResult>& tasks, const Tally& total);
+std::string to_json(const CourseResult& course);
 
 }  // namespace fsdp

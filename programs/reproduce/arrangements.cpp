@@ -66,8 +66,12 @@ Setting expected_of(const Setting& setting) {
   const bool one_replica = any_world || setting.strategy == "grad_op";
   Setting expected = setting;
   expected.mode = "single";
-  if (any_world) { expected.world = "1", expected.accumulate = "each"; }
-  if (one_replica) { expected.strategy = "-"; }
+  if (any_world) {
+    expected.world = "1", expected.accumulate = "each";
+  }
+  if (one_replica) {
+    expected.strategy = "-";
+  }
   expected.backend = expected.prefetch = expected.wrap = "-";
   return expected;
 }

@@ -12,22 +12,6 @@
 namespace fsdp {
 namespace {
 
-// What is an extension in the tasks, a student's stack may lack.
-template <class Hooks>
-void set_requires_gradient_sync(Hooks& hooks, bool sync) {
-  if constexpr (requires { hooks.set_requires_gradient_sync(sync); }) {
-    hooks.set_requires_gradient_sync(sync);
-  } else {
-    throw std::invalid_argument(
-        "--accumulate last: needs BackwardHooks::set_requires_gradient_sync() and "
-        "sync_gradients(); see \"Going further\" in the handout of task 4");
-  }
-}
-template <class Hooks>
-void sync_gradients(Hooks& hooks) {
-  if constexpr (requires { hooks.sync_gradients(); }) hooks.sync_gradients();
-}
-
 class FsdpStrategy : public Strategy {
  public:
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
@@ -52,7 +36,7 @@ class FsdpStrategy : public Strategy {
     move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
-    if (arrangement_.turns_first) set_requires_gradient_sync(*sharded_->backward_hooks(), false);
+    if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
     if (arrangement_.turns == 1) return;  // a unit divides by the number of ranks itself
     for (const auto& unit : sharded_->units())
       unit->set_gradient_divide_factor(1);
@@ -73,7 +57,7 @@ class FsdpStrategy : public Strategy {
       put_back(gradients.added(this->gradients()));
       losses.push_back(loss.detach());
     }
-    if (arrangement_.turns_first) sync_gradients(*sharded_->backward_hooks());
+    if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
     if (arrangement_.turns > 1) divide_gradients();
     return sums_of_losses(losses, arrangement_);
   }

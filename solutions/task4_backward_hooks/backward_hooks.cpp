@@ -84,14 +84,6 @@ void BackwardHooks::post_backward(Unit& unit) {
   unit.flat->reshard();
 }
 
-// Like the end of a pass that has reduced no unit.
-void BackwardHooks::sync_gradients() {
-  const bool sync = requires_gradient_sync_;
-  requires_gradient_sync_ = true;
-  end_backward();
-  requires_gradient_sync_ = sync;
-}
-
 void BackwardHooks::wait_for_reduction() {
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = nullptr;
@@ -110,6 +102,19 @@ void BackwardHooks::end_backward() {
   wait_for_reduction();
   pass_ = -1;
   if (on_end_) on_end_();
+}
+
+void BackwardHooks::set_requires_gradient_sync(bool sync) {
+  requires_gradient_sync_ = sync;
+}
+
+// Like the end of a pass that has reduced no unit.
+void BackwardHooks::sync_gradients() {
+  drop_broken_pass();
+  const bool sync = requires_gradient_sync_;
+  requires_gradient_sync_ = true;
+  end_backward();
+  requires_gradient_sync_ = sync;
 }
 
 }  // namespace fsdp

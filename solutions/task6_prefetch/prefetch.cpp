@@ -74,16 +74,25 @@ void Prefetcher::end_forward() {
 }
 
 void Prefetcher::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
-  const bool listed = issue(backward_lists_, unit);
+  if (issue(backward_lists_, unit)) return;
   // From the end: of a unit that is used twice the last use comes back first. What is behind it did
   // not come back, since it is not part of the loss.
   const auto found = std::find(backward_order_.rbegin(), backward_order_.rend(), unit);
   if (found == backward_order_.rend()) return;
   backward_order_.erase(found.base() - 1, backward_order_.end());
-  if (listed) return;
   const size_t ahead = std::min(window_, backward_order_.size());
   for (size_t i = 1; i <= ahead; ++i)
     backward_order_[backward_order_.size() - i]->unshard_async();
+}
+
+void Prefetcher::set_modules_to_forward_prefetch(Module& module,
+                                                 const std::vector<Module*>& modules) {
+  set(forward_lists_, module, modules);
+}
+
+void Prefetcher::set_modules_to_backward_prefetch(Module& module,
+                                                  const std::vector<Module*>& modules) {
+  set(backward_lists_, module, modules);
 }
 
 void Prefetcher::set(Lists& lists, Module& module, const std::vector<Module*>& modules) const {

@@ -54,6 +54,14 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   void end_forward();                                             // the root's forward has ended
   void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
 
+ public:
+  // Extension (see "Going further" in the handout), with FSDP2's names. From now on, when `module`
+  // has been unsharded in this direction, it issues the units of `modules`, in this order, in place
+  // of those that the limit allows. Throws std::invalid_argument if one was not given to add().
+  void set_modules_to_forward_prefetch(Module& module, const std::vector<Module*>& modules);
+  void set_modules_to_backward_prefetch(Module& module, const std::vector<Module*>& modules);
+
+ private:
   // Add what you need.
 };
 

@@ -134,9 +134,7 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
   result.tests = std::move(tests);
   for (const Problem& problem : result.task->problems) {
     const Tally of_problem = tally(problem, result.tests);
-    if (of_problem.tests() == 0) continue;  // was not wanted
-    result.problems.emplace_back(&problem, of_problem);
-    result.sum += of_problem;
+    if (of_problem.tests() > 0) result.add(problem, of_problem);  // else it was not wanted
   }
   return result;
 }
@@ -206,6 +204,31 @@ TEST(Check, names_the_later_problem_that_the_tests_of_a_problem_need) {
       "Next: problem 6.3 backward, in tasks/task6_*/; then ./fsdp check 6.2\n");
 }
 
+TEST(Check, shows_an_extension_beside_the_task_and_does_not_ask_for_it) {
+  std::vector<TestResult> tests;
+  for (const char* suite :
+       {"T4_1_pre_backward", "T4_2_reduce_scatter", "T4_3_exactly_once", "T4_4_finish"})
+    tests.push_back({suite, "a", Outcome::passed});
+  tests.push_back({"T4_5_accumulate", "b", Outcome::failed});
+  const TaskResult task = result_of(4, tests);
+  EXPECT_TRUE((CourseResult{{task}, task.sum, task.extensions}).complete());
+  EXPECT_EQ(report("4", task),
+            "4.1 pre_backward         ################   4.0 of   4   complete, 1 tests\n"
+            "4.2 reduce_scatter       ################   6.0 of   6   complete, 1 tests\n"
+            "4.3 exactly_once         ################   6.0 of   6   complete, 1 tests\n"
+            "4.4 finish               ################   4.0 of   4   complete, 1 tests\n"
+            "+ 4.5 accumulate         ................   0.0 of   5   0 passed, 1 failed, 0 not "
+            "started\n"
+            "task 4 backward_hooks    ################  20.0 of  20   complete, 4 tests\n");
+}
+
+TEST(Check, goes_on_with_an_extension_if_nothing_else_was_wanted) {
+  const TaskResult task = result_of(4, {{"T4_5_accumulate", "b", Outcome::failed}});
+  EXPECT_FALSE((CourseResult{{task}, task.sum, task.extensions}).complete());
+  const std::string text = report("4.5", task);
+  EXPECT_NE(text.find("\nNext: problem 4.5 accumulate,"), std::string::npos) << text;
+}
+
 TEST(Check, goes_on_with_a_problem_that_fails_before_one_that_it_needs) {
   const std::vector<TestResult> tests{
       {"T6_2_forward", "a", Outcome::failed},
@@ -246,11 +269,9 @@ TEST(Check, tells_the_grader_the_score_of_each_problem) {
   result.tests = {{"T2_1_layout", "a/W1", Outcome::passed},
                   {"T2_1_layout", "b/W1", Outcome::failed, "is 3"},
                   {"T2_2_shard", "c/W1", Outcome::not_started, "shard (problem 2.2)"}};
-  for (const Problem& problem : task.problems) {
-    result.problems.emplace_back(&problem, tally(problem, result.tests));
-    result.sum += result.problems.back().second;
-  }
-  const auto json = nlohmann::json::parse(to_json({result}, result.sum));
+  for (const Problem& problem : task.problems)
+    result.add(problem, tally(problem, result.tests));
+  const auto json = nlohmann::json::parse(to_json({{result}, result.sum, result.extensions}));
   EXPECT_EQ(json["points"], 2);
   EXPECT_EQ(json["sentinel_fails"], nlohmann::json::array());
   EXPECT_EQ(json["problems"][0]["share"], 0.5);

@@ -140,11 +140,33 @@ void BackwardHooks::Unit::forget_calls(bool graph_is_kept) {
 // Parameters first: their memory is free before the gradient of the next unit needs some.
 void BackwardHooks::post_backward(Unit& unit) {
   unit.flat->reshard();
+  if (sync_) reduce(unit);
+}
+
+void BackwardHooks::reduce(Unit& unit) {
   if (!unit.flat->trainable()) return;
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = unit.flat;
   reducing_->reduce_gradient();
   unit.reduced = true;
+}
+
+void BackwardHooks::set_requires_gradient_sync(bool sync) {
+  sync_ = sync;
+}
+
+void BackwardHooks::sync_gradients() {
+  drop_broken_pass();
+  std::for_each(units_.rbegin(), units_.rend(), [this](const auto& unit) { reduce(*unit); });
+  for (const auto& unit : units_)
+    unit->reduced = false;
+  finish();
+}
+
+void BackwardHooks::finish() {
+  if (reducing_) reducing_->wait_for_reduction();
+  reducing_ = nullptr;
+  if (on_end_) on_end_();
 }
 
 void BackwardHooks::end_backward() {
@@ -154,11 +176,9 @@ void BackwardHooks::end_backward() {
     (*unit)->reduced = false;
     (*unit)->forget_calls(torch::autograd::get_current_graph_task_keep_graph());
   }
-  if (reducing_) reducing_->wait_for_reduction();
-  reducing_ = nullptr;
   pass_.reset();
   ended_ = true;
-  if (on_end_) on_end_();
+  finish();
 }
 
 }  // namespace fsdp

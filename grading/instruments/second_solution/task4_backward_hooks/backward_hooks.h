@@ -18,6 +18,8 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
 
   void add(Module& module, std::shared_ptr<FlatParameter> unit);
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
+  void set_requires_gradient_sync(bool sync);
+  void sync_gradients();
 
  private:
   struct Call {
@@ -43,6 +45,8 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   void leave_backward(Unit& unit, Call& call);
   void begin_backward();
   void post_backward(Unit& unit);
+  void reduce(Unit& unit);
+  void finish();
   void end_backward();
   void drop_broken_pass();
 
@@ -50,6 +54,7 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
   std::weak_ptr<Pass> pass_;                 // held by the engine while a backward pass lasts
   bool ended_{true};                         // the latest one reached its end
+  bool sync_{true};
   std::function<void()> on_end_;
 };
 

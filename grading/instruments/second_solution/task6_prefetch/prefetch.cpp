@@ -30,50 +30,80 @@ void Prefetcher::issue_ahead(const Queue& coming) const {
   std::for_each_n(coming.begin(), count, [](const auto& unit) { unit->unshard_async(); });
 }
 
-void Prefetcher::advance(Queue& coming, const std::shared_ptr<FlatParameter>& unit) const {
+void Prefetcher::advance(Direction& direction, const std::shared_ptr<FlatParameter>& unit) const {
+  const auto list = direction.lists.find(unit.get());
+  const bool listed = list != direction.lists.end();
+  if (listed)
+    std::for_each(list->second.begin(), list->second.end(),
+                  [](const auto& other) { other->unshard_async(); });
+  Queue& coming = direction.coming;
   const auto found = std::find(coming.begin(), coming.end(), unit);
   if (found == coming.end()) return;  // a detour
   pass_over(coming.begin(), found);
   coming.erase(coming.begin(), found + 1);
-  issue_ahead(coming);
+  if (!listed) issue_ahead(coming);
 }
 
 void Prefetcher::add_root(Module& root) {
   const auto self = shared_from_this();
   root.register_forward_pre_hook([self](Module&, const at::Tensor&) {
-    self->in_forward_.assign(self->order_.begin(), self->order_.end());
+    self->forward_.coming.assign(self->order_.begin(), self->order_.end());
     self->order_.clear();
-    self->issue_ahead(self->in_forward_);
+    self->issue_ahead(self->forward_.coming);
     return at::Tensor();
   });
   root.register_forward_hook(
       [self](Module&, const at::Tensor&) {
-        pass_over(self->in_forward_.begin(), self->in_forward_.end());
-        self->in_forward_.clear();
+        for (const auto& [unit, list] : self->forward_.lists)
+          pass_over(list.begin(), list.end());
+        pass_over(self->forward_.coming.begin(), self->forward_.coming.end());
+        self->forward_.coming.clear();
         return at::Tensor();
       },
       /*always_call=*/true);
 }
 
 void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
+  unit_of_[&module] = unit;
   const auto self = shared_from_this();
   module.register_forward_pre_hook([self, unit](Module&, const at::Tensor&) {
     self->order_.push_back(unit);
-    self->advance(self->in_forward_, unit);
+    self->advance(self->forward_, unit);
     return at::Tensor();
   });
   module.register_forward_hook([self, unit](Module&, const at::Tensor& output) {
     const bool comes_back = at::GradMode::is_enabled() && output.requires_grad();
-    if (comes_back) self->in_backward_.push_front(unit);
+    if (comes_back) self->backward_.coming.push_front(unit);
     return at::Tensor();
   });
   module.register_full_backward_pre_hook(
-      [self, unit](Module&) { self->advance(self->in_backward_, unit); });
+      [self, unit](Module&) { self->advance(self->backward_, unit); });
 }
 
 void Prefetcher::end_backward() {
-  pass_over(in_backward_.begin(), in_backward_.end());
-  in_backward_.clear();
+  pass_over(backward_.coming.begin(), backward_.coming.end());
+  backward_.coming.clear();
+}
+
+void Prefetcher::set(Direction& direction, Module& module,
+                     const std::vector<Module*>& modules) const {
+  if (!unit_of_.contains(&module)) throw std::invalid_argument("prefetch: a module without a unit");
+  Queue list;
+  for (Module* other : modules) {
+    if (!unit_of_.contains(other)) throw std::invalid_argument("prefetch: a listed non-unit");
+    list.push_back(unit_of_.at(other));
+  }
+  direction.lists.insert_or_assign(unit_of_.at(&module).get(), std::move(list));
+}
+
+void Prefetcher::set_modules_to_forward_prefetch(Module& module,
+                                                 const std::vector<Module*>& modules) {
+  set(forward_, module, modules);
+}
+
+void Prefetcher::set_modules_to_backward_prefetch(Module& module,
+                                                  const std::vector<Module*>& modules) {
+  set(backward_, module, modules);
 }
 
 }  // namespace fsdp

@@ -1,0 +1,114 @@
+#include "sharded_model.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T4_5_accumulate);
+
+TEST_P(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_gradients) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 3, /*frozen_block=*/1);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    sharded.hooks->set_requires_gradient_sync(false);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units reduced in the pass", reductions(take_calls(*rank.communicator())));
+    rank.observe("units gathered after the pass", sharded.gathered());
+    rank.observe("calls of on_end() in the pass", ends);
+    std::string kept;
+    for (const auto& parameter : sharded.model->named_parameters())
+      kept += parameter->grad().defined() ? parameter.key() + " " : "";
+    rank.observe("parameters that keep their gradient", kept);
+
+    sharded.hooks->sync_gradients();
+    rank.observe("units reduced by sync_gradients()", reductions(take_calls(*rank.communicator())));
+    rank.observe("bytes of full gradients that are left",
+                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("calls of on_end() after sync_gradients()", ends);
+    sharded.drop_gradients();
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units reduced in the next pass", reductions(take_calls(*rank.communicator())));
+  });
+  expect_on_all_ranks(run, "units reduced in the pass", "");
+  expect_on_all_ranks(run, "units gathered after the pass", "");
+  expect_on_all_ranks(run, "calls of on_end() in the pass", 1);
+  expect_on_all_ranks(run, "parameters that keep their gradient",
+                      "embedding head blocks0.weight blocks0.bias blocks0.spare blocks2.weight "
+                      "blocks2.bias blocks2.spare ");
+  expect_on_all_ranks(run, "units reduced by sync_gradients()", "blocks2; blocks0; root; ");
+  expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
+  expect_on_all_ranks(run, "calls of on_end() after sync_gradients()", 2);
+  expect_on_all_ranks(run, "units reduced in the next pass", "");
+}
+
+TEST_P(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.hooks->set_requires_gradient_sync(false);
+    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units gathered as each gradient arrives", *seen);
+  });
+  expect_on_all_ranks(run, "units gathered as each gradient arrives",
+                      "root blocks2 | root blocks1 | root blocks0 | ");
+}
+
+TEST_P(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
+  const Loss both = [](ToyModel& model, int rank) {
+    return plain_loss(model, rank) + plain_loss(model, rank + 5);
+  };
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.hooks->set_requires_gradient_sync(false);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    plain_loss(*sharded.model, rank.rank() + 5).backward();
+    sharded.hooks->sync_gradients();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(run, both);
+}
+
+TEST_P(T4_5_accumulate, sync_can_be_switched_on_for_the_last_pass) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.hooks->set_requires_gradient_sync(false);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.hooks->set_requires_gradient_sync(true);
+    take_calls(*rank.communicator());
+    plain_loss(*sharded.model, rank.rank() + 5).backward();
+    rank.observe("units reduced in the last pass", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "units reduced in the last pass", "blocks2; blocks1; blocks0; root; ");
+  expect_gradients_of_one_process(run, [](ToyModel& model, int rank) {
+    return plain_loss(model, rank) + plain_loss(model, rank + 5);
+  });
+}
+
+TEST_P(T4_5_accumulate, a_pass_that_breaks_off_drops_what_was_added_up) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.hooks->set_requires_gradient_sync(false);
+    plain_loss(*sharded.model, rank.rank() + 5).backward();
+    break_off_at("embedding", sharded, rank);
+    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.hooks->sync_gradients();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(run, plain_loss);
+}
+
+TEST_P(T4_5_accumulate, sync_after_a_broken_pass_reduces_nothing_of_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.hooks->set_requires_gradient_sync(false);
+    break_off_at("embedding", sharded, rank);
+    sharded.hooks->sync_gradients();
+    sharded.observe_gradients(rank);
+  });
+  expect_gradients_of_one_process(
+      run, [](ToyModel& model, int rank) { return 0 * plain_loss(model, rank); });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,104 @@
+#include "prefetching_toy.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T6_6_prefetch_lists);
+
+TEST_P(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_module_alone) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    const auto& blocks = toy.model->blocks;
+    toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[2].get(), blocks[1].get()});
+    toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {blocks[1].get()});
+    for (const std::string step : {"first", "second"}) {
+      const auto [forward, backward] = toy.step(rank);
+      rank.observe(step + " forward", forward);
+      rank.observe(step + " backward", backward);
+    }
+  });
+  for (const std::string step : {"first", "second"}) {
+    expect_on_all_ranks(run, step + " forward",
+                        "all_gather root; all_gather blocks0; all_gather blocks2; "
+                        "all_gather blocks1; all_gather blocks3; ");
+    expect_on_all_ranks(run, step + " backward",
+                        "all_gather blocks3; all_gather blocks1; reduce_scatter blocks3; "
+                        "all_gather blocks2; reduce_scatter blocks2; all_gather blocks0; "
+                        "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ");
+  }
+}
+
+TEST_P(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2, 2);
+    for (const auto& block : toy.model->blocks) {
+      toy.prefetcher->set_modules_to_forward_prefetch(*block, {});
+      toy.prefetcher->set_modules_to_backward_prefetch(*block, {});
+    }
+    toy.model->order = {0, 1};
+    const auto seen = toy.look_at_what_is_under_way();
+    for (const char* step : {"first", "second"}) {
+      toy.step(rank);
+      rank.observe(step, std::exchange(*seen, ""));
+    }
+  });
+  // In both directions: the root, then the blocks. Only the root issues by the order of last time.
+  expect_on_all_ranks(run, "first", "| | | | | | ");
+  expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
+}
+
+TEST_P(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 1);
+    const auto& blocks = toy.model->blocks;
+    toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[3].get()});
+    toy.prefetcher->set_modules_to_backward_prefetch(*blocks[0], {blocks[2].get()});
+    toy.model->order = {0, 1};
+    const auto unused = [&] {
+      std::string names;
+      for (size_t i = 3; i < toy.units.size(); ++i)
+        if (toy.units[i]->state() != UnitState::sharded) names += toy.units[i]->unit() + " ";
+      return names;
+    };
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    rank.observe("unused after forward", unused());
+    loss.backward();
+    rank.observe("unused after backward", unused());
+  });
+  expect_on_all_ranks(run, "unused after forward", "");
+  expect_on_all_ranks(run, "unused after backward", "");
+}
+
+TEST_P(T6_6_prefetch_lists, change_no_gradient) {
+  const auto gradients = [&](bool lists) {
+    return run_ranks(world_size(), [lists](TestRank& rank) {
+      PrefetchingToy toy(rank, 2);
+      const auto& blocks = toy.model->blocks;
+      if (lists) {
+        toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0],
+                                                        {blocks[3].get(), blocks[2].get()});
+        toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {blocks[0].get()});
+      }
+      plain_loss(*toy.model, rank.rank()).backward();
+      for (const auto& unit : toy.units)
+        rank.observe(unit->unit(), unit->sharded_gradient());
+    });
+  };
+  const RankRun plain = gradients(false), listed = gradients(true);
+  for (const char* unit : {"root", "blocks0", "blocks1", "blocks2", "blocks3"})
+    expect_on_each_rank(listed, unit, [&](int rank) { return plain.at(rank, unit); });
+}
+
+TEST_P(T6_6_prefetch_lists, name_modules_that_are_units_below_the_root) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    Module& block = *toy.model->blocks[0];
+    EXPECT_THROW(toy.prefetcher->set_modules_to_forward_prefetch(block, {toy.model.get()}),
+                 std::invalid_argument);
+    EXPECT_THROW(toy.prefetcher->set_modules_to_backward_prefetch(*toy.model, {&block}),
+                 std::invalid_argument);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp
