@@ -13,6 +13,7 @@ import concurrent.futures
 import hashlib
 import json
 import pathlib
+import subprocess
 import sys
 import textwrap
 import time
@@ -104,12 +105,17 @@ def paragraph(text):
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
+def commit():
+    head = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return head.stdout.strip() or "an unknown commit"
+
+
 def table(rows, times, different, points, caught, all_faults):
     ended = "every test ended the same each time" if different == 1 else f"{different} different results"
     return "\n".join([
         "# How good the grader is",
         "",
-        paragraph(f"Made by `grading/instruments/quality.py`. A task counts over the submission's own tasks before it or "
+        paragraph(f"Made by `grading/instruments/quality.py` at {commit()}. A task counts over the submission's own tasks before it or "
                   f"over the reference ones, whichever gives more; with throughput there are "
                   f"{grade.most_points():g} points. The last two columns are the tasks over the submission's "
                   f"own alone, without throughput."),
