@@ -232,7 +232,7 @@ std::string tell_missing(uint64_t sequence, int missing, const Group& group,
   if (history.find(sequence)) {
     cause = "a handle that " + who + " never waits for, or waits for in another order";
   } else if (history.calls.empty()) {
-    cause = who + " is still starting or stuck before its first call";
+    cause = who + " has made no call yet: it is still starting, is stuck, or has ended";
   } else {
     cause = who +
             " computes for longer than the time limit, is stuck, or has ended its "

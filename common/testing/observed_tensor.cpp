@@ -3,6 +3,7 @@
 #include <testing/observed_tensor.h>
 #include <testing/ratio.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -71,6 +72,26 @@ std::vector<double> values(const ObservedTensor& tensor) {
   return result;
 }
 
+bool has_values_in_another_order(const ObservedTensor& actual, const ObservedTensor& expected) {
+  auto is = values(actual), should_be = values(expected);
+  const auto is_nan = [](double value) { return std::isnan(value); };
+  if (std::any_of(is.begin(), is.end(), is_nan)) return false;  // which cannot be sorted
+  if (std::any_of(should_be.begin(), should_be.end(), is_nan)) return false;
+  std::sort(is.begin(), is.end());
+  std::sort(should_be.begin(), should_be.end());
+  return is == should_be;
+}
+
+std::string remark_on_values(const ObservedTensor& actual, const ObservedTensor& expected,
+                             int64_t first_difference) {
+  if (std::isnan(actual.value(first_difference)) && !std::isnan(expected.value(first_difference)))
+    return "memory that nobody has written yet, or that was freed, holds nan";
+  const bool differ = actual.value(first_difference) != expected.value(first_difference);
+  if (differ && has_values_in_another_order(actual, expected))  // not 0 and -0
+    return "the right values in another order";
+  return ratio_in_words(values(actual), values(expected));
+}
+
 std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor& expected) {
   if (actual.dtype != expected.dtype || actual.sizes != expected.sizes) {
     return "is " + type_text(actual) + ", expected " + type_text(expected);
@@ -88,10 +109,7 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
     is += " (" + bits(actual, first) + ")";
     should_be += " (" + bits(expected, first) + ")";
   }
-  std::string remark = ratio_in_words(values(actual), values(expected));
-  if (std::isnan(actual.value(first)) && !std::isnan(expected.value(first))) {
-    remark = "memory that nobody has written yet, or that was freed, holds nan";
-  }
+  const std::string remark = remark_on_values(actual, expected, first);
   const std::string place = actual.places ? " (" + actual.places->text(first) + ")" : "";
   return std::to_string(differing) + " of " + std::to_string(actual.numel()) +
          " elements differ, the first at " + position(actual, first) + place + ": is " + is +

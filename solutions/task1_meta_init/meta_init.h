@@ -37,7 +37,7 @@ class DeferredInit {
 
   // Replays what the values of `tensor` depend on, and nothing else. Returns a new CPU tensor of
   // the same sizes and strides; `tensor` and the generators stay unchanged. At most this tensor and
-  // those it is computed from are alive. Returns a tensor that was not recorded unchanged.
+  // those it is computed from are alive. Returns `tensor` itself if it was not recorded.
   [[nodiscard]] at::Tensor materialize_tensor(const at::Tensor& tensor) const;
 
   // Materializes the recorded parameters and buffers of `module` in place, and replays nothing that

@@ -23,7 +23,8 @@ WrapPolicy wrap_by_hand(std::vector<Module*> modules);
 WrapPolicy wrap_by_type(std::string class_name);
 
 // From the leaves up: a module whose distinct parameters outside units below it take at least
-// `bytes`. What lies in a module that cannot be hooked counts for the module around it.
+// `bytes`. A tied parameter counts once, if one of its places is outside those units. What lies in
+// a module that cannot be hooked counts for the module around it.
 WrapPolicy wrap_by_size(int64_t bytes);
 
 // From text: block, none, type:NAME, size:BYTES. Throws std::invalid_argument naming the text.

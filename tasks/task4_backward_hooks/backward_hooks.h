@@ -24,8 +24,9 @@ namespace fsdp {
 // gradient arrives after its unit was reduced, the pass throws std::logic_error, which names unit
 // and parameter. If a pass keeps its graph, the next pass may go over the same calls again.
 // A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
-// still reducing is dropped. What it had reduced before stays until drop_gradient(). A forward that
-// a hook runs inside a pass does not break it off.
+// still reducing is dropped at the first sign of what comes next, the forward of a module or another
+// backward. What it had reduced before stays until drop_gradient(). A forward that a hook runs
+// inside a pass does not break it off.
 class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
  public:
   BackwardHooks() = default;
@@ -37,7 +38,7 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   void add(Module& module, std::shared_ptr<FlatParameter> unit);
 
   // Sets what runs at the end of every backward pass, when all units are reduced and resharded. For
-  // a pass that broke off it runs at the first sign of what comes next, a forward or a backward.
+  // a pass that broke off it runs at that first sign of what comes next.
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
 
  private:

@@ -21,7 +21,9 @@ namespace fsdp {
 // A call whose output requires no gradient does not come back, so backward does not expect it.
 // At most `limit` units are gathered at a time: the running one counts; the root and the running
 // unit's ancestors do not, nor do units that stay unsharded because they are not resharded after
-// forward, or because another of their uses has not come back. A limit of 1 means no prefetch.
+// forward, or because another of their uses has not come back. If a pass takes another path than
+// expected, what was issued for the expected path stays gathered besides, until the root's forward
+// or the backward ends. A limit of 1 means no prefetch.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
   explicit Prefetcher(int limit);          // throws what set_limit() throws

@@ -126,8 +126,9 @@ TEST(Diagnosis, says_where_a_missing_rank_was_last) {
       "last calls  rank 0                       rank 1\n"
       "  #0        all_gather a                 all_gather a\n"
       "> #1        all_gather b                 -");
-  EXPECT_EQ(line_with(tell_missing(0, 1, Group::world(2), {ahead, {}}), "likely"),
-            "likely cause: rank 1 is still starting or stuck before its first call");
+  EXPECT_EQ(
+      line_with(tell_missing(0, 1, Group::world(2), {ahead, {}}), "likely"),
+      "likely cause: rank 1 has made no call yet: it is still starting, is stuck, or has ended");
   EXPECT_EQ(line_with(tell_missing(1, 1, Group::world(2), {ahead, ahead}), "likely"),
             "likely cause: a handle that rank 1 never waits for, or waits for in another order");
 }

@@ -320,6 +320,7 @@ TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ)
     rank.observe("t / 4", t / 4);
     rank.observe("0 t", 0 * t);
     rank.observe("-0 t", -0.0 * t);
+    rank.observe("t backwards", t.flip({0, 1}));
     rank.observe("t with one changed", t.index_fill(1, torch::tensor({2}), 8));
     rank.observe("t with a nan", t.index_fill(1, torch::tensor({2}), -NAN));
     rank.observe("flat", t.view(-1));
@@ -334,7 +335,8 @@ TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ)
             "every element is exactly 3 times the expected one");
   EXPECT_CONTAINS(wrong("t / 4", "t"), "every element is exactly 1/4 times the expected one");
   EXPECT_CONTAINS(wrong("0 t", "t"), "every element is 0");
-  EXPECT_CONTAINS(wrong("-0 t", "0 t"), "is -0, expected 0");
+  EXPECT_EQ(wrong("-0 t", "0 t"), "6 of 6 elements differ, the first at [0, 0]: is -0, expected 0");
+  EXPECT_CONTAINS(wrong("t backwards", "t"), "is 5, expected 0; the right values in another order");
   EXPECT_EQ(wrong("t with one changed", "t"),
             "2 of 6 elements differ, the first at [0, 2]: is 8, expected 2");
   EXPECT_EQ(wrong("t with a nan", "t"),

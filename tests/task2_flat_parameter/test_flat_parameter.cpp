@@ -99,6 +99,74 @@ TEST_P(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   });
 }
 
+// A unit of parameters on the meta device, and what its constructor asks for.
+class MetaUnit {
+ public:
+  explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
+    for (size_t i = 0; i < 3; ++i)
+      parameters_.push_back({"p" + std::to_string(i), at::empty(kShapes[i], at::kMeta)});
+    unit.emplace("unit", parameters_, rank.communicator(),
+                 [&](const at::Tensor& parameter) { return materialize(parameter); });
+  }
+
+  std::optional<FlatParameter> unit;
+  std::multiset<std::string> asked;  // names of parameters
+  int64_t others_alive{};            // results that were still held at the next call, the most
+
+ private:
+  at::Tensor materialize(const at::Tensor& parameter) {
+    int64_t alive = 0;
+    for (const auto& given : given_)
+      alive += given.expired() ? 0 : 1;
+    others_alive = std::max(others_alive, alive);
+    for (size_t i = 0; i < 3; ++i) {
+      if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
+      asked.insert(parameters_[i].name);
+      at::Tensor result = values_[i].clone().set_requires_grad(true);  // as a parameter may
+      given_.push_back(result.storage().getWeakStorageImpl());
+      return result;
+    }
+    throw std::logic_error("materialize was called with a tensor that is no parameter of the unit");
+  }
+
+  std::vector<at::Tensor> values_;
+  std::vector<NamedParameter> parameters_;  // on the meta device, until the unit takes them over
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
+};
+
+TEST_P(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_are_materialized) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("parameters that were materialized", MetaUnit(rank).asked);
+  });
+  const int64_t shard = padded_numel(world_size()) / world_size();
+  for (int r = 0; r < world_size(); ++r) {
+    std::vector<std::string> owned;
+    for (size_t i = 0; i < 3; ++i) {
+      if (kOffsets[i] < (r + 1) * shard && r * shard < kOffsets[i] + numel(i))
+        owned.push_back("p" + std::to_string(i));
+    }
+    expect_on_rank(run, r, "parameters that were materialized", owned);
+  }
+}
+
+TEST_P(T2_2_shard, the_shard_requires_no_gradient) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("the shard requires a gradient", make_unit(rank).shard().requires_grad());
+    rank.observe("the shard of materialized values requires a gradient",
+                 MetaUnit(rank).unit->shard().requires_grad());
+  });
+  expect_on_all_ranks(run, "the shard requires a gradient", false);
+  expect_on_all_ranks(run, "the shard of materialized values requires a gradient", false);
+}
+
+TEST_P(T2_2_shard, one_parameter_is_materialized_at_a_time) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.observe("materialized parameters alive when the next one was asked for",
+                 MetaUnit(rank).others_alive);
+  });
+  expect_on_all_ranks(run, "materialized parameters alive when the next one was asked for", 0);
+}
+
 TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -193,64 +261,6 @@ TEST_P(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
     expect_on_all_ranks(run, name_of(frozen), frozen != 7);
 }
 
-// A unit of parameters on the meta device, and what its constructor asks for.
-class MetaUnit {
- public:
-  explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
-    for (size_t i = 0; i < 3; ++i)
-      parameters_.push_back({"p" + std::to_string(i), at::empty(kShapes[i], at::kMeta)});
-    unit.emplace("unit", parameters_, rank.communicator(),
-                 [&](const at::Tensor& parameter) { return materialize(parameter); });
-  }
-
-  std::optional<FlatParameter> unit;
-  std::multiset<std::string> asked;  // names of parameters
-  int64_t others_alive{};            // results that were still held at the next call, the most
-
- private:
-  at::Tensor materialize(const at::Tensor& parameter) {
-    int64_t alive = 0;
-    for (const auto& given : given_)
-      alive += given.expired() ? 0 : 1;
-    others_alive = std::max(others_alive, alive);
-    for (size_t i = 0; i < 3; ++i) {
-      if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
-      asked.insert(parameters_[i].name);
-      at::Tensor result = values_[i].clone().set_requires_grad(true);  // as a parameter may
-      given_.push_back(result.storage().getWeakStorageImpl());
-      return result;
-    }
-    throw std::logic_error("materialize was called with a tensor that is no parameter of the unit");
-  }
-
-  std::vector<at::Tensor> values_;
-  std::vector<NamedParameter> parameters_;  // on the meta device, until the unit takes them over
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
-};
-
-TEST_P(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_are_materialized) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.observe("parameters that were materialized", MetaUnit(rank).asked);
-  });
-  const int64_t shard = padded_numel(world_size()) / world_size();
-  for (int r = 0; r < world_size(); ++r) {
-    std::vector<std::string> owned;
-    for (size_t i = 0; i < 3; ++i) {
-      if (kOffsets[i] < (r + 1) * shard && r * shard < kOffsets[i] + numel(i))
-        owned.push_back("p" + std::to_string(i));
-    }
-    expect_on_rank(run, r, "parameters that were materialized", owned);
-  }
-}
-
-TEST_P(T2_2_shard, one_parameter_is_materialized_at_a_time) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.observe("materialized parameters alive when the next one was asked for",
-                 MetaUnit(rank).others_alive);
-  });
-  expect_on_all_ranks(run, "materialized parameters alive when the next one was asked for", 0);
-}
-
 TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
@@ -260,15 +270,13 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
     // Padding holds NaN.
     rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
     const MetaUnit meta(rank);
-    rank.observe("the shard requires a gradient", meta.unit->shard().requires_grad());
-    rank.observe("shard of materialized values", meta.unit->shard().detach().nan_to_num(0),
+    rank.observe("shard of materialized values", meta.unit->shard().nan_to_num(0),
                  places_of_shard(*meta.unit));
   });
   for (const std::string name : {"shard", "shard of materialized values"}) {
     expect_on_each_rank(run, name,
                         [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
   }
-  expect_on_all_ranks(run, "the shard requires a gradient", false);
 }
 
 TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {

@@ -82,12 +82,19 @@ TEST_P(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
 TEST_P(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
+    const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::forward);
     unit.unshard();
     rank.observe("bytes of copies for the other ranks",
                  live_bytes::peak()[MemoryClass::communication]);
+    rank.observe("bytes that unshard() needs at its peak", live_bytes::peak().total - before);
+    rank.observe("bytes of the flat tensor, whose views the parameters are",
+                 unit.layout().padded_numel * 4);
   });
   expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
+  expect_on_each_rank(run, "bytes that unshard() needs at its peak", [&](int r) {
+    return run.at(r, "bytes of the flat tensor, whose views the parameters are");
+  });
 }
 
 TEST_P(T2_3_unshard, autograd_sees_no_change) {

@@ -1,5 +1,6 @@
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
+#include <testing/call_text.h>
 #include <testing/expected_shards.h>
 #include <testing/provenance.h>
 
@@ -32,46 +33,6 @@ void reduce(FlatParameter& unit) {
   unit.wait_for_reduction();
 }
 
-TEST_P(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    collect(unit, 2, rank);
-    rank.observe("bytes collected", live_bytes::now()[MemoryClass::gradients]);
-    live_bytes::enter(Phase::backward);
-    unit.reduce_gradient();
-    rank.observe("the parameter still has its .grad", unit.parameters()[2].tensor.grad().defined());
-    rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
-    rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
-    live_bytes::enter(Phase::optimizer);
-    unit.wait_for_reduction();
-    rank.observe("sharded, at the peak of wait_for_reduction()",
-                 live_bytes::peak(Phase::optimizer)[MemoryClass::sharded_gradients]);
-    rank.observe("bytes of full gradients after the reduction",
-                 live_bytes::now()[MemoryClass::gradients]);
-    rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
-    rank.observe("calls", calls(*rank.communicator()));
-  });
-  const int64_t bytes = padded_numel(world_size()) * 4;
-  expect_on_all_ranks(run, "the parameter still has its .grad", false);
-  // The flat gradient may be there from the first that is collected, and .grad a view of it.
-  for (int r = 0; r < world_size(); ++r) {
-    const auto collected = run.at(r, "bytes collected").get<int64_t>();
-    const std::string where = "bytes of class gradients after collect_gradient(), rank ";
-    EXPECT_GE(collected, numel(2) * 4) << where << r;
-    EXPECT_LE(collected, numel(2) * 4 + bytes) << where << r;
-    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), numel(2) * 4 + bytes)
-        << "rank " << r;
-  }
-  expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
-  expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
-  // The sum is divided in place.
-  expect_on_all_ranks(run, "sharded, at the peak of wait_for_reduction()", bytes / world_size());
-  expect_on_all_ranks(run, "sharded", bytes / world_size());
-  expect_on_all_ranks(
-      run, "calls",
-      "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
-}
-
 TEST_P(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -83,6 +44,8 @@ TEST_P(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reductio
     const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     rank.observe("p1 still has its .grad",
                  gradient.defined() && (gradient == value).all().item<bool>());
+    unit.collect_gradient(0);
+    collect(unit, 2, rank);
     unit.reduce_gradient();
     rank.observe("has_gradient() after reduce_gradient()", unit.has_gradient());
     unit.wait_for_reduction();
@@ -103,13 +66,56 @@ TEST_P(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter)
         FlatParameter unit = make_unit(rank);
         collect_all(unit, rank);
         unit.reduce_gradient();
+        rank.observe("calls of reduce_gradient()", take_calls(*rank.communicator()));
         rank.observe("ns that reduce_gradient() waited", clock->now());
         unit.wait_for_reduction();
         rank.observe("ns that wait_for_reduction() waited", clock->now());
       },
       counted_link(clock));
+  expect_on_all_ranks(run, "calls of reduce_gradient()", "reduce_scatter unit; ");
   expect_on_all_ranks(run, "ns that reduce_gradient() waited", 0);
   expect_on_all_ranks(run, "ns that wait_for_reduction() waited", kHop * (world_size() - 1));
+}
+
+TEST_P(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    collect_all(unit, rank);
+    rank.observe("bytes collected", live_bytes::now()[MemoryClass::gradients]);
+    live_bytes::enter(Phase::backward);
+    unit.reduce_gradient();
+    rank.observe("the parameter still has its .grad", unit.parameters()[2].tensor.grad().defined());
+    rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
+    rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
+    live_bytes::enter(Phase::optimizer);
+    unit.wait_for_reduction();
+    rank.observe("sharded, at the peak of wait_for_reduction(), which divides in place",
+                 live_bytes::peak(Phase::optimizer)[MemoryClass::sharded_gradients]);
+    rank.observe("bytes of full gradients after the reduction",
+                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
+    rank.observe("calls", calls(*rank.communicator()));
+  });
+  const int64_t bytes = padded_numel(world_size()) * 4;
+  const int64_t collected_bytes = (numel(0) + numel(1) + numel(2)) * 4;
+  expect_on_all_ranks(run, "the parameter still has its .grad", false);
+  // The flat gradient may be there from the first that is collected, and .grad a view of it.
+  for (int r = 0; r < world_size(); ++r) {
+    const auto collected = run.at(r, "bytes collected").get<int64_t>();
+    const std::string where = "bytes of class gradients after collect_gradient(), rank ";
+    EXPECT_GE(collected, collected_bytes) << where << r;
+    EXPECT_LE(collected, collected_bytes + bytes) << where << r;
+    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), collected_bytes + bytes)
+        << "rank " << r;
+  }
+  expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
+  expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
+  expect_on_all_ranks(run, "sharded, at the peak of wait_for_reduction(), which divides in place",
+                      bytes / world_size());
+  expect_on_all_ranks(run, "sharded", bytes / world_size());
+  expect_on_all_ranks(
+      run, "calls",
+      "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
 TEST_P(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
@@ -132,26 +138,6 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
     rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
   });
   expect_mean_over_ranks(run, "gradient");
-}
-
-TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    const int last = world_size() - 1;
-    const auto mean = static_cast<double>(provenance::gradient(last, world_size())) / world_size();
-    observe_expected_shards(
-        rank, "shard", {at::zeros({numel(0)}), at::full({numel(1)}, mean), at::zeros({numel(2)})},
-        world_size());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    if (rank.rank() == rank.world_size() - 1) collect(unit, 1, rank);
-    reduce(unit);
-    rank.observe("reduce-scatters", rank.communicator()->take_log().size());
-    rank.observe("gradient of p1 on the last rank", unit.sharded_gradient(), places_of_shard(unit));
-  });
-  expect_on_all_ranks(run, "reduce-scatters", 1);
-  expect_on_each_rank(run, "gradient of p1 on the last rank",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
 // "gradient of p0, p2", for the choice 101 in bits.
@@ -188,6 +174,26 @@ TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
     expect_on_each_rank(run, name,
                         [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); });
   }
+}
+
+TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const int last = world_size() - 1;
+    const auto mean = static_cast<double>(provenance::gradient(last, world_size())) / world_size();
+    observe_expected_shards(
+        rank, "shard", {at::zeros({numel(0)}), at::full({numel(1)}, mean), at::zeros({numel(2)})},
+        world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    if (rank.rank() == rank.world_size() - 1) collect(unit, 1, rank);
+    reduce(unit);
+    rank.observe("reduce-scatters", rank.communicator()->take_log().size());
+    rank.observe("gradient of p1 on the last rank", unit.sharded_gradient(), places_of_shard(unit));
+  });
+  expect_on_all_ranks(run, "reduce-scatters", 1);
+  expect_on_each_rank(run, "gradient of p1 on the last rank",
+                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
 // A rank's gradient of a parameter: any values, in another order in memory than the parameter's.
@@ -322,18 +328,33 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   expect_mean_over_ranks(run, "gradient of the pass after drop_gradient()");
 }
 
+TEST_P(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
+  const auto clock = std::make_shared<CountedClock>();
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        FlatParameter unit = make_unit(rank);
+        collect_all(unit, rank);
+        unit.reduce_gradient();
+        unit.abandon_gradient();
+        rank.observe("ns that abandon_gradient() waited for the reduce_scatter", clock->now());
+      },
+      counted_link(clock));
+  expect_on_all_ranks(run, "ns that abandon_gradient() waited for the reduce_scatter",
+                      kHop * (world_size() - 1));
+}
+
 // Of a pass that broke off: one gradient collected, one in .grad alone, one reduction under way.
 TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
-  const auto clock = std::make_shared<CountedClock>();
-  const auto body = [&](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
     unit.reduce_gradient();
     collect(unit, 0, rank);
     set_gradient(unit.parameters()[1], rank);
-    const int64_t start = clock->now();
     unit.abandon_gradient();
-    rank.observe("ns that abandon_gradient() waited for the reduce_scatter", clock->now() - start);
+    rank.observe("p1, which was not collected, has .grad after abandon_gradient()",
+                 unit.parameters()[1].tensor.grad().defined());
     rank.observe("has_gradient() after abandon_gradient()", unit.has_gradient());
     rank.observe("bytes of full gradients after abandon_gradient()",
                  live_bytes::now()[MemoryClass::gradients]);
@@ -350,10 +371,9 @@ TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
     }
     reduce(unit);
     rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
-  };
-  const RankRun run = run_ranks(world_size(), body, counted_link(clock));
-  expect_on_all_ranks(run, "ns that abandon_gradient() waited for the reduce_scatter",
-                      kHop * (world_size() - 1));
+  });
+  expect_on_all_ranks(run, "p1, which was not collected, has .grad after abandon_gradient()",
+                      false);
   expect_on_all_ranks(run, "has_gradient() after abandon_gradient()", false);
   expect_on_all_ranks(run, "bytes of full gradients after abandon_gradient()", 0);
   expect_on_all_ranks(run, "bytes of sharded gradients after abandon_gradient()", 0);

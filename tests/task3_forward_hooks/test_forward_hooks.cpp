@@ -25,7 +25,65 @@ struct Scaled : Module {
   at::Tensor input, output;  // of the last forward
 };
 
+// A module with a unit, which uses no parameter: it notes the state of its unit as it begins and
+// after each of the modules inside it.
+struct Watched : Module {
+  explicit Watched(TestRank& rank, std::vector<std::shared_ptr<Watched>> modules = {},
+                   bool frozen = false)
+      : weight(register_parameter("weight", at::ones({7}), !frozen)), inside(std::move(modules)) {
+    for (size_t i = 0; i < inside.size(); ++i)
+      register_module("inside" + std::to_string(i), inside[i]);
+    unit = std::make_shared<FlatParameter>(
+        "watched", std::vector<NamedParameter>{{"weight", weight}}, rank.communicator());
+    register_forward_hooks(*this, unit, /*reshard_after_forward=*/true);
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    note();
+    for (const auto& module : inside) {
+      x = (*module)(x);
+      note();
+    }
+    return x;
+  }
+  void note() {
+    const bool gathering = unit->state() == UnitState::gathering;
+    const bool sharded = unit->state() == UnitState::sharded;
+    seen += sharded ? "sharded " : gathering ? "gathering " : "unsharded ";
+  }
+
+  at::Tensor weight;  // [7]
+  std::vector<std::shared_ptr<Watched>> inside;
+  std::shared_ptr<FlatParameter> unit;
+  std::string seen;
+};
+
 MULTI_RANK_SUITE(T3_1_pre_forward);
+
+TEST_P(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto observe = [&](const std::string& what, Watched&& module) {
+      module(at::ones({7}));
+      rank.observe("as the module of " + what + " begins, the unit is", module.seen);
+    };
+    observe("a unit", Watched(rank));
+    observe("a frozen unit", Watched(rank, {}, /*frozen=*/true));
+    const at::NoGradGuard no_grad;
+    observe("a unit, without grad mode,", Watched(rank));
+  });
+  for (const std::string what : {"a unit", "a frozen unit", "a unit, without grad mode,"})
+    expect_on_all_ranks(run, "as the module of " + what + " begins, the unit is", "unsharded ");
+}
+
+TEST_P(T3_1_pre_forward, a_unit_stays_unsharded_until_its_module_returns) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Watched outer(rank, {std::make_shared<Watched>(rank), std::make_shared<Watched>(rank)});
+    outer(at::ones({7}));
+    rank.observe("the unit as its module begins, and after each of two units inside it",
+                 outer.seen);
+  });
+  expect_on_all_ranks(run, "the unit as its module begins, and after each of two units inside it",
+                      "unsharded unsharded unsharded ");
+}
 
 TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -39,26 +97,6 @@ TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   });
   expect_on_all_ranks(run, "calls before the first forward", "");
   expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
-}
-
-TEST_P(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    std::string seen;
-    for (size_t i = 1; i < sharded.units.size(); ++i) {
-      sharded.modules[i]->register_forward_pre_hook([&, i](Module&, const at::Tensor&) {
-        for (const auto& unit : {sharded.units[0], sharded.units[i]})
-          seen += unit->state() == UnitState::unsharded ? unit->unit() + " " : "";
-        seen += "| ";
-        return at::Tensor();
-      });
-    }
-    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
-    rank.observe("of the root and the block, those unsharded as each block begins", seen);
-  });
-  expect_on_all_ranks(run, "of the root and the block, those unsharded as each block begins",
-                      "root blocks0 | root blocks1 | ");
-  expect_on_all_ranks(run, "output", eager_output());
 }
 
 // Somebody else may have issued a unit's all-gather already, as prefetch does.
@@ -177,6 +215,29 @@ TEST_P(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
                       "root blocks0 | root blocks1 | root blocks2 | ");
 }
 
+// Not the name of the unit, its place, the flag of another one or what is trainable: backward needs
+// frozen parameters, too.
+TEST_P(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    for (auto& parameter : model.blocks[1]->parameters())
+      parameter.set_requires_grad(false);
+    std::vector<std::shared_ptr<FlatParameter>> units;
+    for (auto& [module, name, parameters] : toy_units(model)) {
+      units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));
+      register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "blocks1");
+    }
+    const auto output = model(toy_tokens(0));
+    std::string gathered;
+    for (const auto& unit : units)
+      gathered += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
+    rank.observe("units gathered afterwards, of which blocks1 alone is not to be resharded",
+                 gathered);
+  });
+  expect_on_all_ranks(
+      run, "units gathered afterwards, of which blocks1 alone is not to be resharded", "blocks1 ");
+}
+
 // What autograd saved are views whose bytes come back in backward; nothing has to be copied.
 TEST_P(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -195,13 +256,15 @@ TEST_P(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
 TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    sharded.model->eval();  // switches dropout off; gradients are recorded all the same
+    sharded.model->eval();
     const auto output = (*sharded.model)(toy_tokens(0));
-    rank.observe("units gathered afterwards", sharded.gathered());
+    rank.observe("units gathered after a forward in eval(), which switches only dropout off",
+                 sharded.gathered());
     rank.observe("gathered bytes after forward", live_bytes::now()[MemoryClass::gathered]);
     rank.observe("root's bytes", sharded.units[0]->layout().padded_numel * 4);
   });
-  expect_on_all_ranks(run, "units gathered afterwards", "root ");
+  expect_on_all_ranks(
+      run, "units gathered after a forward in eval(), which switches only dropout off", "root ");
   expect_on_each_rank(run, "gathered bytes after forward",
                       [&](int r) { return run.at(r, "root's bytes"); });
 }
@@ -213,27 +276,6 @@ TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
     rank.observe("units gathered afterwards", sharded.gathered());
   });
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 ");
-}
-
-// Not the name of the unit, its place, the flag of another one or what is trainable: backward needs
-// frozen parameters, too.
-TEST_P(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyModel model(3);
-    for (auto& parameter : model.blocks[1]->parameters())
-      parameter.set_requires_grad(false);
-    std::vector<std::shared_ptr<FlatParameter>> units;
-    for (auto& [module, name, parameters] : toy_units(model)) {
-      units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));
-      register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "blocks1");
-    }
-    const auto output = model(toy_tokens(0));
-    std::string gathered;
-    for (const auto& unit : units)
-      gathered += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    rank.observe("units gathered afterwards", gathered);
-  });
-  expect_on_all_ranks(run, "units gathered afterwards", "blocks1 ");
 }
 
 TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {

@@ -7,6 +7,35 @@ namespace {
 
 MULTI_RANK_SUITE(T4_1_pre_backward);
 
+// The gradients of a sum are there without the values of its parts, one after the other.
+struct Sum : Module {
+  torch::Tensor forward(torch::Tensor x) override { return x + first + second; }
+  at::Tensor first = register_parameter("first", at::ones({7}));    // [7]
+  at::Tensor second = register_parameter("second", at::ones({7}));  // [7]
+};
+
+TEST_P(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradients_have_arrived) {
+  const std::string name = "the unit as the gradient of each of its two parameters arrives";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sum sum;
+    const auto unit = std::make_shared<FlatParameter>(
+        "sum", std::vector<NamedParameter>{{"first", sum.first}, {"second", sum.second}},
+        rank.communicator());
+    register_forward_hooks(sum, unit, /*reshard_after_forward=*/true);
+    const auto hooks = std::make_shared<BackwardHooks>();
+    hooks->add(sum, unit);
+    std::string seen;
+    for (const at::Tensor& parameter : {sum.first, sum.second}) {
+      parameter.register_hook([&](const at::Tensor&) {
+        seen += unit->state() == UnitState::unsharded ? "unsharded " : "not unsharded ";
+        rank.observe(name, seen);
+      });
+    }
+    sum(at::zeros({7}).requires_grad_(true)).sum().backward();
+  });
+  expect_on_all_ranks(run, name, "unsharded unsharded ");
+}
+
 TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -180,13 +209,14 @@ TEST_P(T4_1_pre_backward, everything_is_freed_with_the_model) {
     rank.communicator()->wait_for_readers();  // until then the communicator keeps what it lent
     rank.observe("bytes that are left", live_bytes::now().total - before);
 
+    if (!units.back().expired()) return;
     held.set_data(at::ones(held.sizes()));
     rank.observe("a backward begins over a parameter that outlives its unit", true);
     (held * 3).sum().backward();
     rank.observe("the gradient of a parameter without its unit", held.grad().mean().item<double>());
   });
-  expect_on_all_ranks(run, "the gradient of a parameter without its unit", 3.);
   expect_on_all_ranks(run, "units that are left", 0);
+  expect_on_all_ranks(run, "the gradient of a parameter without its unit", 3.);
   expect_on_all_ranks(run, "the BackwardHooks object is left", false);
   expect_on_all_ranks(run, "bytes that are left", 0);
 }
@@ -195,21 +225,19 @@ MULTI_RANK_SUITE(T4_2_reduce_scatter);
 
 TEST_P(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_comes_back) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3, /*frozen_block=*/1);
+    Sharded sharded(rank);
     const auto seen = look_at_arrivals(sharded, [&] {
       return take_calls(*rank.communicator()) + "gathered: " + sharded.gathered();
     });
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls and units gathered as each block's gradient arrives; blocks1 is frozen",
-                 *seen);
+    rank.observe("calls and units gathered as each block's gradient arrives", *seen);
   });
-  expect_on_all_ranks(
-      run, "calls and units gathered as each block's gradient arrives; blocks1 is frozen",
-      "all_gather blocks2; gathered: root blocks2 | "
-      "reduce_scatter blocks2; all_gather blocks1; gathered: root blocks1 | "
-      "all_gather blocks0; gathered: root blocks0 | ");
+  expect_on_all_ranks(run, "calls and units gathered as each block's gradient arrives",
+                      "all_gather blocks2; gathered: root blocks2 | "
+                      "reduce_scatter blocks2; all_gather blocks1; gathered: root blocks1 | "
+                      "reduce_scatter blocks1; all_gather blocks0; gathered: root blocks0 | ");
 }
 
 // So that the computation of one more block hides it.
@@ -308,7 +336,8 @@ TEST_P(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the_root_are
     const auto blocks = run.at(r, "peak of the blocks' full gradients, in bytes").get<int64_t>();
     const auto all = run.at(r, "peak of all full gradients, in bytes").get<int64_t>();
     EXPECT_LE(blocks, 2 * block) << "rank " << r << ": more than two blocks' full gradients, of "
-                                 << block << " bytes each, are alive at a time";
+                                 << block << " bytes each, are alive at a time. A reduction is "
+                                 << "waited for before the next flat gradient is made";
     EXPECT_LE(all, root + 2 * block) << "peak of all full gradients' bytes on rank " << r;
     EXPECT_GE(all, root) << "rank " << r;  // else nothing was counted
   }

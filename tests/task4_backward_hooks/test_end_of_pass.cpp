@@ -209,18 +209,22 @@ TEST_P(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
     Sharded sharded(rank);
     const auto pass = [&](const Loss& loss) {
       sharded.model->order = {0, 1, 2};
-      loss(*sharded.model, rank.rank()).backward();
-      return reductions(take_calls(*rank.communicator()));
+      const auto value = loss(*sharded.model, rank.rank());
+      take_calls(*rank.communicator());
+      value.backward();
+      return take_calls(*rank.communicator());
     };
     pass(kOutputDropped);
-    rank.observe("units reduced after a dropped output", pass(plain_loss));
-    rank.observe("units reduced without blocks1", pass(kBlockUnused));
-    rank.observe("units reduced after that", pass(plain_loss));
+    rank.observe("calls of the pass after one that waited for a dropped output", pass(plain_loss));
+    rank.observe("calls of a pass without blocks1", pass(kBlockUnused));
+    rank.observe("calls of the pass after one without blocks1", pass(plain_loss));
   });
-  const std::string all = "blocks2; blocks1; blocks0; root; ";
-  expect_on_all_ranks(run, "units reduced after a dropped output", all);
-  expect_on_all_ranks(run, "units reduced without blocks1", "blocks2; blocks0; blocks1; root; ");
-  expect_on_all_ranks(run, "units reduced after that", all);
+  expect_on_all_ranks(run, "calls of the pass after one that waited for a dropped output",
+                      kBackward);
+  expect_on_all_ranks(run, "calls of a pass without blocks1",
+                      "all_gather blocks2; reduce_scatter blocks2; all_gather blocks0; "
+                      "reduce_scatter blocks0; reduce_scatter blocks1; reduce_scatter root; ");
+  expect_on_all_ranks(run, "calls of the pass after one without blocks1", kBackward);
 }
 
 constexpr int kSteps = 5;
@@ -302,7 +306,7 @@ TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
       break_off_at(place, sharded, rank);
       sharded.drop_gradients();
       const auto loss = plain_loss(*sharded.model, rank.rank());
-      rank.observe("calls of on_end() for the pass that broke off", ends);
+      rank.observe("calls of on_end() by the end of the forward after the broken pass", ends);
       rank.communicator()->take_log();
       loss.backward();
       const auto calls = take_calls(*rank.communicator());
@@ -316,7 +320,8 @@ TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
     // If the loss itself throws, no unit has noticed a pass: its forward counts as one whose loss
     // was dropped, after which units may wait for the end of the next pass.
     const bool began = place != "loss";
-    expect_on_all_ranks(run, "calls of on_end() for the pass that broke off", began ? 1 : 0);
+    expect_on_all_ranks(run, "calls of on_end() by the end of the forward after the broken pass",
+                        began ? 1 : 0);
     expect_on_all_ranks(run, "reductions of the next pass", "blocks2; blocks1; blocks0; root; ");
     if (began) expect_on_all_ranks(run, "calls of the next pass", kBackward);
     expect_on_all_ranks(run, "units still gathered", "");
@@ -347,7 +352,7 @@ TEST_P(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
     rank.observe("calls of on_end() before the evaluation", ends);
     at::NoGradGuard no_grad;
     (*sharded.model)(toy_tokens(0));
-    rank.observe("calls of on_end() after it", ends);
+    rank.observe("calls of on_end() after an evaluation, the first sign of what comes next", ends);
     rank.observe("units that have a gradient", sharded.reduced());
     rank.observe("bytes of full gradients that are left",
                  live_bytes::now()[MemoryClass::gradients]);
@@ -356,10 +361,11 @@ TEST_P(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
                    places_of_shard(*sharded.units[3]));
     }
   });
+  expect_on_all_ranks(run, "calls of on_end() before the evaluation", 0);
+  expect_on_all_ranks(
+      run, "calls of on_end() after an evaluation, the first sign of what comes next", 1);
   expect_on_all_ranks(run, "units that have a gradient", "blocks2 ");
   expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
-  expect_on_all_ranks(run, "calls of on_end() before the evaluation", 0);
-  expect_on_all_ranks(run, "calls of on_end() after it", 1);
   const RankRun expected = oracle(world_size(), plain_loss);
   expect_on_each_rank(run, "blocks2",
                       [&](int r) { return expected.at(0, "blocks2 " + std::to_string(r)); });
@@ -376,6 +382,7 @@ TEST_P(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
     break_off_at("blocks1.bias", sharded, first);
     sharded.drop_gradients();
     take_calls(*rank.communicator());
+    rank.observe("a pass begins whose forward was over when the pass before it broke off", true);
     second.backward();
     rank.observe("calls of on_end()", ends);
     rank.observe("units reduced in the second pass", reductions(take_calls(*rank.communicator())));

@@ -64,6 +64,17 @@ TEST_P(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
 }
 
+TEST_P(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 3, /*frozen_block=*/1);
+    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units gathered as each block's gradient arrives; blocks1 is frozen", *seen);
+  });
+  expect_on_all_ranks(run, "units gathered as each block's gradient arrives; blocks1 is frozen",
+                      "root blocks2 | root blocks1 | root blocks0 | ");
+}
+
 // The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
 // first, so that its gradient comes last, after the other call's hook.
 const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
@@ -191,13 +202,13 @@ TEST_P(T4_3_exactly_once, a_second_pass_over_a_new_forward_is_like_the_first) {
     plain_loss(*sharded.model, rank.rank()).backward();
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
-    rank.observe("the second pass begins, over a new forward", true);
+    rank.observe("the second pass begins, over a new forward that called each block once", true);
     loss.backward();
     rank.observe("calls of the second pass", take_calls(*rank.communicator()));
     rank.observe("calls of on_end() in two passes", ends);
   });
-  expect_on_all_ranks(run, "calls of the second pass", kBackward);
   expect_on_all_ranks(run, "calls of on_end() in two passes", 2);
+  expect_on_all_ranks(run, "calls of the second pass", kBackward);
 }
 
 // Where backward runs several times over one graph, all passes see the same calls come back.
@@ -210,6 +221,7 @@ TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_
     seen->clear();
     for (const std::string pass : {"second", "third"}) {
       rank.communicator()->take_log();
+      rank.observe("the " + pass + " pass begins; both calls of blocks0 come back again", true);
       loss.backward({}, /*retain_graph=*/pass == "second");
       rank.observe("units reduced in the " + pass + " pass",
                    reductions(take_calls(*rank.communicator())));

@@ -69,18 +69,18 @@ TEST_P(T6_2_forward, the_first_step_prefetches_nothing) {
 }
 
 TEST_P(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
-  const std::map<int, Issues> expected{
-      {2,
-       {{"forward of root", "all_gather root; all_gather blocks0; "},
-        {"forward of blocks0", "all_gather blocks1; "},
-        {"forward of blocks1", "all_gather blocks2; "},
-        {"forward of blocks2", "all_gather blocks3; "},
-        {"forward of blocks3", ""}}},
+  const std::vector<std::pair<int, Issues>> expected{
       {3,
        {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
         {"forward of blocks0", "all_gather blocks2; "},
         {"forward of blocks1", "all_gather blocks3; "},
         {"forward of blocks2", ""},
+        {"forward of blocks3", ""}}},
+      {2,
+       {{"forward of root", "all_gather root; all_gather blocks0; "},
+        {"forward of blocks0", "all_gather blocks1; "},
+        {"forward of blocks1", "all_gather blocks2; "},
+        {"forward of blocks2", "all_gather blocks3; "},
         {"forward of blocks3", ""}}},
       {100,  // more than there are
        {{"forward of root",
@@ -91,14 +91,15 @@ TEST_P(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
         {"forward of blocks2", ""},
         {"forward of blocks3", ""}}}};
   for (const auto& [limit, issues] : expected) {
-    SCOPED_TRACE("limit " + std::to_string(limit));
-    const RankRun run = run_ranks(world_size(), [limit = limit](TestRank& rank) {
+    const std::string prefix = "limit " + std::to_string(limit) + ": ";
+    const RankRun run = run_ranks(world_size(), [&, limit = limit](TestRank& rank) {
       PrefetchingToy toy(rank, limit);
       toy.evaluate();
-      const IssueLog log(rank, toy);
+      IssueLog log(rank, toy);
+      log.prefix = prefix;
       toy.evaluate();
     });
-    expect_issued(run, issues);
+    expect_issued(run, issues, prefix);
   }
 }
 
@@ -111,6 +112,12 @@ RankRun second_forward(int world_size, int limit, const std::vector<int>& order)
     const IssueLog log(rank, toy);
     toy.evaluate();
   });
+}
+
+// When blocks1 begins, both are sharded: blocks0 comes next, blocks2 after it.
+TEST_P(T6_2_forward, of_the_units_ahead_the_one_needed_first_is_issued_first) {
+  expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2}),
+                {{"forward of blocks1", "all_gather blocks0; all_gather blocks2; "}});
 }
 
 TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {

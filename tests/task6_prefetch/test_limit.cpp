@@ -7,8 +7,8 @@ MULTI_RANK_SUITE(T6_4_limit);
 
 TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
   for (const int limit : {1, 2, 3, 100}) {
-    SCOPED_TRACE("limit " + std::to_string(limit));
-    const RankRun run = run_ranks(world_size(), [limit](TestRank& rank) {
+    const std::string at_limit = ", limit " + std::to_string(limit) + ", the root counted";
+    const RankRun run = run_ranks(world_size(), [&, limit](TestRank& rank) {
       rank.communicator();
       const int64_t before = live_bytes::now().total;
       PrefetchingToy toy(rank, limit);
@@ -17,14 +17,14 @@ TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
       rank.observe("owned bytes", live_bytes::now().total - before);
       for (const Phase phase : {Phase::forward, Phase::backward}) {
         const int64_t unit = toy_shard_bytes(0, rank.world_size()) * rank.world_size();
-        rank.observe(std::string("units at the peak of ") + to_string(phase) + ", the root counted",
+        rank.observe(std::string("units at the peak of ") + to_string(phase) + at_limit,
                      live_bytes::peak(phase)[MemoryClass::gathered] / unit);
       }
     });
     const int units = 1 + std::min(limit, 4);
     expect_on_all_ranks(run, "owned bytes", toy_shard_bytes(4, world_size()));
-    expect_on_all_ranks(run, "units at the peak of forward, the root counted", units);
-    expect_on_all_ranks(run, "units at the peak of backward, the root counted", units);
+    expect_on_all_ranks(run, "units at the peak of forward" + at_limit, units);
+    expect_on_all_ranks(run, "units at the peak of backward" + at_limit, units);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <testing/toy_model.h>
 #include <unit_plan.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -109,6 +110,15 @@ inline std::string text(const std::vector<UnitPlan>& plan) {
     result += "; ";
   }
   return result;
+}
+
+// The same plan with units and parameters sorted by name: who holds what, whatever the order.
+inline std::vector<UnitPlan> sorted(std::vector<UnitPlan> plan) {
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  std::sort(plan.begin(), plan.end(), by_name);
+  for (UnitPlan& unit : plan)
+    std::sort(unit.parameters.begin(), unit.parameters.end(), by_name);
+  return plan;
 }
 
 // The text of what `plan` returns, which runs on one rank.

@@ -12,52 +12,6 @@ namespace {
 
 MULTI_RANK_SUITE(T7_4_export);
 
-TEST_P(T7_4_export, all_ranks_issue_one_all_gather_for_parameters_that_follow_one_another) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto model = make_model("gpt2-tiny");
-    const auto sharded = fully_shard(*model, rank.communicator());
-    for (const std::string time : {"first", "second"}) {
-      take_calls(*rank.communicator());
-      sharded->full_parameters([](const std::string&, const at::Tensor&) {});
-      rank.observe("calls of the " + time + " export", take_calls(*rank.communicator()));
-    }
-  });
-  for (const std::string time : {"first", "second"}) {
-    expect_on_all_ranks(run, "calls of the " + time + " export",
-                        "all_gather root; all_gather h.0; all_gather h.1; all_gather h.2; "
-                        "all_gather root; ");
-  }
-}
-
-// Its last layer norm belongs to the root, which so comes twice in the order.
-TEST_P(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    at::manual_seed(test_seed(3));
-    const auto model = make_model("gpt2-tiny");
-    for (const auto& [name, tensor] : distinct_parameters(*model))
-      rank.observe(name, tensor.detach());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    at::manual_seed(test_seed(3));
-    const auto model = make_model("gpt2-tiny");
-    std::vector<std::string> names;
-    for (const auto& parameter : distinct_parameters(*model))
-      names.push_back(parameter.name);
-    const auto sharded = fully_shard(*model, rank.communicator());
-    std::vector<std::string> visited;
-    sharded->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
-      visited.push_back(name);
-      rank.observe(name, parameter);
-    });
-    rank.observe("in order", rank.rank() != 0 || visited == names);
-    if (rank.rank() == 0) rank.observe("names", visited);
-  });
-  expect_on_all_ranks(run, "in order", true);
-  for (const auto& name : run.at(0, "names")) {
-    expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
-  }
-}
-
 // A ToyModel with parameters of odd shapes in its last block.
 std::shared_ptr<ToyModel> odd_model() {
   auto model = std::make_shared<ToyModel>(2);
@@ -112,6 +66,79 @@ TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
   expect_on_all_ranks(run, "gathered bytes afterwards", 0);
 }
 
+// What a rank has unsharded before the export: all that forward leaves, or a unit issued ahead.
+TEST_P(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator(), {.reshard_after_forward = false});
+    for (const std::string before : {"nothing", "a forward", "an all-gather under way"}) {
+      at::Tensor output;
+      if (before == "a forward") output = model(toy_tokens(0));
+      if (before == "an all-gather under way") sharded->units()[2]->unshard_async();
+      bool whole = true;
+      sharded->full_parameters([&](const std::string&, const at::Tensor& parameter) {
+        whole = whole && parameter.isfinite().all().item<bool>();
+      });
+      rank.observe("values are there after " + before, whole);
+      std::string names;
+      for (const auto& unit : sharded->units())
+        names += unit->state() == UnitState::sharded ? "" : unit->unit() + ' ';
+      rank.observe("units that are not sharded after " + before + " and an export", names);
+      if (output.defined()) output.sum().backward();  // gathers again what it needs
+    }
+  });
+  for (const std::string before : {"nothing", "a forward", "an all-gather under way"}) {
+    expect_on_all_ranks(run, "values are there after " + before, true);
+    expect_on_all_ranks(run, "units that are not sharded after " + before + " and an export", "");
+  }
+}
+
+TEST_P(T7_4_export, all_ranks_issue_one_all_gather_for_parameters_that_follow_one_another) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = make_model("gpt2-tiny");
+    const auto sharded = fully_shard(*model, rank.communicator());
+    for (const std::string time : {"first", "second"}) {
+      take_calls(*rank.communicator());
+      sharded->full_parameters([](const std::string&, const at::Tensor&) {});
+      rank.observe("calls of the " + time + " export", take_calls(*rank.communicator()));
+    }
+  });
+  for (const std::string time : {"first", "second"}) {
+    expect_on_all_ranks(run, "calls of the " + time + " export",
+                        "all_gather root; all_gather h.0; all_gather h.1; all_gather h.2; "
+                        "all_gather root; ");
+  }
+}
+
+// Its last layer norm belongs to the root, which so comes twice in the order.
+TEST_P(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    at::manual_seed(test_seed(3));
+    const auto model = make_model("gpt2-tiny");
+    for (const auto& [name, tensor] : distinct_parameters(*model))
+      rank.observe(name, tensor.detach());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    at::manual_seed(test_seed(3));
+    const auto model = make_model("gpt2-tiny");
+    std::vector<std::string> names;
+    for (const auto& parameter : distinct_parameters(*model))
+      names.push_back(parameter.name);
+    const auto sharded = fully_shard(*model, rank.communicator());
+    std::vector<std::string> visited;
+    sharded->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
+      visited.push_back(name);
+      rank.observe(name, parameter);
+    });
+    rank.observe("in order", rank.rank() != 0 || visited == names);
+    if (rank.rank() == 0) rank.observe("names", visited);
+  });
+  expect_on_all_ranks(run, "in order", true);
+  for (const auto& name : run.at(0, "names")) {
+    expect_on_rank(run, 0, name.get<std::string>(), oracle.at(0, name.get<std::string>()));
+  }
+}
+
 // Its factors are buffers.
 class WithoutParameters : public Module {
  public:
@@ -139,33 +166,6 @@ TEST_P(T7_4_export, a_model_without_parameters_has_no_unit_and_exports_nothing) 
   expect_on_all_ranks(run, "output", oracle.at(0, "output"));
   expect_on_all_ranks(run, "parameters that are visited", 0);
   expect_on_all_ranks(run, "calls", "");
-}
-
-// What a rank has unsharded before the export: all that forward leaves, or a unit issued ahead.
-TEST_P(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyModel model(3);
-    const auto sharded = fully_shard(model, rank.communicator(), {.reshard_after_forward = false});
-    for (const std::string before : {"nothing", "a forward", "an all-gather under way"}) {
-      at::Tensor output;
-      if (before == "a forward") output = model(toy_tokens(0));
-      if (before == "an all-gather under way") sharded->units()[2]->unshard_async();
-      bool whole = true;
-      sharded->full_parameters([&](const std::string&, const at::Tensor& parameter) {
-        whole = whole && parameter.isfinite().all().item<bool>();
-      });
-      rank.observe("values are there after " + before, whole);
-      std::string names;
-      for (const auto& unit : sharded->units())
-        names += unit->state() == UnitState::sharded ? "" : unit->unit() + ' ';
-      rank.observe("units that are not sharded after " + before + " and an export", names);
-      if (output.defined()) output.sum().backward();  // gathers again what it needs
-    }
-  });
-  for (const std::string before : {"nothing", "a forward", "an all-gather under way"}) {
-    expect_on_all_ranks(run, "values are there after " + before, true);
-    expect_on_all_ranks(run, "units that are not sharded after " + before + " and an export", "");
-  }
 }
 
 }  // namespace

@@ -47,6 +47,23 @@ constexpr const char* kBackwardOf3 =
     "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
 
+TEST_P(T7_1_fully_shard_ranks, a_unit_is_issued_before_those_that_are_prefetched_for_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ToyModel model(3);
+    const auto sharded = fully_shard(model, rank.communicator());
+    const auto loss = model(toy_tokens(rank.rank())).square().sum();
+    rank.communicator()->take_log();
+    loss.backward();
+    std::string blocks;
+    for (const Call& call : rank.communicator()->take_log()) {
+      const bool gathers = call.operation == Operation::all_gather;
+      if (gathers && call.unit.str() != "root") blocks += call.unit.str() + " ";
+    }
+    rank.observe("all-gathers of blocks in backward", blocks);
+  });
+  expect_on_all_ranks(run, "all-gathers of blocks in backward", "blocks2 blocks1 blocks0 ");
+}
+
 TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
@@ -156,8 +173,10 @@ TEST_P(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
 // The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.
 const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> kRefused{
     {"a limit of 0", [](ToyModel&, FullyShardOptions& options) { options.limit = 0; }},
-    {"a type that is not in the model",
-     [](ToyModel&, FullyShardOptions& options) { options.wrap = wrap_by_type("Blok"); }},
+    {"a policy that throws",
+     [](ToyModel&, FullyShardOptions& options) {
+       options.wrap = [](Module&) -> std::vector<Module*> { throw std::invalid_argument("no"); };
+     }},
     {"a null pointer for a module",
      [](ToyModel&, FullyShardOptions& options) { options.wrap = wrap_by_hand({nullptr}); }},
     {"a parameter of fp64 in the last unit",

@@ -57,33 +57,38 @@ void watch_two_steps(TestRank& rank, int limit) {
   Model blocks;
   const auto sharded = fully_shard(blocks.model, rank.communicator(), {.limit = limit});
   std::string seen;
-  const auto note = [&] { seen += gathered(*sharded) + "| "; };
-  for (Module* module : blocks.modules()) {
-    module->register_forward_pre_hook([&](Module&, const at::Tensor&) {
-      note();
+  const auto note = [&](const std::string& unit) {
+    seen += unit + ": " + gathered(*sharded) + "| ";
+  };
+  const auto modules = blocks.modules();
+  for (size_t i = 0; i < modules.size(); ++i) {
+    modules[i]->register_forward_pre_hook([&, i](Module&, const at::Tensor&) {
+      note(std::to_string(i));
       return at::Tensor();
     });
-    module->register_full_backward_pre_hook([&](Module&) { note(); });
+    modules[i]->register_full_backward_pre_hook([&, i](Module&) { note(std::to_string(i)); });
   }
   if (sharded->units()[0]->unit() == "root")
-    blocks.model.register_full_backward_pre_hook([&](Module&) { note(); });
+    blocks.model.register_full_backward_pre_hook([&](Module&) { note("root"); });
   const auto take = [&] { return std::exchange(seen, ""); };
   for (const std::string step : {"first", "second"}) {
     const auto loss = blocks.loss();
-    rank.observe("gathered as each block begins, " + step + " forward", take());
+    rank.observe("blocks gathered as each block begins, " + step + " forward", take());
     loss.backward();
-    rank.observe("gathered as each unit begins, " + step + " backward", take());
+    rank.observe("blocks gathered as each unit begins, " + step + " backward", take());
     rank.observe("gathered after the " + step + " step", gathered(*sharded));
   }
 }
 
-// "0 1 | 1 2 | 2 3 | 3 | ": `count` blocks from each one on; in `backward` from it down.
+// "0: 0 1 | 1: 1 2 | 2: 2 3 | 3: 3 | ": `count` blocks from each one on; in `backward` from it
+// down.
 std::string windows(int count, bool backward) {
   std::string text;
   for (int step = 0; step < 4; ++step) {
     const int block = backward ? 3 - step : step;
     const int first = backward ? std::max(block - count + 1, 0) : block;
     const int last = backward ? block : std::min(block + count - 1, 3);
+    text += std::to_string(block) + ": ";
     for (int i = first; i <= last; ++i)
       text += std::to_string(i) + ' ';
     text += "| ";
@@ -95,11 +100,11 @@ void expect_windows(const RankRun& run, int limit, bool root) {
   const auto expect = [&](const std::string& name, const std::string& expected) {
     expect_on_all_ranks(run, name, expected);
   };
-  expect("gathered as each block begins, first forward", windows(1, false));
-  expect("gathered as each block begins, second forward", windows(limit, false));
+  expect("blocks gathered as each block begins, first forward", windows(1, false));
+  expect("blocks gathered as each block begins, second forward", windows(limit, false));
   for (const std::string step : {"first", "second"}) {
-    expect("gathered as each unit begins, " + step + " backward",
-           (root ? "| " : "") + windows(limit, true));  // the root is the first in backward
+    expect("blocks gathered as each unit begins, " + step + " backward",
+           (root ? "root: | " : "") + windows(limit, true));  // the root has no place in the order
     expect("gathered after the " + step + " step", "");
   }
 }
@@ -157,9 +162,11 @@ TEST_P(T7_1_options, units_that_backward_does_not_reach_are_reduced_last_in_reve
     const auto loss = model(toy_tokens(rank.rank())).square().sum();
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls of backward", take_calls(*rank.communicator()));
+    rank.observe("calls of backward; BackwardHooks::add() was called in the order of forward",
+                 take_calls(*rank.communicator()));
   });
-  expect_on_all_ranks(run, "calls of backward",
+  expect_on_all_ranks(run,
+                      "calls of backward; BackwardHooks::add() was called in the order of forward",
                       "all_gather blocks2; all_gather blocks0; reduce_scatter blocks2; "
                       "reduce_scatter blocks0; reduce_scatter blocks3; reduce_scatter blocks1; "
                       "reduce_scatter root; ");
@@ -199,6 +206,7 @@ TEST_P(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
       ToyModel one(2), two(3, 5);
       std::shared_ptr<FullySharded> sharded_one, sharded_two;
       if (first) sharded_one = fully_shard(one, rank.communicator(), {.limit = 3});
+      if (first && second) rank.observe("the second model of this process is sharded now", true);
       if (second) {
         sharded_two = fully_shard(two, rank.communicator(), {.reshard_after_forward = false});
       }

@@ -12,10 +12,29 @@ namespace {
 TEST(T7_1_fully_shard, a_parameter_belongs_to_its_nearest_unit_only) {
   EXPECT_EQ(plan_text([] {
               Nested model;
-              return plan_units(model, wrap_blocks());
+              return sorted(plan_units(model, wrap_blocks()));
             }),
-            "a: a.scale; a.inner: a.inner.weight a.inner.bias a.inner.spare; "
-            "b: b.scale; b.inner: b.inner.weight b.inner.bias b.inner.spare; ");
+            "a: a.scale; a.inner: a.inner.bias a.inner.spare a.inner.weight; "
+            "b: b.scale; b.inner: b.inner.bias b.inner.spare b.inner.weight; ");
+}
+
+TEST(T7_1_fully_shard, units_come_in_the_order_of_their_modules_a_parent_before_its_children) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    Nested model;
+    std::string names;
+    for (const UnitPlan& unit : plan_units(model, wrap_blocks()))
+      names += unit.name + " ";
+    rank.observe("units", names);
+  });
+  expect_on_rank(run, 0, "units", "a a.inner b b.inner ");
+}
+
+TEST(T7_1_fully_shard, the_parameters_of_a_unit_come_in_the_order_of_the_model) {
+  EXPECT_EQ(plan_text([] {
+              PairBlock model;
+              return plan_units(model, wrap_none());
+            }),
+            "root: one.weight one.bias one.spare two.weight two.bias two.spare; ");
 }
 
 TEST(T7_1_fully_shard, parameters_outside_all_other_units_belong_to_the_root) {
@@ -47,15 +66,24 @@ TEST(T7_1_fully_shard, the_units_hold_every_element_once) {
 }
 
 TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_trainable) {
-  const RankRun run = run_ranks(1, [](TestRank& rank) {
+  const std::string trainable_units =
+      "trainable units; of blocks0 only the weight is, of blocks1 nothing, of blocks2 all but the "
+      "weight";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     ToyModel model(3);
     model.blocks[0]->bias.set_requires_grad(false);
     model.blocks[0]->spare.set_requires_grad(false);  // the last of its unit
     for (const at::Tensor& p : model.blocks[1]->parameters())
       p.set_requires_grad(false);
     model.blocks[2]->weight.set_requires_grad(false);  // the first of its unit
-    rank.observe("layout", lines(plan_layout(model, plan_units(model, wrap_blocks()), 4)));
+    const ShardLayout layout = plan_layout(model, plan_units(model, wrap_blocks()), 4);
+    std::string trainable;
+    for (const auto& unit : layout.units)
+      trainable += unit.trainable ? unit.name + " " : "";
+    rank.observe(trainable_units, trainable);
+    rank.observe("layout", lines(layout));
   });
+  expect_on_rank(run, 0, trainable_units, "root blocks0 blocks2 ");
   expect_on_rank(run, 0, "layout",
                  nlohmann::json::array({"on 4 ranks", "root, 128 elements, root, trainable",
                                         "blocks0, 128 elements, trainable", "blocks1, 128 elements",
@@ -76,11 +104,12 @@ TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_train
 TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Row model({std::make_shared<ToyBlock>(4, 1), std::make_shared<Scale>()});
+    Module *const block = model.row[0].get(), *const scale = model.row[1].get();
     const auto plan_of = [&](const WrapPolicy& policy) {
       return lines(plan_layout(model, plan_units(model, policy), 3));
     };
-    rank.observe("layout with a root", plan_of(wrap_by_type("ToyBlock")));
-    rank.observe("layout without a root", plan_of(wrap_by_size(1)));
+    rank.observe("layout with a root", plan_of(wrap_by_hand({block})));
+    rank.observe("layout without a root", plan_of(wrap_by_hand({block, scale})));
   });
   std::vector<std::string> expected{"on 3 ranks",
                                     "root, 48 elements, root, trainable",
@@ -169,7 +198,7 @@ TEST(T7_2_tied_weights, a_unit_whose_only_parameter_is_used_elsewhere_is_left_ou
               const auto scale = std::make_shared<Scale>();
               Row model({scale});
               model.register_parameter("factors", scale->factors);
-              return plan_units(model, wrap_by_type("Scale"));
+              return plan_units(model, wrap_by_hand({scale.get()}));
             }),
             "root: factors; ");
 }
