@@ -24,9 +24,9 @@ namespace fsdp {
 // gradient arrives after its unit was reduced, the pass throws std::logic_error, which names unit
 // and parameter. If a pass keeps its graph, the next pass may go over the same calls again.
 // A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
-// still reducing is dropped at the first sign of what comes next, the forward of a module or another
-// backward. What it had reduced before stays until drop_gradient(). A forward that a hook runs
-// inside a pass does not break it off.
+// still reducing is dropped at the first sign of what comes next, the forward of a module or
+// another backward. What it had reduced before stays until drop_gradient(). A forward that a hook
+// runs inside a pass does not break it off.
 class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
  public:
   BackwardHooks() = default;

@@ -1,4 +1,3 @@
-#include <ATen/CPUGeneratorImpl.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
@@ -254,24 +253,6 @@ TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
     EXPECT_LE(live_bytes::peak().total - before, kSmall)
         << "bytes alive during construct_on_meta(); the weight has 1,000,000";
     EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after construct_on_meta()";
-  });
-}
-
-TEST(T1_1_redirect, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
-  run_ranks(1, [](TestRank&) {
-    auto own = at::make_generator<at::CPUGeneratorImpl>(9);
-    torch::manual_seed(5);
-    const at::Generator& standard = at::detail::getDefaultCPUGenerator();
-    const at::Tensor before = standard.get_state(), own_before = own.get_state();
-    construct_on_meta([&] {
-      torch::randperm(30);
-      torch::randperm(30, own);
-      torch::multinomial(torch::rand({8}).add(0.1), 3);
-    });
-    EXPECT_TRUE(torch::equal(standard.get_state(), before))
-        << "construct_on_meta() moved the default generator";
-    EXPECT_TRUE(torch::equal(own.get_state(), own_before))
-        << "construct_on_meta() moved the generator that the constructor brought";
   });
 }
 

@@ -1,3 +1,4 @@
+#include <ATen/CPUGeneratorImpl.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
@@ -8,7 +9,8 @@ using namespace fsdp;
 
 namespace nn = torch::nn;
 
-// What several calls of materialize_module() share.
+// What several calls of materialize_module() share, and what construct_on_meta() needs a replay
+// for.
 
 TEST(T1_2_replay, modules_that_are_materialized_alone_still_share_their_tensors) {
   const auto one_by_one = [](const Construct& construct) {
@@ -110,5 +112,24 @@ TEST(T1_2_replay, two_recordings_do_not_know_of_each_other) {
     EXPECT_TRUE(torch::equal(first->bias, eager_first->bias)) << first->bias;
     EXPECT_TRUE(torch::equal(second->weight, eager_second->weight)) << second->weight;
     EXPECT_TRUE(torch::equal(second->bias, eager_second->bias)) << second->bias;
+  });
+}
+
+// What has no meta kernel is computed at once, from what is replayed for it.
+TEST(T1_3_bounded_replay, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
+  run_ranks(1, [](TestRank&) {
+    auto own = at::make_generator<at::CPUGeneratorImpl>(9);
+    torch::manual_seed(5);
+    const at::Generator& standard = at::detail::getDefaultCPUGenerator();
+    const at::Tensor before = standard.get_state(), own_before = own.get_state();
+    construct_on_meta([&] {
+      torch::randperm(30);
+      torch::randperm(30, own);
+      torch::multinomial(torch::rand({8}).add(0.1), 3);
+    });
+    EXPECT_TRUE(torch::equal(standard.get_state(), before))
+        << "construct_on_meta() moved the default generator";
+    EXPECT_TRUE(torch::equal(own.get_state(), own_before))
+        << "construct_on_meta() moved the generator that the constructor brought";
   });
 }

@@ -15,7 +15,9 @@ struct Sum : Module {
 };
 
 TEST_P(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradients_have_arrived) {
-  const std::string name = "the unit as the gradient of each of its two parameters arrives";
+  const auto name = [](int gradient) {
+    return "the unit is unsharded as gradient " + std::to_string(gradient) + " of 2 arrives";
+  };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sum sum;
     const auto unit = std::make_shared<FlatParameter>(
@@ -24,16 +26,16 @@ TEST_P(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradients_have_ar
     register_forward_hooks(sum, unit, /*reshard_after_forward=*/true);
     const auto hooks = std::make_shared<BackwardHooks>();
     hooks->add(sum, unit);
-    std::string seen;
+    int arrived = 0;
     for (const at::Tensor& parameter : {sum.first, sum.second}) {
       parameter.register_hook([&](const at::Tensor&) {
-        seen += unit->state() == UnitState::unsharded ? "unsharded " : "not unsharded ";
-        rank.observe(name, seen);
+        rank.observe(name(++arrived), unit->state() == UnitState::unsharded);
       });
     }
     sum(at::zeros({7}).requires_grad_(true)).sum().backward();
   });
-  expect_on_all_ranks(run, name, "unsharded unsharded ");
+  expect_on_all_ranks(run, name(1), true);
+  expect_on_all_ranks(run, name(2), true);
 }
 
 TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {

@@ -33,6 +33,40 @@ void reduce_all_gradients(const Units& units) {
   reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
 }
 
+// Every element is 0 at first, parameter number i has the gradient i + 1, and a step subtracts it.
+// With a group for biases, more pieces begin in the middle of a shard.
+TEST_P(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
+  const auto moved = [](size_t i) {
+    return "how far " + kParameters[i].name + " moved, whose gradient is " + std::to_string(i + 1);
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    std::vector<NamedParameter> parameters;
+    for (const auto& [name, sizes, trainable] : kParameters)
+      parameters.push_back({name, at::zeros(sizes).set_requires_grad(trainable)});
+    const auto units = make_units(rank, parameters);
+    OptimizerOptions options = sgd(0);
+    options.lr = 1;
+    ShardedOptimizer optimizer(units, {{"bias", options}, {"", options}}, rank.communicator());
+    reduce_gradients(units, [](size_t i) {
+      return at::full(kParameters[i].sizes, static_cast<double>(i + 1), at::kFloat);
+    });
+    optimizer.step();
+    for (const auto& unit : units)
+      unit->unshard();
+    for (size_t i = 0; i < parameters.size(); ++i)
+      rank.observe(moved(i), 0 - parameters[i].tensor.detach());
+  });
+  const RankRun expected = run_oracle([&](TestRank& rank) {
+    for (size_t i = 0; i < kParameters.size(); ++i) {
+      const auto [name, sizes, trainable] = kParameters[i];
+      rank.observe(moved(i),
+                   at::full(sizes, trainable ? static_cast<double>(i + 1) : 0, at::kFloat));
+    }
+  });
+  for (size_t i = 0; i < kParameters.size(); ++i)
+    expect_on_all_ranks(run, moved(i), expected.at(0, moved(i)));
+}
+
 // Where each parameter lies was chosen so that a piece which goes on too far, by another piece's
 // place or length, ends where a parameter begins. All of a unit's gradients are ones.
 TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
