@@ -3,11 +3,13 @@
 #include <flat_parameter.h>
 #include <testing/counted_clock.h>
 #include <testing/multi_rank.h>
+#include <testing/provenance.h>
 
 #include <string>
 #include <vector>
 
-// What the tests of a unit shard: three parameters, of which the last is not contiguous.
+// What the tests of a unit shard: three parameters, of which the last is not contiguous; and the
+// gradients that they reduce.
 namespace fsdp {
 
 // Sizes that no number of ranks divides, of 48, 16 and 32 elements with what pads them.
@@ -73,6 +75,31 @@ inline std::string calls(Communicator& comm) {
   for (const Call& call : comm.take_log())
     text += call.name() + " " + std::to_string(call.bytes) + "; ";
   return text;
+}
+
+// Gradients by which a test can tell which ranks are in a mean.
+inline void set_gradient(const NamedParameter& parameter, TestRank& rank) {
+  const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
+  parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
+}
+
+inline void collect(FlatParameter& unit, size_t parameter, TestRank& rank) {
+  set_gradient(unit.parameters()[parameter], rank);
+  unit.collect_gradient(parameter);
+}
+
+inline void collect_all(FlatParameter& unit, TestRank& rank) {
+  for (size_t i = 0; i < unit.parameters().size(); ++i)
+    collect(unit, i, rank);
+}
+
+inline void reduce(FlatParameter& unit) {
+  unit.reduce_gradient();
+  unit.wait_for_reduction();
+}
+
+inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const std::string& name) {
+  rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
 }
 
 // A link whose time is counted, not measured: a collective takes one hop to each other rank.

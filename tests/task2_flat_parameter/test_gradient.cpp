@@ -2,7 +2,6 @@
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
 #include <testing/expected_shards.h>
-#include <testing/provenance.h>
 
 #include <set>
 
@@ -13,24 +12,11 @@ namespace {
 
 MULTI_RANK_SUITE(T2_5_flat_gradient);
 
-void set_gradient(const NamedParameter& parameter, TestRank& rank) {
-  const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
-  parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
-}
-
-void collect(FlatParameter& unit, size_t parameter, TestRank& rank) {
-  set_gradient(unit.parameters()[parameter], rank);
-  unit.collect_gradient(parameter);
-}
-
-void collect_all(FlatParameter& unit, TestRank& rank) {
-  for (size_t i = 0; i < unit.parameters().size(); ++i)
-    collect(unit, i, rank);
-}
-
-void reduce(FlatParameter& unit) {
-  unit.reduce_gradient();
-  unit.wait_for_reduction();
+// Each rank's gradient is its shard of those that one process made under the same name.
+void expect_shards(const RankRun& run, const RankRun& oracle, const std::string& name,
+                   int line = __builtin_LINE()) {
+  const auto shard = [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); };
+  expect_on_each_rank(run, name, shard, __FILE__, line);
 }
 
 TEST_P(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
@@ -135,7 +121,7 @@ TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
     reduce(unit);
-    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient");
   });
   expect_mean_over_ranks(run, "gradient");
 }
@@ -165,14 +151,12 @@ TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
         if ((choice >> i & 1U) != 0) collect(unit, i, rank);
       }
       reduce(unit);
-      rank.observe(name_of_choice(choice), unit.sharded_gradient(), places_of_shard(unit));
+      observe_gradient(rank, unit, name_of_choice(choice));
       unit.drop_gradient();
     }
   });
   for (unsigned choice = 0; choice < 8; ++choice) {
-    const std::string name = name_of_choice(choice);
-    expect_on_each_rank(run, name,
-                        [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); });
+    expect_shards(run, oracle, name_of_choice(choice));
   }
 }
 
@@ -181,19 +165,18 @@ TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduc
     const int last = world_size() - 1;
     const auto mean = static_cast<double>(provenance::gradient(last, world_size())) / world_size();
     observe_expected_shards(
-        rank, "shard", {at::zeros({numel(0)}), at::full({numel(1)}, mean), at::zeros({numel(2)})},
-        world_size());
+        rank, "gradient of p1 on the last rank",
+        {at::zeros({numel(0)}), at::full({numel(1)}, mean), at::zeros({numel(2)})}, world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     if (rank.rank() == rank.world_size() - 1) collect(unit, 1, rank);
     reduce(unit);
     rank.observe("reduce-scatters", rank.communicator()->take_log().size());
-    rank.observe("gradient of p1 on the last rank", unit.sharded_gradient(), places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient of p1 on the last rank");
   });
   expect_on_all_ranks(run, "reduce-scatters", 1);
-  expect_on_each_rank(run, "gradient of p1 on the last rank",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+  expect_shards(run, oracle, "gradient of p1 on the last rank");
 }
 
 // A rank's gradient of a parameter: any values, in another order in memory than the parameter's.
@@ -210,7 +193,8 @@ TEST_P(T2_5_flat_gradient, a_gradient_is_flattened_in_row_major_order_whatever_i
     std::vector<at::Tensor> gradients;
     for (size_t i = 0; i < 3; ++i)
       gradients.push_back(elements_in_order(i));
-    observe_expected_shards(rank, "shard", gradients, world_size());
+    observe_expected_shards(rank, "gradients 0, 1, 2, ... that lie transposed in memory", gradients,
+                            world_size());
   });
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -220,11 +204,9 @@ TEST_P(T2_5_flat_gradient, a_gradient_is_flattened_in_row_major_order_whatever_i
       unit.collect_gradient(i);
     }
     reduce(unit);
-    rank.observe("gradients 0, 1, 2, ... that lie transposed in memory", unit.sharded_gradient(),
-                 places_of_shard(unit));
+    observe_gradient(rank, unit, "gradients 0, 1, 2, ... that lie transposed in memory");
   });
-  expect_on_each_rank(run, "gradients 0, 1, 2, ... that lie transposed in memory",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+  expect_shards(run, oracle, "gradients 0, 1, 2, ... that lie transposed in memory");
 }
 
 // The single process that FSDP is compared with adds as the collectives do, and divides once.
@@ -237,7 +219,8 @@ TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last
         gradients.push_back(random_gradient(r, i));
       means.push_back(sum_as_tree(gradients) / world_size());
     }
-    observe_expected_shards(rank, "shard", means, world_size());
+    observe_expected_shards(rank, "the sum of the ranks' gradients, divided by W", means,
+                            world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -246,11 +229,9 @@ TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last
       unit.collect_gradient(i);
     }
     reduce(unit);
-    rank.observe("the sum of the ranks' gradients, divided by W", unit.sharded_gradient(),
-                 places_of_shard(unit));
+    observe_gradient(rank, unit, "the sum of the ranks' gradients, divided by W");
   });
-  expect_on_each_rank(run, "the sum of the ranks' gradients, divided by W",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+  expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
 
 TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
@@ -271,14 +252,12 @@ TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
       unit.set_gradient_divide_factor(factor);
       collect_all(unit, rank);
       reduce(unit);
-      rank.observe(name(factor), unit.sharded_gradient(), places_of_shard(unit));
+      observe_gradient(rank, unit, name(factor));
       unit.drop_gradient();
     }
   });
-  for (int r = 0; r < world_size(); ++r) {
-    for (const int factor : factors)
-      expect_on_rank(run, r, name(factor), oracle.at(0, name(factor) + " " + std::to_string(r)));
-  }
+  for (const int factor : factors)
+    expect_shards(run, oracle, name(factor));
 }
 
 TEST_P(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing) {
@@ -291,7 +270,7 @@ TEST_P(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing
     reduce(unit);
     rank.observe("a reduction was issued and waited for", unit.sharded_gradient().defined());
     unit.wait_for_reduction();
-    rank.observe("gradient after a second wait", unit.sharded_gradient(), places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient after a second wait");
   });
   expect_on_all_ranks(run, "there is a gradient after waiting for nothing", false);
   expect_mean_over_ranks(run, "gradient after a second wait");
@@ -303,7 +282,7 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     std::vector<at::Tensor> gradients;
     for (size_t i = 0; i < 3; ++i)
       gradients.push_back(at::full({numel(i)}, sum));
-    observe_expected_shards(rank, "shard", gradients, world_size());
+    observe_expected_shards(rank, "gradient after three passes", gradients, world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -313,18 +292,16 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     };
     for (int i = 0; i < 3; ++i)
       pass();
-    rank.observe("gradient after three passes", unit.sharded_gradient(), places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient after three passes");
     rank.observe("bytes of sharded gradients and sums after three passes",
                  live_bytes::now()[MemoryClass::sharded_gradients]);
     unit.drop_gradient();
     pass();
-    rank.observe("gradient of the pass after drop_gradient()", unit.sharded_gradient(),
-                 places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient of the pass after drop_gradient()");
   });
   expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
                       padded_numel(world_size()) / world_size() * 4);
-  expect_on_each_rank(run, "gradient after three passes",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+  expect_shards(run, oracle, "gradient after three passes");
   expect_mean_over_ranks(run, "gradient of the pass after drop_gradient()");
 }
 
@@ -370,7 +347,7 @@ TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
       unit.collect_gradient(i);
     }
     reduce(unit);
-    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient");
   });
   expect_on_all_ranks(run, "p1, which was not collected, has .grad after abandon_gradient()",
                       false);
@@ -387,7 +364,7 @@ TEST_P(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
     collect_all(unit, rank);
     reduce(unit);
     unit.abandon_gradient();
-    rank.observe("gradient", unit.sharded_gradient(), places_of_shard(unit));
+    observe_gradient(rank, unit, "gradient");
   });
   expect_mean_over_ranks(run, "gradient");
 }
