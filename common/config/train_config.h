@@ -29,6 +29,7 @@ struct TrainConfig {
   uint64_t seed{42};
   OptimizerOptions optimizer;
   std::optional<double> clip;
+  double norm_type{2};       // of clip; above 0
   std::string no_decay;      // pattern of parameters without weight decay; empty: none
   std::string wrap{"auto"};  // auto, block, none, type:NAME, size:BYTES
   bool print_units{};        // and train nothing

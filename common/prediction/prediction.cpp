@@ -14,11 +14,14 @@ struct TransportBuffers {
 };
 
 // Gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
-// exchanges parts with a second such buffer, and sums its own part in a third. Shm copies what lies
-// outside its arena. What NCCL needs is no tensor's.
+// exchanges parts with a second such buffer, and sums its own part in a third. Shm copies what a
+// rank gives and lies outside its arena. What NCCL needs is no tensor's.
 TransportBuffers transport_buffers(const std::string& backend, const Schedule::Issue& call) {
   const int64_t bytes = call.numel * call.element_bytes;
-  if (backend == "shm") return {call.in_arena ? 0 : bytes, 0};
+  if (backend == "shm") {
+    const int64_t given = call.operation == Operation::all_gather ? bytes / call.ranks : bytes;
+    return {call.in_arena ? 0 : given, 0};
+  }
   if (backend != "gloo") return {};
   if (call.operation != Operation::all_reduce) return {bytes, 0};
   const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;

@@ -5,13 +5,14 @@
 #include <prediction/schedule.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace fsdp {
 namespace {
 
 constexpr int64_t kElement = 4;  // bytes of an fp32
-constexpr int64_t kScalar = 8;   // bytes of the loss and of a digit of the norm, fp64
+constexpr int64_t kScalar = 8;   // bytes of the loss and of what a norm is made of, fp64
 
 int64_t padded(const ShardLayout::Parameter& parameter) {
   return round_up(parameter.numel, kAlignment);
@@ -41,8 +42,7 @@ class Step {
                    single ? 1 : arrangement_.ranks(), "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if (config_.clip && config_.mode == "fsdp")
-        reduce_scalars(kDigits, arrangement_.shards, "norm");
+      if (config_.clip && config_.mode == "fsdp") add_norm();
       if (first_) allocate(MemoryClass::optimizer_state, state_bytes_);
     }
     return std::move(schedule_);
@@ -65,6 +65,15 @@ class Step {
   void reduce_scalars(int64_t count, int ranks, const char* label) {
     wait(add(Schedule::Issue{
         Operation::all_reduce, count, kScalar, ranks, /*in_arena=*/false, {}, label}));
+  }
+
+  // A norm_type of 2 needs no largest magnitude, and an infinite one no sum.
+  void add_norm() {
+    const int ranks = arrangement_.shards;
+    if (config_.norm_type != 2)
+      wait(add(Schedule::Issue{
+          Operation::all_gather, ranks, kScalar, ranks, /*in_arena=*/false, {}, "norm"}));
+    if (std::isfinite(config_.norm_type)) reduce_scalars(kDigits, ranks, "norm");
   }
 
   // AdamW keeps two moments of each element and a step count of each piece.

@@ -1,5 +1,5 @@
 #include <memory/live_bytes.h>
-#include <optim/exact_sum.h>
+#include <optim/p_norm.h>
 #include <train/replica.h>
 
 #include <cmath>
@@ -67,12 +67,28 @@ at::Tensor Replica::gradient(const Slot& slot) const {
   return buckets_[bucket].narrow(0, offset, parameter.numel()).view(parameter.sizes());
 }
 
-double Replica::clip_grad_norm(double max_norm) {
-  at::NoGradGuard no_grad;
-  at::Tensor total = at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(device_));
+// Padding is zero, so it adds nothing.
+double Replica::norm(double norm_type) const {
+  const auto options = at::TensorOptions(at::kDouble).device(device_);
+  at::Tensor sum = at::zeros({kDigits}, options);
+  if (norm_type == 2) {
+    for (const at::Tensor& bucket : buckets_)
+      sum += sum_of_squares(bucket);
+    return std::sqrt(value_of_sum(sum));
+  }
+  at::Tensor all = at::zeros({1}, options);
   for (const at::Tensor& bucket : buckets_)
-    total += sum_of_squares(bucket);  // padding is zero
-  const double norm = std::sqrt(value_of_sum(total));
+    all = at::maximum(all, largest_magnitude(bucket));
+  const auto largest = all.item<double>();
+  for (const at::Tensor& bucket : buckets_)
+    sum += sum_of_powers(bucket, norm_type, largest);
+  return p_norm(norm_type, largest, sum);
+}
+
+double Replica::clip_grad_norm(double max_norm, double norm_type) {
+  check_norm_type(norm_type);
+  at::NoGradGuard no_grad;
+  const double norm = this->norm(norm_type);
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
     for (auto& bucket : buckets_)

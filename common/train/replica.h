@@ -36,11 +36,13 @@ class Replica {
   const std::vector<int64_t>& bucket_numels() const { return bucket_numels_; }
   at::Tensor gradient(const Slot& slot) const;  // a view of a bucket, shaped as the parameter
 
-  double clip_grad_norm(double max_norm);  // Strategy says what these three do
+  double clip_grad_norm(double max_norm, double norm_type);  // Strategy says what these three do
   void step();
   void full_parameters(const ParameterVisitor& visit) const;
 
  private:
+  double norm(double norm_type) const;
+
   std::vector<ParameterGroup> groups_;
   c10::DeviceType device_;
   std::vector<Slot> slots_;                            // in the order of registration

@@ -74,9 +74,9 @@ void ReplicaStrategy::divide_gradients() {
     bucket.div_(arrangement_.parts());
 }
 
-double ReplicaStrategy::clip_grad_norm(double max_norm) {
+double ReplicaStrategy::clip_grad_norm(double max_norm, double norm_type) {
   live_bytes::enter(Phase::optimizer);
-  return replica_.clip_grad_norm(max_norm);
+  return replica_.clip_grad_norm(max_norm, norm_type);
 }
 
 void ReplicaStrategy::step() {

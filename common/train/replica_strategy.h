@@ -11,7 +11,7 @@ namespace fsdp {
 // What single and ddp have in common: everything but how they compute gradients.
 class ReplicaStrategy : public Strategy {
  public:
-  double clip_grad_norm(double max_norm) override;
+  double clip_grad_norm(double max_norm, double norm_type) override;
   void step() override;
   const ShardLayout& layout() const override { return layout_; }
 

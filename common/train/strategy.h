@@ -27,8 +27,9 @@ class Strategy {
   virtual at::Tensor evaluate(int64_t step) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
-  // norm before: the root of the exact sum of all squares, which depends on the gradients alone.
-  virtual double clip_grad_norm(double max_norm) = 0;
+  // norm before, which depends on the gradients alone: for a norm_type of 2 the root of the exact
+  // sum of all squares, else that of p_norm.h. Throws what check_norm_type() throws.
+  virtual double clip_grad_norm(double max_norm, double norm_type) = 0;
 
   // Updates the parameters and drops the gradients.
   virtual void step() = 0;

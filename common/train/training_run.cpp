@@ -151,7 +151,7 @@ class TrainingRun {
   std::optional<double> update() {
     const uint64_t span = begin_span(EventKind::optimizer, "");
     std::optional<double> norm;
-    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip);
+    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip, config_.norm_type);
     strategy_->step();
     end_span(span);
     return norm;

@@ -70,11 +70,21 @@ def signature(item):
     raise Refused(f"no parameter list in: {code[0]}")
 
 
+def symbol_of(item, problems):
+    """The symbol that names what an item defines: with the parameters, as one of several overloads; else
+    without them. None if there is none."""
+    name = name_of(item)
+    if name is None:
+        return None
+    overload = name + " ".join(signature(item).split()).partition(name)[2]
+    return next((symbol for symbol in (overload, name) if symbol in problems), None)
+
+
 def skeleton_of_source(text, problems, given, opaque):
     """`problems`: symbol -> problem's number; `opaque`: structs that the header only declares."""
     found, lines, anonymous = set(), [], False
     for item in items(text):
-        name = name_of(item)
+        name, symbol = name_of(item), symbol_of(item, problems)
         first = item[0]
         if first.startswith("#include"):
             lines.append(first)
@@ -86,9 +96,9 @@ def skeleton_of_source(text, problems, given, opaque):
             anonymous = False
         elif first.startswith(("namespace", "} ")):
             lines += ["", first, ""]
-        elif name in problems and not anonymous:
-            found.add(name)
-            lines += [f'{signature(item)} {{\n  todo("{name}", "{problems[name]}");\n}}', ""]
+        elif symbol and not anonymous:
+            found.add(symbol)
+            lines += [f'{signature(item)} {{\n  todo("{name}", "{problems[symbol]}");\n}}', ""]
         elif name in given or (name and item[-1].endswith("= default;")):
             body = "\n".join(item)
             lines += [f"namespace {{\n\n{body}\n\n}}  // namespace" if anonymous else body, ""]

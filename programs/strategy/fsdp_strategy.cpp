@@ -66,9 +66,10 @@ class FsdpStrategy : public Strategy {
     return losses_without_gradients(*model_, workload_, arrangement_, comm_->global_rank(), step);
   }
 
-  double clip_grad_norm(double max_norm) override {
+  double clip_grad_norm(double max_norm, double norm_type) override {
     live_bytes::enter(Phase::optimizer);
-    return optimizer_->clip_grad_norm(max_norm);
+    if (norm_type == 2) return optimizer_->clip_grad_norm(max_norm);
+    return optimizer_->clip_grad_norm(max_norm, norm_type);
   }
 
   void step() override {

@@ -73,6 +73,13 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
       ->check(CLI::IsMember({"adamw", "sgd"}));
   add_number(app, "--clip", config.clip, positive_up_to(kMaxReal),
              "largest norm of all gradients together (default: none)");
+  const auto take_norm_type = [&config](const std::string& text) {
+    config.norm_type = text == "inf" ? std::numeric_limits<double>::infinity()
+                                     : parse_number("--norm-type", text, positive_up_to(kMaxReal));
+  };
+  app.add_option_function<std::string>("--norm-type", take_norm_type,
+                                       "p of the p-norm by which --clip goes (default 2)")
+      ->type_name("NUMBER|inf");
   app.add_option("--no-decay", config.no_decay,
                  "regular expression: parameters without weight decay");
   app.add_flag("--allow-nan", config.allow_nan,
@@ -368,6 +375,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     take_world_from_environment(config, app.count("--world") > 0);
     fill_in_defaults(config, given);
     take_strategy(config, given, app.count("--reshard-after-forward") > 0);
+    if (app.count("--norm-type") > 0 && !config.clip) throw UsageError("--norm-type: needs --clip");
     check(config);
   });
   name_unused_options(app, config);

@@ -25,4 +25,8 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   todo("ShardedOptimizer::clip_grad_norm", "5.3");
 }
 
+double ShardedOptimizer::clip_grad_norm(double max_norm, double norm_type) {
+  todo("ShardedOptimizer::clip_grad_norm", "5.4");
+}
+
 }  // namespace fsdp

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <flat_parameter.h>
-#include <optim/exact_sum.h>
+#include <optim/p_norm.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -38,6 +38,13 @@ class ShardedOptimizer {
   // root of the exact sum of all squares. So it is the same on every rank, and for every W. Units
   // without a gradient add nothing. Calls one all-reduce of kDigits fp64 numbers, in any case.
   double clip_grad_norm(double max_norm);
+
+  // Extension (see "Going further" in the handout): the same for another norm, with PyTorch's
+  // argument norm_type; 2 is the one above. Throws std::invalid_argument unless norm_type is above
+  // 0, and then calls no collective. The norm is that of p_norm.h: it is the same for every W. If
+  // norm_type is not 2, calls one all-gather of one fp64 number of each rank and, unless norm_type
+  // is infinite, one all-reduce of kDigits fp64 numbers, in any case.
+  double clip_grad_norm(double max_norm, double norm_type);
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones

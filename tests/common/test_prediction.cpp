@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace fsdp {
 namespace {
 
@@ -190,6 +192,12 @@ TEST(PredictedLiveBytes, include_the_buffers_of_the_transport) {
   EXPECT_EQ(gloo(kForward, MemoryClass::communication), 512);
   EXPECT_EQ(gloo(kBackward, MemoryClass::communication), 512 + 384);  // b reduced, a gathered
   EXPECT_EQ(gloo(kOptimizer, MemoryClass::communication), (20 + 20 + 10) * 8);
+  config.norm_type = std::numeric_limits<double>::infinity();  // a number of each rank
+  const auto communication = [&](const std::string& backend) {
+    return later_step(config, four_units(), 0, backend)(kOptimizer, MemoryClass::communication);
+  };
+  EXPECT_EQ(communication("shm"), 8);
+  EXPECT_EQ(communication("gloo"), 2 * 8);
 }
 
 TEST(PredictedLiveBytes, replicas_hold_padded_parameters_buckets_and_state) {
@@ -256,6 +264,10 @@ TEST(PredictedTraffic, fsdp_gathers_a_unit_twice_if_it_is_freed_after_forward) {
   config.clip = 1.0;
   EXPECT_EQ(traffic(config, four_units()),
             (Bytes{{"all_gather", 640}, {"reduce_scatter", 640}, {"metrics", 16}, {"norm", 160}}));
+  config.norm_type = 3;
+  EXPECT_EQ(traffic(config, four_units()).at("norm"), 8 + 160);
+  config.norm_type = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(traffic(config, four_units()).at("norm"), 8);
 }
 
 TEST(PredictedTraffic, excludes_the_reduction_of_a_frozen_unit) {

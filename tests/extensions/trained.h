@@ -28,16 +28,24 @@ inline std::string hash_of(Strategy& strategy) {
   return summary.sha256();
 }
 
+inline void train_step(Strategy& strategy, const TrainConfig& config, int64_t step) {
+  strategy.forward_backward(step);
+  if (config.clip) strategy.clip_grad_norm(*config.clip, config.norm_type);
+  strategy.step();
+}
+
+inline std::string hash_after_two_steps(Strategy& strategy, const TrainConfig& config) {
+  for (int64_t step = 0; step < 2; ++step)
+    train_step(strategy, config, step);
+  return hash_of(strategy);
+}
+
 // The hash after two steps of one process that plays all ranks.
 inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
   config.mode = "single";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto strategy = make_single_strategy(config, workload, shard_layout(config, workload));
-    for (int64_t step = 0; step < 2; ++step) {
-      strategy->forward_backward(step);
-      strategy->step();
-    }
-    rank.observe("hash", hash_of(*strategy));
+    rank.observe("hash", hash_after_two_steps(*strategy, config));
   });
   return run.at(0, "hash");
 }
@@ -46,13 +54,11 @@ inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workloa
 inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
                                const Workload& workload) {
   const auto strategy = make_fsdp_strategy(config, workload, rank.communicator());
-  strategy->forward_backward(0);
-  strategy->step();
+  train_step(*strategy, config, 0);
   for (size_t phase = 0; phase < kPhases; ++phase)
     live_bytes::reset(static_cast<Phase>(phase));
   rank.communicator()->take_log();
-  strategy->forward_backward(1);
-  strategy->step();
+  train_step(*strategy, config, 1);
 
   const Schedule step = schedule(config, strategy->layout(), rank.rank());
   observe_peaks(rank, predict_live_bytes(step, "shm"));
@@ -60,7 +66,7 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   predicted.erase("metrics");  // the loss, which the trainer averages
   std::map<std::string, int64_t> received;
   for (const Call& call : rank.communicator()->take_log())
-    received[to_string(call.operation)] += call.bytes;
+    received[call.unit == kNorm ? "norm" : to_string(call.operation)] += call.bytes;
   rank.observe("traffic is as predicted", received == predicted);
   const std::string hash = hash_of(*strategy);
   if (rank.rank() == 0) rank.observe("hash", hash);

@@ -11,7 +11,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, shards, turns,
                                                 accumulate, steps, wrap, reshard_after_forward,
                                                 limit, meta_init, optimizer, decay_of_all, clip,
-                                                backend)
+                                                norm_type, backend)
 
 namespace {
 
@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 
 const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested"};
 const std::vector<std::string> kUses{"always", "never", "twice", "odd"};
+const std::vector<std::string> kNormTypes{"1", "2", "3", "inf"};
 
 void require_one_of(const std::string& name, const std::string& value,
                     const std::vector<std::string>& values) {
@@ -119,6 +120,7 @@ Case draw(uint64_t seed) {
   c.decay_of_all = !dice.one_in(3);
   c.clip = dice.one_of<double>({0, 0, 0.01, 100});
   c.backend = dice.one_of<std::string>({"shm", "shm", "gloo"});
+  if (c.clip > 0) c.norm_type = dice.one_of(kNormTypes);
   return c;
 }
 
@@ -164,6 +166,7 @@ Case case_of(const std::string& text) {
     }
     require_one_of("accumulate", c.accumulate, {"each", "last"});
     require_one_of("optimizer", c.optimizer, {"adamw", "sgd"});
+    require_one_of("norm_type", c.norm_type, kNormTypes);
     return c;
   } catch (const Json::exception& error) {
     throw std::invalid_argument("a case can't be read: " + std::string(error.what()));

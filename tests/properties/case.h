@@ -38,8 +38,9 @@ struct Case {
   int limit{1};
   bool meta_init{};
   std::string optimizer{"sgd"};
-  bool decay_of_all{true};  // else biases have none
-  double clip{};            // 0: none
+  bool decay_of_all{true};     // else biases have none
+  double clip{};               // 0: none
+  std::string norm_type{"2"};  // of clip: 1, 2, 3, inf
   std::string backend{"shm"};
 };
 

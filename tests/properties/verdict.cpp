@@ -29,6 +29,8 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
   config.optimizer.lr = 0.01;
   if (!c.decay_of_all) config.no_decay = "bias";
   if (c.clip > 0) config.clip = c.clip;
+  config.norm_type =
+      c.norm_type == "inf" ? std::numeric_limits<double>::infinity() : std::stod(c.norm_type);
   config.comm.backend = c.backend;
   return config;
 }
@@ -91,7 +93,8 @@ void train(TestRank& rank, const Case& c, const std::string& mode) {
     const int parts = mode == "single" ? c.world * c.turns : c.turns;
     const MeanOverRanks loss(comm, strategy->forward_backward(step), parts);
     rank.observe("loss" + after, loss.mean());
-    if (config.clip) rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip));
+    if (config.clip)
+      rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip, config.norm_type));
     strategy->step();
     if (mode == "fsdp" && step + 1 == c.steps) {
       auto log = comm.take_log();

@@ -71,7 +71,7 @@ nlohmann::json hash_of(const TrainConfig& config, const std::string& backend = "
         const auto strategy = make(config, rank);
         for (int64_t step = 0; step < 3; ++step) {
           strategy->forward_backward(step);
-          if (config.clip) strategy->clip_grad_norm(*config.clip);
+          if (config.clip) strategy->clip_grad_norm(*config.clip, config.norm_type);
           strategy->step();
         }
         ParameterSummary summary;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <comm/tree_sum.h>
-#include <optim/exact_sum.h>
+#include <optim/p_norm.h>
 #include <testing/expected_shards.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@ struct Training {
   double max_norm{};     // 0: gradients are not clipped
   std::string prefix{};  // of the observations' names
   int steps{8};
+  double norm_type{2};
 };
 
 inline std::string norm_of_step(int step) {
@@ -35,11 +36,35 @@ inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
 }
 
 // The norm of these gradients. It knows nothing of ranks, units and shards.
-inline double norm_of(const std::vector<at::Tensor>& gradients) {
-  at::Tensor total = at::zeros({kDigits}, at::kDouble);
+inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type = 2) {
+  std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients)
-    total += sum_of_squares(gradient);
-  return std::sqrt(value_of_sum(total));
+    flat.push_back(gradient.flatten());
+  const at::Tensor all = at::cat(flat);
+  if (norm_type == 2) return std::sqrt(value_of_sum(sum_of_squares(all)));
+  const auto largest = largest_magnitude(all).item<double>();
+  return p_norm(norm_type, largest, sum_of_powers(all, norm_type, largest));
+}
+
+// Numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W here,
+// but any sum of their powers in fp64 rounds.
+inline at::Tensor gradient_of_many_sizes(size_t i, int64_t sample) {
+  const at::Tensor gradient = at::empty(kParameters[i].sizes);
+  for (int64_t k = 0; k < gradient.numel(); ++k) {
+    const int64_t place = k + 100 * static_cast<int64_t>(i) + 1000 * sample;
+    const int64_t mantissa = 7919 * (k + 100) * place % 2097143;
+    gradient.data_ptr<float>()[k] =
+        std::ldexp(static_cast<float>(mantissa), -20 - static_cast<int>(k % 30));
+  }
+  return gradient;
+}
+
+// Of all trainable parameters.
+inline std::vector<at::Tensor> gradients_of_many_sizes(int64_t sample) {
+  std::vector<at::Tensor> gradients;
+  for (size_t i = 0; i < kParameters.size(); ++i)
+    if (kParameters[i].trainable) gradients.push_back(gradient_of_many_sizes(i, sample));
+  return gradients;
 }
 
 // Each parameter in storage of a multiple of 16 elements, as the header of update_rule.h asks, and
@@ -68,7 +93,7 @@ inline void train_in_one_process(TestRank& rank, int world_size, const Training&
       if (kParameters[i].trainable)
         model.gradients[i].copy_(mean_of_equal(gradient(i, step), world_size));
     if (training.max_norm > 0) {
-      const double norm = norm_of(model.gradients);
+      const double norm = norm_of(model.gradients, training.norm_type);
       for (const at::Tensor& g : model.gradients)
         g.mul_(std::min(1.0, training.max_norm / (norm + 1e-6)));
       rank.observe(training.prefix + norm_of_step(step), norm);
@@ -106,7 +131,9 @@ struct OnShards {
     reduce_gradients(units, step);
     if (training.max_norm > 0) {
       rank.observe(training.prefix + norm_of_step(step),
-                   optimizer.clip_grad_norm(training.max_norm));
+                   training.norm_type == 2
+                       ? optimizer.clip_grad_norm(training.max_norm)
+                       : optimizer.clip_grad_norm(training.max_norm, training.norm_type));
     }
     optimizer.step();
     optimizer.zero_grad();

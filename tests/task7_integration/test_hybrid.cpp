@@ -32,7 +32,7 @@ std::string name_of(const TrainConfig& config) {
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
   for (int64_t step = 0; step < 2; ++step) {
     strategy.forward_backward(step);
-    const double norm = strategy.clip_grad_norm(*config.clip);
+    const double norm = strategy.clip_grad_norm(*config.clip, config.norm_type);
     if (step == 1) rank.observe("norm", norm);
     strategy.step();
   }

@@ -20,7 +20,8 @@ void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool l
     }
     strategy.forward_backward(step);
     if (config.clip) {
-      rank.observe("norm " + std::to_string(step), strategy.clip_grad_norm(*config.clip));
+      rank.observe("norm " + std::to_string(step),
+                   strategy.clip_grad_norm(*config.clip, config.norm_type));
     }
     strategy.step();
   }

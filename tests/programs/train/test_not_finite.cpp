@@ -26,7 +26,7 @@ class FakeStrategy : public Strategy {
     return at::full({}, comm_->rank() == 1 ? losses_.at(step_) : 1.0);
   }
   at::Tensor evaluate(int64_t step) override { return forward_backward(step); }
-  double clip_grad_norm(double) override { return norms_.at(step_); }
+  double clip_grad_norm(double, double) override { return norms_.at(step_); }
   void step() override { ++step_; }
   void full_parameters(const ParameterVisitor&) override {}
   const ShardLayout& layout() const override { return layout_; }

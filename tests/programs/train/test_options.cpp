@@ -82,6 +82,18 @@ TEST(TrainOptions, numbers_are_taken_as_written) {
   EXPECT_EQ(config.world, 4);
 }
 
+TEST(TrainOptions, a_norm_type_is_a_number_above_zero_or_inf) {
+  EXPECT_EQ(parse({"--clip", "1"}).norm_type, 2);
+  EXPECT_EQ(parse({"--clip", "1", "--norm-type", "2.5"}).norm_type, 2.5);
+  EXPECT_EQ(parse({"--norm-type", "inf", "--clip", "1"}).norm_type,
+            std::numeric_limits<double>::infinity());
+  for (const std::string value : {"0", "-1", "nan", "-inf"}) {
+    EXPECT_EQ(refusal({"--clip", "1", "--norm-type", value}),
+              "--norm-type must be a positive number, not " + value);
+  }
+  EXPECT_EQ(refusal({"--norm-type", "2"}), "--norm-type: needs --clip");
+}
+
 TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
   EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).parts, 4);
   EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--parts", "8"}).parts, 8);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <flat_parameter.h>
+#include <optim/p_norm.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -18,6 +19,7 @@ class ShardedOptimizer {
   void step();
   void zero_grad();
   double clip_grad_norm(double max_norm);
+  double clip_grad_norm(double max_norm, double norm_type);
 
  private:
   struct Group {

@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+#include <optim/p_norm.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "in_a_process.h"
+
+namespace fsdp {
+namespace {
+
+constexpr float kHuge = std::numeric_limits<float>::max();
+constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+const std::vector<double> kTypes{0.5, 1, 2, 2.5, 3, kInfinity};
+
+double norm_of_parts(const std::vector<at::Tensor>& parts, double norm_type) {
+  at::Tensor all = torch::zeros({1}, torch::kDouble), sum = torch::zeros({kDigits}, torch::kDouble);
+  for (const at::Tensor& part : parts)
+    all = torch::maximum(all, largest_magnitude(part));
+  const auto largest = all.item<double>();
+  for (const at::Tensor& part : parts)
+    sum += sum_of_powers(part, norm_type, largest);
+  return p_norm(norm_type, largest, sum);
+}
+
+double norm_of(const at::Tensor& elements, double norm_type) {
+  return norm_of_parts({elements}, norm_type);
+}
+
+double sum_of(const at::Tensor& elements, double norm_type, double largest) {
+  return value_of_sum(sum_of_powers(elements, norm_type, largest));
+}
+
+std::vector<at::Tensor> samples() {
+  return {torch::randn({20'003}) * 1e-3,
+          torch::randn({77, 33}).t(),
+          torch::zeros({0}),
+          torch::tensor({0.0F, -0.0F}),
+          torch::tensor({-3.0F, 2.0F}),
+          torch::exp(torch::randn({1000}) * 20).clamp(0, kHuge)};
+}
+
+TEST(PNorm, is_the_vector_norm_of_torch) {
+  in_a_process([] {
+    for (const at::Tensor& sample : samples()) {
+      for (const double type : kTypes) {
+        const at::Tensor expected =
+            sample.numel() == 0 ? torch::zeros({}, torch::kDouble)
+                                : torch::linalg_vector_norm(sample.to(torch::kDouble), type);
+        const auto value = expected.item<double>();
+        EXPECT_NEAR(norm_of(sample, type), value, 1e-12 * value) << sample.sizes() << ", " << type;
+      }
+    }
+  });
+}
+
+TEST(PNorm, is_the_same_however_elements_are_cut_and_in_any_order) {
+  in_a_process([] {
+    for (const at::Tensor& sample : samples()) {
+      const at::Tensor elements = sample.flatten();
+      const at::Tensor moved = elements.index_select(0, torch::randperm(elements.numel()));
+      auto parts = moved.tensor_split(at::IntArrayRef{1, 17, 100, 1016, 5555});
+      for (const double type : kTypes) {
+        EXPECT_EQ(norm_of_parts(parts, type), norm_of(elements, type)) << type;
+        std::reverse(parts.begin(), parts.end());
+        EXPECT_EQ(norm_of_parts(parts, type), norm_of(elements, type)) << type;
+      }
+    }
+  });
+}
+
+TEST(PNorm, rounds_each_power_down_to_a_multiple_of_2_to_the_minus_62) {
+  in_a_process([] {
+    EXPECT_EQ(sum_of(torch::tensor({-2.0F, 1.0F, 4.0F}), 3, 4), 1 + 0.125 + 1.0 / 64);
+    const float one_unit = std::ldexp(1.0F, -31);  // its square is 2^-62
+    const at::Tensor units = torch::full({4096}, one_unit);
+    const at::Tensor less = torch::full({4096}, std::nextafter(one_unit, 0.0F));
+    const at::Tensor one = torch::ones({1});
+    EXPECT_EQ(sum_of(torch::cat({one, units}), 2, 1), 1 + std::ldexp(1.0, -50));
+    EXPECT_EQ(sum_of(torch::cat({one, less}), 2, 1), 1);
+  });
+}
+
+TEST(PNorm, does_not_overflow) {
+  in_a_process([] {
+    for (const float element : {kHuge, -kHuge, kTiny}) {
+      const at::Tensor elements = torch::full({70'000}, element);
+      for (const double type : {0.5, 1.0, 100.0, 1e300})
+        EXPECT_EQ(norm_of(elements, type), std::abs(element) * std::pow(70'000, 1 / type)) << type;
+      EXPECT_EQ(norm_of(elements, kInfinity), std::abs(element));
+    }
+  });
+}
+
+TEST(PNorm, of_what_is_not_finite_is_not_finite) {
+  in_a_process([] {
+    const at::Tensor numbers = torch::ones({1000});
+    const auto with = [&](double value) {
+      const at::Tensor changed = numbers.clone();
+      changed[999] = value;
+      return changed;
+    };
+    for (const double type : kTypes) {
+      EXPECT_EQ(norm_of(with(kInfinity), type), kInfinity) << type;
+      EXPECT_EQ(norm_of(with(-kInfinity), type), kInfinity) << type;
+      EXPECT_TRUE(std::isnan(norm_of(with(kNaN), type))) << type;
+      EXPECT_TRUE(std::isnan(norm_of_parts({numbers, with(kInfinity), with(kNaN)}, type))) << type;
+    }
+  });
+}
+
+TEST(PNorm, a_type_that_is_not_above_zero_is_refused) {
+  for (const double type : {1e-300, 0.5, 2.0, kInfinity})
+    EXPECT_NO_THROW(check_norm_type(type)) << type;
+  for (const double type : {0.0, -0.0, -1.0, -kInfinity, kNaN})
+    EXPECT_THROW(check_norm_type(type), std::invalid_argument) << type;
+  try {
+    check_norm_type(-1);
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "norm_type must be above 0, not -1.000000");
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,40 @@
+#include <limits>
+
+#include "models.h"
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(NormTypes);
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST_P(NormTypes, give_the_same_bits_in_all_modes_and_cost_what_is_predicted) {
+  const Workload workload = workload_of(language_models().at(1));
+  TrainConfig config = extension_config("fsdp", world_size());
+  const auto unclipped = hash_of_single(config, workload);
+  config.clip = 0.01;
+  for (const double type : {1.0, 2.0, 2.5, kInfinity}) {
+    SCOPED_TRACE(type);
+    config.norm_type = type;
+    const auto expected = hash_of_single(config, workload);
+    EXPECT_NE(expected, unclipped) << "nothing was clipped";
+    const RankRun fsdp = run_ranks(
+        world_size(), [&](TestRank& rank) { train_as_predicted(rank, config, workload); });
+    expect_as_predicted(fsdp);
+    expect_on_rank(fsdp, 0, "hash", expected);
+    const RankRun ddp = run_ranks(world_size(), [&](TestRank& rank) {
+      TrainConfig replicas = config;
+      replicas.mode = "ddp";
+      const ShardLayout layout = shard_layout(replicas, workload);
+      rank.observe("hash", hash_after_two_steps(
+                               *make_ddp_strategy(replicas, workload, layout, rank.communicator()),
+                               replicas));
+    });
+    expect_on_rank(ddp, 0, "hash", expected);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
