@@ -35,7 +35,7 @@ const std::vector<Task>& course() {
       {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards", "T5_1_state"}},
       {"5.2", "padding", 3, {"T5_2_padding"}},
       {"5.3", "global_norm", 5, {"T5_3_global_norm"}},
-      {"5.4", "p_norm", 4, {"T5_4_p_norm"}},
+      {"5.4", "p_norm", 4, {"T5_4_p_norm"}, true},
     }},
     {6, "prefetch", "T6_4_limit.after_a_step_a_rank_holds_only_a_part_of_the_model", {
       {"6.1", "record", 2, {"T6_1_record"}},
@@ -52,6 +52,7 @@ const std::vector<Task>& course() {
       {"7.4", "export", 4, {"T7_4_export"}},
       {"7.5", "the_proof", 6, {"T7_5_the_proof"}},
       {"7.7", "hybrid", 2, {"T7_7_hybrid"}, true},
+      {"7.8", "ignored", 3, {"T7_8_ignored", "T7_8_ignored_ranks"}, true},
     }},
   };
   return tasks;

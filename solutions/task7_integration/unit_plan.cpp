@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 namespace fsdp {
@@ -13,11 +14,14 @@ using Chain = std::vector<torch::nn::Module*>;
 
 struct Walk {
   std::vector<Module*> wrapped;
+  std::vector<torch::nn::Module*> ignored;
   // In the order met. A module with two names comes twice, and the second gets no parameter.
   std::vector<UnitPlan> plan;
   std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
+  std::set<at::TensorImpl*> kept;  // the parameters that have a place outside ignored modules
 
-  void visit(torch::nn::Module& module, const std::string& path, Chain chain) {
+  void visit(torch::nn::Module& module, const std::string& path, Chain chain, bool ignore) {
+    ignore = ignore || std::find(ignored.begin(), ignored.end(), &module) != ignored.end();
     const auto found = std::find(wrapped.begin(), wrapped.end(), &module);
     if (found != wrapped.end()) {
       chain.push_back(&module);
@@ -26,9 +30,10 @@ struct Walk {
     for (const auto& parameter : module.parameters(/*recurse=*/false)) {
       const auto [place, first] = owners.try_emplace(parameter.unsafeGetTensorImpl(), chain);
       if (!first) place->second = common(place->second, chain);
+      if (!ignore) kept.insert(place->first);
     }
     for (const auto& child : module.named_children())
-      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
+      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain, ignore);
   }
 
   // Not the common beginning: a module that has two names is around both places, on either path.
@@ -40,23 +45,38 @@ struct Walk {
   }
 };
 
+std::string name_of(const torch::nn::Module* module) {
+  return module != nullptr ? module->name() : "null pointer";
+}
+
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
-  Walk walk{policy(root), {}, {}};
+  return plan_units(root, policy, {});
+}
+
+std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
+                                 const std::vector<torch::nn::Module*>& ignored) {
+  const auto below = root.modules(/*include_self=*/false);
+  for (const torch::nn::Module* module : ignored) {
+    const auto found = [&](const auto& other) { return other.get() == module; };
+    if (std::none_of(below.begin(), below.end(), found))
+      throw std::invalid_argument("ignored: a " + name_of(module) + " is not below the root");
+  }
+  Walk walk{policy(root), ignored, {}, {}, {}};
   walk.wrapped.push_back(&root);
-  walk.visit(root, "", {});
+  walk.visit(root, "", {}, false);
 
   std::vector<UnitPlan>& plan = walk.plan;
   for (const Module* module : walk.wrapped) {
     const auto found = [&](const UnitPlan& unit) { return unit.module == module; };
     if (std::none_of(plan.begin(), plan.end(), found)) {
-      throw std::invalid_argument("wrap policy: it chose a " +
-                                  (module != nullptr ? module->name() : "null pointer") +
+      throw std::invalid_argument("wrap policy: it chose a " + name_of(module) +
                                   " that is not part of the model");
     }
   }
   for (const NamedParameter& parameter : distinct_parameters(root)) {
+    if (!walk.kept.contains(parameter.tensor.unsafeGetTensorImpl())) continue;
     const auto* owner = walk.owners.at(parameter.tensor.unsafeGetTensorImpl()).back();
     const auto unit = std::find_if(plan.begin(), plan.end(),
                                    [&](const UnitPlan& u) { return u.module == owner; });
@@ -84,8 +104,10 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
     }
     layout.units.push_back({unit.name, flat.padded_numel, unit.module == &root, trainable});
   }
-  for (const NamedParameter& parameter : distinct_parameters(root))
-    layout.parameters.push_back(places.at(parameter.tensor.unsafeGetTensorImpl()));
+  for (const NamedParameter& parameter : distinct_parameters(root)) {
+    const auto place = places.find(parameter.tensor.unsafeGetTensorImpl());
+    if (place != places.end()) layout.parameters.push_back(place->second);
+  }
   return layout;
 }
 

@@ -19,6 +19,10 @@ struct FullyShardOptions {
   bool reshard_after_forward{true};          // of every unit but the root
   int limit{2};                              // see Prefetcher; 1 means no prefetch
   FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
+  // Extension (see "Going further" in the handout), FSDP's ignored modules: the parameters that
+  // plan_units() leaves out stay as they are, whole on every rank. Who trains them reduces them
+  // too.
+  std::vector<torch::nn::Module*> ignored{};
 };
 
 // A model whose parameters, gradients and optimizer state are sharded over the ranks. Its module is

@@ -4,12 +4,18 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 namespace fsdp {
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
   todo("plan_units", "7.1");
+}
+
+std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
+                                 const std::vector<torch::nn::Module*>& ignored) {
+  todo("plan_units", "7.8");
 }
 
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {

@@ -23,6 +23,13 @@ struct UnitPlan {
 // the policy chooses a null pointer or what is not part of `root`, and what the policy throws.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
 
+// Extension (see "Going further" in the handout): the same, but a parameter all of whose places lie
+// in `ignored` modules, or below them, belongs to no unit. One that has a place outside them too is
+// in the unit around all its places, as before. Throws std::invalid_argument also if `ignored`
+// names a module that is not below `root`.
+std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
+                                 const std::vector<torch::nn::Module*>& ignored);
+
 // Where the plan puts every element on `world_size` ranks. Each unit is laid out by flat_layout().
 // If the root got no parameter, no unit counts as the root.
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size);

@@ -8,7 +8,7 @@ namespace fsdp {
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options) {
   auto prefetcher = std::make_shared<Prefetcher>(options.limit);
-  const auto plan = plan_units(root, options.wrap);
+  const auto plan = plan_units(root, options.wrap, options.ignored);
   for (const auto& [name, module, parameters] : plan)
     check_fp32(name, parameters);
   auto sharded = std::make_shared<FullySharded>();

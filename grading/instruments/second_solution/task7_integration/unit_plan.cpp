@@ -53,7 +53,22 @@ const torch::nn::Module* owner_of(const std::vector<Path>& places,
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
+  return plan_units(root, policy, {});
+}
+
+std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
+                                 const std::vector<torch::nn::Module*>& ignored) {
   const Tree tree(root);
+  for (const torch::nn::Module* module : ignored) {
+    if (module == nullptr || module == &root || !tree.has(module)) {
+      throw std::invalid_argument("ignored modules: the model does not hold this " +
+                                  (module ? module->name() : "nullptr") + ", or is it");
+    }
+  }
+  const auto is_ignored = [&](const Path& place) {
+    return std::any_of(ignored.begin(), ignored.end(),
+                       [&](const auto* module) { return holds(place, module); });
+  };
   std::unordered_map<const torch::nn::Module*, Module*> chosen{{&root, &root}};
   std::set<const torch::nn::Module*> units{&root};
   for (Module* module : policy(root)) {
@@ -68,6 +83,7 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
   std::unordered_map<const torch::nn::Module*, std::vector<NamedParameter>> owned;
   for (const NamedParameter& parameter : distinct_parameters(root)) {
     const auto& places = tree.places.at(parameter.tensor.unsafeGetTensorImpl());
+    if (std::all_of(places.begin(), places.end(), is_ignored)) continue;
     owned[owner_of(places, units)].push_back(parameter);
   }
   std::vector<UnitPlan> plan;
