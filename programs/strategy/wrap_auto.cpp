@@ -2,9 +2,11 @@
 #include <unit_plan.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 namespace fsdp {
 namespace {
@@ -36,6 +38,15 @@ class Taken {
  private:
   std::set<const torch::nn::Module*> taken_;
 };
+
+int64_t parse_bytes(const std::string& text, std::string_view digits) {
+  int64_t bytes{};  // stays 0 unless the digits are a number that fits
+  const char* end = std::from_chars(digits.begin(), digits.end(), bytes).ptr;
+  if (end != digits.end() || bytes <= 0) {
+    throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -69,13 +80,12 @@ WrapPolicy wrap_auto() {
 
 WrapPolicy wrap_policy_of(const std::string& text) {
   if (text == "auto") return wrap_auto();
-  const bool has_a_value = text.find(':') != std::string::npos;
-  try {
-    return parse_wrap_policy(text);
-  } catch (const std::invalid_argument& error) {
-    if (has_a_value) throw;
-    throw std::invalid_argument(std::string(error.what()) + ", or auto");
-  }
+  if (text == "block") return wrap_blocks();
+  if (text == "none") return wrap_none();
+  if (text.starts_with("type:") && text.size() > 5) return wrap_by_type(text.substr(5));
+  if (text.starts_with("size:")) return wrap_by_size(parse_bytes(text, text.substr(5)));
+  throw std::invalid_argument("--wrap " + text + ": takes block, none, type:NAME or size:BYTES" +
+                              (text.find(':') == std::string::npos ? ", or auto" : ""));
 }
 
 }  // namespace fsdp

@@ -12,7 +12,8 @@ namespace fsdp {
 // tied to a place outside the module does not count. Without blocks: the root alone.
 WrapPolicy wrap_auto();
 
-// What --wrap takes: auto, or the text of another policy. Throws what parse_wrap_policy() throws.
+// What --wrap takes: auto, block, none, type:NAME or size:BYTES. Throws std::invalid_argument
+// naming the text.
 WrapPolicy wrap_policy_of(const std::string& text);
 
 }  // namespace fsdp

@@ -1,5 +1,5 @@
 #include <c10/util/ScopeExit.h>
-#include <dispatch/operator_call.h>
+#include <dispatch/construction.h>
 #include <meta_init.h>
 #include <torch/library.h>
 
@@ -25,26 +25,6 @@ struct RecordedCall {
                                       // address is used twice while the tape lives
   at::Generator generator;            // what it draws from; undefined: it draws nothing
   at::Tensor generator_state;         // [5056] bytes, from before it drew
-};
-
-// While it lives, a call's generator is where it was before the call; afterwards it is back where
-// it was before the scope. Does nothing for a call that draws nothing.
-class Rewound {
- public:
-  explicit Rewound(const RecordedCall& call) : generator_(call.generator) {
-    if (!generator_.defined()) return;
-    state_ = generator_.get_state();
-    generator_.set_state(call.generator_state);
-  }
-  ~Rewound() {
-    if (generator_.defined()) generator_.set_state(state_);
-  }
-  Rewound(const Rewound&) = delete;  // it puts the generator back once
-  Rewound& operator=(const Rewound&) = delete;
-
- private:
-  at::Generator generator_;
-  at::Tensor state_;  // [5056] bytes
 };
 
 // `tensor` on the storage that took the place of its own.
@@ -106,23 +86,7 @@ void record_on(Tape& tape, const std::function<void()>& construct) {
   recording = &tape;
   const auto stop = c10::make_scope_exit([] { recording = nullptr; });
   c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
-  try {
-    construct();
-  } catch (const c10::Error& error) {
-    // LibTorch's own message is about the meta tensor, of which the constructor knows nothing.
-    if (std::string_view(error.what()).find("data is not allocated") == std::string_view::npos)
-      throw;
-    throw std::runtime_error(
-        "DeferredInit: the constructor uses the memory of a deferred tensor through a pointer "
-        "(data_ptr, accessor); use operations, or do it when the tensor is materialized");
-  }
-}
-
-void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
-  const c10::Device device = device_of(op, arguments).value_or(at::kCPU);
-  if (device.is_cpu() || device.is_meta()) return;
-  throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ", device,
-                                    "; construct on the CPU, move what is materialized"));
+  call_constructor(construct);
 }
 
 }  // namespace
@@ -166,7 +130,7 @@ Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
   }
 
   std::optional<Rewound> undrawn;
-  if (!draws) undrawn.emplace(call);
+  if (!draws) undrawn.emplace(call.generator, call.generator_state);
   std::optional<Values> results;  // a write to a tensor made before cannot wait for a replay
   if (!changes_before) results = perform_on_meta(op, arguments);
   if (draws && results && is_random(op)) draw(call);
@@ -239,7 +203,7 @@ void Tape::draw(const RecordedCall& call) const {
 StorageMap Tape::replay(const std::vector<const RecordedCall*>& chosen) const {
   StorageMap real;
   for (const RecordedCall* call : chosen) {
-    const Rewound rewound(*call);
+    const Rewound rewound(call->generator, call->generator_state);
     // A copy of the tape's copy: the call may change it, or return a view of it to whoever asked
     // for the replay, and the next replay starts from the same values.
     const Values results =

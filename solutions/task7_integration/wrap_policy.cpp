@@ -1,10 +1,8 @@
 #include <wrap_policy.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <stdexcept>
-#include <string_view>
 
 namespace fsdp {
 namespace {
@@ -56,15 +54,6 @@ void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
   parameters.merge(left);
 }
 
-int64_t parse_bytes(const std::string& text, std::string_view digits) {
-  int64_t bytes{};  // stays 0 unless the digits are a number that fits
-  const char* end = std::from_chars(digits.begin(), digits.end(), bytes).ptr;
-  if (end != digits.end() || bytes <= 0) {
-    throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
-  }
-  return bytes;
-}
-
 }  // namespace
 
 WrapPolicy wrap_none() {
@@ -101,14 +90,6 @@ WrapPolicy wrap_by_size(int64_t bytes) {
     choose_by_size(root, bytes, true, chosen, left);
     return chosen;
   };
-}
-
-WrapPolicy parse_wrap_policy(const std::string& text) {
-  if (text == "block") return wrap_blocks();
-  if (text == "none") return wrap_none();
-  if (text.starts_with("type:") && text.size() > 5) return wrap_by_type(text.substr(5));
-  if (text.starts_with("size:")) return wrap_by_size(parse_bytes(text, text.substr(5)));
-  throw std::invalid_argument("--wrap " + text + ": takes block, none, type:NAME or size:BYTES");
 }
 
 }  // namespace fsdp

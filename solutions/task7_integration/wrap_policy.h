@@ -27,7 +27,4 @@ WrapPolicy wrap_by_type(std::string class_name);
 // a module that cannot be hooked counts for the module around it.
 WrapPolicy wrap_by_size(int64_t bytes);
 
-// From text: block, none, type:NAME, size:BYTES. Throws std::invalid_argument naming the text.
-WrapPolicy parse_wrap_policy(const std::string& text);
-
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 #include <base/todo.h>
 #include <c10/util/ScopeExit.h>
-#include <dispatch/operator_call.h>
+#include <dispatch/construction.h>
 #include <meta_init.h>
 #include <torch/library.h>
 

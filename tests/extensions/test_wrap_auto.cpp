@@ -126,6 +126,33 @@ TEST(WrapAuto, without_blocks_the_root_is_the_only_unit) {
             "root ");
 }
 
+// A class of the shortest name.
+struct A : Scale {};
+
+TEST(WrapPolicyOf, a_text_is_that_policy) {
+  run_ranks(1, [](TestRank&) {
+    const std::vector<std::pair<std::string, WrapPolicy>> policies{
+        {"block", wrap_blocks()},
+        {"none", wrap_none()},
+        {"type:OuterBlock", wrap_by_type("OuterBlock")},
+        {"type:A", wrap_by_type("A")},
+        {"size:1", wrap_by_size(1)},
+        {"size:93", wrap_by_size(93)},
+        {"size:1000000000000", wrap_none()}};
+    for (const auto& [good, policy] : policies) {
+      Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
+      EXPECT_EQ(text(plan_units(model, wrap_policy_of(good))), text(plan_units(model, policy)))
+          << good;
+    }
+  });
+}
+
+TEST(WrapPolicyOf, bad_text_is_refused) {
+  for (const char* bad : {"", "blocks", "type:", "size:", "size:0", "size:1k", "size:-5",
+                          "size:99999999999999999999"})
+    EXPECT_THROW(wrap_policy_of(bad), std::invalid_argument) << bad;
+}
+
 TEST(WrapAuto, is_a_text_beside_those_of_the_other_policies) {
   run_ranks(1, [](TestRank&) {
     const auto model = untied_model(kRowsOfABlock);

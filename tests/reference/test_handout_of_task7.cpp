@@ -1,6 +1,7 @@
 #include <fully_shard.h>
 #include <meta_init.h>
 #include <prediction/step_time.h>
+#include <strategy/wrap_auto.h>
 
 #include "handout.h"
 #include "small_model.h"
@@ -100,7 +101,7 @@ std::vector<std::string> units_of_small(const std::string& policy) {
     std::shared_ptr<Module> small;
     construct_on_meta([&] { small = make_model("small"); });
     std::vector<std::string> names;
-    for (const UnitPlan& unit : plan_units(*small, parse_wrap_policy(policy)))
+    for (const UnitPlan& unit : plan_units(*small, wrap_policy_of(policy)))
       names.push_back(unit.name);
     rank.observe("names", names);
   });

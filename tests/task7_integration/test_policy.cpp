@@ -14,8 +14,6 @@ class Blocks : public HolderBlock {
   using HolderBlock::HolderBlock;
 };
 
-class A : public Scale {};
-
 TEST(T7_3_policy, wraps_modules_by_type) {
   EXPECT_EQ(plan_text([] {
               Nested model;
@@ -114,28 +112,6 @@ TEST(T7_3_policy, an_unknown_type_error_lists_the_known_ones) {
     } catch (const std::invalid_argument& error) {
       EXPECT_STREQ(error.what(),
                    "wrap policy: no module of type Blok; there are OuterBlock, ToyBlock");
-    }
-  });
-}
-
-TEST(T7_3_policy, is_parsed_from_text_and_bad_text_is_refused) {
-  run_ranks(1, [](TestRank&) {
-    const std::vector<std::pair<std::string, WrapPolicy>> policies{
-        {"block", wrap_blocks()},
-        {"none", wrap_none()},
-        {"type:OuterBlock", wrap_by_type("OuterBlock")},
-        {"type:A", wrap_by_type("A")},
-        {"size:1", wrap_by_size(1)},
-        {"size:93", wrap_by_size(93)},
-        {"size:1000000000000", wrap_none()}};
-    for (const auto& [good, policy] : policies) {
-      Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
-      EXPECT_EQ(text(plan_units(model, parse_wrap_policy(good))), text(plan_units(model, policy)))
-          << "of parse_wrap_policy(\"" << good << "\")";
-    }
-    for (const char* bad : {"", "blocks", "type:", "size:", "size:0", "size:1k", "size:-5",
-                            "size:99999999999999999999"}) {
-      EXPECT_THROW(parse_wrap_policy(bad), std::invalid_argument) << bad;
     }
   });
 }

@@ -98,19 +98,4 @@ WrapPolicy wrap_by_size(int64_t bytes) {
   };
 }
 
-WrapPolicy parse_wrap_policy(const std::string& text) {
-  const size_t colon = text.find(':');
-  const std::string kind = text.substr(0, colon);
-  const std::string value = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (text == "none") return wrap_none();
-  if (text == "block") return wrap_blocks();
-  if (kind == "type" && !value.empty()) return wrap_by_type(value);
-  if (kind == "size" && value.find_first_not_of("0123456789") == std::string::npos &&
-      value.find_first_not_of('0') != std::string::npos && value.size() < 19) {
-    return wrap_by_size(std::stoll(value));
-  }
-  throw std::invalid_argument("--wrap " + text +
-                              ": allowed are block, none, type:NAME, size:BYTES");
-}
-
 }  // namespace fsdp
