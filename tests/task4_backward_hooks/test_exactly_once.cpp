@@ -64,17 +64,6 @@ TEST_P(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
 }
 
-TEST_P(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3, /*frozen_block=*/1);
-    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
-    plain_loss(*sharded.model, rank.rank()).backward();
-    rank.observe("units gathered as each block's gradient arrives; blocks1 is frozen", *seen);
-  });
-  expect_on_all_ranks(run, "units gathered as each block's gradient arrives; blocks1 is frozen",
-                      "root blocks2 | root blocks1 | root blocks0 | ");
-}
-
 // The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
 // first, so that its gradient comes last, after the other call's hook.
 const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
@@ -160,6 +149,17 @@ TEST_P(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
   });
   expect_on_all_ranks(run, "calls", kBackward);
   expect_gradients_of_one_process(run, loss, make);
+}
+
+TEST_P(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 3, /*frozen_block=*/1);
+    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units gathered as each block's gradient arrives; blocks1 is frozen", *seen);
+  });
+  expect_on_all_ranks(run, "units gathered as each block's gradient arrives; blocks1 is frozen",
+                      "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
 // A call that threw never comes back: who counts it waits for it until the end of the pass.
