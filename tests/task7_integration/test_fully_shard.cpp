@@ -162,12 +162,15 @@ TEST_P(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
         names += unit->unit() + " ";
       return names;
     };
-    rank.observe("units with wrap_none()", units_with([](ToyModel&) { return wrap_none(); }));
-    rank.observe("units with wrap_by_hand() of blocks1",
+    rank.observe("units of a model with wrap_none()",
+                 units_with([](ToyModel&) { return wrap_none(); }));
+    rank.observe("the next model is sharded now", true);
+    rank.observe("units of the next model, with wrap_by_hand() of blocks1",
                  units_with([](ToyModel& model) { return wrap_by_hand({model.blocks[1].get()}); }));
   });
-  expect_on_all_ranks(run, "units with wrap_none()", "root ");
-  expect_on_all_ranks(run, "units with wrap_by_hand() of blocks1", "root blocks1 ");
+  expect_on_all_ranks(run, "units of a model with wrap_none()", "root ");
+  expect_on_all_ranks(run, "units of the next model, with wrap_by_hand() of blocks1",
+                      "root blocks1 ");
 }
 
 // The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.
