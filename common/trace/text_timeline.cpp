@@ -24,7 +24,7 @@ std::string count(bool known, int64_t bytes) {
 
 // "#3" of a collective, "3" of a step.
 std::string sequence(const Event& event) {
-  const std::string number = std::to_string(event.call.sequence);
+  std::string number = std::to_string(event.call.sequence);
   if (event.kind == EventKind::step) return number;
   return event.of_collective() ? "#" + number : "";
 }

@@ -129,7 +129,7 @@ class ExpectedStep {
     pass({1, 2, 3, 4}, times.forward);
     if (reshard_after_forward) done_.erase(done_.upper_bound(0), done_.end());
     compute(0, 0);
-    pass({4, 3, 2, 1}, times.backward, /*reduce=*/true);
+    pass({4, 3, 2, 1}, times.backward, /*reduces=*/true);
     reduce();
     wait(reduced_);
     compute(0, 0);
