@@ -1,7 +1,7 @@
 #include <shared/command_line.h>
 #include <shared/commit.h>
 #include <strategy/fsdp_strategy.h>
-#include <strategy/wrap_auto.h>
+#include <strategy/wrap_option.h>
 #include <train/options.h>
 #include <train/trainer.h>
 

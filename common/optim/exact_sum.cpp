@@ -45,12 +45,12 @@ int shift_of(int field) {
   return 2 * (std::max(field, 1) - 1);
 }
 
-at::Tensor as_tensor(Digits digits, const at::Tensor& like) {
+at::Tensor as_tensor(Digits digits, at::Device device) {
   digits.carry();
   const at::Tensor tensor = at::empty({kDigits}, at::kDouble);
   for (size_t i = 0; i < kDigits; ++i)
     tensor.data_ptr<double>()[i] = static_cast<double>(digits[i]);
-  return tensor.to(like.device());
+  return tensor.to(device);
 }
 
 at::Tensor infinity_or_nan(const at::Tensor& tensor) {
@@ -106,7 +106,7 @@ at::Tensor sum_of_squares(const at::Tensor& tensor) {
     const int64_t numel = std::min(kCpuChunk, elements.numel() - begin);
     if (!add_squares(digits, data + begin, numel)) return infinity_or_nan(elements);
   }
-  return as_tensor(digits, elements);
+  return as_tensor(digits, elements.device());
 }
 
 at::Tensor sum_of_squares_on_gpu(const at::Tensor& tensor) {
@@ -121,7 +121,14 @@ at::Tensor sum_of_squares_on_gpu(const at::Tensor& tensor) {
       digits.add(static_cast<uint64_t>(values[1][field]), shift_of(field) + 24);
     }
   }
-  return as_tensor(digits, elements);
+  return as_tensor(digits, elements.device());
+}
+
+at::Tensor exact_sum_of(unsigned __int128 whole, int exponent) {
+  Digits digits;
+  digits.add(static_cast<uint64_t>(whole), exponent - kLowestExponent);
+  digits.add(static_cast<uint64_t>(whole >> 64), exponent - kLowestExponent + 64);
+  return as_tensor(digits, at::kCPU);
 }
 
 double value_of_sum(const at::Tensor& exact_sum) {

@@ -7,12 +7,7 @@
 namespace fsdp {
 namespace {
 
-// A term is a whole number of 2^-62. A digit of an exact sum has 32 bits, and digit 7 counts for
-// 2^-74.
-constexpr double kTermsOfOne = 0x1p62;
-constexpr int kDigitBits = 32;
-constexpr int64_t kLowestDigit = 7;
-constexpr int kBelowTerm = 74 - 62;  // bits of the lowest digit
+constexpr int kTermExponent = -62;  // a term is a whole number of 2^-62
 
 }  // namespace
 
@@ -29,24 +24,33 @@ at::Tensor largest_magnitude(const at::Tensor& tensor) {
 }
 
 at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double largest) {
-  const at::Tensor digits = at::zeros({kDigits}, at::kDouble);
+  unsigned __int128 sum = 0;
   if (std::isfinite(norm_type) && std::isfinite(largest) && largest > 0) {
     const at::Tensor elements = tensor.detach().cpu().contiguous();
     const float* data = elements.data_ptr<float>();
-    unsigned __int128 sum = 0;
     // A scalar pow: in at::pow() the last elements get other bits than those in full vectors.
-    for (int64_t i = 0; i < elements.numel(); ++i)
-      sum += static_cast<uint64_t>(std::pow(std::abs(data[i]) / largest, norm_type) * kTermsOfOne);
-    sum <<= kBelowTerm;
-    for (int64_t i = kLowestDigit; sum > 0; ++i, sum >>= kDigitBits)
-      digits.data_ptr<double>()[i] = static_cast<uint32_t>(sum);
+    for (int64_t i = 0; i < elements.numel(); ++i) {
+      const double term = std::pow(std::abs(data[i]) / largest, norm_type);
+      sum += static_cast<uint64_t>(std::ldexp(term, -kTermExponent));
+    }
   }
-  return digits.to(tensor.device());
+  return exact_sum_of(sum, kTermExponent).to(tensor.device());
 }
 
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers) {
   if (!std::isfinite(largest)) return largest;
   return largest * std::pow(value_of_sum(sum_of_powers), 1 / norm_type);  // x^0 is 1, also for 0
+}
+
+double p_norm(const std::vector<at::Tensor>& tensors, double norm_type) {
+  at::Tensor all = at::zeros({1}, at::kDouble);
+  for (const at::Tensor& tensor : tensors)
+    all = at::maximum(all, largest_magnitude(tensor).cpu());
+  const auto largest = all.item<double>();
+  at::Tensor sum = at::zeros({kDigits}, at::kDouble);
+  for (const at::Tensor& tensor : tensors)
+    sum += sum_of_powers(tensor, norm_type, largest).cpu();
+  return p_norm(norm_type, largest, sum);
 }
 
 }  // namespace fsdp

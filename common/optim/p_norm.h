@@ -2,14 +2,14 @@
 
 #include <optim/exact_sum.h>
 
+#include <vector>
+
 namespace fsdp {
 
 // The p-norm of all elements, (sum of |x|^p)^(1/p), where p is norm_type: any number above 0. If it
-// is infinite, the norm is the largest |x|. One process computes it like this:
-//   const double largest = largest_magnitude(all).item<double>();
-//   p_norm(p, largest, sum_of_powers(all, p, largest))
-// If the elements lie in several tensors, the largest is that of all of them, and their sums are
-// added. No bit of the result depends on how the elements are cut into tensors, or on their order.
+// is infinite, the norm is the largest |x|. No bit of the result depends on how the elements are
+// cut into tensors, or on their order: find the largest |x| of all, and add the sums of the
+// tensors.
 
 // Throws std::invalid_argument unless norm_type is above 0. NaN is not.
 void check_norm_type(double norm_type);
@@ -26,5 +26,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
 
 // largest * sum^(1/norm_type). If `largest` is infinite or NaN, so is the norm.
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers);
+
+// The p-norm of all elements of fp32 `tensors`, which one process holds.
+double p_norm(const std::vector<at::Tensor>& tensors, double norm_type);
 
 }  // namespace fsdp

@@ -27,8 +27,8 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// For what shows that something is sharded: fails unless every rank observed as `name` fewer bytes
-// than `whole`. One rank alone holds the whole, and at most that.
+// For what shows that something is sharded: if there are several ranks, fails unless every one
+// observed as `name` fewer bytes than `whole`, the least that the whole takes, without padding.
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole,
                     const char* file = __builtin_FILE(), int line = __builtin_LINE());
 

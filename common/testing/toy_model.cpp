@@ -54,6 +54,10 @@ std::vector<ToyUnit> toy_units(ToyModel& model) {
   return units;
 }
 
+int64_t toy_bytes(int layers) {
+  return (84 + layers * int64_t{59}) * int64_t{sizeof(float)};  // embedding and head; each block
+}
+
 int64_t toy_shard_bytes(int layers, int world_size) {
   // Each parameter of a unit is rounded up to 16 elements, which makes 96 in all units.
   const int64_t unit = round_up(96, kAlignment * world_size);

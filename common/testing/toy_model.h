@@ -50,7 +50,10 @@ struct ToyUnit {
 
 std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 
-// [bytes] that one of W ranks owns of a ToyModel of the default sizes.
+// [bytes] of the parameters of a ToyModel of the default sizes, without padding.
+int64_t toy_bytes(int layers);
+
+// [bytes] that one of W ranks owns of it.
 int64_t toy_shard_bytes(int layers, int world_size);
 
 // Rank r's tokens, different on each rank. [5] int64

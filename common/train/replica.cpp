@@ -69,20 +69,11 @@ at::Tensor Replica::gradient(const Slot& slot) const {
 
 // Padding is zero, so it adds nothing.
 double Replica::norm(double norm_type) const {
-  const auto options = at::TensorOptions(at::kDouble).device(device_);
-  at::Tensor sum = at::zeros({kDigits}, options);
-  if (norm_type == 2) {
-    for (const at::Tensor& bucket : buckets_)
-      sum += sum_of_squares(bucket);
-    return std::sqrt(value_of_sum(sum));
-  }
-  at::Tensor all = at::zeros({1}, options);
+  if (norm_type != 2) return p_norm(buckets_, norm_type);
+  at::Tensor sum = at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(device_));
   for (const at::Tensor& bucket : buckets_)
-    all = at::maximum(all, largest_magnitude(bucket));
-  const auto largest = all.item<double>();
-  for (const at::Tensor& bucket : buckets_)
-    sum += sum_of_powers(bucket, norm_type, largest);
-  return p_norm(norm_type, largest, sum);
+    sum += sum_of_squares(bucket);
+  return std::sqrt(value_of_sum(sum));
 }
 
 double Replica::clip_grad_norm(double max_norm, double norm_type) {

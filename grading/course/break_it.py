@@ -55,9 +55,8 @@ def failures(step, fresh):
     """What the tests that the student runs print if they do not pass: test -> ranks -> text."""
     base = "own" if "--base mine" in step.get("check", "") else "reference"
     red = changed.failures(changed.result(step["file"], step, step["task"], base, fresh))
-    numbers = [problem_of(test) for test in red]
-    return {test: texts for (test, texts), number in zip(red.items(), numbers)
-            if number and scope(step) in ("", number)}
+    return {test: texts for test, texts in red.items()
+            if problem_of(test) and scope(step) in ("", problem_of(test))}
 
 
 def made_sentence(step, others):

@@ -46,14 +46,19 @@ def shortened(text):
     return "\n".join(lines[:60])[:6000]
 
 
+def points_of(number, most, result, held):
+    """`held`: the sentinel keeps back the points of the task."""
+    found = result.problems.get(number)
+    return round(most * found["share"], 2) if found and not held else 0.0
+
+
 def score_problem(problem, results, held):
     """`results`: kind -> Result. What share of the tests passed is for `check` to say."""
     counts, points, texts = {}, {}, []
     for kind, most in parts(problem).items():
         found = results[kind].problems.get(problem.number)
         counts[kind] = counts_of(found)
-        share = found["share"] if found and not held else 0
-        points[kind] = (round(most * share, 2), most)
+        points[kind] = (points_of(problem.number, most, results[kind], held), most)
         texts.append(results[kind].why or (shortened(found["explanation"]) if found else ""))
     visible, hidden = texts
     return ProblemScore(problem, counts, points, visible or hidden)
@@ -74,9 +79,8 @@ def score_task(task, base, results):
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results))
     for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
-        found = results["tests"].problems.get(problem.number)
-        share = found["share"] if found and not held else 0
-        score.extensions.append((problem, round(problem.points * share, 2)))
+        points = points_of(problem.number, problem.points, results["tests"], held)
+        score.extensions.append((problem, points))
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
         score.remark = (
             "This task's points count as soon as the following test passes on two or more ranks. It "

@@ -4,7 +4,7 @@
 #include <meta_init.h>
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
-#include <strategy/wrap_auto.h>
+#include <strategy/wrap_option.h>
 #include <train/build_model.h>
 
 #include <stdexcept>
@@ -68,6 +68,7 @@ class FsdpStrategy : public Strategy {
 
   double clip_grad_norm(double max_norm, double norm_type) override {
     live_bytes::enter(Phase::optimizer);
+    // Not the overload, which is an extension: a stack without it can clip by the usual norm.
     if (norm_type == 2) return optimizer_->clip_grad_norm(max_norm);
     return optimizer_->clip_grad_norm(max_norm, norm_type);
   }

@@ -1,4 +1,5 @@
 #include <strategy/wrap_auto.h>
+#include <strategy/wrap_option.h>
 #include <unit_plan.h>
 
 #include <task7_integration/planned_models.h>
@@ -165,8 +166,7 @@ TEST(WrapAuto, is_a_text_beside_those_of_the_other_policies) {
       wrap_policy_of("blok");
       FAIL() << "nothing was thrown";
     } catch (const std::invalid_argument& error) {
-      EXPECT_STREQ(error.what(),
-                   "--wrap blok: takes block, none, type:NAME or size:BYTES, or auto");
+      EXPECT_STREQ(error.what(), "--wrap blok: takes auto, block, none, type:NAME or size:BYTES");
     }
   });
 }

@@ -2,6 +2,7 @@
 #include <meta_init.h>
 #include <prediction/step_time.h>
 #include <strategy/wrap_auto.h>
+#include <strategy/wrap_option.h>
 
 #include "handout.h"
 #include "small_model.h"

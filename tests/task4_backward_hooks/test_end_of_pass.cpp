@@ -40,8 +40,7 @@ TEST_P(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gr
     plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("bytes that the rank holds", live_bytes::now().total - before);
   });
-  expect_part_of(run, "bytes that the rank holds",
-                 2 * toy_shard_bytes(3, world_size()) * world_size());
+  expect_part_of(run, "bytes that the rank holds", 2 * toy_bytes(3));
 }
 
 TEST_P(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {

@@ -39,7 +39,7 @@ TEST_P(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
     const auto sharded = fully_shard(model, rank.communicator());
     rank.observe("bytes that the rank holds", live_bytes::now().total - before);
   });
-  expect_part_of(run, "bytes that the rank holds", toy_shard_bytes(3, world_size()) * world_size());
+  expect_part_of(run, "bytes that the rank holds", toy_bytes(3));
 }
 
 // The calls of a backward pass of three blocks.
