@@ -17,6 +17,7 @@ const char* to_string(Operation operation);
 // Labels of collectives that serve no unit. Their bytes are counted under keys of their own.
 inline const std::string kNorm = "<norm>";
 inline const std::string kMetrics = "<metrics>";
+inline const std::string kState = "<state>";
 
 // The name of a unit or a module as plain data, which may lie in shared memory. A name of more than
 // 63 characters keeps its end.
@@ -26,7 +27,7 @@ class UnitName {
   explicit UnitName(std::string_view name);
   operator std::string_view() const { return characters_.data(); }
   std::string str() const { return characters_.data(); }
-  bool is_label() const { return characters_[0] == '<'; }  // kNorm or kMetrics
+  bool is_label() const { return characters_[0] == '<'; }  // kNorm, kMetrics or kState
   friend bool operator==(const UnitName& a, const UnitName& b) = default;
   friend bool operator==(const UnitName& a, std::string_view b) { return std::string_view(a) == b; }
 

@@ -40,6 +40,12 @@ struct TrainConfig {
   std::optional<int> forward_limit, backward_limit;  // in place of it, in one direction
   bool meta_init{true};
   int threads{1};
+  std::string checkpoint_dir;                // of the checkpoints to save; empty: none
+  int64_t save_every{1};                     // [steps]
+  std::optional<int64_t> keep;               // checkpoints, the latest; none: all
+  std::string checkpoint_format{"sharded"};  // sharded, full
+  std::string resume;                        // folder of the checkpoint to go on from; empty: none
+  int64_t first_step{};      // of this run: the steps that the checkpoint has behind it
   bool poison{};             // NaN in memory that nobody may use
   bool allow_nan{};          // go on when a loss or the norm of the gradients is not finite
   CommunicatorOptions comm;  // and the device of parameters and batches

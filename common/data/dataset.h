@@ -30,6 +30,7 @@ class TextDataset : public Dataset {
   TextDataset(const std::vector<std::string>& paths, uint64_t seed);
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
   int64_t vocabulary() const override { return 256; }
+  const std::string& text() const { return text_; }
   int64_t size() const { return static_cast<int64_t>(text_.size()); }  // [bytes]
   double unigram_entropy() const;                                      // [nats per byte]
 

@@ -8,17 +8,10 @@
 namespace fsdp {
 namespace {
 
-void allocate_state(Piece& piece) {
-  const MemoryScope scope(MemoryClass::optimizer_state);
-  piece.exp_avg = at::zeros_like(piece.parameter);
-  piece.exp_avg_sq = at::zeros_like(piece.parameter);
-  piece.step = at::zeros({}, piece.parameter.options().dtype(at::kFloat));
-}
-
 void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
+  allocate_state(options, pieces);
   for (auto& piece : pieces) {
-    if (!piece.step.defined()) allocate_state(piece);
     parameters.push_back(piece.parameter);
     gradients.push_back(piece.gradient);
     exp_avgs.push_back(piece.exp_avg);
@@ -51,6 +44,17 @@ size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>&
   }
   throw std::invalid_argument("parameter '" + parameter +
                               "' is in no parameter group; end the list with an empty pattern");
+}
+
+void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces) {
+  if (options.kind == OptimizerOptions::Kind::sgd) return;
+  const MemoryScope scope(MemoryClass::optimizer_state);
+  for (Piece& piece : pieces) {
+    if (piece.step.defined()) continue;
+    piece.exp_avg = at::zeros_like(piece.parameter);
+    piece.exp_avg_sq = at::zeros_like(piece.parameter);
+    piece.step = at::zeros({}, piece.parameter.options().dtype(at::kFloat));
+  }
 }
 
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces) {

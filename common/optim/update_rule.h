@@ -39,9 +39,13 @@ struct Piece {
   at::Tensor step;        // []
 };
 
-// Updates every piece by one step of the optimizer; for AdamW in one kernel call. Allocates the
-// state of a piece that has none yet, in the class optimizer_state. Throws std::invalid_argument
-// for a piece whose numel is no multiple of 16.
+// Allocates the state of the pieces that have none yet, in the class optimizer_state: zeros. SGD
+// has no state.
+void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces);
+
+// Updates every piece by one step of the optimizer; for AdamW in one kernel call. Allocates state
+// as allocate_state() does. Throws std::invalid_argument for a piece whose numel is no multiple of
+// 16.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
 }  // namespace fsdp

@@ -27,7 +27,8 @@ class Step {
 
   Schedule build() {
     hold();
-    if (!first_) allocate(MemoryClass::optimizer_state, state_bytes_);
+    const bool has_state = !first_ || config_.first_step > 0;
+    if (has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {
       enter(Phase::forward);
@@ -43,7 +44,7 @@ class Step {
     if (training_) {
       enter(Phase::optimizer);
       if (config_.clip && config_.mode == "fsdp") add_norm();
-      if (first_) allocate(MemoryClass::optimizer_state, state_bytes_);
+      if (!has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
     }
     return std::move(schedule_);
   }

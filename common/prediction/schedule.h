@@ -45,8 +45,9 @@ struct Schedule {
   bool in_order{true};  // false: units lie inside others, so the layout does not tell their order
 };
 
-// The step of `rank`. `first`: the first one, which knows no order to prefetch by and has no
-// optimizer state before its last phase. A run of no steps is one forward without gradients.
+// The step of `rank`. `first`: the first one of the run, which knows no order to prefetch by and,
+// unless it goes on from a checkpoint, has no optimizer state before its last phase. A run of no
+// steps is one forward without gradients.
 Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
                   bool first = false);
 

@@ -27,7 +27,12 @@ std::string with_commas(int64_t value) {
 Telemetry::Telemetry(int64_t steps, std::string json)
     : steps_(steps), json_(std::move(json)), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
+void Telemetry::end_bar() {
+  if (std::exchange(bar_open_, false)) std::printf("\n");
+}
+
 void Telemetry::say(const std::string& line) {
+  end_bar();
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
 }
@@ -52,7 +57,8 @@ void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t
     std::printf("\r[%s] %lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live ",
                 bar(done, steps_).c_str(), count, total, loss, tokens_per_s,
                 static_cast<double>(live_bytes) / 1e6);
-    if (done == steps_) std::printf("\n");
+    bar_open_ = done != steps_;
+    if (!bar_open_) std::printf("\n");
   } else {
     std::printf("step %lld/%lld  loss %.10f  %.0f tokens/s  %.1f MB live\n", count, total, loss,
                 tokens_per_s, static_cast<double>(live_bytes) / 1e6);
@@ -69,7 +75,7 @@ void Telemetry::finish(const nlohmann::ordered_json& final_line,
 }
 
 void Telemetry::fail(const std::string& reason) {
-  if (terminal_) say("");  // the bar is not at its end
+  end_bar();
   lines_.push_back(nlohmann::ordered_json{{"failure", reason}}.dump());
   write();
 }

@@ -15,7 +15,7 @@ class Telemetry {
   // `steps`: of the whole run. `json`: the file; empty: none.
   Telemetry(int64_t steps, std::string json);
 
-  void say(const std::string& line);  // prints it at once
+  void say(const std::string& line);  // prints it at once, on a line of its own
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);
   void evaluated(double loss);
@@ -28,12 +28,14 @@ class Telemetry {
   void fail(const std::string& reason);
 
  private:
+  void end_bar();
   void progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes);
   void write();
 
   int64_t steps_;
   std::string json_;
   bool terminal_;
+  bool bar_open_{};                 // the line on the terminal is a bar that is not at its end
   std::vector<std::string> lines_;  // of the JSON file
 };
 

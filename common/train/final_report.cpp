@@ -1,7 +1,9 @@
+#include <base/todo.h>
 #include <cuda/gpu.h>
 #include <prediction/link_report.h>
 #include <prediction/prediction.h>
 #include <report/telemetry.h>
+#include <state/whole_state.h>
 #include <trace/recorder.h>
 #include <train/final_report.h>
 #include <train/over_ranks.h>
@@ -66,6 +68,16 @@ Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
           {"predicted_without_prefetch", times->without_prefetch}};
 }
 
+// Null if no step was trained, so that no state is allocated for it, and in a stack without it.
+Json state_hash(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
+  if (config.steps == 0) return nullptr;
+  try {
+    return state_sha256(strategy.state(), comm);
+  } catch (const NotStarted&) {
+    return nullptr;
+  }
+}
+
 template <typename... Values>
 std::string formatted(const char* format, Values... values) {
   char text[160];
@@ -78,7 +90,8 @@ std::string formatted(const char* format, Values... values) {
 Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
                 const ParameterSummary& before, const std::vector<Call>& last_step) {
   const ShardLayout& layout = strategy.layout();
-  const Schedule step = schedule(config, layout, comm.rank(), /*first=*/config.steps <= 1);
+  const Schedule step =
+      schedule(config, layout, comm.rank(), /*first=*/config.steps - config.first_step <= 1);
   // On CUDA the bytes of the GPU are counted: no transport has a buffer there.
   const std::string backend = config.on_cuda() ? "nccl" : comm.backend();
   int64_t mismatches = 0;
@@ -95,6 +108,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
             {"param_sum", after.sum_fp32()},
             {"param_sum_change", after.sum_fp64() - before.sum_fp64()},
             {"param_sha256", after.sha256()},
+            {"state_sha256", state_hash(config, strategy, comm)},
             {"peak_bytes", peaks},
             {"live_bytes", live},
             {"live_bytes_mismatches",
@@ -112,6 +126,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
             {"parts", config.arrangement().parts()},
             {"seq", config.seq},
             {"steps", config.steps},
+            {"first_step", config.first_step},
             {"mode", config.mode},
             {"model", config.model},
             {"commit", config.commit.empty() ? Json(nullptr) : Json(config.commit)}};

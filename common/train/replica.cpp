@@ -3,6 +3,7 @@
 #include <train/replica.h>
 
 #include <cmath>
+#include <map>
 
 namespace fsdp {
 namespace {
@@ -101,6 +102,30 @@ void Replica::step() {
       piece.gradient.reset();
   }
   buckets_.clear();
+}
+
+std::vector<StateRange> Replica::state() {
+  const at::NoGradGuard no_grad;
+  std::map<const Slot*, const Piece*> pieces;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    allocate_state(groups_[group].options, pieces_[group]);
+    for (size_t i = 0; i < pieces_[group].size(); ++i)
+      pieces[piece_slots_[group][i]] = &pieces_[group][i];
+  }
+  std::vector<StateRange> ranges;
+  for (const Slot& slot : slots_) {
+    const int64_t numel = slot.parameter.tensor.numel();
+    if (numel == 0) continue;
+    StateRange range{slot.parameter.name, 0, numel, slot.padded.narrow(0, 0, numel), {}, {}, {}};
+    const auto piece = pieces.find(&slot);
+    if (piece != pieces.end() && piece->second->step.defined()) {
+      range.exp_avg = piece->second->exp_avg.narrow(0, 0, numel);
+      range.exp_avg_sq = piece->second->exp_avg_sq.narrow(0, 0, numel);
+      range.step = piece->second->step;
+    }
+    ranges.push_back(std::move(range));
+  }
+  return ranges;
 }
 
 void Replica::full_parameters(const ParameterVisitor& visit) const {

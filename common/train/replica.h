@@ -5,6 +5,7 @@
 #include <layout/gradient_buckets.h>
 #include <layout/shard_layout.h>
 #include <nn/module.h>
+#include <optim/state_range.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -36,9 +37,10 @@ class Replica {
   const std::vector<int64_t>& bucket_numels() const { return bucket_numels_; }
   at::Tensor gradient(const Slot& slot) const;  // a view of a bucket, shaped as the parameter
 
-  double clip_grad_norm(double max_norm, double norm_type);  // Strategy says what these three do
+  double clip_grad_norm(double max_norm, double norm_type);  // Strategy says what these four do
   void step();
   void full_parameters(const ParameterVisitor& visit) const;
+  std::vector<StateRange> state();  // one range for each parameter that is not empty
 
  private:
   double norm(double norm_type) const;

@@ -84,4 +84,10 @@ void ReplicaStrategy::step() {
   replica_.step();
 }
 
+ModelState ReplicaStrategy::state() {
+  ModelState state = state_without_ranges(distinct_parameters(*model_));
+  state.ranges = replica_.state();
+  return state;
+}
+
 }  // namespace fsdp

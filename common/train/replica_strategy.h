@@ -13,6 +13,7 @@ class ReplicaStrategy : public Strategy {
  public:
   double clip_grad_norm(double max_norm, double norm_type) override;
   void step() override;
+  ModelState state() override;
   const ShardLayout& layout() const override { return layout_; }
 
  protected:

@@ -4,6 +4,13 @@
 
 namespace fsdp {
 
+ModelState state_without_ranges(const std::vector<NamedParameter>& parameters) {
+  ModelState state;
+  for (const auto& [name, tensor] : parameters)
+    state.parameters.push_back({name, tensor.sizes().vec()});
+  return state;
+}
+
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
   TreeSum sum(arrangement);
   std::vector<at::Tensor> running;

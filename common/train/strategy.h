@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <layout/shard_layout.h>
+#include <state/model_state.h>
 #include <train/workload.h>
 
 #include <memory>
@@ -39,8 +40,16 @@ class Strategy {
   // call only.
   virtual void full_parameters(const ParameterVisitor& visit) = 0;
 
+  // The parameters, and this rank's ranges of their state, to be read or to be written. State that
+  // does not exist before the first step is allocated. The ranges are valid until the next call of
+  // another function. Calls no collective.
+  virtual ModelState state() = 0;
+
   virtual const ShardLayout& layout() const = 0;
 };
+
+// The names and sizes of `parameters`, and no ranges.
+ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);
 
 // Their sum as the arrangement adds parts, fp64 [1].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);

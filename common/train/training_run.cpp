@@ -3,6 +3,7 @@
 #include <nn/models.h>
 #include <report/telemetry.h>
 #include <trace/recorder.h>
+#include <train/checkpoints.h>
 #include <train/final_report.h>
 #include <train/over_ranks.h>
 #include <train/training_run.h>
@@ -85,11 +86,14 @@ class TrainingRun {
   }
 
   void operator()() {
+    say(resume(config_, *strategy_, *comm_));
     ParameterSummary before;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
     if (config_.steps == 0) evaluate();
-    for (int64_t step = 0; step < config_.steps; ++step)
+    for (int64_t step = config_.first_step; step < config_.steps; ++step) {
       train(step);
+      say(save_if_due(config_, step + 1, *strategy_, *comm_));
+    }
     const auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
     if (!leads()) return;
     auto summary = summary_of(line);
@@ -99,6 +103,9 @@ class TrainingRun {
 
  private:
   bool leads() const { return comm_->rank() == 0; }
+  void say(const std::string& line) {
+    if (leads() && !line.empty()) telemetry_.say(line);
+  }
 
   void evaluate() {
     comm_->take_log();
@@ -109,7 +116,7 @@ class TrainingRun {
   }
 
   void train(int64_t step) {
-    if (step == 1) {  // from here on there is optimizer state in every phase
+    if (step == config_.first_step + 1) {  // from here on there is optimizer state in every phase
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     }
@@ -122,7 +129,7 @@ class TrainingRun {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
     last_log_ = take_log();
-    if (step == 0) {
+    if (step == config_.first_step) {
       comm_->end_first_iteration();
       strategy_comm_->end_first_iteration();
     }

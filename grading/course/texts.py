@@ -43,7 +43,7 @@ def verbs():
     sources = {
         "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
-        "train": ["programs/train/options.cpp", "fsdp"],
+        "train": ["programs/train/options.cpp", "programs/train/checkpoint_options.cpp", "fsdp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],
         "grade": ["grading/grade.py"],

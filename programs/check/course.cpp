@@ -36,6 +36,7 @@ const std::vector<Task>& course() {
       {"5.2", "padding", 3, {"T5_2_padding"}},
       {"5.3", "global_norm", 5, {"T5_3_global_norm"}},
       {"5.4", "p_norm", 4, {"T5_4_p_norm"}, true},
+      {"5.5", "state", 4, {"T5_5_state"}, true},
     }},
     {6, "prefetch", "T6_4_limit.after_a_step_a_rank_holds_only_a_part_of_the_model", {
       {"6.1", "record", 2, {"T6_1_record"}},

@@ -85,6 +85,11 @@ class FsdpStrategy : public Strategy {
       if (comm_->global_rank() == 0) visit(name, parameter);
     });
   }
+  ModelState state() override {
+    ModelState state = state_without_ranges(distinct_parameters(*model_));
+    state.ranges = optimizer_->state();
+    return state;
+  }
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:

@@ -7,6 +7,7 @@
 #include <shared/command_line.h>
 #include <shared/commit.h>
 #include <trace/timeline.h>
+#include <train/checkpoint_options.h>
 #include <train/options.h>
 
 #include <cstdio>
@@ -370,13 +371,16 @@ TrainConfig parse_train_options(int argc, char** argv,
   add_optimizer_options(app, config, given);
   add_fsdp_options(app, config, given);
   add_run_options(app, config, given);
+  add_checkpoint_options(app, config);
   parse_command_line(app, argc, argv, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
+    find_checkpoint_to_resume(config, given.parts);
     fill_in_defaults(config, given);
     take_strategy(config, given, app.count("--reshard-after-forward") > 0);
     if (app.count("--norm-type") > 0 && !config.clip) throw UsageError("--norm-type: needs --clip");
     check(config);
+    check_checkpoint_options(app, config);
   });
   name_unused_options(app, config);
   return config;

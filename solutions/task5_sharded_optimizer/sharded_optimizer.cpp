@@ -51,11 +51,7 @@ void ShardedOptimizer::step() {
                              " has no gradient; run a backward pass first");
     }
   }
-  for (const auto& unit : units_)
-    unit->reshard();
-  // After resharding: a rank that waited for the others before it had waited for its own
-  // all-gathers would be one that they wait for.
-  comm_->wait_for_readers();
+  stop_reading();
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (size_t i = 0; i < runs_[group].size(); ++i) {
       const Run& run = runs_[group][i];
@@ -65,6 +61,14 @@ void ShardedOptimizer::step() {
     for (Piece& piece : pieces_[group])
       piece.gradient.reset();  // a view that stays would keep the gradient alive past zero_grad()
   }
+}
+
+void ShardedOptimizer::stop_reading() {
+  for (const auto& unit : units_)
+    unit->reshard();
+  // After resharding: a rank that waited for the others before it had waited for its own
+  // all-gathers would be one that they wait for.
+  comm_->wait_for_readers();
 }
 
 void ShardedOptimizer::zero_grad() {
@@ -102,6 +106,44 @@ double ShardedOptimizer::clip_grad_norm(double max_norm, double norm_type) {
     comm_->all_reduce(total, kNorm).wait();
   }
   return clip(max_norm, p_norm(norm_type, largest, total));
+}
+
+std::vector<StateRange> ShardedOptimizer::state() {
+  stop_reading();
+  for (size_t group = 0; group < groups_.size(); ++group)
+    allocate_state(groups_[group].options, pieces_[group]);
+  std::vector<StateRange> ranges;
+  for (const auto& unit : units_) {
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      const auto& [name, parameter] = unit->parameters()[i];
+      // In the parameter: where this rank's shard begins.
+      const int64_t shard = unit->shard_offset() - unit->layout().offsets[i];
+      const int64_t begin = std::max<int64_t>(shard, 0);
+      const int64_t end = std::min(shard + unit->shard_numel(), parameter.numel());
+      if (begin >= end) continue;
+      const at::Tensor value = unit->shard().slice(0, begin - shard, end - shard);
+      ranges.push_back({name, begin, end, value, {}, {}, {}});
+      if (parameter.requires_grad()) add_moments(ranges.back(), *unit, begin - shard);
+    }
+  }
+  return ranges;
+}
+
+// `begin`: of the range, in the unit's shard.
+void ShardedOptimizer::add_moments(StateRange& range, const FlatParameter& unit,
+                                   int64_t begin) const {
+  const size_t group = group_of(range.parameter, groups_);
+  for (size_t i = 0; i < runs_[group].size(); ++i) {
+    const Run& run = runs_[group][i];
+    const Piece& piece = pieces_[group][i];
+    const bool holds =
+        run.unit.get() == &unit && run.begin <= begin && begin < run.begin + run.numel;
+    if (!holds || !piece.step.defined()) continue;
+    const int64_t numel = range.end - range.begin;
+    range.exp_avg = piece.exp_avg.narrow(0, begin - run.begin, numel);
+    range.exp_avg_sq = piece.exp_avg_sq.narrow(0, begin - run.begin, numel);
+    range.step = piece.step;
+  }
 }
 
 double ShardedOptimizer::clip(double max_norm, double norm) const {

@@ -2,6 +2,7 @@
 
 #include <flat_parameter.h>
 #include <optim/p_norm.h>
+#include <optim/state_range.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -46,6 +47,13 @@ class ShardedOptimizer {
   // is infinite, one all-reduce of kDigits fp64 numbers, in any case.
   double clip_grad_norm(double max_norm, double norm_type);
 
+  // Extension (see "Going further" in the handout): this rank's part of the values and of the
+  // state, as views. There is one range for each parameter of which this rank owns an element,
+  // frozen or not. Ranges come in the order of the units, then of their parameters. State that does
+  // not exist yet is allocated. Reshards every unit, frozen ones too, and waits until no other rank
+  // reads the shards, as step() does: so you may write to the views. Calls no collective.
+  std::vector<StateRange> state();
+
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones
   std::vector<ParameterGroup> groups_;
@@ -58,7 +66,9 @@ class ShardedOptimizer {
     int64_t numel;
   };
   void add_runs(const std::shared_ptr<FlatParameter>& unit);
+  void stop_reading();  // of this rank's shards, by itself and by others
   double clip(double max_norm, double norm) const;
+  void add_moments(StateRange& range, const FlatParameter& unit, int64_t begin) const;
 
   std::vector<std::vector<Run>> runs_;      // per group
   std::vector<std::vector<Piece>> pieces_;  // per group, one per run: the state

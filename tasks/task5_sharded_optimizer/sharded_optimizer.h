@@ -2,6 +2,7 @@
 
 #include <flat_parameter.h>
 #include <optim/p_norm.h>
+#include <optim/state_range.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -45,6 +46,13 @@ class ShardedOptimizer {
   // norm_type is not 2, calls one all-gather of one fp64 number of each rank and, unless norm_type
   // is infinite, one all-reduce of kDigits fp64 numbers, in any case.
   double clip_grad_norm(double max_norm, double norm_type);
+
+  // Extension (see "Going further" in the handout): this rank's part of the values and of the
+  // state, as views. There is one range for each parameter of which this rank owns an element,
+  // frozen or not. Ranges come in the order of the units, then of their parameters. State that does
+  // not exist yet is allocated. Reshards every unit, frozen ones too, and waits until no other rank
+  // reads the shards, as step() does: so you may write to the views. Calls no collective.
+  std::vector<StateRange> state();
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones

@@ -66,9 +66,11 @@ TEST_P(T7_7_hybrid, a_rank_holds_the_shards_of_its_replica) {
       int64_t padded = 0;
       for (const auto& unit : strategy->layout().units)
         padded += unit.padded_numel;
+      rank.observe("ranks for which the layout is made", strategy->layout().world_size);
       rank.observe("bytes of shards", live_bytes::now()[MemoryClass::shards]);
       rank.observe("bytes of the units / ranks of a replica", padded * 4 / config.shards());
     });
+    expect_on_all_ranks(run, "ranks for which the layout is made", config.shards());
     expect_on_each_rank(run, "bytes of shards", [&](int rank) {
       return run.at(rank, "bytes of the units / ranks of a replica");
     });

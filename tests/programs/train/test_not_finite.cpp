@@ -29,6 +29,7 @@ class FakeStrategy : public Strategy {
   double clip_grad_norm(double, double) override { return norms_.at(step_); }
   void step() override { ++step_; }
   void full_parameters(const ParameterVisitor&) override {}
+  ModelState state() override { return {}; }
   const ShardLayout& layout() const override { return layout_; }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
 
 namespace fsdp {
@@ -12,7 +13,7 @@ ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> u
                                    std::shared_ptr<Communicator> comm)
     : units_(std::move(units)), comm_(std::move(comm)) {
   for (const ParameterGroup& group : groups)
-    groups_.push_back({group.options, {}, {}});
+    groups_.push_back({group.options, {}, {}, {}});
   for (const auto& unit : units_) {
     const int64_t begin = unit->shard_offset();
     const int64_t end = begin + unit->shard_numel();
@@ -27,6 +28,7 @@ ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> u
       if (first >= last) continue;
       group.pieces.push_back({unit->shard().slice(0, first - begin, last - begin), {}, {}, {}, {}});
       group.units.push_back(unit.get());
+      group.indices.push_back(i);
     }
   }
 }
@@ -41,7 +43,7 @@ void ShardedOptimizer::step() {
   for (const auto& unit : units_)
     unit->reshard();
   comm_->wait_for_readers();
-  for (auto& [options, pieces, units] : groups_) {
+  for (auto& [options, pieces, units, indices] : groups_) {
     for (size_t i = 0; i < pieces.size(); ++i) {
       const at::Tensor& parameter = pieces[i].parameter;  // where in the shard, so in the gradient
       const int64_t begin = parameter.storage_offset() - units[i]->shard().storage_offset();
@@ -56,6 +58,41 @@ void ShardedOptimizer::step() {
 void ShardedOptimizer::zero_grad() {
   for (const auto& unit : units_)
     unit->drop_gradient();
+}
+
+std::vector<StateRange> ShardedOptimizer::state() {
+  for (const auto& unit : units_)
+    unit->reshard();
+  comm_->wait_for_readers();
+  std::map<std::pair<const FlatParameter*, size_t>, const Piece*> trained;
+  for (auto& [options, pieces, units, indices] : groups_) {
+    allocate_state(options, pieces);
+    for (size_t i = 0; i < pieces.size(); ++i)
+      trained[{units[i], indices[i]}] = &pieces[i];
+  }
+  std::vector<StateRange> ranges;
+  for (const auto& unit : units_) {
+    const int64_t shard = unit->shard_offset();
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      const int64_t offset = unit->layout().offsets[i];  // in the unit, as is what follows
+      const int64_t numel = unit->parameters()[i].tensor.numel();
+      const int64_t begin = std::clamp(shard, offset, offset + numel);
+      const int64_t end = std::clamp(shard + unit->shard_numel(), offset, offset + numel);
+      if (begin == end) continue;
+      StateRange range;
+      range.parameter = unit->parameters()[i].name;
+      range.begin = begin - offset;
+      range.end = end - offset;
+      range.value = unit->shard().slice(0, begin - shard, end - shard);
+      if (const Piece* piece = trained[{unit.get(), i}]; piece && piece->step.defined()) {
+        range.exp_avg = piece->exp_avg.slice(0, 0, end - begin);
+        range.exp_avg_sq = piece->exp_avg_sq.slice(0, 0, end - begin);
+        range.step = piece->step;
+      }
+      ranges.push_back(range);
+    }
+  }
+  return ranges;
 }
 
 std::vector<at::Tensor> ShardedOptimizer::gradients() const {

@@ -2,6 +2,7 @@
 
 #include <flat_parameter.h>
 #include <optim/p_norm.h>
+#include <optim/state_range.h>
 #include <optim/update_rule.h>
 
 #include <memory>
@@ -20,12 +21,14 @@ class ShardedOptimizer {
   void zero_grad();
   double clip_grad_norm(double max_norm);
   double clip_grad_norm(double max_norm, double norm_type);
+  std::vector<StateRange> state();
 
  private:
   struct Group {
     OptimizerOptions options;
     std::vector<Piece> pieces;
     std::vector<const FlatParameter*> units;  // of each piece
+    std::vector<size_t> indices;              // of each piece's parameter in its unit
   };
   std::vector<at::Tensor> gradients() const;  // of the trainable units that have one
 

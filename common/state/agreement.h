@@ -1,0 +1,20 @@
+#pragma once
+
+#include <comm/communicator.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// The text of every rank, by rank. All ranks call it together: two all-gathers.
+std::vector<std::string> gather_texts(Communicator& comm, const std::string& text);
+
+// Runs `action`, which calls no collective, and returns what it returned on every rank, by rank. If
+// it threw a std::exception on some ranks, throws std::runtime_error on all ranks, with what the
+// first of them said. So no rank goes on to wait for one that has given up. All ranks call it
+// together.
+std::vector<std::string> agree_on(Communicator& comm, const std::function<std::string()>& action);
+
+}  // namespace fsdp

@@ -1,0 +1,138 @@
+#include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
+#include <state/files.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <regex>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kLongestText = 64 << 20;  // [bytes] of checkpoint.json
+
+// A line of SHA256SUMS.
+std::string sum_of(const std::string& sha256, const std::string& name) {
+  return sha256 + "  " + name + '\n';
+}
+
+SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text) {
+  FileWriter file(folder + '/' + name);
+  file.write(text.data(), text.size());
+  file.close();
+  return {name, file.size(), file.sha256()};
+}
+
+}  // namespace
+
+void to_json(Json& json, const SavedFile& file) {
+  json = {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+}
+
+void from_json(const Json& json, SavedFile& file) {
+  file = {json.at("name"), json.at("bytes"), json.at("sha256")};
+}
+
+std::string step_folder(const std::string& directory, int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/step-%06lld", static_cast<long long>(step));
+  return directory + name;
+}
+
+std::map<int64_t, std::string> step_folders(const std::string& directory) {
+  static const std::regex kName("step-([0-9]{6,18})");
+  std::map<int64_t, std::string> folders;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(directory, none)) {
+    const std::string name = entry.path().filename();
+    std::smatch match;
+    if (std::regex_match(name, match, kName)) folders[std::stoll(match[1])] = entry.path();
+  }
+  return folders;
+}
+
+void write_description(const std::string& folder, Json description,
+                       const std::vector<SavedFile>& files) {
+  description["files"] = files;
+  std::string sums;
+  for (const SavedFile& file : files)
+    sums += sum_of(file.sha256, file.name);
+  const SavedFile own = write_text(folder, kDescriptionFile, description.dump(1) + '\n');
+  write_text(folder, kSumsFile, sums + sum_of(own.sha256, own.name));
+  sync_folder(folder);
+}
+
+Description read_description(const std::string& folder) {
+  const std::string path = folder + '/' + kDescriptionFile;
+  const std::string text = read_text(path, kLongestText);
+  const std::string sums = read_text(folder + '/' + kSumsFile, kLongestText);
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  if (!('\n' + sums).ends_with('\n' + sum_of(hash.hex(), kDescriptionFile)))
+    throw std::runtime_error(path + ": is damaged; its SHA-256 is not the one in " + kSumsFile);
+  Description description;
+  try {
+    description.json = Json::parse(text);
+    const Json& json = description.json;
+    if (json.at("format") != "fsdp checkpoint") throw std::runtime_error("is no checkpoint");
+    if (json.at("version") != kCheckpointVersion)
+      throw std::runtime_error("has version " + json.at("version").dump() +
+                               " of the format; this program knows version " +
+                               std::to_string(kCheckpointVersion));
+    description.files = json.at("files").get<std::vector<SavedFile>>();
+  } catch (const std::exception& error) {
+    throw std::runtime_error(path + ": " + error.what());
+  }
+  std::string expected;
+  for (const SavedFile& file : description.files)
+    expected += sum_of(file.sha256, file.name);
+  if (sums != expected + sum_of(hash.hex(), kDescriptionFile))
+    throw std::runtime_error(folder + '/' + kSumsFile +
+                             ": is damaged; it does not have the sums of " + kDescriptionFile);
+  return description;
+}
+
+std::optional<int64_t> latest_step(const std::string& directory) {
+  const auto folders = step_folders(directory);
+  if (folders.empty()) return std::nullopt;
+  return folders.rbegin()->first;
+}
+
+Checkpoint find_checkpoint(const std::string& path) {
+  std::string folder = path;
+  if (!fs::exists(fs::path(path) / kDescriptionFile)) {
+    const auto folders = step_folders(path);
+    if (folders.empty())
+      throw std::runtime_error(path + ": is no checkpoint, and has none (step-000001, ...)");
+    folder = folders.rbegin()->second;
+  }
+  const Json json = read_description(folder).json;
+  try {
+    return {folder, json.at("step"), json.at("run")};
+  } catch (const Json::exception& error) {
+    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + error.what());
+  }
+}
+
+void remove_old_checkpoints(const std::string& directory, int64_t keep) {
+  auto folders = step_folders(directory);
+  // A folder that is removed is no checkpoint from the first file on.
+  while (static_cast<int64_t>(folders.size()) > keep) {
+    const std::string old = folders.begin()->second;
+    fs::rename(old, old + kUnfinished);
+    folders.erase(folders.begin());
+  }
+  std::vector<fs::path> unfinished;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-") && name.ends_with(kUnfinished)) unfinished.push_back(entry);
+  }
+  for (const fs::path& folder : unfinished)
+    fs::remove_all(folder);
+}
+
+}  // namespace fsdp

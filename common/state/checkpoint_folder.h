@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+// The folders and the small files of checkpoints.
+namespace fsdp {
+
+inline const std::string kDescriptionFile = "checkpoint.json";
+inline const std::string kSumsFile = "SHA256SUMS";
+inline const std::string kUnfinished = ".part";  // the end of the name of a folder
+
+struct SavedFile {
+  std::string name;
+  int64_t bytes{};
+  std::string sha256;
+};
+void to_json(nlohmann::ordered_json& json, const SavedFile& file);
+void from_json(const nlohmann::ordered_json& json, SavedFile& file);
+
+std::string step_folder(const std::string& directory, int64_t step);
+
+// The folders of checkpoints in `directory`, by step.
+std::map<int64_t, std::string> step_folders(const std::string& directory);
+
+// Writes checkpoint.json and SHA256SUMS. Returns when everything in `folder` is on the disk.
+void write_description(const std::string& folder, nlohmann::ordered_json description,
+                       const std::vector<SavedFile>& files);
+
+// checkpoint.json, whose hash was compared, and the files with the hashes that they should have.
+// Throws std::runtime_error naming the file.
+struct Description {
+  nlohmann::ordered_json json;
+  std::vector<SavedFile> files;
+};
+Description read_description(const std::string& folder);
+
+}  // namespace fsdp

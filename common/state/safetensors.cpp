@@ -1,0 +1,165 @@
+#include <state/safetensors.h>
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr int64_t kLengthBytes = 8;
+constexpr int64_t kLongestHeader = 100'000'000;  // as of the format's own reader
+constexpr size_t kHeaderAlignment = 8;
+const std::string kMetadataKey = "__metadata__";
+
+const std::map<std::string, at::ScalarType>& dtypes() {
+  static const std::map<std::string, at::ScalarType> all{
+      {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf},  {"BF16", at::kBFloat16},
+      {"I64", at::kLong},   {"I32", at::kInt},   {"I16", at::kShort}, {"I8", at::kChar},
+      {"U8", at::kByte},    {"BOOL", at::kBool}};
+  return all;
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const auto& [name, type] : dtypes())
+    if (type == dtype) return name;
+  throw std::invalid_argument(std::string("safetensors has no dtype ") + at::toString(dtype));
+}
+
+int64_t element_bytes(at::ScalarType dtype) {
+  return static_cast<int64_t>(at::elementSize(dtype));
+}
+
+// The product of the sizes, or nothing if it is too large for an int64.
+std::optional<int64_t> product(const std::vector<int64_t>& sizes) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes)
+    if (__builtin_mul_overflow(numel, size, &numel)) return std::nullopt;
+  return numel;
+}
+
+std::string header_of(const std::vector<SafetensorsEntry>& entries,
+                      const SafetensorsMetadata& metadata, int64_t& bytes) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  for (const auto& [name, dtype, sizes] : entries) {
+    if (name == kMetadataKey || header.contains(name))
+      throw std::invalid_argument("a safetensors file can't have this tensor: " + name);
+    const int64_t begin = bytes;
+    bytes += product(sizes).value() * element_bytes(dtype);
+    header[name] = {
+        {"dtype", dtype_name(dtype)}, {"shape", sizes}, {"data_offsets", {begin, bytes}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
+  return text;
+}
+
+std::vector<int64_t> numbers(const nlohmann::json& array) {
+  std::vector<int64_t> result;
+  for (const auto& number : array) {
+    if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX)
+      throw std::runtime_error("has " + number.dump() +
+                               " where a number of bytes or elements goes");
+    result.push_back(number.get<int64_t>());
+  }
+  return result;
+}
+
+// `data`: the bytes of all tensors. `begin`: where the data begin in the file.
+SafetensorsReader::Entry entry_of(const nlohmann::json& json, int64_t begin, int64_t data) {
+  const auto dtype = dtypes().find(json.at("dtype").get<std::string>());
+  if (dtype == dtypes().end()) throw std::runtime_error("has a dtype that is not known");
+  const auto sizes = numbers(json.at("shape"));
+  const auto offsets = numbers(json.at("data_offsets"));
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data)
+    throw std::runtime_error("lies outside the file");
+  const auto numel = product(sizes);
+  int64_t bytes = 0;
+  const bool fits = numel && !__builtin_mul_overflow(*numel, element_bytes(dtype->second), &bytes);
+  if (!fits || bytes != offsets[1] - offsets[0])
+    throw std::runtime_error("has a shape that is not as large as its bytes");
+  return {dtype->second, sizes, *numel, begin + offsets[0]};
+}
+
+// Throws unless the tensors lie one after the other, from `begin` to the end of the file.
+void check_order(const std::map<std::string, SafetensorsReader::Entry>& entries, int64_t begin,
+                 const FileReader& file) {
+  std::vector<std::pair<int64_t, int64_t>> places;
+  for (const auto& [name, entry] : entries)
+    places.emplace_back(entry.offset, entry.offset + entry.numel * element_bytes(entry.dtype));
+  std::sort(places.begin(), places.end());
+  int64_t end = begin;
+  for (const auto& [from, to] : places)
+    end = from == end ? to : -1;
+  if (end != file.size())
+    throw std::runtime_error(file.path() +
+                             ": the tensors do not fill the file one after the other");
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path,
+                                     const std::vector<SafetensorsEntry>& entries,
+                                     const SafetensorsMetadata& metadata)
+    : file_(path) {
+  const std::string header = header_of(entries, metadata, missing_);
+  const uint64_t length = header.size();
+  file_.write(&length, kLengthBytes);
+  file_.write(header.data(), header.size());
+}
+
+void SafetensorsWriter::write(const at::Tensor& elements) {
+  file_.write(elements.data_ptr(), elements.nbytes());
+  missing_ -= static_cast<int64_t>(elements.nbytes());
+}
+
+void SafetensorsWriter::close() {
+  if (missing_ != 0)
+    throw std::logic_error("safetensors: " + std::to_string(missing_) + " bytes are missing");
+  file_.close();
+}
+
+SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
+  const auto refuse = [&](const std::string& what) {
+    throw std::runtime_error(path + ": " + what);
+  };
+  uint64_t length = 0;
+  if (file_.size() < kLengthBytes) refuse("has no header");
+  file_.read(0, &length, kLengthBytes);
+  const int64_t rest = file_.size() - kLengthBytes;
+  if (length > static_cast<uint64_t>(std::min(kLongestHeader, rest)))
+    refuse("has a header of " + std::to_string(length) + " bytes, after which " +
+           std::to_string(rest) + " bytes are left");
+  std::string header(length, '\0');
+  file_.read(kLengthBytes, header.data(), length);
+  const auto json = nlohmann::json::parse(header, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse("has a header that is no JSON object");
+  const int64_t begin = kLengthBytes + static_cast<int64_t>(length);
+  for (const auto& [name, value] : json.items()) {
+    try {
+      if (name == kMetadataKey) {
+        metadata_ = value.get<SafetensorsMetadata>();
+      } else {
+        entries_.emplace(name, entry_of(value, begin, file_.size() - begin));
+      }
+    } catch (const nlohmann::json::exception&) {
+      refuse("tensor " + name + ": has an entry that is not as the format says");
+    } catch (const std::runtime_error& error) {
+      refuse("tensor " + name + ": " + error.what());
+    }
+  }
+  check_order(entries_, begin, file_);
+}
+
+void SafetensorsReader::read(const Entry& entry, int64_t begin, const at::Tensor& elements) const {
+  if (begin < 0 || elements.numel() > entry.numel - begin || elements.dtype() != entry.dtype)
+    throw std::out_of_range(file_.path() + ": a tensor has fewer elements");
+  file_.read(entry.offset + begin * element_bytes(entry.dtype), elements.data_ptr(),
+             elements.nbytes());
+}
+
+}  // namespace fsdp

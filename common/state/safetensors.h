@@ -1,0 +1,76 @@
+#pragma once
+
+#include <base/torch.h>
+#include <state/files.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+// The safetensors format: the length of the header (8 bytes, little-endian), the header (JSON, with
+// spaces up to a multiple of 8 bytes), and the elements of the tensors in row-major order, one
+// tensor after the other. The header has an entry for each tensor:
+//   "NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+// and may have "__metadata__", which maps texts to texts.
+namespace fsdp {
+
+struct SafetensorsEntry {
+  std::string name;
+  at::ScalarType dtype;
+  std::vector<int64_t> sizes;
+};
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// A file that gets its tensors one after the other, so it may be larger than the memory.
+class SafetensorsWriter {
+ public:
+  // Writes the header. Throws std::runtime_error naming the file, and std::invalid_argument for a
+  // dtype or a name that the format does not have, or for a name that comes twice.
+  SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
+                    const SafetensorsMetadata& metadata = {});
+
+  // The next elements, contiguous and on the CPU. The entries come in their order; one may come in
+  // several parts.
+  void write(const at::Tensor& elements);
+  // Returns when the file is on the disk. Throws std::logic_error if bytes are missing.
+  void close();
+
+  int64_t size() const { return file_.size(); }  // [bytes]
+  std::string sha256() const { return file_.sha256(); }
+
+ private:
+  FileWriter file_;
+  int64_t missing_{};  // [bytes] of the tensors
+};
+
+// A file of which nothing is known. The constructor checks the header against the size of the file
+// before it allocates anything for it, and every entry against what is left. So no file makes it
+// take memory out of proportion to its own size.
+class SafetensorsReader {
+ public:
+  struct Entry {
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes;
+    int64_t numel;
+    int64_t offset;  // [bytes] in the file
+  };
+
+  // Throws std::runtime_error "FILE: what is wrong" or "FILE: tensor NAME: what is wrong" unless
+  // the tensors fill the rest of the file without a gap.
+  explicit SafetensorsReader(const std::string& path);
+
+  const FileReader& file() const { return file_; }
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+
+  // Reads elements of the entry, from `begin` on, into a contiguous tensor of its dtype on the CPU.
+  // Throws std::out_of_range if the entry has fewer.
+  void read(const Entry& entry, int64_t begin, const at::Tensor& elements) const;
+
+ private:
+  FileReader file_;
+  std::map<std::string, Entry> entries_;
+  SafetensorsMetadata metadata_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,164 @@
+#include <state/agreement.h>
+#include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
+#include <state/safetensors.h>
+#include <state/tensor_name.h>
+#include <state/whole_state.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Files = std::vector<SavedFile>;
+
+const SafetensorsMetadata kMetadata{{"format", "pt"}};  // which transformers asks for
+
+SavedFile closed(SafetensorsWriter& writer, const std::string& name) {
+  writer.close();
+  return {name, writer.size(), writer.sha256()};
+}
+
+// The ranges that this rank owns, in one file; none without a range.
+Files save_own_ranges(const std::string& folder, const WholeState& state,
+                      const Communicator& comm) {
+  std::vector<SafetensorsEntry> entries;
+  std::vector<at::Tensor> tensors;
+  for (const StateRange& range : state.owned()) {
+    for (const StateKind kind : kStateKinds) {
+      const at::Tensor& tensor = tensor_of(range, kind);
+      if (!tensor.defined()) continue;
+      entries.push_back({TensorName{range.parameter, kind, {{range.begin, range.end}}}.text(),
+                         at::kFloat, tensor.sizes().vec()});
+      tensors.push_back(tensor);
+    }
+  }
+  if (entries.empty()) return {};
+  char name[64];
+  std::snprintf(name, sizeof name, "rank-%04d-of-%04d.safetensors", comm.rank(), comm.world_size());
+  SafetensorsWriter writer(folder + '/' + name, entries);
+  for (const at::Tensor& tensor : tensors)
+    writer.write(tensor.cpu());
+  return {closed(writer, name)};
+}
+
+// The first exception of some actions, after which none of them runs. What all ranks have to call
+// goes on meanwhile.
+class FirstFailure {
+ public:
+  void guard(const std::function<void()>& action) {
+    if (failure_) return;
+    try {
+      action();
+    } catch (const std::exception&) {
+      failure_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::exception_ptr failure_;
+};
+
+// The whole tensors of these kinds, in one file of rank 0. All ranks call it together.
+Files save_whole(const std::string& folder, const std::string& name,
+                 const std::vector<StateKind>& kinds, const WholeState& state,
+                 const Communicator& comm, FirstFailure& failure) {
+  const auto each = [&](const std::function<void(size_t, StateKind)>& action) {
+    for (size_t i = 0; i < state.parameters().size(); ++i)
+      for (const StateKind kind : kinds)
+        if (state.has(i, kind)) action(i, kind);
+  };
+  std::vector<SafetensorsEntry> entries;
+  each([&](size_t i, StateKind kind) {
+    const auto& [parameter, sizes] = state.parameters()[i];
+    entries.push_back({TensorName{parameter, kind, {}}.text(), at::kFloat,
+                       kind == StateKind::step ? std::vector<int64_t>() : sizes});
+  });
+  if (entries.empty()) return {};
+  std::optional<SafetensorsWriter> writer;
+  if (comm.rank() == 0)
+    failure.guard([&] { writer.emplace(folder + '/' + name, entries, kMetadata); });
+  each([&](size_t i, StateKind kind) {
+    state.visit(i, kind, [&](const at::Tensor& elements) {
+      failure.guard([&] { writer->write(elements); });
+    });
+  });
+  Files files;
+  if (comm.rank() == 0) failure.guard([&] { files = {closed(*writer, name)}; });
+  return files;
+}
+
+Files save_files(const std::string& folder, CheckpointFormat format, const WholeState& state,
+                 Communicator& comm) {
+  FirstFailure failure;
+  Files own;
+  if (format == CheckpointFormat::sharded) {
+    failure.guard([&] { own = save_own_ranges(folder, state, comm); });
+  } else {
+    own = save_whole(folder, "model.safetensors", {StateKind::parameter}, state, comm, failure);
+    const Files optimizer = save_whole(folder, "optimizer.safetensors",
+                                       {StateKind::exp_avg, StateKind::exp_avg_sq, StateKind::step},
+                                       state, comm, failure);
+    own.insert(own.end(), optimizer.begin(), optimizer.end());
+  }
+  Files all;
+  for (const std::string& files : agree_on(comm, [&] {
+         failure.rethrow();
+         return Json(own).dump();
+       })) {
+    for (const auto& file : Json::parse(files))
+      all.push_back(file.get<SavedFile>());
+  }
+  return all;
+}
+
+Json parameters_json(const WholeState& state) {
+  Json parameters = Json::array();
+  for (const auto& [name, sizes] : state.parameters()) {
+    if (TensorName::parse(name).parameter != name)
+      throw std::runtime_error("the parameter " + name + " is named like a part of a state");
+    parameters.push_back({{"name", name}, {"shape", sizes}});
+  }
+  return parameters;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
+                     const Json& run, ModelState state, Communicator& comm) {
+  const std::string folder = step_folder(directory, step), unfinished = folder + kUnfinished;
+  const WholeState whole(std::move(state), comm);
+  const auto on_rank_0 = [&](const std::function<void()>& action) {
+    agree_on(comm, [&] {
+      if (comm.rank() == 0) action();
+      return std::string();
+    });
+  };
+  on_rank_0([&] {
+    if (fs::exists(folder)) throw std::runtime_error(folder + ": is there already");
+    fs::remove_all(unfinished);
+    fs::create_directories(unfinished);
+  });
+  const Files files = save_files(unfinished, format, whole, comm);
+  on_rank_0([&] {
+    write_description(unfinished,
+                      {{"format", "fsdp checkpoint"},
+                       {"version", kCheckpointVersion},
+                       {"step", step},
+                       {"run", run},
+                       {"parameters", parameters_json(whole)}},
+                      files);
+    fs::rename(unfinished, folder);
+    sync_folder(directory);
+  });
+}
+
+}  // namespace fsdp

@@ -1,0 +1,77 @@
+#include <data/dataset.h>
+#include <memory/live_bytes.h>
+#include <report/sha256.h>
+#include <state/agreement.h>
+#include <train/checkpoints.h>
+
+#include <cmath>
+
+namespace fsdp {
+
+nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
+  const OptimizerOptions& optimizer = config.optimizer;
+  const bool adamw = optimizer.kind == OptimizerOptions::Kind::adamw;
+  nlohmann::ordered_json settings{
+      {"model", config.model},
+      {"recipe", config.published ? "published" : "text"},
+      {"seed", config.seed},
+      {"batch", config.batch},
+      {"seq", config.seq},
+      {"parts", config.arrangement().parts()},
+      {"optimizer", adamw ? "adamw" : "sgd"},
+      {"lr", optimizer.lr},
+      {"weight_decay", optimizer.weight_decay},
+      {"no_decay", config.no_decay},
+      {"clip", config.clip ? nlohmann::ordered_json(*config.clip) : nullptr},
+      {"norm_type", std::isinf(config.norm_type) ? nlohmann::ordered_json("inf")
+                                                 : nlohmann::ordered_json(config.norm_type)}};
+  if (adamw) {
+    settings["betas"] = {optimizer.beta1, optimizer.beta2};
+    settings["eps"] = optimizer.eps;
+  }
+  if (config.published) return settings;
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(TextDataset(config.text, config.seed).text())));
+  settings["text_sha256"] = hash.hex();
+  return settings;
+}
+
+std::string difference_of_runs(const nlohmann::ordered_json& saved,
+                               const nlohmann::ordered_json& own) {
+  for (const auto* settings : {&own, &saved}) {
+    for (const auto& [key, value] : settings->items()) {
+      const auto of = [key = key](const nlohmann::ordered_json& json) {
+        const bool none = !json.contains(key) || json.at(key).is_null();
+        return none ? "none" : json.at(key).dump();
+      };
+      if (key != "parts" && of(saved) != of(own))
+        return key + ' ' + of(saved) + ", and this run has " + of(own);
+    }
+  }
+  return "";
+}
+
+std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
+  if (config.resume.empty()) return "";
+  load_checkpoint(config.resume, strategy.state(), comm);
+  return "goes on after step " + std::to_string(config.first_step) + " from " + config.resume;
+}
+
+std::string save_if_due(const TrainConfig& config, int64_t steps, Strategy& strategy,
+                        Communicator& comm) {
+  if (config.checkpoint_dir.empty()) return "";
+  if (steps % config.save_every != 0 && steps != config.steps) return "";
+  live_bytes::enter(Phase::init);  // what saving takes is no step's
+  const auto format =
+      config.checkpoint_format == "full" ? CheckpointFormat::full : CheckpointFormat::sharded;
+  save_checkpoint(config.checkpoint_dir, format, steps, settings_of_run(config), strategy.state(),
+                  comm);
+  agree_on(comm, [&] {
+    if (config.keep && comm.rank() == 0)
+      remove_old_checkpoints(config.checkpoint_dir, *config.keep);
+    return std::string();
+  });
+  return "saved step " + std::to_string(steps) + " in " + config.checkpoint_dir;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <state/checkpoint.h>
+#include <train/strategy.h>
+
+#include <string>
+
+namespace fsdp {
+
+// The settings that decide which numbers a run computes. Not among them is how ranks share out the
+// work: a checkpoint goes on with any of that. `text`: read for its hash, unless it is published.
+nlohmann::ordered_json settings_of_run(const TrainConfig& config);
+
+// What differs between the settings of a saved run and those of this one, in words: the first
+// setting; empty if they are equal. `parts` are not compared.
+std::string difference_of_runs(const nlohmann::ordered_json& saved,
+                               const nlohmann::ordered_json& own);
+
+// Fills the strategy from config.resume, if a run is resumed. Returns what it says of that, or
+// nothing. All ranks of `comm` call it together. Throws what load_checkpoint() throws.
+std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm);
+
+// Saves the strategy after so many steps, if config says so: every config.save_every steps, and
+// after the last one. Returns the folder, or nothing. All ranks of `comm` call it together. Throws
+// what save_checkpoint() throws.
+std::string save_if_due(const TrainConfig& config, int64_t steps, Strategy& strategy,
+                        Communicator& comm);
+
+}  // namespace fsdp

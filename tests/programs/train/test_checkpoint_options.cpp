@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+#include <shared/command_line.h>
+#include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
+#include <train/checkpoints.h>
+#include <train/options.h>
+
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+TrainConfig parse(Arguments arguments) {
+  const Arguments first{"train", "--recipe", "published", "--batch", "24"};
+  arguments.insert(arguments.begin(), first.begin(), first.end());
+  std::vector<char*> argv;
+  for (std::string& argument : arguments)
+    argv.push_back(argument.data());
+  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+}
+
+std::string refusal(const Arguments& arguments) {
+  try {
+    parse(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// The folder of a checkpoint of step 3, by a run with these options.
+std::string saved(const TemporaryFolder& folder, const Arguments& arguments) {
+  const std::string path = step_folder(folder.path(), 3);
+  std::filesystem::create_directories(path);
+  write_description(path,
+                    {{"format", "fsdp checkpoint"},
+                     {"version", kCheckpointVersion},
+                     {"step", 3},
+                     {"run", settings_of_run(parse(arguments))}},
+                    {});
+  return path;
+}
+
+TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {"--world", "4"});
+  for (const std::string& resume : {path, folder.path()}) {
+    const TrainConfig config = parse({"--resume", resume, "--world", "2"});
+    EXPECT_EQ(config.resume, path);
+    EXPECT_EQ(config.first_step, 3);
+    EXPECT_EQ(config.parts, 4);
+  }
+  EXPECT_EQ(refusal({"--resume", path, "--world", "3"}),
+            "--parts 4: must be a multiple of the 3 ranks (--world)");
+}
+
+TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {"--world", "4"});
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(parse({"--resume", path, "--world", "3", "--parts", "3"}).parts, 3);
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "fsdp train: --parts 3 beside 4 of the checkpoint: the sums round another way from here "
+      "on\n");
+}
+
+TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {"--lr", "0.5", "--clip", "1"});
+  const Arguments same{"--resume", path, "--lr", "0.5", "--clip", "1"};
+  EXPECT_EQ(refusal(same), "accepted");
+  const auto refused = [&](const Arguments& others) {
+    Arguments arguments = same;
+    arguments.insert(arguments.end(), others.begin(), others.end());
+    const std::string text = refusal(arguments);
+    const std::string start = "--resume " + path + ": was trained with ";
+    EXPECT_TRUE(text.starts_with(start)) << text;
+    return text.substr(std::min(text.size(), start.size()));
+  };
+  EXPECT_EQ(refused({"--seed", "7"}), "seed 42, and this run has 7");
+  EXPECT_EQ(refused({"--seq", "5"}).substr(0, 4), "seq ");
+  EXPECT_EQ(refused({"--optimizer", "sgd"}), "optimizer \"adamw\", and this run has \"sgd\"");
+  EXPECT_EQ(refused({"--model", "gpt2-tiny"}), "model \"small\", and this run has \"gpt2-tiny\"");
+  EXPECT_EQ(refused({"--norm-type", "inf"}), "norm_type 2.0, and this run has \"inf\"");
+  EXPECT_EQ(refused({"--no-decay", "bias"}), "no_decay \"\", and this run has \"bias\"");
+  EXPECT_EQ(refusal({"--resume", path, "--lr", "0.5"}),
+            "--resume " + path + ": was trained with clip 1.0, and this run has none");
+}
+
+TEST(CheckpointOptions, a_run_that_has_nothing_to_train_is_refused) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {});
+  EXPECT_EQ(refusal({"--resume", path, "--steps", "3"}),
+            "--steps 3: the checkpoint has 3 behind it; give more");
+  EXPECT_EQ(refusal({"--resume", path, "--steps", "4"}), "accepted");
+}
+
+TEST(CheckpointOptions, later_checkpoints_are_not_written_over) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {});
+  EXPECT_EQ(refusal({"--checkpoint-dir", folder.path()}),
+            "--checkpoint-dir " + folder.path() + ": has step 3 already; go on from it (--resume " +
+                folder.path() + "), or give another folder");
+  EXPECT_EQ(refusal({"--checkpoint-dir", folder.path(), "--resume", path}), "accepted");
+  EXPECT_EQ(refusal({"--checkpoint-dir", folder.path() + "/new"}), "accepted");
+}
+
+TEST(CheckpointOptions, what_says_how_to_save_needs_a_folder) {
+  for (const Arguments& option : std::vector<Arguments>{
+           {"--save-every", "2"}, {"--keep", "2"}, {"--checkpoint-format", "full"}})
+    EXPECT_EQ(refusal(option), option[0] + ": needs --checkpoint-dir");
+  EXPECT_EQ(refusal({"--checkpoint-dir", "x", "--save-every", "0"}),
+            "--save-every must be at least 1, not 0");
+}
+
+TEST(CheckpointOptions, what_is_no_checkpoint_is_refused) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(refusal({"--resume", folder.path()}),
+            "--resume " + folder.path() + ": is no checkpoint, and has none (step-000001, ...)");
+}
+
+}  // namespace
+}  // namespace fsdp

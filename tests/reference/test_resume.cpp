@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+#include <state/checkpoint.h>
+#include <strategy/fsdp_strategy.h>
+#include <train/trainer.h>
+
+#include <fstream>
+
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Arranged {
+  std::string mode;
+  int world;
+  int shard_size{};
+};
+
+std::string named(const Arranged& how) {
+  return how.mode + " on " + std::to_string(how.world) +
+         (how.shard_size > 0 ? ", shards of " + std::to_string(how.shard_size) : "");
+}
+
+TrainConfig config_of(const Arranged& how, int parts, int64_t steps) {
+  TrainConfig config;
+  config.mode = how.mode;
+  config.world = how.world;
+  config.shard_size = how.shard_size;
+  config.model = "gpt2-tiny";
+  config.published = true;
+  config.parts = parts;
+  config.batch = 24;
+  config.seq = 6;
+  config.steps = steps;
+  config.optimizer.lr = 0.01;
+  config.no_decay = "bias";
+  config.clip = 0.1;
+  config.comm.timeout = std::chrono::seconds(20);
+  return config;
+}
+
+// The last line of the JSON file.
+Json train(TrainConfig config, const TemporaryFolder& folder) {
+  config.json = folder.path() + "/run.json";
+  testing::internal::CaptureStdout();
+  const int status = run_training(config, {make_fsdp_strategy, shard_layout});
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(status, 0);
+  std::ifstream file(config.json);
+  std::string line, last;
+  while (std::getline(file, line))
+    last = line;
+  return status == 0 ? Json::parse(last) : Json();
+}
+
+TrainConfig resumed(TrainConfig config, const std::string& folder) {
+  const Checkpoint checkpoint = find_checkpoint(folder);
+  config.resume = checkpoint.folder;
+  config.first_step = checkpoint.step;
+  return config;
+}
+
+// Trains `each` steps in each stage, which goes on from the one before; and all of them in one run.
+void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int parts,
+                        const std::string& format) {
+  const TemporaryFolder folder;
+  const int64_t steps = each * static_cast<int64_t>(stages.size());
+  const Json expected = train(config_of(stages[0], parts, steps), folder);
+  Json last;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    SCOPED_TRACE(named(stages[i]) + ", " + format);
+    TrainConfig config = config_of(stages[i], parts, each * static_cast<int64_t>(i + 1));
+    config.checkpoint_dir = folder.path() + "/saved";
+    config.checkpoint_format = format;
+    config.save_every = each;
+    if (i > 0) config = resumed(config, config.checkpoint_dir);
+    last = train(config, folder);
+    EXPECT_EQ(last["live_bytes_mismatches"], 0);
+  }
+  EXPECT_EQ(last["param_sha256"], expected["param_sha256"]);
+  EXPECT_EQ(last["state_sha256"], expected["state_sha256"]);
+  EXPECT_EQ(last["first_step"], steps - each);
+}
+
+TEST(Resume, goes_on_as_if_it_had_never_stopped) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const std::string format : {"sharded", "full"})
+      expect_undisturbed({{"fsdp", ranks}, {"fsdp", ranks}}, 3, ranks, format);
+}
+
+TEST(Resume, goes_on_with_other_ranks) {
+  expect_undisturbed({{"fsdp", 4}, {"fsdp", 2}, {"fsdp", 1}}, 2, 4, "sharded");
+  expect_undisturbed({{"fsdp", 8}, {"fsdp", 4}, {"fsdp", 2}, {"fsdp", 8}}, 1, 8, "sharded");
+}
+
+TEST(Resume, goes_on_with_another_strategy_and_in_another_mode) {
+  expect_undisturbed({{"fsdp", 4}, {"fsdp", 4, 2}, {"fsdp", 4, 1}}, 1, 4, "sharded");
+  expect_undisturbed({{"fsdp", 4}, {"ddp", 2}, {"single", 4}}, 2, 4, "full");
+  expect_undisturbed({{"single", 2}, {"ddp", 2}, {"fsdp", 2}}, 1, 2, "sharded");
+}
+
+TEST(Resume, saves_every_so_many_steps_and_the_last_one) {
+  const TemporaryFolder folder;
+  TrainConfig config = config_of({"fsdp", 2}, 2, 5);
+  config.checkpoint_dir = folder.path() + "/saved";
+  config.save_every = 2;
+  train(config, folder);
+  for (int64_t step = 1; step <= 5; ++step) {
+    EXPECT_EQ(std::filesystem::exists(config.checkpoint_dir + "/step-00000" + std::to_string(step)),
+              step == 2 || step == 4 || step == 5)
+        << step;
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,279 @@
+#include <poll.h>
+#include <testing/call_text.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "one_process.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T5_5_state);
+
+struct Sharded {
+  explicit Sharded(TestRank& rank)
+      : units(make_units(rank, make_parameters())),
+        optimizer(units, groups_that_differ(), rank.communicator()) {}
+
+  void train(int first, int last) {
+    for (int step = first; step < last; ++step) {
+      reduce_gradients(units, step);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  }
+
+  Units units;
+  ShardedOptimizer optimizer;
+};
+
+std::string named(const StateRange& range) {
+  std::ostringstream text;
+  text << range.parameter << " " << range.begin << "-" << range.end << "; ";
+  return text.str();
+}
+
+// The ranges that a rank should have: W equal shards of each unit, in which every parameter begins
+// at a multiple of 16 elements.
+std::string expected_ranges(int rank, int world_size) {
+  std::string ranges;
+  for (const std::string& unit : kUnits) {
+    int64_t total = 0;
+    for (const Trained& parameter : kParameters)
+      if (belongs(parameter, unit)) total += round_up(numel(parameter), kAlignment);
+    const int64_t shard = round_up(total, kAlignment * world_size) / world_size;
+    int64_t offset = 0;
+    for (const Trained& parameter : kParameters) {
+      if (!belongs(parameter, unit)) continue;
+      const int64_t begin = std::max<int64_t>(rank * shard - offset, 0);
+      const int64_t end = std::min((rank + 1) * shard - offset, numel(parameter));
+      if (begin < end) ranges += named({parameter.name, begin, end, {}, {}, {}, {}});
+      offset += round_up(numel(parameter), kAlignment);
+    }
+  }
+  return ranges;
+}
+
+at::Tensor elements_of(const at::Tensor& parameter, const StateRange& range) {
+  return parameter.detach().reshape({-1}).slice(0, range.begin, range.end);
+}
+
+size_t index_of(const std::string& parameter) {
+  size_t i = 0;
+  while (kParameters[i].name != parameter)
+    ++i;
+  return i;
+}
+
+TEST_P(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part_of) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    std::string ranges;
+    for (const StateRange& range : model.optimizer.state())
+      ranges += named(range);
+    rank.observe("ranges", ranges);
+  });
+  expect_on_each_rank(run, "ranges", [](int rank) { return expected_ranges(rank, world_size()); });
+}
+
+TEST_P(T5_5_state, the_values_are_the_elements_of_the_parameters) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    const auto parameters = make_parameters();
+    std::string others;
+    for (const StateRange& range : model.optimizer.state()) {
+      const at::Tensor& parameter = parameters[index_of(range.parameter)].tensor;
+      if (!range.value.equal(elements_of(parameter, range))) others += named(range);
+    }
+    rank.observe("ranges with the values of other elements", others);
+  });
+  expect_on_all_ranks(run, "ranges with the values of other elements", "");
+}
+
+// The parameter's tensor of one kind, with the ranges of all ranks in their places.
+at::Tensor assembled(TestRank& rank, const std::vector<StateRange>& ranges, size_t parameter,
+                     at::Tensor StateRange::*kind) {
+  const at::Tensor whole = at::zeros({numel(kParameters[parameter])});
+  for (const StateRange& range : ranges) {
+    if (range.parameter == kParameters[parameter].name && (range.*kind).defined())
+      whole.slice(0, range.begin, range.end).copy_(range.*kind);
+  }
+  rank.communicator()->all_reduce(whole, "whole").wait();
+  return whole;
+}
+
+bool has_state(const Trained& parameter) {
+  const auto groups = groups_that_differ();
+  const bool adamw = parameter.trainable && groups[group_of(parameter.name, groups)].options.kind ==
+                                                OptimizerOptions::Kind::adamw;
+  return adamw && numel(parameter) > 0;
+}
+
+TEST_P(T5_5_state, moments_and_counts_are_those_of_one_process) {
+  constexpr int kSteps = 3;
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    model.train(0, kSteps);
+    const auto ranges = model.optimizer.state();
+    for (size_t i = 0; i < kParameters.size(); ++i) {
+      if (!has_state(kParameters[i])) continue;
+      const std::string of = " of " + kParameters[i].name;
+      rank.observe("exp_avg" + of, assembled(rank, ranges, i, &StateRange::exp_avg));
+      rank.observe("exp_avg_sq" + of, assembled(rank, ranges, i, &StateRange::exp_avg_sq));
+    }
+    std::string counts;
+    for (const StateRange& range : ranges)
+      if (range.step.defined() && range.step.item<double>() != kSteps) counts += named(range);
+    rank.observe("ranges with another count of steps", counts);
+  });
+  const RankRun expected = run_oracle([](TestRank& oracle) {
+    const at::NoGradGuard no_grad;
+    const auto groups = groups_that_differ();
+    OneProcess model(groups);
+    for (int step = 0; step < kSteps; ++step) {
+      for (size_t i = 0; i < kParameters.size(); ++i)
+        if (kParameters[i].trainable)
+          model.gradients[i].copy_(mean_of_equal(gradient(i, step), world_size()));
+      for (size_t group = 0; group < groups.size(); ++group)
+        update(groups[group].options, model.pieces[group]);
+    }
+    std::vector<size_t> next(groups.size());
+    for (const Trained& parameter : kParameters) {
+      if (!parameter.trainable || numel(parameter) == 0) continue;
+      const size_t group = group_of(parameter.name, groups);
+      const Piece& piece = model.pieces[group][next[group]++];
+      if (!has_state(parameter)) continue;
+      const int64_t end = numel(parameter);
+      oracle.observe("exp_avg of " + parameter.name, piece.exp_avg.slice(0, 0, end));
+      oracle.observe("exp_avg_sq of " + parameter.name, piece.exp_avg_sq.slice(0, 0, end));
+    }
+  });
+  for (const Trained& parameter : kParameters) {
+    if (!has_state(parameter)) continue;
+    for (const std::string kind : {"exp_avg of ", "exp_avg_sq of "})
+      expect_on_all_ranks(run, kind + parameter.name, expected.at(0, kind + parameter.name));
+  }
+  expect_on_all_ranks(run, "ranges with another count of steps", "");
+}
+
+TEST_P(T5_5_state, moments_are_undefined_where_there_are_none) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    model.train(0, 1);
+    std::string wrong;
+    for (const StateRange& range : model.optimizer.state()) {
+      const bool expected = has_state(kParameters[index_of(range.parameter)]);
+      for (const at::Tensor& tensor : {range.exp_avg, range.exp_avg_sq, range.step})
+        if (tensor.defined() != expected) wrong += named(range);
+    }
+    rank.observe("ranges with moments that are not, or without moments that are", wrong);
+  });
+  expect_on_all_ranks(run, "ranges with moments that are not, or without moments that are", "");
+}
+
+TEST_P(T5_5_state, state_is_there_before_the_first_step) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    std::string wrong;
+    for (const StateRange& range : model.optimizer.state()) {
+      if (!has_state(kParameters[index_of(range.parameter)])) continue;
+      for (const at::Tensor& tensor : {range.exp_avg, range.exp_avg_sq, range.step})
+        if (!tensor.defined() || tensor.count_nonzero().item<int64_t>() > 0) wrong += named(range);
+    }
+    rank.observe("ranges whose state is not zero", wrong);
+    const int64_t before = live(MemoryClass::optimizer_state);
+    model.train(0, 1);
+    model.optimizer.state();
+    rank.observe("bytes of state that the first step adds",
+                 live(MemoryClass::optimizer_state) - before);
+  });
+  expect_on_all_ranks(run, "ranges whose state is not zero", "");
+  expect_on_all_ranks(run, "bytes of state that the first step adds", 0);
+}
+
+TEST_P(T5_5_state, a_state_that_is_written_back_is_trained_again) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    const auto each = [&](auto action) {
+      const at::NoGradGuard no_grad;
+      for (const StateRange& range : model.optimizer.state())
+        for (const auto& tensor : {range.value, range.exp_avg, range.exp_avg_sq, range.step})
+          if (tensor.defined()) action(tensor);
+    };
+    model.train(0, 2);
+    std::vector<at::Tensor> saved;
+    each([&](const at::Tensor& tensor) { saved.push_back(tensor.clone()); });
+    model.train(2, 4);
+    observe_parameters(rank, model.units, "", " the first time");
+    auto next = saved.begin();
+    each([&](const at::Tensor& tensor) { tensor.copy_(*next++); });
+    model.train(2, 4);
+    observe_parameters(rank, model.units, "", " the second time");
+  });
+  for (const Trained& parameter : kParameters)
+    expect_on_all_ranks(run, parameter.name + " the second time",
+                        run.at(0, parameter.name + " the first time"));
+}
+
+TEST_P(T5_5_state, no_unit_has_the_values_from_before_a_write) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const at::NoGradGuard no_grad;
+    Sharded model(rank);
+    for (const auto& unit : model.units)
+      unit->unshard();
+    for (const StateRange& range : model.optimizer.state())
+      range.value.fill_(3);
+    std::string stale;
+    for (const auto& unit : model.units) {
+      unit->unshard();
+      for (const auto& [name, parameter] : unit->parameters())
+        if (!parameter.eq(3).all().item<bool>()) stale += name + " ";
+      unit->reshard();
+    }
+    rank.observe("parameters with the values from before the write", stale);
+  });
+  expect_on_all_ranks(run, "parameters with the values from before the write", "");
+}
+
+// Rank 0 writes as soon as it can. The others read its shard as late as they can: when rank 0 has
+// told that it has written, which it must not while they have not read.
+TEST_P(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
+  int done[2];
+  ASSERT_EQ(pipe(done), 0);
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const at::NoGradGuard no_grad;
+    Sharded model(rank);
+    model.units[0]->unshard_async();
+    if (rank.rank() != 0) {
+      pollfd told{done[0], POLLIN, 0};
+      poll(&told, 1, 300);
+    }
+    model.units[0]->unshard();
+    const bool old = make_parameters()[0].tensor.equal(model.units[0]->parameters()[0].tensor);
+    rank.observe("gathered before the write are the values before it", old);
+    model.units[0]->reshard();
+    for (const StateRange& range : model.optimizer.state())
+      range.value.fill_(3);
+    if (rank.rank() == 0) {
+      EXPECT_EQ(write(done[1], "done", 4), 4);
+    }
+  });
+  close(done[0]);
+  close(done[1]);
+  expect_on_all_ranks(run, "gathered before the write are the values before it", true);
+}
+
+TEST_P(T5_5_state, it_issues_no_collective) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded model(rank);
+    model.train(0, 1);
+    rank.communicator()->take_log();
+    model.optimizer.state();
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", "");
+}
+
+}  // namespace
+}  // namespace fsdp
