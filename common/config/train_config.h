@@ -36,7 +36,8 @@ struct TrainConfig {
   int shard_size{};          // ranks that share out one replica of the model; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};
-  int limit{2};                                      // units gathered at a time, or kAllUnits
+  int checkpoint_every{};  // every K-th block recomputes its activations in backward; 0: none
+  int limit{2};            // units gathered at a time, or kAllUnits
   std::optional<int> forward_limit, backward_limit;  // in place of it, in one direction
   bool meta_init{true};
   int threads{1};

@@ -56,6 +56,7 @@ struct Module::Hooks {
     Hook run;
     bool always_call;
   };
+  Forward in_place_of_forward;  // none: forward() itself
   HookList<Hook> forward_pre;
   HookList<ForwardHook> forward;
   HookList<BackwardHook> full_backward_pre;
@@ -122,7 +123,8 @@ torch::Tensor Module::operator()(torch::Tensor input) {
         input.requires_grad()) {
       input = CallInBackward::apply(input, Hooks::runner(hooks, &Hooks::full_backward, *this));
     }
-    output = forward(std::move(input));
+    const auto& replaced = hooks->in_place_of_forward;
+    output = replaced ? replaced(*this, std::move(input)) : forward(std::move(input));
   } catch (...) {
     hooks->run_forward_after_throw(*this);
     throw;
@@ -146,6 +148,10 @@ void Module::HookHandle::remove() {
 const std::shared_ptr<Module::Hooks>& Module::hooks() {
   if (!hooks_) hooks_ = std::make_shared<Hooks>();
   return hooks_;
+}
+
+void Module::set_forward(Forward forward) {
+  hooks()->in_place_of_forward = std::move(forward);
 }
 
 Module::HookHandle Module::register_forward_pre_hook(Hook hook) {

@@ -39,6 +39,11 @@ class Module : public torch::nn::Module {
     std::function<void()> remove_;
   };
 
+  // What a call runs in place of forward(), which it may run itself. A second one replaces the
+  // first.
+  using Forward = std::function<torch::Tensor(Module& module, torch::Tensor input)>;
+  void set_forward(Forward forward);
+
   HookHandle register_forward_pre_hook(Hook hook);
   HookHandle register_forward_hook(Hook hook, bool always_call = false);
 

@@ -1,3 +1,4 @@
+#include <nn/checkpoint_activations.h>
 #include <nn/models.h>
 #include <trace/module_spans.h>
 #include <train/build_model.h>
@@ -13,6 +14,7 @@ std::shared_ptr<Module> build_model(const TrainConfig& config) {
   auto model =
       make_model(config.model, config.published ? vocabulary : std::max<int64_t>(vocabulary, 256));
   record_module_spans(*model);
+  if (config.checkpoint_every > 0) checkpoint_blocks(*model, config.checkpoint_every);
   return model;
 }
 

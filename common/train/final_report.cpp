@@ -120,6 +120,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
             {"world", config.world},
             {"shard_size", layout.world_size},
             {"strategy", config.mode == "fsdp" ? Json(config.strategy()) : Json(nullptr)},
+            {"checkpoint_every", config.checkpoint_every},
             {"threads", config.threads},
             {"backend", comm.backend()},
             {"batch", config.batch},

@@ -9,6 +9,7 @@
 #include <trace/timeline.h>
 #include <train/checkpoint_options.h>
 #include <train/options.h>
+#include <train/strategy_option.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -97,26 +98,20 @@ void add_limit(CLI::App& app, const std::string& name, Target& target, const std
   app.add_option_function<std::string>(name, take, help)->type_name("INT|all");
 }
 
-// What a strategy says about the two settings of which it is made.
-struct StrategyOption {
-  enum class Shards { all_ranks, one_rank, as_given } shards;
-  bool reshard_after_forward;
-};
-
-const std::map<std::string, StrategyOption>& strategies() {
-  using enum StrategyOption::Shards;
-  static const std::map<std::string, StrategyOption> all{
-      {"full", {all_ranks, true}},
-      {"grad_op", {all_ranks, false}},
-      {"no", {one_rank, true}},
-      {"hybrid", {as_given, true}},
-      // PyTorch's names
-      {"full_shard", {all_ranks, true}},
-      {"shard_grad_op", {all_ranks, false}},
-      {"no_shard", {one_rank, true}},
-      {"hybrid_shard", {as_given, true}},
-      {"_hybrid_shard_zero2", {as_given, false}}};
-  return all;
+void add_checkpoint_activations(CLI::App& app, TrainConfig& config) {
+  const std::string name = "--checkpoint-activations";
+  const auto take = [&config, name](const std::string& text) {
+    const bool number = text.starts_with("every:");
+    if (!number && text != "none" && text != "all")
+      throw UsageError(name + " must be none, all or every:K, not " + text);
+    const int64_t every =
+        number ? parse_number<int64_t>(name + " every:", text.substr(6), {1, 1000}) : text == "all";
+    config.checkpoint_every = static_cast<int>(every);
+  };
+  app.add_option_function<std::string>(name, take,
+                                       "blocks that keep their input alone, and compute the rest "
+                                       "again in backward (default none)")
+      ->type_name("none|all|every:K");
 }
 
 void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
@@ -131,7 +126,7 @@ void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
          "full (shard over all ranks), grad_op (keep units gathered from forward to "
          "backward), no (a replica on each rank) or hybrid (a replica on every --shard-size "
          "neighbours); PyTorch's names too (default full)")
-      ->transform(CLI::IsMember(strategies(), CLI::ignore_case).description("NAME"));
+      ->transform(CLI::IsMember(strategy_names(), CLI::ignore_case).description("NAME"));
   add_number(app, "--shard-size", given.shard_size, NumberRange<int64_t>{1, kMaxWorld},
              "ranks of a replica in --strategy hybrid; they divide the ranks");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
@@ -240,34 +235,6 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   }
 }
 
-// `reshard_given`: --reshard-after-forward was given.
-void take_strategy(TrainConfig& config, const Given& given, bool reshard_given) {
-  if (given.strategy.empty()) {
-    if (given.shard_size) throw UsageError("--shard-size: needs --strategy hybrid");
-    return;
-  }
-  const std::string name = "--strategy " + given.strategy;
-  const auto& [shards, reshard] = strategies().at(given.strategy);
-  if (shards == StrategyOption::Shards::as_given) {
-    if (!given.shard_size) throw UsageError(name + ": needs --shard-size");
-    if (config.world % *given.shard_size != 0) {
-      throw UsageError("--shard-size " + std::to_string(*given.shard_size) +
-                       ": does not divide the " + std::to_string(config.world) +
-                       " ranks (--world)");
-    }
-    config.shard_size = static_cast<int>(*given.shard_size);
-  } else if (given.shard_size) {
-    throw UsageError("--shard-size: needs --strategy hybrid, not " + given.strategy);
-  } else if (shards == StrategyOption::Shards::one_rank) {
-    config.shard_size = 1;
-  }
-  if (reshard) return;
-  if (reshard_given && config.reshard_after_forward) {
-    throw UsageError(name + ": keeps units after forward; leave out --reshard-after-forward on");
-  }
-  config.reshard_after_forward = false;
-}
-
 void check_file(const std::string& option, const std::string& path) {
   if (!can_be_written(path)) throw UsageError(option + " " + path + ": can't be written");
 }
@@ -370,6 +337,7 @@ TrainConfig parse_train_options(int argc, char** argv,
   add_task_options(app, config, given);
   add_optimizer_options(app, config, given);
   add_fsdp_options(app, config, given);
+  add_checkpoint_activations(app, config);
   add_run_options(app, config, given);
   add_checkpoint_options(app, config);
   parse_command_line(app, argc, argv, [&] {
@@ -377,7 +345,8 @@ TrainConfig parse_train_options(int argc, char** argv,
     take_world_from_environment(config, app.count("--world") > 0);
     find_checkpoint_to_resume(config, given.parts);
     fill_in_defaults(config, given);
-    take_strategy(config, given, app.count("--reshard-after-forward") > 0);
+    take_strategy(config, given.strategy, given.shard_size,
+                  app.count("--reshard-after-forward") > 0);
     if (app.count("--norm-type") > 0 && !config.clip) throw UsageError("--norm-type: needs --clip");
     check(config);
     check_checkpoint_options(app, config);

@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size, use, tied)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size, use, tied,
+                                                checkpointed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, shards, turns,
                                                 accumulate, steps, wrap, reshard_after_forward,
                                                 limit, meta_init, optimizer, decay_of_all, clip,
@@ -121,6 +122,8 @@ Case draw(uint64_t seed) {
   c.clip = dice.one_of<double>({0, 0, 0.01, 100});
   c.backend = dice.one_of<std::string>({"shm", "shm", "gloo"});
   if (c.clip > 0) c.norm_type = dice.one_of(kNormTypes);
+  for (Layer& layer : c.layers)
+    layer.checkpointed = dice.one_in(3);
   return c;
 }
 

@@ -19,7 +19,8 @@ struct Layer {
   // never called; called twice; odd: called always, but returns its input where step + part is
   // even, so that ranks differ in which parameters get a gradient.
   std::string use{"always"};
-  int tied{-1};  // linear: its weight is also that of this earlier linear layer
+  int tied{-1};         // linear: its weight is also that of this earlier linear layer
+  bool checkpointed{};  // fsdp recomputes its activations; of a nested one, the inner one's
 };
 
 // What is trained, and how: plain data, drawn from a seed. Every field has a default, which is the

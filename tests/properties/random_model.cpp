@@ -1,4 +1,5 @@
 #include <ATen/CPUGeneratorImpl.h>
+#include <nn/checkpoint_activations.h>
 #include <properties/random_model.h>
 
 #include <utility>
@@ -68,6 +69,8 @@ struct RandomModel : Module {
       const std::string name = "layers" + std::to_string(layers.size());
       layers.push_back(register_module(name, AnyLayer::make(layer, c.width, layer.block)));
       if (layer.tied >= 0) layers.back()->tie(*layers[static_cast<size_t>(layer.tied)]);
+      const auto& innermost = layers.back()->inner ? layers.back()->inner : layers.back();
+      if (layer.checkpointed) checkpoint_activations(*innermost);
     }
     head = register_module("head", std::make_shared<Scale>(c.width));
   }

@@ -123,13 +123,17 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
 }  // namespace
 
 std::string fault_of(const Case& c) {
-  const auto of = [&](const std::string& mode) {
-    return try_ranks(mode == "single" ? 1 : c.world, [&](TestRank& rank) { train(rank, c, mode); },
-                     {.backend = c.backend, .record = false});
+  const auto of = [](const Case& one, const std::string& mode) {
+    const int ranks = mode == "single" ? 1 : one.world;
+    return try_ranks(ranks, [&](TestRank& rank) { train(rank, one, mode); },
+                     {.backend = one.backend, .record = false});
   };
-  const RankRun expected = of("single");
+  Case without_checkpoints = c;
+  for (Layer& layer : without_checkpoints.layers)
+    layer.checkpointed = false;
+  const RankRun expected = of(without_checkpoints, "single");
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
-  const RankRun run = of("fsdp");
+  const RankRun run = of(c, "fsdp");
   if (!run.failure().empty()) return run.failure();
   for (int step = 1; step <= c.steps; ++step) {
     for (const std::string what : {"loss", "norm", "parameters"}) {

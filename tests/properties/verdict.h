@@ -6,9 +6,9 @@
 
 namespace fsdp {
 
-// Trains the case on its ranks, and in one process that plays them. Returns the first difference:
-// in a loss, a norm, the parameters after a step, the bytes of a collective or the live bytes of a
-// class. Empty: there is none.
+// Trains the case on its ranks, and in one process that plays them and checkpoints nothing. Returns
+// the first difference: in a loss, a norm, the parameters after a step, the bytes of a collective
+// or the live bytes of a class. Empty: there is none.
 std::string fault_of(const Case& c);
 
 // The simplest case near `c` that has a fault, too: no case in simpler() of it has one.

@@ -194,6 +194,20 @@ TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
   EXPECT_EQ(refusal({"--limit", "many"}), "--limit must be a whole number, not many");
 }
 
+TEST(TrainOptions, blocks_whose_activations_are_checkpointed_are_none_all_or_every_kth) {
+  const auto every = [](const std::string& text) {
+    return parse({"--checkpoint-activations", text}).checkpoint_every;
+  };
+  EXPECT_EQ(parse({}).checkpoint_every, 0);
+  EXPECT_EQ(every("none"), 0);
+  EXPECT_EQ(every("all"), 1);
+  EXPECT_EQ(every("every:3"), 3);
+  EXPECT_EQ(refusal({"--checkpoint-activations", "some"}),
+            "--checkpoint-activations must be none, all or every:K, not some");
+  EXPECT_EQ(refusal({"--checkpoint-activations", "every:0"}),
+            "--checkpoint-activations every: must be at least 1, not 0");
+}
+
 TEST(TrainOptions, an_option_without_effect_is_named) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),

@@ -1,0 +1,257 @@
+#include <ATen/Context.h>
+#include <nn/checkpoint_activations.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+using torch::autograd::SavedVariableHooks;
+
+std::logic_error misuse(const Module& module, const std::string& what) {
+  return std::logic_error("checkpoint_activations: " + module.name() + ": " + what);
+}
+
+// The state of every generator from which a forward on `device` may draw.
+class GeneratorStates {
+ public:
+  explicit GeneratorStates(c10::Device device) {
+    generators_.push_back(at::globalContext().defaultGenerator(c10::kCPU));
+    if (device.is_cuda()) generators_.push_back(at::globalContext().defaultGenerator(device));
+    for (at::Generator& generator : generators_) {
+      const std::scoped_lock lock(generator.mutex());
+      states_.push_back(generator.get_state());
+    }
+  }
+
+  void restore() {
+    for (size_t i = 0; i < generators_.size(); ++i) {
+      const std::scoped_lock lock(generators_[i].mutex());
+      generators_[i].set_state(states_[i]);
+    }
+  }
+
+ private:
+  std::vector<at::Generator> generators_;
+  std::vector<at::Tensor> states_;  // owned
+};
+
+// While it lives, draws go on from these states. Then the generators are as they were before.
+class Replay {
+ public:
+  Replay(GeneratorStates& states, c10::Device device) : before_(device) { states.restore(); }
+  Replay(const Replay&) = delete;
+  ~Replay() { before_.restore(); }
+
+ private:
+  GeneratorStates before_;
+};
+
+// Leaves a forward() that runs again when it has saved all that backward needs. It is no
+// std::exception, which forward() might catch.
+struct AllIsSaved {};
+
+// One call of a checkpointed module. The nodes of its graph own it.
+class CheckpointedCall : public std::enable_shared_from_this<CheckpointedCall> {
+ public:
+  static at::Tensor run(Module& module, at::Tensor input);
+
+  // What autograd keeps in place of a tensor that it saves in this thread now. Null: the tensor.
+  static std::unique_ptr<SavedVariableHooks> hooks();
+
+ private:
+  struct Saved {
+    std::vector<int64_t> sizes;
+    int64_t version;      // how often it had been changed in place when it was saved
+    bool needed{true};    // a node still holds its placeholder
+    at::Tensor tensor{};  // undefined before it is recomputed, and when it is not needed any more
+  };
+  class Placeholder;
+  class SavedAgain;
+  class Running;
+
+  CheckpointedCall(Module& module, const at::Tensor& input)
+      : module_(module.shared_from_this()),
+        called_(module),
+        input_(input),
+        input_version_(input._version()),
+        states_(input.device()) {}
+
+  size_t save(const at::Tensor& tensor);
+  void save_again(const at::Tensor& tensor);
+  const at::Tensor& saved(size_t index);
+  void drop(size_t index);
+  void recompute();
+
+  static thread_local CheckpointedCall* running_;  // its forward() runs in this thread; or null
+
+  std::shared_ptr<torch::nn::Module> module_;
+  Module& called_;  // the same
+  at::Tensor input_;
+  int64_t input_version_;
+  GeneratorStates states_;
+  std::vector<Saved> saved_;  // in the order of the call
+  size_t saved_again_{};      // how many of them, since forward() runs again
+  enum class State { called, recomputing, recomputed } state_{};
+};
+
+thread_local CheckpointedCall* CheckpointedCall::running_ = nullptr;
+
+// What a node holds in place of a saved tensor.
+class CheckpointedCall::Placeholder : public SavedVariableHooks {
+ public:
+  explicit Placeholder(std::shared_ptr<CheckpointedCall> call) : call_(std::move(call)) {}
+  Placeholder(const Placeholder&) = delete;
+  ~Placeholder() override {
+    if (index_) call_->drop(*index_);
+  }
+  void call_pack_hook(const at::Tensor& tensor) override { index_ = call_->save(tensor); }
+  at::Tensor call_unpack_hook() override { return call_->saved(*index_); }
+
+ private:
+  std::shared_ptr<CheckpointedCall> call_;
+  std::optional<size_t> index_;
+};
+
+// The same for the nodes of the forward() that runs again, which nobody goes back over.
+class CheckpointedCall::SavedAgain : public SavedVariableHooks {
+ public:
+  explicit SavedAgain(CheckpointedCall& call) : call_(call) {}
+  void call_pack_hook(const at::Tensor& tensor) override { call_.save_again(tensor); }
+  at::Tensor call_unpack_hook() override {
+    throw misuse(call_.called_, "forward() runs a backward of its own");
+  }
+
+ private:
+  CheckpointedCall& call_;
+};
+
+class CheckpointedCall::Running {
+ public:
+  explicit Running(CheckpointedCall& call) : outer_(running_) { running_ = &call; }
+  Running(const Running&) = delete;
+  ~Running() { running_ = outer_; }
+
+ private:
+  CheckpointedCall* outer_;
+};
+
+std::unique_ptr<SavedVariableHooks> CheckpointedCall::hooks() {
+  if (running_ == nullptr) return nullptr;
+  if (running_->state_ == State::recomputing) return std::make_unique<SavedAgain>(*running_);
+  return std::make_unique<Placeholder>(running_->shared_from_this());
+}
+
+at::Tensor CheckpointedCall::run(Module& module, at::Tensor input) {
+  if (!at::GradMode::is_enabled() || running_ != nullptr) return module.forward(std::move(input));
+  for (const auto& parameter : module.named_parameters()) {
+    if (parameter->numel() > 0 && parameter->storage().nbytes() == 0)
+      throw misuse(module, "a unit inside it holds parameter " + parameter.key() +
+                               "; checkpoint modules that have no unit inside");
+  }
+  const std::shared_ptr<CheckpointedCall> call(new CheckpointedCall(module, input));
+  const Running running(*call);
+  return module.forward(std::move(input));
+}
+
+size_t CheckpointedCall::save(const at::Tensor& tensor) {
+  saved_.push_back({tensor.sizes().vec(), tensor._version()});
+  return saved_.size() - 1;
+}
+
+void CheckpointedCall::save_again(const at::Tensor& tensor) {
+  Saved& saved = saved_[saved_again_++];
+  if (tensor.sizes() != at::IntArrayRef(saved.sizes))
+    throw misuse(called_, "forward() saves other tensors in backward than in the call");
+  if (tensor._version() != saved.version)
+    throw misuse(called_, "a tensor that backward needs was changed in place after the call");
+  if (saved.needed) saved.tensor = tensor.detach();  // not with the graph that nobody goes over
+  if (saved_again_ == saved_.size()) throw AllIsSaved();
+}
+
+const at::Tensor& CheckpointedCall::saved(size_t index) {
+  if (state_ != State::recomputed) recompute();
+  const Saved& saved = saved_[index];
+  if (saved.tensor._version() != saved.version)
+    throw misuse(called_, "a tensor that backward needs was changed in place by forward()");
+  return saved.tensor;
+}
+
+void CheckpointedCall::drop(size_t index) {
+  saved_[index].needed = false;
+  saved_[index].tensor.reset();
+}
+
+void CheckpointedCall::recompute() {
+  if (input_._version() != input_version_)
+    throw misuse(called_, "its input was changed in place after the call");
+  const at::AutoGradMode with_gradients(/*enabled=*/true);
+  const Replay replay(states_, input_.device());
+  const Running running(*this);
+  at::Tensor input = input_.detach();
+  if (input_.requires_grad()) input.set_requires_grad(true);
+  saved_again_ = 0;
+  state_ = State::recomputing;
+  try {
+    called_.forward(input);
+  } catch (const AllIsSaved&) {
+    state_ = State::recomputed;
+    return;
+  } catch (...) {
+    state_ = State::called;
+    throw;
+  }
+  state_ = State::called;
+  throw misuse(called_, "forward() saves fewer tensors in backward than in the call");
+}
+
+// LibTorch asks the default engine how to save tensors: Python's answers for its
+// saved_tensors_hooks. All else is left to LibTorch's own engine.
+class EngineThatSaves : public torch::autograd::Engine {
+ public:
+  static Engine& instance() {
+    static auto* engine = new EngineThatSaves();  // as long as any thread
+    return *engine;
+  }
+
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return CheckpointedCall::hooks();
+  }
+  torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
+                                         const torch::autograd::variable_list& inputs,
+                                         bool keep_graph, bool create_graph, bool accumulate_grad,
+                                         const torch::autograd::edge_list& outputs) override {
+    return get_base_engine().execute(roots, inputs, keep_graph, create_graph, accumulate_grad,
+                                     outputs);
+  }
+};
+
+}  // namespace
+
+void checkpoint_activations(Module& module) {
+  if (module.weak_from_this().expired())
+    throw std::invalid_argument("checkpoint_activations: no shared_ptr holds this " +
+                                module.name());
+  torch::autograd::set_default_engine_stub(EngineThatSaves::instance);
+  module.set_forward([](Module& called, at::Tensor input) {
+    return CheckpointedCall::run(called, std::move(input));
+  });
+}
+
+void checkpoint_blocks(Module& root, int every) {
+  std::set<const Module*> blocks;  // a module can have several names
+  for (const auto& module : root.modules(/*include_self=*/false)) {
+    auto* block = dynamic_cast<Module*>(module.get());
+    if (block == nullptr || !block->name().ends_with("Block")) continue;
+    const bool first = blocks.insert(block).second;
+    if (first && static_cast<int>(blocks.size()) % every == 0) checkpoint_activations(*block);
+  }
+}
+
+}  // namespace fsdp

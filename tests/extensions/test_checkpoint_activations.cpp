@@ -1,0 +1,130 @@
+#include <fully_shard.h>
+#include <nn/checkpoint_activations.h>
+#include <testing/multi_rank.h>
+
+#include "models.h"
+#include "trained.h"
+
+// Training with and without checkpointed activations.
+namespace fsdp {
+namespace {
+
+// Every `every`-th block is checkpointed; 0: none.
+Workload checkpointed(const NamedModel& model, int every) {
+  Workload workload = workload_of(model);
+  workload.build = [build = workload.build, every] {
+    const auto built = build();
+    if (every > 0) checkpoint_blocks(*built, every);
+    return built;
+  };
+  return workload;
+}
+
+MULTI_RANK_SUITE(CheckpointedTraining);
+
+TEST_P(CheckpointedTraining, equals_one_process_without_and_costs_what_is_predicted) {
+  int every = 1;  // and 2 in turn
+  for (const NamedModel& model : language_models()) {
+    SCOPED_TRACE(model.name + ", every " + std::to_string(every));
+    const TrainConfig config = extension_config("fsdp", world_size());
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      train_as_predicted(rank, config, checkpointed(model, every));
+    });
+    expect_as_predicted(run);
+    expect_on_rank(run, 0, "hash", hash_of_single(config, checkpointed(model, 0)));
+    every = 3 - every;
+  }
+}
+
+TEST_P(CheckpointedTraining, equals_training_without_in_ddp_and_single) {
+  const NamedModel model = language_models().front();
+  const TrainConfig config = extension_config("ddp", world_size());
+  const auto expected = hash_of_single(config, checkpointed(model, 0));
+  EXPECT_EQ(hash_of_single(config, checkpointed(model, 1)), expected);
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const Workload workload = checkpointed(model, 1);
+    const auto strategy =
+        make_ddp_strategy(config, workload, shard_layout(config, workload), rank.communicator());
+    const std::string hash = hash_after_two_steps(*strategy, config);
+    if (rank.rank() == 0) rank.observe("hash", hash);
+  });
+  expect_on_rank(run, 0, "hash", expected);
+}
+
+// The collectives of two steps with all options at their defaults, in order.
+std::string calls_of(TestRank& rank, TrainConfig config, int every) {
+  const auto strategy =
+      make_fsdp_strategy(config, checkpointed(language_models()[1], every), rank.communicator());
+  rank.communicator()->take_log();
+  for (int64_t step = 0; step < 2; ++step)
+    train_step(*strategy, config, step);
+  std::string calls;
+  for (const Call& call : rank.communicator()->take_log())
+    calls += std::string(to_string(call.operation)) + " " + call.unit.str() + "\n";
+  return calls;
+}
+
+TEST_P(CheckpointedTraining, makes_the_same_collectives_in_the_same_order) {
+  for (const bool reshard : {true, false}) {
+    for (const int limit : {1, 2, 3}) {
+      TrainConfig config = extension_config("fsdp", world_size());
+      config.parts = world_size();
+      config.reshard_after_forward = reshard;
+      config.limit = limit;
+      const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+        const std::string without = calls_of(rank, config, 0);
+        rank.observe("as without", calls_of(rank, config, 1) == without);
+        rank.observe("calls", std::count(without.begin(), without.end(), '\n'));
+      });
+      expect_on_all_ranks(run, "as without", true);
+      // Of the root and five units, without the root's second all-gather, and five units again.
+      const int gathers = 6 + (reshard ? 5 : 0);
+      expect_on_all_ranks(run, "calls", 2 * (gathers + 6));
+    }
+  }
+}
+
+TEST_P(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(5);
+    const auto model = untied_model(60);
+    checkpoint_blocks(*model, 1);
+    FullyShardOptions options;
+    options.wrap = wrap_by_type("CausalAttention");
+    const auto sharded = fully_shard(*model, rank.communicator(), options);
+    try {
+      (*model)(at::zeros({1, 4}, at::kLong));
+      FAIL() << "nothing was thrown";
+    } catch (const std::logic_error& error) {
+      const std::string said = error.what();
+      EXPECT_NE(said.find("TransformerBlock"), std::string::npos) << said;
+      EXPECT_NE(said.find("a unit inside it holds parameter attn."), std::string::npos) << said;
+    }
+  });
+}
+
+// [bytes] of activations, at the end of forward: what a step keeps for backward.
+TEST_P(CheckpointedTraining, keeps_less_from_forward_to_backward) {
+  const auto kept = [&](const char* mode, int every) {
+    const RankRun run =
+        run_ranks(std::string(mode) == "single" ? 1 : world_size(), [&](TestRank& rank) {
+          TrainConfig config = extension_config(mode, world_size());
+          config.parts = world_size();
+          const Workload workload = checkpointed(language_models().front(), every);
+          const auto strategy =
+              config.mode == "fsdp"
+                  ? make_fsdp_strategy(config, workload, rank.communicator())
+                  : make_single_strategy(config, workload, shard_layout(config, workload));
+          train_step(*strategy, config, 0);
+          rank.observe("rest", live_bytes::peak(Phase::forward)[MemoryClass::rest]);
+        });
+    return run.at(0, "rest").get<int64_t>();
+  };
+  for (const char* mode : {"fsdp", "single"}) {
+    EXPECT_LT(kept(mode, 2), kept(mode, 0)) << mode;
+    EXPECT_LT(kept(mode, 1), kept(mode, 2)) << mode;
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
