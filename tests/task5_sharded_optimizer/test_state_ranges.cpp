@@ -11,10 +11,11 @@ namespace {
 
 MULTI_RANK_SUITE(T5_5_state);
 
+using Groups = std::vector<ParameterGroup>;
+
 struct Sharded {
-  explicit Sharded(TestRank& rank)
-      : units(make_units(rank, make_parameters())),
-        optimizer(units, groups_that_differ(), rank.communicator()) {}
+  explicit Sharded(TestRank& rank, const Groups& groups = groups_that_differ())
+      : units(make_units(rank, make_parameters())), optimizer(units, groups, rank.communicator()) {}
 
   void train(int first, int last) {
     for (int step = first; step < last; ++step) {
@@ -103,21 +104,20 @@ at::Tensor assembled(TestRank& rank, const std::vector<StateRange>& ranges, size
   return whole;
 }
 
-bool has_state(const Trained& parameter) {
-  const auto groups = groups_that_differ();
+bool has_state(const Trained& parameter, const Groups& groups = groups_that_differ()) {
   const bool adamw = parameter.trainable && groups[group_of(parameter.name, groups)].options.kind ==
                                                 OptimizerOptions::Kind::adamw;
   return adamw && numel(parameter) > 0;
 }
 
-TEST_P(T5_5_state, moments_and_counts_are_those_of_one_process) {
+void expect_moments_of_one_process(int world_size, const Groups& groups) {
   constexpr int kSteps = 3;
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded model(rank, groups);
     model.train(0, kSteps);
     const auto ranges = model.optimizer.state();
     for (size_t i = 0; i < kParameters.size(); ++i) {
-      if (!has_state(kParameters[i])) continue;
+      if (!has_state(kParameters[i], groups)) continue;
       const std::string of = " of " + kParameters[i].name;
       rank.observe("exp_avg" + of, assembled(rank, ranges, i, &StateRange::exp_avg));
       rank.observe("exp_avg_sq" + of, assembled(rank, ranges, i, &StateRange::exp_avg_sq));
@@ -127,14 +127,13 @@ TEST_P(T5_5_state, moments_and_counts_are_those_of_one_process) {
       if (range.step.defined() && range.step.item<double>() != kSteps) counts += named(range);
     rank.observe("ranges with another count of steps", counts);
   });
-  const RankRun expected = run_oracle([](TestRank& oracle) {
+  const RankRun expected = run_oracle([&](TestRank& oracle) {
     const at::NoGradGuard no_grad;
-    const auto groups = groups_that_differ();
     OneProcess model(groups);
     for (int step = 0; step < kSteps; ++step) {
       for (size_t i = 0; i < kParameters.size(); ++i)
         if (kParameters[i].trainable)
-          model.gradients[i].copy_(mean_of_equal(gradient(i, step), world_size()));
+          model.gradients[i].copy_(mean_of_equal(gradient(i, step), world_size));
       for (size_t group = 0; group < groups.size(); ++group)
         update(groups[group].options, model.pieces[group]);
     }
@@ -143,18 +142,24 @@ TEST_P(T5_5_state, moments_and_counts_are_those_of_one_process) {
       if (!parameter.trainable || numel(parameter) == 0) continue;
       const size_t group = group_of(parameter.name, groups);
       const Piece& piece = model.pieces[group][next[group]++];
-      if (!has_state(parameter)) continue;
+      if (!has_state(parameter, groups)) continue;
       const int64_t end = numel(parameter);
       oracle.observe("exp_avg of " + parameter.name, piece.exp_avg.slice(0, 0, end));
       oracle.observe("exp_avg_sq of " + parameter.name, piece.exp_avg_sq.slice(0, 0, end));
     }
   });
   for (const Trained& parameter : kParameters) {
-    if (!has_state(parameter)) continue;
+    if (!has_state(parameter, groups)) continue;
     for (const std::string kind : {"exp_avg of ", "exp_avg_sq of "})
       expect_on_all_ranks(run, kind + parameter.name, expected.at(0, kind + parameter.name));
   }
   expect_on_all_ranks(run, "ranges with another count of steps", "");
+}
+
+// Of one group, neighbours may share a piece.
+TEST_P(T5_5_state, moments_and_counts_are_those_of_one_process) {
+  expect_moments_of_one_process(world_size(), {{"", adamw()}});
+  expect_moments_of_one_process(world_size(), groups_that_differ());
 }
 
 TEST_P(T5_5_state, moments_are_undefined_where_there_are_none) {
