@@ -89,7 +89,7 @@ class CheckpointedCall : public std::enable_shared_from_this<CheckpointedCall> {
   void drop(size_t index);
   void recompute();
 
-  static thread_local CheckpointedCall* running_;  // its forward() runs in this thread; or null
+  static thread_local CheckpointedCall* running;  // its forward() runs in this thread; or null
 
   std::shared_ptr<torch::nn::Module> module_;
   Module& called_;  // the same
@@ -101,7 +101,7 @@ class CheckpointedCall : public std::enable_shared_from_this<CheckpointedCall> {
   enum class State { called, recomputing, recomputed } state_{};
 };
 
-thread_local CheckpointedCall* CheckpointedCall::running_ = nullptr;
+thread_local CheckpointedCall* CheckpointedCall::running = nullptr;
 
 // What a node holds in place of a saved tensor.
 class CheckpointedCall::Placeholder : public SavedVariableHooks {
@@ -134,29 +134,29 @@ class CheckpointedCall::SavedAgain : public SavedVariableHooks {
 
 class CheckpointedCall::Running {
  public:
-  explicit Running(CheckpointedCall& call) : outer_(running_) { running_ = &call; }
+  explicit Running(CheckpointedCall& call) : outer_(running) { running = &call; }
   Running(const Running&) = delete;
-  ~Running() { running_ = outer_; }
+  ~Running() { running = outer_; }
 
  private:
   CheckpointedCall* outer_;
 };
 
 std::unique_ptr<SavedVariableHooks> CheckpointedCall::hooks() {
-  if (running_ == nullptr) return nullptr;
-  if (running_->state_ == State::recomputing) return std::make_unique<SavedAgain>(*running_);
-  return std::make_unique<Placeholder>(running_->shared_from_this());
+  if (running == nullptr) return nullptr;
+  if (running->state_ == State::recomputing) return std::make_unique<SavedAgain>(*running);
+  return std::make_unique<Placeholder>(running->shared_from_this());
 }
 
 at::Tensor CheckpointedCall::run(Module& module, at::Tensor input) {
-  if (!at::GradMode::is_enabled() || running_ != nullptr) return module.forward(std::move(input));
+  if (!at::GradMode::is_enabled() || running != nullptr) return module.forward(std::move(input));
   for (const auto& parameter : module.named_parameters()) {
     if (parameter->numel() > 0 && parameter->storage().nbytes() == 0)
       throw misuse(module, "a unit inside it holds parameter " + parameter.key() +
                                "; checkpoint modules that have no unit inside");
   }
   const std::shared_ptr<CheckpointedCall> call(new CheckpointedCall(module, input));
-  const Running running(*call);
+  const Running scope(*call);
   return module.forward(std::move(input));
 }
 
@@ -172,7 +172,7 @@ void CheckpointedCall::save_again(const at::Tensor& tensor) {
   if (tensor._version() != saved.version)
     throw misuse(called_, "a tensor that backward needs was changed in place after the call");
   if (saved.needed) saved.tensor = tensor.detach();  // not with the graph that nobody goes over
-  if (saved_again_ == saved_.size()) throw AllIsSaved();
+  if (saved_again_ == saved_.size()) throw AllIsSaved();  // NOLINT: no std::exception on purpose
 }
 
 const at::Tensor& CheckpointedCall::saved(size_t index) {
@@ -193,7 +193,7 @@ void CheckpointedCall::recompute() {
     throw misuse(called_, "its input was changed in place after the call");
   const at::AutoGradMode with_gradients(/*enabled=*/true);
   const Replay replay(states_, input_.device());
-  const Running running(*this);
+  const Running scope(*this);
   at::Tensor input = input_.detach();
   if (input_.requires_grad()) input.set_requires_grad(true);
   saved_again_ = 0;

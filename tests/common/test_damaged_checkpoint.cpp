@@ -233,7 +233,7 @@ TEST_P(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refused) {
 TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
   constexpr int kKills = 5;
   const TemporaryFolder folder;
-  std::mt19937 random(1);
+  std::mt19937 random(1);  // NOLINT: the same moments in every run
   for (int i = 0; i < kKills; ++i) {
     const int64_t before = latest_step(folder.path()).value_or(0);
     const pid_t child = fork();
