@@ -57,15 +57,14 @@ std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& 
   return "goes on after step " + std::to_string(config.first_step) + " from " + config.resume;
 }
 
-std::string save_if_due(const TrainConfig& config, int64_t steps, Strategy& strategy,
-                        Communicator& comm) {
+std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
+                        int64_t steps, Strategy& strategy, Communicator& comm) {
   if (config.checkpoint_dir.empty()) return "";
   if (steps % config.save_every != 0 && steps != config.steps) return "";
   live_bytes::enter(Phase::init);  // what saving takes is no step's
   const auto format =
       config.checkpoint_format == "full" ? CheckpointFormat::full : CheckpointFormat::sharded;
-  save_checkpoint(config.checkpoint_dir, format, steps, settings_of_run(config), strategy.state(),
-                  comm);
+  save_checkpoint(config.checkpoint_dir, format, steps, settings, strategy.state(), comm);
   agree_on(comm, [&] {
     if (config.keep && comm.rank() == 0)
       remove_old_checkpoints(config.checkpoint_dir, *config.keep);

@@ -21,9 +21,10 @@ std::string difference_of_runs(const nlohmann::ordered_json& saved,
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm);
 
 // Saves the strategy after so many steps, if config says so: every config.save_every steps, and
-// after the last one. Returns the folder, or nothing. All ranks of `comm` call it together. Throws
-// what save_checkpoint() throws.
-std::string save_if_due(const TrainConfig& config, int64_t steps, Strategy& strategy,
-                        Communicator& comm);
+// after the last one. Rank 0 saves its `settings`, which are settings_of_run(). Returns what it
+// says of that, or nothing. All ranks of `comm` call it together. Throws what save_checkpoint()
+// throws.
+std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
+                        int64_t steps, Strategy& strategy, Communicator& comm);
 
 }  // namespace fsdp

@@ -79,6 +79,7 @@ class TrainingRun {
     if (leads()) telemetry_.say(description(config, comm_->backend()));
     strategy_ = make_strategy(config, fsdp, dataset_, strategy_comm_);
     if (!leads()) return;
+    if (!config.checkpoint_dir.empty()) settings_ = settings_of_run(config);
     char live[48];
     std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
     telemetry_.say(with_commas(strategy_->layout().numel()) + " parameters, " + live +
@@ -92,7 +93,7 @@ class TrainingRun {
     if (config_.steps == 0) evaluate();
     for (int64_t step = config_.first_step; step < config_.steps; ++step) {
       train(step);
-      say(save_if_due(config_, step + 1, *strategy_, *comm_));
+      say(save_if_due(config_, settings_, step + 1, *strategy_, *comm_));
     }
     const auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
     if (!leads()) return;
@@ -204,6 +205,7 @@ class TrainingRun {
   std::shared_ptr<Communicator> comm_;           // of all ranks
   std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
   std::shared_ptr<Dataset> dataset_;
+  nlohmann::ordered_json settings_;  // what checkpoints say of the run; on rank 0, if any are saved
   Telemetry telemetry_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<double> losses_;

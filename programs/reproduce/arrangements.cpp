@@ -116,8 +116,9 @@ Table arrangements_table(const Train& train) {
       "in some line of a mode. A line is ok if live bytes (mismatches) and traffic are as predicted, "
       "and its parameters have the right hash. L = 8: that of one process that computes the eight "
       "parts, --mode single --world 1 --parts 8. Else that of single with the same W and strategy. "
-      "With and without clipping, that is one hash each. acc: --accumulate; ckpt: --checkpoint-activations, none in the run "
-      "of single that a line is compared with. A number in the column "
+      "With and without clipping, that is one hash each. acc: --accumulate; ckpt: "
+      "--checkpoint-activations, none in the run of single that a line is compared with. A number "
+      "in the column "
       "strategy: hybrid, replicas of so many ranks.");
   return table;
 }

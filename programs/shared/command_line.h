@@ -33,6 +33,8 @@ struct NumberRange {
   Number least;
   Number most;
 };
+// The most of what is counted: more is a slip of the pen, and would overflow.
+inline constexpr int64_t kMany = 1'000'000'000;
 inline constexpr NumberRange<double> positive_up_to(double most) {
   return {std::numeric_limits<double>::min(), most};
 }

@@ -7,8 +7,6 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kMany = 1'000'000'000;
-
 // Throws UsageError in place of what find_checkpoint() throws.
 Checkpoint checkpoint_at(const std::string& path) {
   try {

@@ -21,7 +21,6 @@ namespace {
 constexpr int kMaxWorld = 64;
 constexpr double kMaxReal = std::numeric_limits<double>::max();
 constexpr int64_t kMaxParts = 4096;
-constexpr int64_t kMany = 1'000'000'000;  // more is a slip of the pen, and would overflow
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {

@@ -1,7 +1,6 @@
 #include <fully_shard.h>
 #include <meta_init.h>
 #include <prediction/step_time.h>
-#include <strategy/wrap_auto.h>
 #include <strategy/wrap_option.h>
 
 #include "handout.h"
