@@ -104,8 +104,9 @@ class Submissions(unittest.TestCase):
             left = self.put("programs/0/of_a_grader_that_was_killed")
             with programs.new_job() as first:
                 kept = programs.keep_program(binary, first)
+                self.assertFalse(binary.exists())  # moved: a copy might be held open by another thread
                 with programs.new_job() as second:
-                    other = programs.keep_program(binary, second)
+                    other = programs.keep_program(self.put("bin/tests"), second)
                 self.assertFalse(other.exists() or left.exists())
                 self.assertTrue(kept.exists())
             self.assertFalse(kept.exists())

@@ -1,4 +1,4 @@
-"""The programs of a submission: one per task and base, built in one place, copied to be run."""
+"""The programs of a submission: one per task and base, built in one place, moved away to be run."""
 
 import contextlib
 import dataclasses
@@ -200,16 +200,18 @@ def new_job():
 
 
 def keep_program(binary, job):
-    """Its copy, until the job ends: the place to build is the next submission's."""
+    """Moves it to where it stays until the job ends: the place to build is the next submission's. It is
+    not copied: a program that another thread forks meanwhile would hold the copy open for writing, and
+    the kernel starts no such file ("Text file busy")."""
     path = COPIES / str(job) / binary.name
     path.parent.mkdir(exist_ok=True)
-    shutil.copy2(binary, path)
+    binary.rename(path)
     path.chmod(0o755)
     return path
 
 
 def build_programs(submission, wanted, job, looked_at=True, on_step=None):
-    """Program -> Built. Each is refused or copied before the next submission takes the place."""
+    """Program -> Built. Each is refused or moved away before the next submission takes the place."""
     built = {}
     with place_to_build() as place:
         put_in(submission.files)
