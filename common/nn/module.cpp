@@ -1,6 +1,7 @@
 #include <nn/module.h>
 
 #include <ATen/SequenceNumber.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 

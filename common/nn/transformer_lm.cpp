@@ -1,6 +1,7 @@
 #include <nn/layers.h>
 #include <nn/transformer_lm.h>
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <cmath>
 #include <stdexcept>
 #include <string>

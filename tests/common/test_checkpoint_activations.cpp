@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <nn/checkpoint_activations.h>
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "checkpointed_layers.h"
 #include "in_a_process.h"
 

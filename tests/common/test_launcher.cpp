@@ -30,7 +30,7 @@ class SharedWords {
 };
 
 // For ranks that something else has to end. If nothing does, the alarm does, and the test fails.
-[[noreturn]] void wait_for_the_end() {
+[[noreturn]] void wait_for_the_alarm() {
   alarm(10);
   for (;;)
     pause();
@@ -99,7 +99,7 @@ TEST(Launcher, the_first_failure_ends_the_other_ranks) {
   auto result = launch(4, [&](const RankContext& context) -> int {
     pids[context.rank] = getpid();
     if (context.rank == 2) return 5;
-    wait_for_the_end();
+    wait_for_the_alarm();
   });
   EXPECT_EQ(result.first_failure, 2);
   EXPECT_EQ(result.ranks[2].code, 5);
@@ -133,7 +133,7 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
     signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
     const auto body = [&](const RankContext& context) -> int {
       pids[context.rank] = getpid();
-      wait_for_the_end();
+      wait_for_the_alarm();
     };
     launch(world_size, body, [&] { pids[world_size] = !exists(pids[world_size - 1]); });
     _exit(0);

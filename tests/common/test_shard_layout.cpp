@@ -64,13 +64,13 @@ TEST(ShardLayout, adds_up_its_elements) {
   EXPECT_EQ(layout().numel(), 28);
 }
 
-struct Fault {
+struct LayoutFault {
   const char* name;
   std::function<void(ShardLayout&)> make;
   const char* named;  // what the message must say
 };
 
-class ShardLayoutFaults : public testing::TestWithParam<Fault> {};
+class ShardLayoutFaults : public testing::TestWithParam<LayoutFault> {};
 
 TEST(ShardLayout, accepts_a_complete_layout) {
   in_a_process([] { layout().check(distinct_parameters(Outer())); });
@@ -88,20 +88,24 @@ TEST_P(ShardLayoutFaults, are_found_and_named) {
 INSTANTIATE_TEST_SUITE_P(
     Each, ShardLayoutFaults,
     testing::Values(
-        Fault{"MissingParameter", [](ShardLayout& l) { l.parameters.pop_back(); }, "'inner.own'"},
-        Fault{"ParameterTwice", [](ShardLayout& l) { l.parameters.push_back(l.parameters[2]); },
-              "'inner.own'"},
-        Fault{"OtherOrder", [](ShardLayout& l) { std::swap(l.parameters[0], l.parameters[1]); },
-              "'first'"},
-        Fault{"TooFewElements", [](ShardLayout& l) { l.parameters[0].numel = 20; }, "'first'"},
-        Fault{"Unaligned", [](ShardLayout& l) { l.parameters[1].offset = 24; }, "'last'"},
-        Fault{"Overlap", [](ShardLayout& l) { l.parameters[1].offset = 16; }, "overlaps"},
-        Fault{"NegativeOffset", [](ShardLayout& l) { l.parameters[0].offset = -16; }, "'first'"},
-        Fault{"BeyondTheEnd", [](ShardLayout& l) { l.parameters[1].offset = 64; }, "beyond"},
-        Fault{"UnknownUnit", [](ShardLayout& l) { l.parameters[2].unit = 2; }, "'inner"},
-        Fault{"UnpaddedUnit", [](ShardLayout& l) { l.units[1].padded_numel = 16; }, "'inner'"},
-        Fault{"FrozenUnit", [](ShardLayout& l) { l.units[0].trainable = false; }, "'root'"},
-        Fault{"NoRanks", [](ShardLayout& l) { l.world_size = 0; }, "world size 0"}),
+        LayoutFault{"MissingParameter", [](ShardLayout& l) { l.parameters.pop_back(); },
+                    "'inner.own'"},
+        LayoutFault{"ParameterTwice",
+                    [](ShardLayout& l) { l.parameters.push_back(l.parameters[2]); }, "'inner.own'"},
+        LayoutFault{"OtherOrder",
+                    [](ShardLayout& l) { std::swap(l.parameters[0], l.parameters[1]); }, "'first'"},
+        LayoutFault{"TooFewElements", [](ShardLayout& l) { l.parameters[0].numel = 20; },
+                    "'first'"},
+        LayoutFault{"Unaligned", [](ShardLayout& l) { l.parameters[1].offset = 24; }, "'last'"},
+        LayoutFault{"Overlap", [](ShardLayout& l) { l.parameters[1].offset = 16; }, "overlaps"},
+        LayoutFault{"NegativeOffset", [](ShardLayout& l) { l.parameters[0].offset = -16; },
+                    "'first'"},
+        LayoutFault{"BeyondTheEnd", [](ShardLayout& l) { l.parameters[1].offset = 64; }, "beyond"},
+        LayoutFault{"UnknownUnit", [](ShardLayout& l) { l.parameters[2].unit = 2; }, "'inner"},
+        LayoutFault{"UnpaddedUnit", [](ShardLayout& l) { l.units[1].padded_numel = 16; },
+                    "'inner'"},
+        LayoutFault{"FrozenUnit", [](ShardLayout& l) { l.units[0].trainable = false; }, "'root'"},
+        LayoutFault{"NoRanks", [](ShardLayout& l) { l.world_size = 0; }, "world size 0"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -6,10 +6,6 @@
 namespace fsdp {
 namespace {
 
-std::string text(int64_t value) {
-  return with_commas(value);
-}
-
 TEST(HandoutOfTask3, prediction_1_counts_the_all_gathers_of_two_blocks) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     ShardedToy toy(rank, std::make_shared<ToyModel>(2));
@@ -22,17 +18,19 @@ TEST(HandoutOfTask3, prediction_1_counts_the_all_gathers_of_two_blocks) {
       bytes += call.bytes;
     }
     rank.observe("calls", calls);
-    rank.observe("words", "each (W-1)/W x " + text(toy.units[1]->layout().padded_numel) +
-                              " x 4 = " + text(log.at(0).bytes) + " bytes, " + text(bytes) +
-                              " in all.");
+    rank.observe("words", "each (W-1)/W x " + with_commas(toy.units[1]->layout().padded_numel) +
+                              " x 4 = " + with_commas(log.at(0).bytes) + " bytes, " +
+                              with_commas(bytes) + " in all.");
     const auto& root = toy.units[0]->layout();
-    rank.observe("root", "starts at " + text(root.offsets[1]) + " and ends at " +
-                             text(root.offsets[1] + 7) + ", padded to " + text(root.padded_numel));
+    rank.observe("root", "starts at " + with_commas(root.offsets[1]) + " and ends at " +
+                             with_commas(root.offsets[1] + 7) + ", padded to " +
+                             with_commas(root.padded_numel));
     const auto& block = toy.units[1]->layout();
-    rank.observe("block", "Block: offsets " + text(block.offsets[0]) + ", " +
-                              text(block.offsets[1]) + " and " + text(block.offsets[2]) + ", end " +
-                              text(block.offsets[2] + 3) + ", padded to " +
-                              text(block.padded_numel));
+    rank.observe("block", "Block: offsets " + with_commas(block.offsets[0]) + ", " +
+                              with_commas(block.offsets[1]) + " and " +
+                              with_commas(block.offsets[2]) + ", end " +
+                              with_commas(block.offsets[2] + 3) + ", padded to " +
+                              with_commas(block.padded_numel));
     toy.model->order = {0, 1, 0};
     toy.units[0]->reshard();
     (*toy.model)(toy_tokens(0));
@@ -53,9 +51,9 @@ TEST(HandoutOfTask3, prediction_2_counts_the_bytes_of_four_blocks) {
       live_bytes::enter(Phase::forward);
       (*toy.model)(toy_tokens(0));
       const std::string how = reshard ? "resharded" : "kept";
-      rank.observe("peak, " + how, text(live_bytes::peak()[MemoryClass::gathered]));
-      rank.observe("end, " + how, text(live_bytes::now()[MemoryClass::gathered]));
-      rank.observe("elements, " + how, text(toy.units[1]->layout().padded_numel));
+      rank.observe("peak, " + how, with_commas(live_bytes::peak()[MemoryClass::gathered]));
+      rank.observe("end, " + how, with_commas(live_bytes::now()[MemoryClass::gathered]));
+      rank.observe("elements, " + how, with_commas(toy.units[1]->layout().padded_numel));
     }
   });
   const auto at = [&](const std::string& name) { return run.at(0, name).get<std::string>(); };
@@ -106,7 +104,7 @@ TEST(HandoutOfTask3, prediction_4_counts_the_bytes_of_the_model_small) {
       SmallModel small(rank, reshard, 1);
       live_bytes::enter(Phase::forward);
       small.loss();
-      rank.observe("peak", text(live_bytes::peak()[MemoryClass::gathered]));
+      rank.observe("peak", with_commas(live_bytes::peak()[MemoryClass::gathered]));
     });
     expect_said(3, std::string(reshard ? "4 x (512,256 + 1,049,088) = "
                                        : "4 x (512,256 + 4 x 1,049,088) = ") +

@@ -8,10 +8,6 @@
 namespace fsdp {
 namespace {
 
-std::string text(int64_t value) {
-  return with_commas(value);
-}
-
 // Counts the signals that autograd gives for one module.
 struct Signals {
   explicit Signals(Module& module) {
@@ -109,8 +105,8 @@ TEST(HandoutOfTask4, prediction_2_lists_the_collectives_of_backward) {
       calls += (calls.empty() ? "" : "; ") + call.name();
     }
     rank.observe("calls", calls);
-    rank.observe("backward", text(backward));
-    rank.observe("step", text(forward + backward));
+    rank.observe("backward", with_commas(backward));
+    rank.observe("step", with_commas(forward + backward));
   });
   const auto at = [&](const std::string& name) { return run.at(0, name).get<std::string>(); };
   expect_said(4, "`" + at("calls") + "`: 7 x 1/2 x 96 x 4 = " + at("backward") +
@@ -138,13 +134,14 @@ TEST(HandoutOfTask4, prediction_3_counts_the_bytes_of_the_model_small) {
   const auto at = [&](const std::string& name) { return run.at(0, name).get<int64_t>(); };
   const int64_t fsdp = at("bytes, resharded"), kept = at("bytes, kept");
   EXPECT_EQ(at("elements, kept"), 4'708'608);
-  expect_said(4, "3/4 x 4 x (3N - R) = " + text(fsdp) + "; 3/4 x 4 x 2N = " + text(kept) +
-                     "; with DDP the same " + text(at("bytes of DDP")) + ".");
+  expect_said(4, "3/4 x 4 x (3N - R) = " + with_commas(fsdp) +
+                     "; 3/4 x 4 x 2N = " + with_commas(kept) + "; with DDP the same " +
+                     with_commas(at("bytes of DDP")) + ".");
   expect_said(4, "The ratio is " +
                      rounded(static_cast<double>(fsdp) / static_cast<double>(kept), 3) + " and");
-  expect_said(4, "unsharded, " + text(at("peak, resharded")) +
-                     " bytes; without resharding all units are, " + text(at("peak, kept")) +
-                     ". So FSDP sends " + text(fsdp - kept) +
+  expect_said(4, "unsharded, " + with_commas(at("peak, resharded")) +
+                     " bytes; without resharding all units are, " + with_commas(at("peak, kept")) +
+                     ". So FSDP sends " + with_commas(fsdp - kept) +
                      " more bytes, and keeps as many fewer bytes alive.");
   EXPECT_EQ(fsdp - kept, at("peak, kept") - at("peak, resharded"));
 }

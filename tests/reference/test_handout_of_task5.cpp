@@ -9,10 +9,6 @@
 namespace fsdp {
 namespace {
 
-std::string text(int64_t value) {
-  return with_commas(value);
-}
-
 std::shared_ptr<FlatParameter> make_unit(TestRank& rank, const std::string& name,
                                          const std::vector<int64_t>& numels) {
   std::vector<NamedParameter> parameters;
@@ -37,13 +33,14 @@ void reduce(FlatParameter& unit, std::optional<double> value) {
 TEST(HandoutOfTask5, prediction_1_lays_out_unit_b) {
   const FlatLayout two = flat_layout({24, 40}, 2), four = flat_layout({24, 40}, 4);
   const int64_t part = four.padded_numel / 4;
-  expect_said(5, "At " + text(two.offsets[0]) + " and " + text(two.offsets[1]) +
-                     ". The bias ends at " + text(two.offsets[1] + 40) + ", rounded up to " +
-                     text(round_up(two.offsets[1] + 40, kAlignment)) +
-                     ". W = 2: " + text(two.padded_numel) + " elements, shards at 0 and " +
-                     text(two.padded_numel / 2) + ". W = 4: " + text(four.padded_numel) +
-                     " elements, shards at 0, " + text(part) + ", " + text(2 * part) + " and " +
-                     text(3 * part) + ".");
+  expect_said(5, "At " + with_commas(two.offsets[0]) + " and " + with_commas(two.offsets[1]) +
+                     ". The bias ends at " + with_commas(two.offsets[1] + 40) + ", rounded up to " +
+                     with_commas(round_up(two.offsets[1] + 40, kAlignment)) +
+                     ". W = 2: " + with_commas(two.padded_numel) + " elements, shards at 0 and " +
+                     with_commas(two.padded_numel / 2) +
+                     ". W = 4: " + with_commas(four.padded_numel) + " elements, shards at 0, " +
+                     with_commas(part) + ", " + with_commas(2 * part) + " and " +
+                     with_commas(3 * part) + ".");
 }
 
 std::vector<int64_t> bytes_of_state(int world_size) {
@@ -64,12 +61,13 @@ std::vector<int64_t> bytes_of_state(int world_size) {
 
 TEST(HandoutOfTask5, prediction_2_counts_the_bytes_of_the_state) {
   const auto two = bytes_of_state(2), four = bytes_of_state(4);
-  expect_said(5, "W = 2: rank 0 has pieces of 32 and 48 elements, 8 x 80 + 8 = " + text(two[0]) +
-                     " bytes; rank 1 has pieces of 32 and 32, " + text(two[1]) + " bytes.");
-  expect_said(5, "So the bytes are " + text(four[0]) + ", " + text(four[1]) + ", " + text(four[2]) +
-                     " and " + text(four[3]) + ".");
-  expect_said(5, "Then W = 2 has one more piece on each rank: " + text(two[0] + 4) + " and " +
-                     text(two[1] + 4) + " bytes.");
+  expect_said(
+      5, "W = 2: rank 0 has pieces of 32 and 48 elements, 8 x 80 + 8 = " + with_commas(two[0]) +
+             " bytes; rank 1 has pieces of 32 and 32, " + with_commas(two[1]) + " bytes.");
+  expect_said(5, "So the bytes are " + with_commas(four[0]) + ", " + with_commas(four[1]) + ", " +
+                     with_commas(four[2]) + " and " + with_commas(four[3]) + ".");
+  expect_said(5, "Then W = 2 has one more piece on each rank: " + with_commas(two[0] + 4) +
+                     " and " + with_commas(two[1] + 4) + " bytes.");
 }
 
 TEST(HandoutOfTask5, prediction_3_counts_the_state_of_the_model_small) {
@@ -81,8 +79,8 @@ TEST(HandoutOfTask5, prediction_3_counts_the_state_of_the_model_small) {
     rank.observe("state", live_bytes::now()[MemoryClass::optimizer_state]);
   });
   const auto bytes = run.at(0, "state").get<int64_t>();
-  expect_said(5, "8N/4 = " + text(bytes - 5 * 4) +
-                     ", and five pieces with a count each: " + text(bytes) + " bytes.");
+  expect_said(5, "8N/4 = " + with_commas(bytes - 5 * 4) +
+                     ", and five pieces with a count each: " + with_commas(bytes) + " bytes.");
 }
 
 // The value 1.0 after a step of AdamW on one rank; empty: no gradient came.

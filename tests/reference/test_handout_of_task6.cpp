@@ -10,10 +10,6 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;  // [ns]
 
-std::string text(int64_t value) {
-  return with_commas(value);
-}
-
 // "all_gather root, blocks0; " of "all_gather root; all_gather blocks0; ".
 std::string joined(const std::vector<Call>& log) {
   std::string result;
@@ -69,8 +65,8 @@ TEST(HandoutOfTask6, prediction_2_counts_the_unsharded_bytes_of_each_limit) {
       int64_t peak = 0;
       for (const Phase phase : {Phase::forward, Phase::backward})
         peak = std::max(peak, live_bytes::peak(phase)[MemoryClass::gathered]);
-      rank.observe("peak", text(peak));
-      rank.observe("unit", text(toy.units[1]->layout().padded_numel * 4));
+      rank.observe("peak", with_commas(peak));
+      rank.observe("unit", with_commas(toy.units[1]->layout().padded_numel * 4));
     });
     EXPECT_EQ(run.at(0, "unit"), "384");
     peaks.push_back(run.at(0, "peak").get<std::string>());
@@ -114,19 +110,19 @@ StepMs step_of_the_pictures(int limit, int64_t collective) {
 }
 
 std::string sum(const StepMs& step) {
-  return text(step.forward) + " + " + text(step.backward) + " = " +
-         text(step.forward + step.backward) + " ms";
+  return with_commas(step.forward) + " + " + with_commas(step.backward) + " = " +
+         with_commas(step.forward + step.backward) + " ms";
 }
 
 TEST(HandoutOfTask6, prediction_3_and_the_pictures_count_the_milliseconds_of_a_step) {
   const StepMs one = step_of_the_pictures(1, 4), two = step_of_the_pictures(2, 4),
                three = step_of_the_pictures(3, 4);
-  expect_said(6, "forward, no prefetch: " + text(one.forward) + " ms");
-  expect_said(6, "forward, one unit ahead: " + text(two.forward) + " ms");
-  expect_said(6, "backward, no prefetch: " + text(one.backward) + " ms");
-  expect_said(6, "backward, one unit ahead: " + text(two.backward) + " ms");
-  expect_said(
-      6, sum(one) + "; " + sum(two) + "; " + text(three.forward + three.backward) + " ms again");
+  expect_said(6, "forward, no prefetch: " + with_commas(one.forward) + " ms");
+  expect_said(6, "forward, one unit ahead: " + with_commas(two.forward) + " ms");
+  expect_said(6, "backward, no prefetch: " + with_commas(one.backward) + " ms");
+  expect_said(6, "backward, one unit ahead: " + with_commas(two.backward) + " ms");
+  expect_said(6, sum(one) + "; " + sum(two) + "; " + with_commas(three.forward + three.backward) +
+                     " ms again");
 }
 
 TEST(HandoutOfTask6, prediction_4_counts_the_milliseconds_over_a_slower_link) {
@@ -138,10 +134,11 @@ TEST(HandoutOfTask6, prediction_4_counts_the_milliseconds_over_a_slower_link) {
     return rounded(static_cast<double>(slow) / static_cast<double>(fast), 2);
   };
   const int64_t one = total(1, 12), two = total(2, 12);
-  expect_said(6, "132 + 3 x 6 + 3 x 12 = " + text(one) + " ms.");
-  expect_said(6, text(two) + " ms, a ratio of " + ratio(one, two) + ".");
+  expect_said(6, "132 + 3 x 6 + 3 x 12 = " + with_commas(one) + " ms.");
+  expect_said(6, with_commas(two) + " ms, a ratio of " + ratio(one, two) + ".");
   const int64_t one_of_6 = total(1, 6), two_of_6 = total(2, 6);
-  expect_said(6, text(one_of_6) + " / " + text(two_of_6) + " = " + ratio(one_of_6, two_of_6) + ".");
+  expect_said(6, with_commas(one_of_6) + " / " + with_commas(two_of_6) + " = " +
+                     ratio(one_of_6, two_of_6) + ".");
 }
 
 TEST(HandoutOfTask6, measure_predicts_the_bytes_of_the_model_small) {
@@ -151,8 +148,8 @@ TEST(HandoutOfTask6, measure_predicts_the_bytes_of_the_model_small) {
       const SmallModel small(rank, true, limit);
       small.step();
       live_bytes::enter(Phase::forward);
-      rank.observe("received", text(small.step().at("all_gather")));
-      rank.observe("gathered", text(live_bytes::peak()[MemoryClass::gathered]));
+      rank.observe("received", with_commas(small.step().at("all_gather")));
+      rank.observe("gathered", with_commas(live_bytes::peak()[MemoryClass::gathered]));
     });
     received.push_back(run.at(0, "received").get<std::string>());
     gathered.push_back(run.at(0, "gathered").get<std::string>());

@@ -11,10 +11,6 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;  // [ns]
 
-std::string text(int64_t value) {
-  return with_commas(value);
-}
-
 TEST(HandoutOfTask7, the_table_of_unit_sizes_is_what_the_model_predicts) {
   std::string row = "| step, ms |";
   for (int64_t units = 1; units <= 128; units *= 2) {
@@ -30,16 +26,16 @@ TEST(HandoutOfTask7, the_table_of_unit_sizes_is_what_the_model_predicts) {
 TEST(HandoutOfTask7, prediction_1_counts_the_bytes_of_the_model_small) {
   const RankRun run = run_ranks(4, [](TestRank& rank) {
     const SmallModel small(rank, true, 2);
-    rank.observe("shards", text(live_bytes::now()[MemoryClass::shards]));
+    rank.observe("shards", with_commas(live_bytes::now()[MemoryClass::shards]));
     small.step();
     live_bytes::enter(Phase::forward);
     const auto bytes = small.step();
-    rank.observe("gathered", text(live_bytes::peak()[MemoryClass::gathered]));
-    rank.observe("all_gather", text(bytes.at("all_gather")));
-    rank.observe("reduce_scatter", text(bytes.at("reduce_scatter")));
+    rank.observe("gathered", with_commas(live_bytes::peak()[MemoryClass::gathered]));
+    rank.observe("all_gather", with_commas(bytes.at("all_gather")));
+    rank.observe("reduce_scatter", with_commas(bytes.at("reduce_scatter")));
     small.comm->take_log();
     small.comm->all_reduce(at::ones({small.sharded->layout().numel()}), "all").wait();
-    rank.observe("ddp", text(small.comm->take_log().at(0).bytes));
+    rank.observe("ddp", with_commas(small.comm->take_log().at(0).bytes));
   });
   const auto at = [&](const std::string& name) { return run.at(0, name).get<std::string>(); };
   expect_said(7, "Shards 4N/W = " + at("shards") + " bytes.");
@@ -128,7 +124,7 @@ TEST(HandoutOfTask7, prediction_4_counts_the_all_gathers_of_an_export) {
     live_bytes::enter(Phase::forward);
     small.sharded->full_parameters([](const auto&, const at::Tensor&) {});
     rank.observe("calls", small.comm->take_log().size());
-    rank.observe("peak", text(live_bytes::peak()[MemoryClass::gathered]));
+    rank.observe("peak", with_commas(live_bytes::peak()[MemoryClass::gathered]));
   });
   EXPECT_EQ(run.at(0, "calls"), 6);
   expect_said(7,
@@ -156,8 +152,9 @@ TEST(HandoutOfTask7, question_3_counts_the_bytes_of_gpt2_xl) {
     rank.observe("block", elements(plan.at(1)));
   });
   const auto at = [&](const std::string& name) { return run.at(0, name).get<double>(); };
-  expect_said(7, text(run.at(0, "elements")) + " parameters, root " + text(run.at(0, "root")) +
-                     ", blocks of " + text(run.at(0, "block")) + ",");
+  expect_said(7, with_commas(run.at(0, "elements")) + " parameters, root " +
+                     with_commas(run.at(0, "root")) + ", blocks of " +
+                     with_commas(run.at(0, "block")) + ",");
   const double shards = 3 * 4 * at("elements") / 8, root = 4 * at("root"),
                units = 2 * 4 * at("block");
   expect_said(7, gigabytes(shards, 2) + " + " + gigabytes(root, 2) + " + " + gigabytes(units, 2) +

@@ -1,6 +1,8 @@
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "small_unit.h"
 
 namespace fsdp {

@@ -25,6 +25,9 @@ inline std::shared_ptr<ToyModel> other_toy(int layers) {
 // A ToyModel whose root and blocks are units with forward hooks. The tests of later tasks add
 // theirs.
 struct ShardedToy {
+  explicit ShardedToy(TestRank& rank, int layers = 2, bool reshard_after_forward = true)
+      : ShardedToy(rank, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
+
   ShardedToy(TestRank& rank, std::shared_ptr<ToyModel> toy, bool reshard_after_forward = true)
       : model(std::move(toy)) {
     for (auto& [module, name, parameters] : toy_units(*model)) {

@@ -3,11 +3,6 @@
 namespace fsdp {
 namespace {
 
-struct Sharded : ShardedToy {
-  explicit Sharded(TestRank& rank, int layers = 2, bool reshard_after_forward = true)
-      : ShardedToy(rank, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
-};
-
 // A module with a unit that remembers which tensors it saw.
 struct Scaled : Module {
   explicit Scaled(TestRank& rank) : scale(register_parameter("scale", at::ones({7}))) {
@@ -102,7 +97,7 @@ TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
 // Somebody else may have issued a unit's all-gather already, as prefetch does.
 TEST_P(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     for (const auto& unit : sharded.units)
       unit->unshard_async();
     rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
@@ -115,7 +110,7 @@ TEST_P(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
 // Backward, the optimizer and an export unshard and reshard units too: what counts is the state.
 TEST_P(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     const auto forward_over = [&](const std::vector<UnitState>& states) {
       for (size_t i = 0; i < states.size(); ++i) {
         if (states[i] == UnitState::sharded) {
@@ -170,7 +165,7 @@ TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
 TEST_P(T3_1_pre_forward, without_grad_mode_a_unit_is_unsharded_too) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     rank.observe("output", (*sharded.model)(toy_tokens(0)));
     rank.observe("calls", take_calls(*rank.communicator()));
   });
@@ -255,7 +250,7 @@ TEST_P(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
 
 TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     sharded.model->eval();
     const auto output = (*sharded.model)(toy_tokens(0));
     rank.observe("units gathered after a forward in eval(), which switches only dropout off",
@@ -271,7 +266,7 @@ TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
 
 TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 2, /*reshard_after_forward=*/false);
+    ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     const auto output = (*sharded.model)(toy_tokens(0));
     rank.observe("units gathered afterwards", sharded.gathered());
   });
@@ -282,7 +277,7 @@ TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
-    Sharded sharded(rank, 4);
+    ShardedToy sharded(rank, 4);
     rank.observe("owned bytes", live_bytes::now().total - before);
     live_bytes::enter(Phase::forward);
     (*sharded.model)(toy_tokens(0));
@@ -301,7 +296,7 @@ TEST_P(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
-    Sharded sharded(rank, 8);  // the root stays unsharded besides the shards
+    ShardedToy sharded(rank, 8);  // the root stays unsharded besides the shards
     (*sharded.model)(toy_tokens(0));
     rank.observe("bytes that the rank holds", live_bytes::now().total - before);
   });

@@ -3,11 +3,6 @@
 namespace fsdp {
 namespace {
 
-struct Sharded : ShardedToy {
-  explicit Sharded(TestRank& rank, bool reshard_after_forward = true)
-      : ShardedToy(rank, std::make_shared<ToyModel>(2), reshard_after_forward) {}
-};
-
 // Uses its own parameter before its block runs and after it.
 struct Stage : Module {
   explicit Stage(int64_t seed)
@@ -115,7 +110,7 @@ TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
   for (const bool reshard_after_forward : {true, false}) {
     SCOPED_TRACE(reshard_after_forward ? "with resharding" : "without resharding");
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      Sharded sharded(rank, reshard_after_forward);
+      ShardedToy sharded(rank, 2, reshard_after_forward);
       at::NoGradGuard no_grad;
       rank.observe("output", (*sharded.model)(toy_tokens(0)));
       rank.observe("units gathered afterwards", sharded.gathered());
@@ -129,7 +124,7 @@ TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
 // find it, since the shards may have changed.
 TEST_P(T3_4_rough_ground, an_evaluation_reshards_what_a_forward_left_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     const auto calls_of_forward = [&](bool recording) {
       const at::AutoGradMode mode(recording);
       (*sharded.model)(toy_tokens(0));
@@ -182,7 +177,7 @@ TEST_P(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
 
 TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     sharded.model->blocks[1]->fails = true;
     EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
     rank.observe("units gathered afterwards", sharded.gathered());
@@ -197,7 +192,7 @@ TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
 
 TEST_P(T3_4_rough_ground, without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, /*reshard_after_forward=*/false);
+    ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     sharded.model->blocks[1]->fails = true;
     EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
     rank.observe("units gathered afterwards", sharded.gathered());
@@ -207,7 +202,7 @@ TEST_P(T3_4_rough_ground, without_reshard_an_exception_reshards_the_modules_that
 
 TEST_P(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
+    ShardedToy sharded(rank);
     sharded.model->order = {0, 1, 0};
     (*sharded.model)(toy_tokens(0));
     rank.observe("calls", take_calls(*rank.communicator()));
