@@ -7,7 +7,8 @@ add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.c
 target_include_directories(fsdp_programs PUBLIC programs)
 target_link_libraries(fsdp_programs PUBLIC fsdp_warnings)
 add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL programs/train/checkpoint_options.cpp
-            programs/train/options.cpp programs/train/strategy_option.cpp)
+            programs/train/data_options.cpp programs/train/options.cpp
+            programs/train/strategy_option.cpp)
 target_link_libraries(fsdp_train_options PUBLIC fsdp_programs fsdp_train)
 target_precompile_headers(fsdp_train_options REUSE_FROM fsdp_pch)
 

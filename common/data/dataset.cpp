@@ -36,9 +36,80 @@ class PublishedDataset : public Dataset {
 
   int64_t vocabulary() const override { return vocabulary_; }
 
+  Batch held_out(int64_t, int64_t) const override {
+    throw std::invalid_argument("nothing is held out: random tokens can't be learned");
+  }
+
  private:
   int64_t vocabulary_;
   uint64_t seed_;
+};
+
+class ModularDataset : public Dataset {
+ public:
+  ModularDataset(int64_t modulus, uint64_t seed) : modulus_(modulus), seed_(seed) {
+    const int64_t pairs = modulus * modulus;
+    const at::Tensor order =
+        torch::randperm(pairs, at::make_generator<at::CPUGeneratorImpl>(seed), torch::kLong);
+    held_out_ = order.slice(0, 0, pairs / 5);
+    trained_ = order.slice(0, pairs / 5);
+  }
+
+  Batch batch(int64_t step, int64_t rows, int64_t seq) const override {
+    const auto drawn = torch::randint(0, trained_.numel(), {rows}, generator_of_step(seed_, step),
+                                      torch::kLong);
+    return questions(trained_.index_select(0, drawn), seq);
+  }
+
+  Batch held_out(int64_t rows, int64_t seq) const override {
+    return questions(held_out_.slice(0, 0, rows), seq);
+  }
+
+  int64_t vocabulary() const override { return modulus_ + 1; }
+
+ private:
+  // pairs: [rows], a modulus + b
+  Batch questions(const at::Tensor& pairs, int64_t seq) const {
+    if (seq != kModularSeq) throw std::invalid_argument("a row of modular addition has 3 tokens");
+    const at::Tensor a = pairs.div(modulus_, "floor"), b = pairs.remainder(modulus_);
+    const at::Tensor nothing = at::full_like(a, kNotAsked);
+    return {torch::stack({a, b, at::full_like(a, modulus_)}, 1),
+            torch::stack({nothing, nothing, (a + b).remainder(modulus_)}, 1)};
+  }
+
+  int64_t modulus_;
+  uint64_t seed_;
+  at::Tensor trained_, held_out_;  // [pairs] int64, owned; they are all pairs together
+};
+
+class PatternDataset : public Dataset {
+ public:
+  PatternDataset(int64_t vocabulary, uint64_t seed)
+      : vocabulary_(vocabulary),
+        seed_(seed),
+        pattern_(torch::randint(0, vocabulary, {kPatternPeriod},
+                                at::make_generator<at::CPUGeneratorImpl>(seed), torch::kLong)) {}
+
+  Batch batch(int64_t step, int64_t rows, int64_t seq) const override {
+    return drawn(generator_of_step(seed_, step), rows, seq);
+  }
+
+  // The batch before the first step.
+  Batch held_out(int64_t rows, int64_t seq) const override { return batch(-1, rows, seq); }
+  int64_t vocabulary() const override { return vocabulary_; }
+
+ private:
+  Batch drawn(const at::Generator& generator, int64_t rows, int64_t seq) const {
+    const auto first = torch::randint(0, kPatternPeriod, {rows, 1}, generator, torch::kLong);
+    const auto places = (first + torch::arange(seq + 1)).remainder(kPatternPeriod);
+    const auto noisy = torch::rand({rows, seq + 1}, generator) < kPatternNoise;
+    const auto noise = torch::randint(0, vocabulary_, {rows, seq + 1}, generator, torch::kLong);
+    return shifted(torch::where(noisy, noise, pattern_.index({places})));
+  }
+
+  int64_t vocabulary_;
+  uint64_t seed_;
+  at::Tensor pattern_;  // [kPatternPeriod] int64, owned
 };
 
 // The regular files below `folder`, in order of name.
@@ -69,10 +140,25 @@ std::string read_all(const fs::path& path) {
   return text;
 }
 
+void require_a_row(int64_t bytes, int64_t seq, const std::string& what) {
+  if (bytes > seq) return;
+  throw std::invalid_argument("a row takes " + std::to_string(seq + 1) +
+                              " bytes of text, there are only " + std::to_string(bytes) + ' ' +
+                              what);
+}
+
 }  // namespace
 
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed) {
   return std::make_shared<PublishedDataset>(vocabulary, seed);
+}
+
+std::shared_ptr<Dataset> make_modular_dataset(int64_t modulus, uint64_t seed) {
+  return std::make_shared<ModularDataset>(modulus, seed);
+}
+
+std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed) {
+  return std::make_shared<PatternDataset>(vocabulary, seed);
 }
 
 TextDataset::TextDataset(const std::vector<std::string>& paths, uint64_t seed) : seed_(seed) {
@@ -80,21 +166,31 @@ TextDataset::TextDataset(const std::vector<std::string>& paths, uint64_t seed) :
     text_ += read_all(path);
 }
 
-Batch TextDataset::batch(int64_t step, int64_t rows, int64_t seq) const {
-  if (size() <= seq) {
-    throw std::invalid_argument("a row takes " + std::to_string(seq + 1) +
-                                " bytes of text, there are only " + std::to_string(size()));
-  }
-  const auto starts =
-      torch::randint(0, size() - seq, {rows}, generator_of_step(seed_, step), torch::kLong);
-  auto tokens = torch::empty({rows, seq + 1}, torch::kLong);
+// The bytes from each place on: [starts, seq + 1].
+at::Tensor TextDataset::rows_from(const at::Tensor& starts, int64_t seq) const {
+  auto tokens = torch::empty({starts.numel(), seq + 1}, torch::kLong);
   auto* token = tokens.mutable_data_ptr<int64_t>();
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < starts.numel(); ++row) {
     const auto begin = text_.begin() + starts.const_data_ptr<int64_t>()[row];
     token = std::transform(begin, begin + seq + 1, token,
                            [](char byte) { return static_cast<unsigned char>(byte); });
   }
-  return shifted(tokens);
+  return tokens;
+}
+
+Batch TextDataset::batch(int64_t step, int64_t rows, int64_t seq) const {
+  require_a_row(trained(), seq, "to train on");
+  const auto starts =
+      torch::randint(0, trained() - seq, {rows}, generator_of_step(seed_, step), torch::kLong);
+  return shifted(rows_from(starts, seq));
+}
+
+// Rows that share no byte, as far apart as there is text for.
+Batch TextDataset::held_out(int64_t rows, int64_t seq) const {
+  const int64_t bytes = size() - trained();
+  require_a_row(bytes, seq, "held out");
+  const int64_t count = std::min(rows, bytes / (seq + 1));
+  return shifted(rows_from(trained() + torch::arange(count, torch::kLong) * (bytes / count), seq));
 }
 
 double TextDataset::unigram_entropy() const {

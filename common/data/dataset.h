@@ -16,25 +16,46 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual Batch batch(int64_t step, int64_t rows, int64_t seq) const = 0;
   virtual int64_t vocabulary() const = 0;  // every id is smaller
+  // Rows that no batch() draws: the same at every call, at most `rows`. Throws
+  // std::invalid_argument if the dataset holds nothing out.
+  virtual Batch held_out(int64_t rows, int64_t seq) const = 0;
 };
 
 // The published recipe: manual_seed(seed + 100 + step); tokens = randint(0, vocabulary,
 // [rows, seq + 1]); inputs are all but the last column, targets all but the first.
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
+// Modular addition: a row is a, b, =, where = is the id `modulus`. It asks for one token: after =,
+// (a + b) mod `modulus`. Of all pairs a, b, the seed chooses a fifth, rounded down, which is held
+// out; a batch draws from the others. `seq` is always kModularSeq.
+inline constexpr int64_t kModularSeq = 3;
+std::shared_ptr<Dataset> make_modular_dataset(int64_t modulus, uint64_t seed);
+
+// A pattern with noise: the seed draws kPatternPeriod ids below `vocabulary`. A row repeats them
+// from a random place on; each token of it is replaced, with probability kPatternNoise, by a random
+// id. What is held out are rows of another draw.
+inline constexpr int64_t kPatternPeriod = 5;
+inline constexpr double kPatternNoise = 0.05;
+std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed);
+
 // The bytes of text files. A folder stands for all text files in it and in its folders, in the
-// order of their names. Each row of a batch starts at a random place. The constructor throws
-// std::invalid_argument naming a path that does not exist or holds no text.
+// order of their names. Each row of a batch starts at a random place. The last tenth of the bytes,
+// rounded down, is held out. The constructor throws std::invalid_argument naming a path that does
+// not exist or holds no text.
 class TextDataset : public Dataset {
  public:
   TextDataset(const std::vector<std::string>& paths, uint64_t seed);
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
+  Batch held_out(int64_t rows, int64_t seq) const override;
   int64_t vocabulary() const override { return 256; }
   const std::string& text() const { return text_; }
   int64_t size() const { return static_cast<int64_t>(text_.size()); }  // [bytes]
   double unigram_entropy() const;                                      // [nats per byte]
 
  private:
+  int64_t trained() const { return size() - size() / 10; }  // [bytes] the first ones
+  at::Tensor rows_from(const at::Tensor& starts, int64_t seq) const;
+
   std::string text_;
   uint64_t seed_;
 };

@@ -2,17 +2,13 @@
 #include <nn/models.h>
 #include <trace/module_spans.h>
 #include <train/build_model.h>
-
-#include <algorithm>
+#include <train/data_of_run.h>
 
 namespace fsdp {
 
 std::shared_ptr<Module> build_model(const TrainConfig& config) {
   torch::manual_seed(config.seed);
-  // Text is bytes: a model with fewer ids than that gets 256.
-  const int64_t vocabulary = model_info(config.model).vocabulary;
-  auto model =
-      make_model(config.model, config.published ? vocabulary : std::max<int64_t>(vocabulary, 256));
+  auto model = make_model(config.model, vocabulary_of(config));
   record_module_spans(*model);
   if (config.checkpoint_every > 0) checkpoint_blocks(*model, config.checkpoint_every);
   return model;

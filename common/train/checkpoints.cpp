@@ -13,7 +13,7 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
   const bool adamw = optimizer.kind == OptimizerOptions::Kind::adamw;
   nlohmann::ordered_json settings{
       {"model", config.model},
-      {"recipe", config.published ? "published" : "text"},
+      {"recipe", config.published ? "published" : config.data},
       {"seed", config.seed},
       {"batch", config.batch},
       {"seq", config.seq},
@@ -29,10 +29,12 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
     settings["betas"] = {optimizer.beta1, optimizer.beta2};
     settings["eps"] = optimizer.eps;
   }
-  if (config.published) return settings;
+  if (!config.published && config.data == "modular") settings["modulus"] = config.modulus;
+  if (config.published || config.data != "text") return settings;
   Sha256 hash;
   hash.update(std::as_bytes(std::span(TextDataset(config.text, config.seed).text())));
   settings["text_sha256"] = hash.hex();
+  settings["text_held_out"] = "last tenth";
   return settings;
 }
 

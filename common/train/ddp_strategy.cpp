@@ -32,8 +32,8 @@ class DdpStrategy : public ReplicaStrategy {
     return sums_of_losses(losses, arrangement_);
   }
 
-  at::Tensor evaluate(int64_t step) override {
-    return losses_without_gradients(*model_, workload_, arrangement_, comm_->rank(), step);
+  at::Tensor evaluate(const PartValue& value) override {
+    return values_without_gradients(*model_, value, arrangement_, comm_->rank());
   }
 
   void full_parameters(const ParameterVisitor& visit) override {

@@ -6,13 +6,13 @@ namespace fsdp {
 MeanOverRanks::MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts)
     : world_size_(comm.world_size()),
       parts_(parts),
-      own_(sums.to(at::kDouble).reshape({-1})),
+      own_(sums.to(at::kDouble)),
       sums_(own_.clone()) {
   comm.all_reduce(sums_, kMetrics).wait();
 }
 
-double MeanOverRanks::sum_of(const at::Tensor& sums) {
-  return sum_as_tree(sums.cpu().unbind()).item<double>();
+at::Tensor MeanOverRanks::sum_of(const at::Tensor& sums) {
+  return sum_as_tree(sums.cpu().unbind());
 }
 
 std::vector<int64_t> gather_from_ranks(Communicator& comm, int64_t value) {

@@ -1,4 +1,3 @@
-#include <memory/live_bytes.h>
 #include <train/replica_strategy.h>
 
 #include <numeric>
@@ -21,13 +20,12 @@ class SingleStrategy : public ReplicaStrategy {
     return sum_of(losses);
   }
 
-  at::Tensor evaluate(int64_t step) override {
+  at::Tensor evaluate(const PartValue& value) override {
     const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> losses;
-    live_bytes::enter(Phase::forward);
+    std::vector<at::Tensor> values;
     for (const int part : parts_)
-      losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
-    return sum_of(losses);
+      values.push_back(value(*model_, part, arrangement_.parts()));
+    return sum_of(values);
   }
 
   void full_parameters(const ParameterVisitor& visit) override { replica_.full_parameters(visit); }

@@ -1,5 +1,4 @@
 #include <comm/tree_sum.h>
-#include <memory/live_bytes.h>
 #include <train/strategy.h>
 
 namespace fsdp {
@@ -18,7 +17,7 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangemen
     if (!running.empty()) sum.put_aside(running);
     running = sum.added({loss.detach().to(at::kDouble)});
   }
-  return running[0].reshape({1});
+  return running[0].unsqueeze(0);
 }
 
 at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
@@ -26,16 +25,13 @@ at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangeme
   return at::stack(losses).detach().to(at::kDouble);
 }
 
-at::Tensor losses_without_gradients(Module& model, const Workload& workload,
-                                    Arrangement arrangement, int rank, int64_t step) {
+at::Tensor values_without_gradients(Module& model, const Strategy::PartValue& value,
+                                    const Arrangement& arrangement, int rank) {
   const at::NoGradGuard no_grad;
-  live_bytes::enter(Phase::forward);
-  std::vector<at::Tensor> losses;
-  for (int turn = 0; turn < arrangement.turns; ++turn) {
-    const int part = arrangement.part(rank, turn);
-    losses.push_back(workload.loss(model, part, arrangement.parts(), step));
-  }
-  return sums_of_losses(losses, arrangement);
+  std::vector<at::Tensor> values;
+  for (int turn = 0; turn < arrangement.turns; ++turn)
+    values.push_back(value(model, arrangement.part(rank, turn), arrangement.parts()));
+  return sums_of_losses(values, arrangement);
 }
 
 }  // namespace fsdp

@@ -24,8 +24,11 @@ class Strategy {
   // their sum, [1].) On CUDA the CPU waits for nothing.
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
-  // The same losses, without gradients.
-  virtual at::Tensor evaluate(int64_t step) = 0;
+  // What the model gives for one of the `parts` parts of some rows: [] or [n].
+  using PartValue = std::function<at::Tensor(Module& model, int part, int parts)>;
+  // `value` of this rank's parts, without gradients, summed as forward_backward() sums losses. With
+  // n values, they are the last dimension: [turns, n]. Leaves no unit unsharded.
+  virtual at::Tensor evaluate(const PartValue& value) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
   // norm before, which depends on the gradients alone: for a norm_type of 2 the root of the exact
@@ -51,16 +54,16 @@ class Strategy {
 // The names and sizes of `parameters`, and no ranges.
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);
 
-// Their sum as the arrangement adds parts, fp64 [1].
+// Their sum as the arrangement adds parts, fp64 [1]; of [n] each, [1, n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
 
-// The losses of a rank's parts, [] each and in the order of its turns, as forward_backward()
+// The losses of a rank's parts, [] or [n] each and in the order of its turns, as forward_backward()
 // returns them.
 at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
 
 // What evaluate() returns on `rank`.
-at::Tensor losses_without_gradients(Module& model, const Workload& workload,
-                                    Arrangement arrangement, int rank, int64_t step);
+at::Tensor values_without_gradients(Module& model, const Strategy::PartValue& value,
+                                    const Arrangement& arrangement, int rank);
 
 // One process that computes the parts of config.world ranks, and adds them as those would. `layout`
 // is fsdp's.

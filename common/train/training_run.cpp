@@ -1,10 +1,10 @@
-#include <data/dataset.h>
 #include <memory/live_bytes.h>
-#include <nn/models.h>
 #include <report/telemetry.h>
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
+#include <train/data_of_run.h>
 #include <train/final_report.h>
+#include <train/held_out.h>
 #include <train/over_ranks.h>
 #include <train/training_run.h>
 
@@ -17,13 +17,6 @@
 namespace fsdp {
 namespace {
 
-std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
-  if (config.published) {
-    return make_published_dataset(model_info(config.model).vocabulary, config.seed);
-  }
-  return std::make_shared<TextDataset>(config.text, config.seed);
-}
-
 // What the strategy sums and gathers by: `world`, unless the model has replicas.
 std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
                                                     const TrainConfig& config,
@@ -33,9 +26,8 @@ std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
 }
 
 std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
-                                        const std::shared_ptr<const Dataset>& dataset,
+                                        const Workload& workload,
                                         const std::shared_ptr<Communicator>& comm) {
-  const Workload workload = language_modeling(config, dataset);
   if (config.mode == "fsdp") return fsdp.make_strategy(config, workload, comm);
   const ShardLayout layout = fsdp.shard_layout(config, workload);
   if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
@@ -60,8 +52,7 @@ std::string description(const TrainConfig& config, const std::string& backend) {
   return config.mode + strategy_text(config) + " of " + config.model + ", " +
          counted(config.world, "rank") +
          (config.mode == "single" ? " played in turn" : " over " + backend) +
-         (config.on_cuda() ? " on CUDA, " : ", ") +
-         (config.published ? "published recipe" : "text") +
+         (config.on_cuda() ? " on CUDA, " : ", ") + describe_data(config) +
          (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
          std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
          counted(config.steps, "step");
@@ -75,9 +66,11 @@ class TrainingRun {
         comm_(Communicator::create(context, config.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
+        workload_(language_modeling(config, dataset_)),
         telemetry_(config.steps, config.json) {
     if (leads()) telemetry_.say(description(config, comm_->backend()));
-    strategy_ = make_strategy(config, fsdp, dataset_, strategy_comm_);
+    strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
+    if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
     if (!leads()) return;
     if (!config.checkpoint_dir.empty()) settings_ = settings_of_run(config);
     char live[48];
@@ -110,7 +103,10 @@ class TrainingRun {
 
   void evaluate() {
     comm_->take_log();
-    const MeanOverRanks loss = mean_of(strategy_->evaluate(0));
+    live_bytes::enter(Phase::forward);
+    const MeanOverRanks loss = mean_of(strategy_->evaluate([this](Module& model, int part, int parts) {
+      return workload_.loss(model, part, parts, 0);
+    }));
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
     require_finite("before training", loss, std::nullopt);
@@ -139,8 +135,18 @@ class TrainingRun {
       telemetry_.step(step, losses_.back(), tokens / seconds.count(), norm,
                       live_bytes::now().total);
     }
+    seconds_ += seconds.count();
     require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
                    loss, norm);
+    evaluate_held_out_if_due(step + 1);
+  }
+
+  void evaluate_held_out_if_due(int64_t steps) {
+    if (!held_out_ || (steps % config_.eval_every != 0 && steps != config_.steps)) return;
+    const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
+    char seconds[48];
+    std::snprintf(seconds, sizeof seconds, " (%.1f s of training)", seconds_);
+    say("held out, after step " + std::to_string(steps) + ": " + to_string(result) + seconds);
   }
 
   std::vector<Call> take_log() {
@@ -205,10 +211,13 @@ class TrainingRun {
   std::shared_ptr<Communicator> comm_;           // of all ranks
   std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
   std::shared_ptr<Dataset> dataset_;
+  Workload workload_;
+  std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
   nlohmann::ordered_json settings_;  // what checkpoints say of the run; on rank 0, if any are saved
   Telemetry telemetry_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<double> losses_;
+  double seconds_{};            // of the steps so far
   std::vector<Call> last_log_;  // the collectives of the last step
 };
 

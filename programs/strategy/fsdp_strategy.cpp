@@ -62,8 +62,8 @@ class FsdpStrategy : public Strategy {
     return sums_of_losses(losses, arrangement_);
   }
 
-  at::Tensor evaluate(int64_t step) override {
-    return losses_without_gradients(*model_, workload_, arrangement_, comm_->global_rank(), step);
+  at::Tensor evaluate(const PartValue& value) override {
+    return values_without_gradients(*model_, value, arrangement_, comm_->global_rank());
   }
 
   double clip_grad_norm(double max_norm, double norm_type) override {

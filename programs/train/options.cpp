@@ -8,6 +8,7 @@
 #include <shared/commit.h>
 #include <trace/timeline.h>
 #include <train/checkpoint_options.h>
+#include <train/data_options.h>
 #include <train/options.h>
 #include <train/strategy_option.h>
 
@@ -24,7 +25,8 @@ constexpr int64_t kMaxParts = 4096;
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
-  std::string recipe, optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare,
+  DataOptions data;
+  std::string optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare,
       strategy;
   double timeout{300};
   std::optional<int64_t> steps, batch, seq, parts, shard_size;
@@ -47,9 +49,7 @@ void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
              "number of ranks (default 1, or torchrun's)");
   app.add_option("--model", config.model, "the model (default small)")
       ->check(CLI::IsMember(model_names()));
-  app.add_option("--recipe", given.recipe, "published: train on its random tokens, not on text")
-      ->check(CLI::IsMember({"published"}));
-  app.add_option("--text", config.text, "files or folders (default: this repository's text)");
+  add_data_options(app, config, given.data);
   add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
              "optimizer steps; 0 computes the loss only (default 100)");
   add_number(app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
@@ -72,6 +72,8 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
   add_number(app, "--lr", given.lr, positive_up_to(kMaxReal), "learning rate");
   app.add_option("--optimizer", given.optimizer, "adamw or sgd (default adamw)")
       ->check(CLI::IsMember({"adamw", "sgd"}));
+  add_number(app, "--weight-decay", config.optimizer.weight_decay, NumberRange<double>{0, kMaxReal},
+             "weight decay (default 0.01)");
   add_number(app, "--clip", config.clip, positive_up_to(kMaxReal),
              "largest norm of all gradients together (default: none)");
   const auto take_norm_type = [&config](const std::string& text) {
@@ -203,17 +205,12 @@ void take_world_from_environment(TrainConfig& config, bool world_given) {
 
 void fill_in_defaults(TrainConfig& config, const Given& given) {
   const ModelInfo& info = model_info(config.model);
-  config.published = !given.recipe.empty();
-  if (config.published && !config.text.empty()) {
-    throw UsageError("--recipe and --text: give one of them");
-  }
-  // Text: a small batch that every world size can cut, and a rate at which small models learn.
   config.parts = static_cast<int>(given.parts.value_or(config.world));
-  const int64_t text_batch = round_up(8, config.parts);
-  config.steps = given.steps.value_or(config.published ? info.steps : 100);
-  config.batch = given.batch.value_or(config.published ? info.batch : text_batch);
-  config.seq = given.seq.value_or(std::min(info.seq, info.context));
-  config.optimizer.lr = given.lr.value_or(config.published ? info.lr : 1e-3);
+  const Defaults defaults = defaults_of(config, given.data);
+  config.steps = given.steps.value_or(defaults.steps);
+  config.batch = given.batch.value_or(defaults.batch);
+  config.seq = given.seq.value_or(defaults.seq);
+  config.optimizer.lr = given.lr.value_or(defaults.lr);
   if (given.optimizer == "sgd") {
     config.optimizer.kind = OptimizerOptions::Kind::sgd;
     if (!given.lr) config.optimizer.lr = 0.1;
@@ -225,7 +222,7 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   if (given.compare == "never") config.comm.compare = Compare::never;
   if (!given.link.empty()) config.comm.link = parse_link(given.link);
   if (!given.fault.empty()) config.comm.fault = parse_fault(given.fault, config.world);
-  if (!config.published && config.text.empty()) {
+  if (!config.published && config.data == "text" && config.text.empty()) {
     config.text = repository_text(source_root());
   }
   if (config.seq > info.context) {
@@ -343,6 +340,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
     find_checkpoint_to_resume(config, given.parts);
+    take_data(app, config, given.data);
     fill_in_defaults(config, given);
     take_strategy(config, given.strategy, given.shard_size,
                   app.count("--reshard-after-forward") > 0);

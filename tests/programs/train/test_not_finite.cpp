@@ -23,9 +23,9 @@ class FakeStrategy : public Strategy {
 
   // Rank 1 has the losses; the others' are 1.
   at::Tensor forward_backward(int64_t) override {
-    return at::full({}, comm_->rank() == 1 ? losses_.at(step_) : 1.0);
+    return at::full({1}, comm_->rank() == 1 ? losses_.at(step_) : 1.0);
   }
-  at::Tensor evaluate(int64_t step) override { return forward_backward(step); }
+  at::Tensor evaluate(const PartValue&) override { return forward_backward(0); }
   double clip_grad_norm(double, double) override { return norms_.at(step_); }
   void step() override { ++step_; }
   void full_parameters(const ParameterVisitor&) override {}
