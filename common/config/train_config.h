@@ -19,14 +19,14 @@ struct TrainConfig {
   std::string mode{"single"};  // single, ddp, fsdp
   int world{1};
   std::string model{"small"};
-  bool published{};  // train on the published recipe's random tokens, not on text
+  bool published{};          // train on the published recipe's random tokens, not on text
   std::string data{"text"};  // text, modular, pattern: train on that, unless published
   int64_t modulus{};         // of modular addition
   std::vector<std::string> text;
   int64_t steps{};
   int64_t eval_every{};  // steps from one evaluation of what is held out to the next; 0: none
-  int64_t batch{};  // global rows a step
-  int parts{};      // of the global batch, a multiple of the ranks; 0: one for each rank
+  int64_t batch{};       // global rows a step
+  int parts{};           // of the global batch, a multiple of the ranks; 0: one for each rank
   std::string accumulate{"each"};  // each, last: when the gradients of a rank's parts are reduced
   int64_t seq{};
   uint64_t seed{42};

@@ -56,8 +56,8 @@ class ModularDataset : public Dataset {
   }
 
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override {
-    const auto drawn = torch::randint(0, trained_.numel(), {rows}, generator_of_step(seed_, step),
-                                      torch::kLong);
+    const auto drawn =
+        torch::randint(0, trained_.numel(), {rows}, generator_of_step(seed_, step), torch::kLong);
     return questions(trained_.index_select(0, drawn), seq);
   }
 

@@ -17,8 +17,8 @@ struct HeldOutResult {
 // "loss 0.0123, accuracy 99.48 %"
 std::string to_string(const HeldOutResult& result);
 
-// The rows that a run evaluates: at most four batches. They are cut into parts as a batch is, so the
-// result has the same bits in every arrangement in which the losses of training have the same.
+// The rows that a run evaluates: at most four batches. They are cut into parts as a batch is, so
+// the result has the same bits in every arrangement in which the losses of training have the same.
 class HeldOut {
  public:
   // Throws what dataset.held_out() throws.

@@ -7,8 +7,8 @@
 namespace fsdp {
 
 // The sum and the mean of a value of every part, over all ranks: one all-reduce of 8 bytes for each
-// sum, summed as the gradients are. On CUDA the CPU runs ahead of the GPU, and waits when it reads own() or
-// mean().
+// sum, summed as the gradients are. On CUDA the CPU runs ahead of the GPU, and waits when it reads
+// own() or mean().
 class MeanOverRanks {
  public:
   // `sums` [n]: of the values of this rank's `parts` parts, as Strategy::forward_backward() returns

@@ -104,9 +104,10 @@ class TrainingRun {
   void evaluate() {
     comm_->take_log();
     live_bytes::enter(Phase::forward);
-    const MeanOverRanks loss = mean_of(strategy_->evaluate([this](Module& model, int part, int parts) {
-      return workload_.loss(model, part, parts, 0);
-    }));
+    const MeanOverRanks loss =
+        mean_of(strategy_->evaluate([this](Module& model, int part, int parts) {
+          return workload_.loss(model, part, parts, 0);
+        }));
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
     require_finite("before training", loss, std::nullopt);

@@ -26,8 +26,7 @@ constexpr int64_t kMaxParts = 4096;
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
   DataOptions data;
-  std::string optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare,
-      strategy;
+  std::string optimizer{"adamw"}, device{"cpu"}, stack{"reference"}, fault, link, compare, strategy;
   double timeout{300};
   std::optional<int64_t> steps, batch, seq, parts, shard_size;
   std::optional<double> lr;

@@ -1,0 +1,126 @@
+#include <data/dataset.h>
+#include <memory/live_bytes.h>
+#include <testing/multi_rank.h>
+#include <train/build_model.h>
+#include <train/held_out.h>
+
+#include "trained.h"
+
+// Evaluation of what is held out, while a model learns addition modulo 7. Of the 49 pairs, 9 are
+// held out, which no number of parts here divides.
+namespace fsdp {
+namespace {
+
+TrainConfig addition_config(const std::string& mode, int world_size) {
+  TrainConfig config = extension_config(mode, world_size);
+  config.model = "gpt2-tiny";
+  config.data = "modular";
+  config.modulus = 7;
+  config.parts = world_size == 3 ? 6 : 4;
+  config.batch = 24;
+  config.seq = kModularSeq;
+  return config;
+}
+
+std::shared_ptr<Dataset> dataset_of(const TrainConfig& config) {
+  return make_modular_dataset(config.modulus, config.seed);
+}
+
+std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config) {
+  const Workload workload = language_modeling(config, dataset_of(config));
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
+  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
+  const ShardLayout layout = shard_layout(config, workload);
+  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
+  return make_single_strategy(config, workload, layout);
+}
+
+// Two steps, each followed by an evaluation if `evaluates`.
+void train(TestRank& rank, const TrainConfig& config, bool evaluates) {
+  const auto strategy = strategy_of(rank, config);
+  const HeldOut held_out(config, *dataset_of(config));
+  for (int64_t step = 0; step < 2; ++step) {
+    train_step(*strategy, config, step);
+    if (!evaluates) continue;
+    const int64_t before = live_bytes::now()[MemoryClass::gathered];
+    const HeldOutResult result = held_out.evaluate(*strategy, *rank.communicator());
+    rank.observe("loss " + std::to_string(step), result.loss);
+    rank.observe("accuracy " + std::to_string(step), result.accuracy);
+    rank.observe("bytes left gathered " + std::to_string(step),
+                 live_bytes::now()[MemoryClass::gathered] - before);
+  }
+  const std::string hash = hash_of(*strategy);
+  if (rank.rank() == 0) rank.observe("hash", hash);
+}
+
+RankRun trained(const TrainConfig& config, bool evaluates) {
+  const int processes = config.mode == "single" ? 1 : config.world;
+  return run_ranks(processes, [&](TestRank& rank) { train(rank, config, evaluates); });
+}
+
+// One process that plays all ranks; or a single one, if the number of parts alone decides the bits.
+RankRun expected_run(bool evaluates, int world_size) {
+  TrainConfig config = addition_config("single", world_size == 3 ? 3 : 1);
+  config.parts = world_size == 3 ? 6 : 4;
+  return trained(config, evaluates);
+}
+
+// Every way to share out the work.
+std::vector<TrainConfig> arrangements(int world_size) {
+  std::vector<TrainConfig> all;
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    all.push_back(addition_config(mode, world_size));
+    all.push_back(all.back());
+    all.back().accumulate = world_size == 3 ? "each" : "last";
+  }
+  all.back().wrap = "none";
+  all.push_back(addition_config("fsdp", world_size));
+  all.back().reshard_after_forward = false;
+  all.push_back(addition_config("fsdp", world_size));
+  all.back().shard_size = 1;
+  return all;
+}
+
+MULTI_RANK_SUITE(HeldOutRows);
+
+TEST_P(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangement) {
+  const RankRun expected = expected_run(true, world_size());
+  for (const TrainConfig& config : arrangements(world_size())) {
+    SCOPED_TRACE(config.mode + ", " + config.strategy() + ", " + config.accumulate);
+    const RankRun run = trained(config, true);
+    for (const std::string step : {"0", "1"}) {
+      expect_on_all_ranks(run, "loss " + step, expected.at(0, "loss " + step));
+      expect_on_all_ranks(run, "accuracy " + step, expected.at(0, "accuracy " + step));
+      expect_on_all_ranks(run, "bytes left gathered " + step, 0);
+    }
+  }
+}
+
+TEST_P(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) {
+  for (const TrainConfig& config : arrangements(world_size())) {
+    SCOPED_TRACE(config.mode + ", " + config.strategy() + ", " + config.accumulate);
+    expect_on_rank(trained(config, true), 0, "hash", trained(config, false).at(0, "hash"));
+  }
+}
+
+TEST(HeldOut, is_the_mean_over_the_tokens_that_are_asked_for) {
+  const TrainConfig config = addition_config("single", 1);
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const auto strategy = strategy_of(rank, config);
+    const auto data = dataset_of(config);
+    const auto result = HeldOut(config, *data).evaluate(*strategy, *rank.communicator());
+    const Batch rows = data->held_out(9, kModularSeq);
+    const at::NoGradGuard no_grad;
+    const at::Tensor logits = (*build_model(config))(rows.inputs).select(1, 2);
+    const at::Tensor answers = rows.targets.select(1, 2);
+    rank.observe("loss", result.loss - at::cross_entropy_loss(logits, answers).item<double>());
+    rank.observe("right", result.accuracy * 9);
+    rank.observe("expected", (logits.argmax(1) == answers).sum().item<double>());
+  });
+  EXPECT_NEAR(run.at(0, "loss").get<double>(), 0, 1e-5);
+  EXPECT_NEAR(run.at(0, "right").get<double>(), run.at(0, "expected").get<double>(), 1e-12);
+}
+
+}  // namespace
+}  // namespace fsdp
