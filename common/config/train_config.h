@@ -54,6 +54,7 @@ struct TrainConfig {
   bool allow_nan{};          // go on when a loss or the norm of the gradients is not finite
   CommunicatorOptions comm;  // and the device of parameters and batches
   std::string json;          // file; empty: none
+  std::string log;           // file that gets a line at each step; empty: none
   std::string trace;         // file of the timeline; empty: none
   std::string commit;        // of the program's sources, for the JSON file; empty: not known
 

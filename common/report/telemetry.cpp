@@ -2,20 +2,11 @@
 #include <report/telemetry.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
 namespace fsdp {
-namespace {
-
-std::string bar(int64_t done, int64_t total) {
-  constexpr int64_t kWidth = 24;
-  const int64_t filled = done * kWidth / total;
-  return std::string(filled, '=') + std::string(kWidth - filled, ' ');
-}
-
-}  // namespace
-
 std::string with_commas(int64_t value) {
   std::string digits = std::to_string(value);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (value < 0); at -= 3) {
@@ -25,7 +16,7 @@ std::string with_commas(int64_t value) {
 }
 
 Telemetry::Telemetry(int64_t steps, std::string json)
-    : steps_(steps), json_(std::move(json)), terminal_(isatty(STDOUT_FILENO) == 1) {}
+    : json_(std::move(json)), progress_(steps, isatty(STDOUT_FILENO) == 1) {}
 
 void Telemetry::end_bar() {
   if (std::exchange(bar_open_, false)) std::printf("\n");
@@ -51,19 +42,11 @@ void Telemetry::evaluated(double loss) {
 }
 
 void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes) {
-  const auto count = static_cast<long long>(done);
-  const auto total = static_cast<long long>(steps_);
-  if (terminal_) {
-    std::printf("\r[%s] %lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live ",
-                bar(done, steps_).c_str(), count, total, loss, tokens_per_s,
-                static_cast<double>(live_bytes) / 1e6);
-    bar_open_ = done != steps_;
-    if (!bar_open_) std::printf("\n");
-  } else {
-    std::printf("step %lld/%lld  loss %.10f  %.0f tokens/s  %.1f MB live\n", count, total, loss,
-                tokens_per_s, static_cast<double>(live_bytes) / 1e6);
-  }
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  const std::string text = progress_.after({done, now.count(), loss, tokens_per_s, live_bytes});
+  std::printf("%s", text.c_str());
   std::fflush(stdout);
+  bar_open_ = text.back() != '\n';
 }
 
 void Telemetry::finish(const nlohmann::ordered_json& final_line,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <report/progress.h>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace fsdp {
 
-// What rank 0 reports of a run: progress on stdout (a bar on a terminal, else a line per step), and
+// What rank 0 reports of a run: progress on stdout (progress.h), and
 // the lines of a JSON file, which is written as a whole when the run ends.
 class Telemetry {
  public:
@@ -32,9 +33,8 @@ class Telemetry {
   void progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes);
   void write();
 
-  int64_t steps_;
   std::string json_;
-  bool terminal_;
+  Progress progress_;
   bool bar_open_{};                 // the line on the terminal is a bar that is not at its end
   std::vector<std::string> lines_;  // of the JSON file
 };

@@ -1,4 +1,5 @@
 #include <memory/live_bytes.h>
+#include <report/run_log.h>
 #include <report/telemetry.h>
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
@@ -6,6 +7,7 @@
 #include <train/final_report.h>
 #include <train/held_out.h>
 #include <train/over_ranks.h>
+#include <train/step_meter.h>
 #include <train/training_run.h>
 
 #include <chrono>
@@ -66,8 +68,12 @@ class TrainingRun {
         comm_(Communicator::create(context, config.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
-        workload_(language_modeling(config, dataset_)),
         telemetry_(config.steps, config.json) {
+    if (leads() && !config.log.empty()) {
+      log_.emplace(config.log);
+      meter_.emplace(config.comm.clock);
+    }
+    workload_ = language_modeling(config, meter_ ? meter_->measured(dataset_) : dataset_);
     if (leads()) telemetry_.say(description(config, comm_->backend()));
     strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
     if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
@@ -110,6 +116,8 @@ class TrainingRun {
         }));
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
+    log_line_ = {{"step", 0}, {"eval", true}, {"loss", loss.mean()}};
+    if (log_ && std::isfinite(loss.mean())) log_->write(log_line_);
     require_finite("before training", loss, std::nullopt);
   }
 
@@ -119,6 +127,7 @@ class TrainingRun {
         live_bytes::reset(phase);
     }
     take_log();
+    if (meter_) meter_->begin_step();
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
@@ -126,6 +135,7 @@ class TrainingRun {
     losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
+    if (meter_) meter_->end_step();
     last_log_ = take_log();
     if (step == config_.first_step) {
       comm_->end_first_iteration();
@@ -135,16 +145,27 @@ class TrainingRun {
       const auto tokens = static_cast<double>(config_.batch * config_.seq);
       telemetry_.step(step, losses_.back(), tokens / seconds.count(), norm,
                       live_bytes::now().total);
+      if (log_) begin_log_line(step, tokens / seconds.count(), norm);
     }
     seconds_ += seconds.count();
     require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
                    loss, norm);
     evaluate_held_out_if_due(step + 1);
+    if (log_) log_->write(log_line_);
+  }
+
+  void begin_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
+    log_line_ = {{"step", step}, {"loss", losses_.back()}};
+    if (norm) log_line_["grad_norm"] = *norm;
+    log_line_["tokens_per_s"] = tokens_per_s;
+    log_line_.update(meter_->json());
+    log_line_["live_bytes"] = live_bytes_now_and_peak();
   }
 
   void evaluate_held_out_if_due(int64_t steps) {
     if (!held_out_ || (steps % config_.eval_every != 0 && steps != config_.steps)) return;
     const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
+    if (log_) log_line_["held_out"] = {{"loss", result.loss}, {"accuracy", result.accuracy}};
     char seconds[48];
     std::snprintf(seconds, sizeof seconds, " (%.1f s of training)", seconds_);
     say("held out, after step " + std::to_string(steps) + ": " + to_string(result) + seconds);
@@ -166,8 +187,10 @@ class TrainingRun {
   std::optional<double> update() {
     const uint64_t span = begin_span(EventKind::optimizer, "");
     std::optional<double> norm;
+    if (meter_) meter_->begin_optimizer();
     if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip, config_.norm_type);
     strategy_->step();
+    if (meter_) meter_->end_optimizer();
     end_span(span);
     return norm;
   }
@@ -188,6 +211,8 @@ class TrainingRun {
     what +=
         " " + when + "; try a smaller learning rate or clip the gradients, or allow NaN to go on";
     if (leads()) telemetry_.fail(what);
+    if (log_) log_->write(log_line_);
+    if (log_) log_->write({{"failure", what}});
     // The first rank that ends by an exception ends the others: not before the file is written.
     comm_->barrier(kMetrics).wait();
     throw std::runtime_error("rank " + std::to_string(comm_->rank()) + " ended the run: " + what);
@@ -216,6 +241,9 @@ class TrainingRun {
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
   nlohmann::ordered_json settings_;  // what checkpoints say of the run; on rank 0, if any are saved
   Telemetry telemetry_;
+  std::optional<RunLog> log_;        // on rank 0, if config says so
+  std::optional<StepMeter> meter_;   // the same
+  nlohmann::ordered_json log_line_;  // of the last step
   std::unique_ptr<Strategy> strategy_;
   std::vector<double> losses_;
   double seconds_{};            // of the steps so far

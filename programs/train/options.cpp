@@ -4,6 +4,7 @@
 #include <data/dataset.h>
 #include <layout/shard_layout.h>
 #include <nn/models.h>
+#include <report/run_log.h>
 #include <shared/command_line.h>
 #include <shared/commit.h>
 #include <trace/timeline.h>
@@ -161,6 +162,9 @@ void add_run_options(CLI::App& app, TrainConfig& config, Given& given) {
                  "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
   app.add_option("--json", config.json,
                  "when training ends, write one line per step and a last one to this file");
+  app.add_option("--log", config.log,
+                 "write a line of JSON at each step to the end of this file, which may be a FIFO "
+                 "(docs/telemetry.md)");
 }
 
 Fault parse_fault(const std::string& text, int world) {
@@ -288,6 +292,8 @@ void check(const TrainConfig& config) {
     throw UsageError("--no-decay " + config.no_decay + ": not a regular expression");
   }
   if (!config.json.empty()) check_file("--json", config.json);
+  if (!config.log.empty() && !can_be_logged_to(config.log))
+    throw UsageError("--log " + config.log + ": can't be written");
   if (config.trace.empty()) return;
   try {
     timeline_writer(config.trace);

@@ -6,36 +6,30 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "untrained_strategy.h"
+
 namespace fsdp {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Trains nothing: each step has the losses and the norm that it is given.
-class FakeStrategy : public Strategy {
+// Each step has the losses and the norm that it is given.
+class FakeStrategy : public UntrainedStrategy {
  public:
   FakeStrategy(std::shared_ptr<Communicator> comm, std::vector<double> losses,
                std::vector<double> norms)
-      : comm_(std::move(comm)), losses_(std::move(losses)), norms_(std::move(norms)) {
-    layout_.world_size = comm_->world_size();
-  }
+      : UntrainedStrategy(std::move(comm)), losses_(std::move(losses)), norms_(std::move(norms)) {}
 
   // Rank 1 has the losses; the others' are 1.
   at::Tensor forward_backward(int64_t) override {
     return at::full({1}, comm_->rank() == 1 ? losses_.at(step_) : 1.0);
   }
-  at::Tensor evaluate(const PartValue&) override { return forward_backward(0); }
   double clip_grad_norm(double, double) override { return norms_.at(step_); }
   void step() override { ++step_; }
-  void full_parameters(const ParameterVisitor&) override {}
-  ModelState state() override { return {}; }
-  const ShardLayout& layout() const override { return layout_; }
 
  private:
-  std::shared_ptr<Communicator> comm_;
   std::vector<double> losses_, norms_;
-  ShardLayout layout_;
   size_t step_{};
 };
 

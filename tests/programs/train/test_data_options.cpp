@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+#include <shared/command_line.h>
+#include <train/options.h>
+
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+TrainConfig parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "train");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments)
+    argv.push_back(argument.data());
+  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
+  const TrainConfig config = parse({});
+  EXPECT_EQ(config.data, "text");
+  EXPECT_FALSE(config.published);
+  EXPECT_FALSE(config.text.empty());
+  EXPECT_EQ(config.eval_every, 0);
+}
+
+TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
+  const TrainConfig config = parse({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
+  EXPECT_EQ(config.modulus, 7);
+  EXPECT_EQ(config.seq, 3);
+  EXPECT_EQ(config.eval_every, 5);
+  EXPECT_TRUE(config.text.empty());
+  EXPECT_EQ(parse({"--data", "modular"}).modulus, 31);
+  EXPECT_EQ(refusal({"--data", "modular", "--seq", "4"}),
+            "--seq: a row of modular addition has 3 tokens");
+  EXPECT_EQ(refusal({"--data", "modular", "--modulus", "2"}),
+            "--modulus must be at least 3, not 2");
+}
+
+TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
+  const TrainConfig recipe = parse({"--recipe", "modular"});
+  EXPECT_EQ(recipe.data, "modular");
+  EXPECT_EQ(recipe.model, "gpt2-tiny");
+  EXPECT_EQ(recipe.batch, 256);
+  EXPECT_EQ(recipe.optimizer.weight_decay, 0.5);
+  EXPECT_EQ(recipe.clip, 1.0);
+  const TrainConfig given =
+      parse({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip", "2",
+             "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
+  EXPECT_EQ(given.data, "modular");
+  EXPECT_EQ(given.model, "small");
+  EXPECT_EQ(given.batch, 64);
+  EXPECT_EQ(given.optimizer.lr, 1);
+  EXPECT_EQ(given.optimizer.weight_decay, 0);
+  EXPECT_EQ(given.clip, 2.0);
+  EXPECT_EQ(given.eval_every, 7);
+  EXPECT_EQ(given.steps, 9);
+}
+
+TEST(DataOptions, contradictions_are_refused) {
+  EXPECT_EQ(refusal({"--recipe", "published", "--text", "/"}),
+            "--recipe and --text: give one of them");
+  EXPECT_EQ(refusal({"--recipe", "modular", "--data", "pattern"}),
+            "--recipe and --data: give one of them");
+  EXPECT_EQ(refusal({"--data", "pattern", "--text", "/"}),
+            "--text and --data pattern: give one of them");
+  EXPECT_EQ(refusal({"--data", "pattern", "--modulus", "7"}), "--modulus: needs --data modular");
+  EXPECT_EQ(refusal({"--recipe", "published", "--eval-every", "1"}),
+            "--eval-every: --recipe published holds nothing out: its tokens are random");
+}
+
+TEST(LogOption, a_file_that_can_not_be_written_is_refused) {
+  const TemporaryFolder folder;
+  for (const std::string& path : {folder.path(), folder.path() + "/no/such/folder"})
+    EXPECT_EQ(refusal({"--log", path}), "--log " + path + ": can't be written");
+  EXPECT_EQ(parse({"--log", folder.path() + "/log"}).log, folder.path() + "/log");
+  EXPECT_EQ(parse({"--log", "/dev/null"}).log, "/dev/null");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <train/strategy.h>
+
+#include <memory>
+#include <utility>
+
+namespace fsdp {
+
+// Trains nothing, and has no parameters. A test says which losses it has.
+class UntrainedStrategy : public Strategy {
+ public:
+  explicit UntrainedStrategy(std::shared_ptr<Communicator> comm) : comm_(std::move(comm)) {
+    layout_.world_size = comm_->world_size();
+  }
+  at::Tensor evaluate(const PartValue&) override { return forward_backward(0); }
+  double clip_grad_norm(double, double) override { return 1; }
+  void step() override {}
+  void full_parameters(const ParameterVisitor&) override {}
+  ModelState state() override { return {}; }
+  const ShardLayout& layout() const override { return layout_; }
+
+ protected:
+  std::shared_ptr<Communicator> comm_;
+
+ private:
+  ShardLayout layout_;
+};
+
+}  // namespace fsdp
