@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TrainConfig parse(std::vector<std::string> arguments) {
+TrainConfig config_of(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "train");
   std::vector<char*> argv;
   for (std::string& argument : arguments)
@@ -15,9 +15,9 @@ TrainConfig parse(std::vector<std::string> arguments) {
   return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
 }
 
-std::string refusal(const std::vector<std::string>& arguments) {
+std::string refused(const std::vector<std::string>& arguments) {
   try {
-    parse(arguments);
+    config_of(arguments);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -25,7 +25,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 }
 
 TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
-  const TrainConfig config = parse({});
+  const TrainConfig config = config_of({});
   EXPECT_EQ(config.data, "text");
   EXPECT_FALSE(config.published);
   EXPECT_FALSE(config.text.empty());
@@ -33,27 +33,27 @@ TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said)
 }
 
 TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
-  const TrainConfig config = parse({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
+  const TrainConfig config = config_of({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
   EXPECT_EQ(config.modulus, 7);
   EXPECT_EQ(config.seq, 3);
   EXPECT_EQ(config.eval_every, 5);
   EXPECT_TRUE(config.text.empty());
-  EXPECT_EQ(parse({"--data", "modular"}).modulus, 31);
-  EXPECT_EQ(refusal({"--data", "modular", "--seq", "4"}),
+  EXPECT_EQ(config_of({"--data", "modular"}).modulus, 31);
+  EXPECT_EQ(refused({"--data", "modular", "--seq", "4"}),
             "--seq: a row of modular addition has 3 tokens");
-  EXPECT_EQ(refusal({"--data", "modular", "--modulus", "2"}),
+  EXPECT_EQ(refused({"--data", "modular", "--modulus", "2"}),
             "--modulus must be at least 3, not 2");
 }
 
 TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
-  const TrainConfig recipe = parse({"--recipe", "modular"});
+  const TrainConfig recipe = config_of({"--recipe", "modular"});
   EXPECT_EQ(recipe.data, "modular");
   EXPECT_EQ(recipe.model, "gpt2-tiny");
   EXPECT_EQ(recipe.batch, 256);
   EXPECT_EQ(recipe.optimizer.weight_decay, 0.5);
   EXPECT_EQ(recipe.clip, 1.0);
   const TrainConfig given =
-      parse({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip", "2",
+      config_of({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip", "2",
              "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
   EXPECT_EQ(given.data, "modular");
   EXPECT_EQ(given.model, "small");
@@ -66,23 +66,23 @@ TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
 }
 
 TEST(DataOptions, contradictions_are_refused) {
-  EXPECT_EQ(refusal({"--recipe", "published", "--text", "/"}),
+  EXPECT_EQ(refused({"--recipe", "published", "--text", "/"}),
             "--recipe and --text: give one of them");
-  EXPECT_EQ(refusal({"--recipe", "modular", "--data", "pattern"}),
+  EXPECT_EQ(refused({"--recipe", "modular", "--data", "pattern"}),
             "--recipe and --data: give one of them");
-  EXPECT_EQ(refusal({"--data", "pattern", "--text", "/"}),
+  EXPECT_EQ(refused({"--data", "pattern", "--text", "/"}),
             "--text and --data pattern: give one of them");
-  EXPECT_EQ(refusal({"--data", "pattern", "--modulus", "7"}), "--modulus: needs --data modular");
-  EXPECT_EQ(refusal({"--recipe", "published", "--eval-every", "1"}),
+  EXPECT_EQ(refused({"--data", "pattern", "--modulus", "7"}), "--modulus: needs --data modular");
+  EXPECT_EQ(refused({"--recipe", "published", "--eval-every", "1"}),
             "--eval-every: --recipe published holds nothing out: its tokens are random");
 }
 
 TEST(LogOption, a_file_that_can_not_be_written_is_refused) {
   const TemporaryFolder folder;
   for (const std::string& path : {folder.path(), folder.path() + "/no/such/folder"})
-    EXPECT_EQ(refusal({"--log", path}), "--log " + path + ": can't be written");
-  EXPECT_EQ(parse({"--log", folder.path() + "/log"}).log, folder.path() + "/log");
-  EXPECT_EQ(parse({"--log", "/dev/null"}).log, "/dev/null");
+    EXPECT_EQ(refused({"--log", path}), "--log " + path + ": can't be written");
+  EXPECT_EQ(config_of({"--log", folder.path() + "/log"}).log, folder.path() + "/log");
+  EXPECT_EQ(config_of({"--log", "/dev/null"}).log, "/dev/null");
 }
 
 }  // namespace

@@ -49,12 +49,12 @@ FsdpImplementation implementation() {
   return {make, nullptr};
 }
 
-struct Run {
+struct Outcome {
   int status;
   std::string errors;
 };
 
-Run train(const FsdpImplementation& fsdp, const std::string& log) {
+Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
   TrainConfig config;
   config.mode = "fsdp";
   config.world = 2;
@@ -75,7 +75,7 @@ Run train(const FsdpImplementation& fsdp, const std::string& log) {
 TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/log";
-  const Run run = train(implementation<LogReader>(), path);
+  const Outcome run = train(implementation<LogReader>(), path);
   EXPECT_EQ(run.status, 0) << run.errors;
   const auto lines = lines_of(path);
   ASSERT_EQ(lines.size(), 4U);
@@ -107,7 +107,7 @@ TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
 }
 
 TEST(LogOfTraining, on_a_full_disk_costs_one_line_and_not_the_run) {
-  const Run run = train(implementation<LogReader>(), "/dev/full");
+  const Outcome run = train(implementation<LogReader>(), "/dev/full");
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors, "--log /dev/full: No space left on device; training goes on without it\n");
 }
