@@ -9,7 +9,8 @@
 namespace fsdp {
 namespace {
 
-// The settings of --recipe modular: with these and the default seed, no mistake is left after 400 steps.
+// The settings of --recipe modular: with these and the default seed, no mistake is left after 400
+// steps.
 struct ModularRecipe {
   static constexpr const char* kModel = "gpt2-tiny";
   static constexpr int64_t kModulus = 31, kSteps = 1000, kBatch = 256, kEvalEvery = 100;

@@ -33,7 +33,8 @@ TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said)
 }
 
 TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
-  const TrainConfig config = config_of({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
+  const TrainConfig config =
+      config_of({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
   EXPECT_EQ(config.modulus, 7);
   EXPECT_EQ(config.seq, 3);
   EXPECT_EQ(config.eval_every, 5);
@@ -53,8 +54,8 @@ TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
   EXPECT_EQ(recipe.optimizer.weight_decay, 0.5);
   EXPECT_EQ(recipe.clip, 1.0);
   const TrainConfig given =
-      config_of({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip", "2",
-             "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
+      config_of({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip",
+                 "2", "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
   EXPECT_EQ(given.data, "modular");
   EXPECT_EQ(given.model, "small");
   EXPECT_EQ(given.batch, 64);
