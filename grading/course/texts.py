@@ -43,7 +43,12 @@ def verbs():
     sources = {
         "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
-        "train": ["programs/train/options.cpp", "programs/train/checkpoint_options.cpp", "fsdp"],
+        "train": [
+            "programs/train/options.cpp",
+            "programs/train/data_options.cpp",
+            "programs/train/checkpoint_options.cpp",
+            "fsdp",
+        ],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],
         "grade": ["grading/grade.py"],
