@@ -14,6 +14,7 @@ struct ModelState {
     std::vector<int64_t> sizes;
 
     int64_t numel() const;
+    bool operator==(const Parameter&) const = default;
   };
   std::vector<Parameter> parameters;  // distinct, in the order of first registration
   std::vector<StateRange> ranges;     // of two ranks: the same elements, or none in common
