@@ -7,8 +7,8 @@ add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.c
 target_include_directories(fsdp_programs PUBLIC programs)
 target_link_libraries(fsdp_programs PUBLIC fsdp_warnings)
 add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL programs/train/checkpoint_options.cpp
-            programs/train/data_options.cpp programs/train/options.cpp
-            programs/train/strategy_option.cpp)
+file(GLOB train_options CONFIGURE_DEPENDS programs/train/*.cpp)
+add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL ${train_options})
 target_link_libraries(fsdp_train_options PUBLIC fsdp_programs fsdp_train)
 target_precompile_headers(fsdp_train_options REUSE_FROM fsdp_pch)
 
@@ -20,6 +20,8 @@ function(program name library source)
 endfunction()
 
 program(hello fsdp_trace programs/hello.cpp)
+program(export_model fsdp_train programs/export_model.cpp)
+program(generate fsdp_train_options programs/generate.cpp)
 
 # Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
 # first program that a student can run.
@@ -46,7 +48,7 @@ if(FSDP_SANITIZE STREQUAL "thread")
   set(tests threads_tests)
 endif()
 add_custom_target(all_tests DEPENDS ${tests})
-add_custom_target(everything DEPENDS all_tests check hello)
+add_custom_target(everything DEPENDS all_tests check export_model generate hello)
 foreach(program own_model reproduce transport_bench reference_train mine_train)
   if(TARGET ${program})
     add_dependencies(everything ${program})

@@ -36,7 +36,9 @@ torch_room(config comm optim)
 torch_room(prediction base comm config layout memory optim trace)
 torch_room(report base)
 torch_room(state base comm optim report)
-torch_room(train base comm config cuda data layout memory nn optim prediction report state trace)
+torch_room(exchange comm nn state)
+torch_room(train base comm config cuda data exchange layout memory nn optim prediction report state
+           trace)
 torch_room(testing base comm layout memory nn trace)
 
 target_include_directories(fsdp_comm SYSTEM

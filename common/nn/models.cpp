@@ -1,4 +1,3 @@
-#include <nn/gpt2.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
 
@@ -82,6 +81,24 @@ std::vector<std::string> model_names() {
   for (const auto& entry : registry())
     names.push_back(entry.info.name);
   return names;
+}
+
+std::optional<GPT2Options> gpt2_options(const std::string& name) {
+  const auto* options = std::get_if<GPT2Options>(&find(name).shape);
+  return options == nullptr ? std::nullopt : std::optional(*options);
+}
+
+std::string gpt2_names() {
+  std::string names;
+  for (const auto& [info, shape] : registry())
+    if (std::holds_alternative<GPT2Options>(shape))
+      names += (names.empty() ? "" : ", ") + info.name;
+  return names;
+}
+
+std::map<std::string, std::string> tied_names(const std::string& name) {
+  if (gpt2_options(name)) return {{"lm_head.weight", "wte.weight"}};
+  return {};
 }
 
 std::shared_ptr<Module> make_model(const std::string& name, int64_t vocabulary) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <nn/gpt2.h>
 #include <nn/module.h>
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,12 @@ struct ModelInfo {
 // gpt2-774m, gpt2-1558m (GPT2, tied head). Throws std::invalid_argument that lists the names.
 const ModelInfo& model_info(const std::string& name);
 std::vector<std::string> model_names();
+
+// The size of a model that is a GPT2; nothing for a TransformerLM.
+std::optional<GPT2Options> gpt2_options(const std::string& name);
+std::string gpt2_names();  // of all that are: "gpt2-tiny, gpt2-36m"
+// The further names of parameters that have several: name -> first name.
+std::map<std::string, std::string> tied_names(const std::string& name);
 
 // Builds the model, drawing from the default generator. Throws as model_info does.
 // `vocabulary` replaces the model's own if positive. Tokens [B, T] int64 -> logits [B, T,

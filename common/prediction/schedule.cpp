@@ -27,7 +27,8 @@ class Step {
 
   Schedule build() {
     hold();
-    const bool has_state = !first_ || config_.first_step > 0;
+    // What the parameters were loaded into is allocated before the first step.
+    const bool has_state = !first_ || config_.first_step > 0 || !config_.init.empty();
     if (has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {

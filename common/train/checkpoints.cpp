@@ -1,4 +1,5 @@
 #include <data/dataset.h>
+#include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
 #include <report/sha256.h>
 #include <state/agreement.h>
@@ -51,6 +52,12 @@ std::string difference_of_runs(const nlohmann::ordered_json& saved,
     }
   }
   return "";
+}
+
+std::string load_init(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
+  if (config.init.empty()) return "";
+  load_hugging_face(config.init, strategy.state(), comm);
+  return "begins with the parameters in " + config.init;
 }
 
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm) {

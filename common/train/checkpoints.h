@@ -16,6 +16,11 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config);
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own);
 
+// Fills the parameters from config.init, if the run begins with those of a file. Returns what it
+// says of that, or nothing. All ranks of `comm` call it together. Throws what load_hugging_face()
+// throws.
+std::string load_init(const TrainConfig& config, Strategy& strategy, Communicator& comm);
+
 // Fills the strategy from config.resume, if a run is resumed. Returns what it says of that, or
 // nothing. All ranks of `comm` call it together. Throws what load_checkpoint() throws.
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm);

@@ -86,6 +86,7 @@ class TrainingRun {
   }
 
   void operator()() {
+    say(load_init(config_, *strategy_, *comm_));
     say(resume(config_, *strategy_, *comm_));
     ParameterSummary before;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });

@@ -39,6 +39,8 @@ GIVEN = (
     "docs/",
     "fsdp",
     "programs/check",
+    "programs/export_model.cpp",
+    "programs/generate.cpp",
     "programs/hello.cpp",
     "programs/shared/",
     "programs/strategy/",

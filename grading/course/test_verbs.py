@@ -164,5 +164,60 @@ class Hello(unittest.TestCase):
             self.assertIn(cause, done.stderr)
 
 
+class Generate(unittest.TestCase):
+    """From two checkpoints of one step each."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        for name, options in (("text", ["--seq", "18"]), ("published", ["--recipe", "published"])):
+            command = [skeletons.ROOT / "fsdp", "train", "--model", "gpt2-tiny", "--steps", "1",
+                       *options, "--checkpoint-dir", cls.folder / name]
+            subprocess.run(command, check=True, capture_output=True)
+
+    def generate(self, *options, checkpoint="text"):
+        command = [skeletons.ROOT / "fsdp", "generate", "--checkpoint", self.folder / checkpoint,
+                   *options]
+        done = subprocess.run(command, capture_output=True)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    def text(self, *options):
+        status, text, errors = self.generate("--prompt", "Größe", "--tokens", "30", *options)
+        self.assertEqual((status, errors), (0, ""))
+        return text
+
+    def test_continues_the_prompt_by_so_many_bytes(self):
+        text = self.text()
+        self.assertTrue(text.startswith("Größe".encode()) and text.endswith(b"\n"), text)
+        self.assertEqual(len(text), len("Größe".encode()) + 30 + 1)
+
+    def test_the_same_seed_draws_the_same_text(self):
+        first = self.text("--temperature", "1", "--seed", "7")
+        self.assertEqual(self.text("--temperature", "1", "--seed", "7"), first)
+        self.assertNotEqual(self.text("--temperature", "1", "--seed", "8"), first)
+
+    def test_refuses_in_one_line_what_it_cannot_continue(self):
+        for options, checkpoint, status, reason in (
+            (["--prompt", ""], "text", 2, "--prompt: needs a byte at least"),
+            (["--prompt", "a", "--init", "hf:x"], "text", 2, "give --checkpoint or --init, one of them"),
+            (["--prompt", "a"], "published", 1,
+             f"{self.folder}/published/step-000001: was trained on published data, not on text"),
+        ):
+            expected = (status, b"", f"fsdp generate: {reason}\n")
+            self.assertEqual(self.generate(*options, checkpoint=checkpoint), expected)
+
+    def test_refuses_a_byte_that_is_no_token_of_the_model(self):
+        out = self.folder / "hf"
+        command = [skeletons.ROOT / "fsdp", "export", "--format", "hf", "--checkpoint",
+                   self.folder / "published", "--output", out]
+        subprocess.run(command, check=True, capture_output=True)
+        command = [skeletons.ROOT / "fsdp", "generate", "--init", f"hf:{out}", "--prompt", "1+a"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        reason = "--prompt: has the byte 97, and the model knows those below 61"
+        self.assertEqual((done.returncode, done.stderr), (2, f"fsdp generate: {reason}\n"))
+
+
 if __name__ == "__main__":
     unittest.main()

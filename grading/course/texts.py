@@ -43,12 +43,9 @@ def verbs():
     sources = {
         "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
-        "train": [
-            "programs/train/options.cpp",
-            "programs/train/data_options.cpp",
-            "programs/train/checkpoint_options.cpp",
-            "fsdp",
-        ],
+        "train": [*(str(path.relative_to(ROOT)) for path in (ROOT / "programs" / "train").glob("*.cpp")), "fsdp"],
+        "generate": ["programs/generate.cpp", "programs/train/init_option.cpp"],
+        "export": ["programs/export_model.cpp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],
         "grade": ["grading/grade.py"],

@@ -10,6 +10,7 @@
 #include <trace/timeline.h>
 #include <train/checkpoint_options.h>
 #include <train/data_options.h>
+#include <train/init_option.h>
 #include <train/options.h>
 #include <train/strategy_option.h>
 
@@ -341,6 +342,7 @@ TrainConfig parse_train_options(int argc, char** argv,
   add_checkpoint_activations(app, config);
   add_run_options(app, config, given);
   add_checkpoint_options(app, config);
+  add_init_option(app, config);
   parse_command_line(app, argc, argv, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
@@ -352,6 +354,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     if (app.count("--norm-type") > 0 && !config.clip) throw UsageError("--norm-type: needs --clip");
     check(config);
     check_checkpoint_options(app, config);
+    check_init_option(config);
   });
   name_unused_options(app, config);
   return config;

@@ -1,0 +1,176 @@
+"""Hugging Face's transformers reads what ./fsdp export writes, and --init reads what transformers saves.
+
+The models are tiny and random, so nothing is downloaded. The tests run in a Python that has
+transformers: that of .venv-peers, which this file starts if it is run by another one. They are
+skipped if there is none.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEERS = ROOT / ".venv-peers/bin/python3"
+PROMPT = "int main() {"
+TOKENS = 20
+
+try:
+    import transformers
+    import torch
+    from safetensors.torch import load_file, load_model
+except ImportError:
+    transformers = None
+else:
+    sys.path.insert(0, str(ROOT / "grading/peers"))
+    import gpt2
+
+# The model gpt2-tiny, as it is trained on text.
+TINY = {"vocab_size": 256, "n_positions": 19, "n_embd": 35, "n_layer": 3, "n_head": 5, "n_inner": 121}
+
+
+@unittest.skipIf(transformers, "this Python has transformers")
+class InPeers(unittest.TestCase):
+    def test_transformers_and_ours_agree(self):
+        has = [PEERS, "-c", "import torch, transformers, safetensors"]
+        if not PEERS.exists() or subprocess.run(has, capture_output=True).returncode:
+            self.skipTest("transformers is not installed; ./fsdp setup --peers installs it")
+        command = [PEERS, "-m", "unittest", "test_hf"]
+        done = subprocess.run(command, cwd=ROOT / "grading", capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+def fsdp(*arguments):
+    """What the command prints, as bytes."""
+    done = subprocess.run([ROOT / "fsdp", *map(str, arguments)], capture_output=True)
+    if done.returncode:
+        raise AssertionError(done.stderr.decode())
+    return done.stdout
+
+
+def tokens_of(text):
+    return torch.tensor([list(text)])
+
+
+def random_model(seed, **sizes):
+    """Of transformers. No parameter is 0 or 1, as many are after its own initialization."""
+    torch.manual_seed(seed)
+    config = transformers.GPT2Config(bos_token_id=None, eos_token_id=None, **sizes)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.2)
+    return model
+
+
+def sha256_of(model):
+    """As param_sha256 of ours: linear layers are [out, in], and the head is the embedding."""
+    digest = hashlib.sha256()
+    for name, parameter in model.transformer.named_parameters():
+        linear = parameter.dim() == 2 and name.startswith("h.")
+        values = parameter.detach().t() if linear else parameter.detach()
+        digest.update(values.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def greedy(logits_of, context):
+    """The prompt and the tokens that follow, from no more than `context` tokens each."""
+    text = list(PROMPT.encode())
+    for _ in range(TOKENS):
+        text.append(int(logits_of(torch.tensor([text[-context:]]))[0, -1].argmax()))
+    return bytes(text)
+
+
+@unittest.skipUnless(transformers, "transformers is not installed; ./fsdp setup --peers installs it")
+class HuggingFace(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def generated(self, *source):
+        """The text without its line feed, and the logits of the prompt."""
+        logits = self.folder / "logits.safetensors"
+        text = fsdp("generate", *source, "--prompt", PROMPT, "--tokens", TOKENS, "--logits", logits)
+        return text[:-1], load_file(logits)["logits"]
+
+    def assert_same(self, expected, logits):
+        self.assertEqual(expected.shape, logits.shape)
+        self.assertLess((expected - logits).abs().max().item(), 1e-5)
+
+    def trained(self):
+        """A checkpoint of ours, of two steps on two ranks."""
+        run = self.folder / "run"
+        fsdp("train", "--mode", "fsdp", "--world", 2, "--model", "gpt2-tiny", "--steps", 2,
+             "--seq", 18, "--lr", 0.05, "--checkpoint-dir", run)
+        return run
+
+    @staticmethod
+    def logits_of(model):
+        def logits(tokens):
+            with torch.no_grad():
+                return model(tokens).logits
+
+        return logits
+
+    def test_generate_reads_what_transformers_saves(self):
+        model = random_model(1, vocab_size=256, n_positions=64, n_embd=48, n_layer=2, n_head=4)
+        model.save_pretrained(self.folder / "theirs")
+        text, logits = self.generated("--init", f"hf:{self.folder / 'theirs'}")
+        prompt = tokens_of(PROMPT.encode())
+        self.assert_same(self.logits_of(model)(prompt)[0], logits)
+        expected = model.generate(prompt, attention_mask=torch.ones_like(prompt), pad_token_id=0,
+                                  do_sample=False, max_new_tokens=TOKENS)
+        self.assertEqual(bytes(expected[0].tolist()), text)
+
+    def test_every_mode_begins_with_what_transformers_saves(self):
+        model = random_model(2, **TINY)
+        model.save_pretrained(self.folder / "theirs")
+        for mode, world in (("fsdp", 1), ("fsdp", 3), ("ddp", 2), ("single", 2)):
+            out = self.folder / "run.json"
+            fsdp("train", "--mode", mode, "--world", world, "--model", "gpt2-tiny", "--steps", 0,
+                 "--init", f"hf:{self.folder / 'theirs'}", "--json", out)
+            last = json.loads(out.read_text().splitlines()[-1])
+            self.assertEqual(last["param_sha256"], sha256_of(model), (mode, world))
+
+    def test_halves_are_read_as_transformers_reads_them(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            saved = self.folder / str(dtype)
+            random_model(3, **TINY).to(dtype).save_pretrained(saved)
+            model = transformers.GPT2LMHeadModel.from_pretrained(saved, dtype=torch.float32)
+            _, logits = self.generated("--init", f"hf:{saved}")
+            self.assert_same(self.logits_of(model)(tokens_of(PROMPT.encode()))[0], logits)
+
+    def test_transformers_reads_what_export_writes(self):
+        run = self.trained()
+        fsdp("export", "--checkpoint", run, "--format", "hf", "--output", self.folder / "ours")
+        model, loading = transformers.GPT2LMHeadModel.from_pretrained(
+            self.folder / "ours", output_loading_info=True
+        )
+        for what, names in loading.items():
+            self.assertEqual(list(names), [], what)
+        text, logits = self.generated("--checkpoint", run)
+        self.assert_same(self.logits_of(model.eval())(tokens_of(PROMPT.encode()))[0], logits)
+        self.assertEqual(greedy(self.logits_of(model), TINY["n_positions"]), text)
+
+    def test_plain_pytorch_reads_what_export_writes(self):
+        run = self.trained()
+        plain = self.folder / "plain"
+        fsdp("export", "--checkpoint", run, "--format", "safetensors", "--output", plain)
+        model = gpt2.GPT2(types.SimpleNamespace(vocabulary=256, context=19, d_model=35, layers=3,
+                                                heads=5, d_ff=121))
+        load_model(model, plain / "model.safetensors")  # every name, and no other
+        text, logits = self.generated("--checkpoint", run)
+        with torch.no_grad():
+            self.assert_same(model(tokens_of(PROMPT.encode()))[0], logits)
+            self.assertEqual(greedy(model, TINY["n_positions"]), text)
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT / "grading")
+    unittest.main()

@@ -1,0 +1,140 @@
+#include <exchange/hugging_face_folder.h>
+#include <layout/shard_layout.h>
+#include <nn/generate.h>
+#include <nn/models.h>
+#include <shared/command_line.h>
+#include <state/safetensors.h>
+#include <state/saved_tensors.h>
+#include <train/build_model.h>
+#include <train/data_of_run.h>
+#include <train/init_option.h>
+
+#include <cstdio>
+
+// Continues a text with a model that was trained on text. Its tokens are bytes.
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kBytes = 256;  // ids that are text
+
+struct Settings {
+  std::string checkpoint, prompt, logits;
+  TrainConfig init;  // of which only `init` is used
+  int64_t tokens{200};
+  int64_t threads{1};
+  std::optional<double> temperature;
+  uint64_t seed{42};
+};
+
+Settings parse(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Continues a text with a model that was trained on text.", "fsdp generate");
+  app.get_formatter()->column_width(34);
+  app.add_option("--checkpoint", settings.checkpoint,
+                 "a checkpoint, or a folder of which to take the latest");
+  add_init_option(app, settings.init);
+  app.add_option("--prompt", settings.prompt, "the text to continue")->required();
+  add_number(app, "--tokens", settings.tokens, NumberRange<int64_t>{0, kMany},
+             "tokens to add, each a byte (default 200)");
+  add_number(
+      app, "--temperature", settings.temperature, positive_up_to(1e6),
+      "draw tokens: near 0 likely ones, 1 as often as the model expects them (default: always "
+      "the most likely one)");
+  add_number(app, "--seed", settings.seed,
+             NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
+             "seed of what is drawn (default 42)");
+  add_number(app, "--threads", settings.threads, NumberRange<int64_t>{1, 1024},
+             "threads (default 1)");
+  app.add_option("--logits", settings.logits,
+                 "also write the logits of the prompt to this safetensors file");
+  parse_command_line(app, argc, argv, [&] {
+    if (settings.checkpoint.empty() == settings.init.init.empty())
+      throw UsageError("give --checkpoint or --init, one of them");
+    if (settings.prompt.empty()) throw UsageError("--prompt: needs a byte at least");
+  });
+  if (app.count("--seed") > 0 && !settings.temperature)
+    std::fprintf(stderr, "fsdp generate: --seed has no effect without --temperature\n");
+  return settings;
+}
+
+struct Loaded {
+  std::shared_ptr<Module> model;
+  int64_t context, vocabulary;
+};
+
+Loaded checkpoint_at(const std::string& path) {
+  const SavedParameters saved = open_parameters(path);
+  const std::string recipe = saved.checkpoint.run.value("recipe", "");
+  if (recipe != "text")
+    throw std::runtime_error(saved.checkpoint.folder + ": was trained on " + recipe +
+                             " data, not on text");
+  TrainConfig config;
+  config.model = saved.checkpoint.run.value("model", "");
+  Loaded loaded{build_model(config), model_info(config.model).context, vocabulary_of(config)};
+  const auto parameters = distinct_parameters(*loaded.model);
+  for (size_t i = 0; i < std::max(parameters.size(), saved.parameters.size()); ++i) {
+    const bool same = i < parameters.size() && i < saved.parameters.size() &&
+                      parameters[i].name == saved.parameters[i].name &&
+                      parameters[i].tensor.sizes() == saved.parameters[i].sizes;
+    if (!same)
+      throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
+                               config.model);
+    saved.read(saved.parameters[i], parameters[i].tensor.detach());
+  }
+  return loaded;
+}
+
+Loaded hugging_face_at(const std::string& path) {
+  const HuggingFaceFolder folder(path);
+  folder.check_head(0, 1);
+  const GPT2Options& options = folder.options();
+  Loaded loaded{std::make_shared<GPT2>(options), options.context, options.vocabulary};
+  for (const auto& [name, tensor] : distinct_parameters(*loaded.model))
+    folder.read({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
+  return loaded;
+}
+
+std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) {
+  std::vector<int64_t> tokens;
+  for (const char byte : prompt) {
+    tokens.push_back(static_cast<unsigned char>(byte));
+    if (tokens.back() >= vocabulary)
+      throw UsageError("--prompt: has the byte " + std::to_string(tokens.back()) +
+                       ", and the model knows those below " + std::to_string(vocabulary));
+  }
+  return tokens;
+}
+
+void write_logits(const std::string& path, const at::Tensor& logits) {
+  SafetensorsWriter writer(path, {{"logits", at::kFloat, logits.sizes().vec()}});
+  writer.write(logits.contiguous());
+  writer.close();
+}
+
+int generate_text(const Settings& settings) {
+  at::set_num_threads(static_cast<int>(settings.threads));
+  const auto [model, context, vocabulary] = settings.checkpoint.empty()
+                                                ? hugging_face_at(settings.init.init)
+                                                : checkpoint_at(settings.checkpoint);
+  const auto tokens = tokens_of(settings.prompt, vocabulary);
+  if (!settings.logits.empty()) write_logits(settings.logits, logits_of(*model, tokens, context));
+  const auto print = [](const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  print(settings.prompt);
+  const GenerateOptions options{context, kBytes, settings.temperature, settings.seed};
+  generate(*model, tokens, settings.tokens, options,
+           [&](int64_t token) { print(std::string(1, static_cast<char>(token))); });
+  print("\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace fsdp
+
+int main(int argc, char** argv) {
+  using namespace fsdp;
+  return run_program("fsdp generate", [&] { return generate_text(parse(argc, argv)); });
+}

@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+#include <nn/generate.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace fsdp {
+namespace {
+
+// The logit of what follows token t is `logit` for t + 1, and 0 for the others.
+class Successor : public Module {
+ public:
+  Successor(int64_t vocabulary, double logit) : vocabulary_(vocabulary), logit_(logit) {}
+
+  torch::Tensor forward(torch::Tensor tokens) override {
+    longest_ = std::max(longest_, tokens.size(1));
+    return at::one_hot((tokens + 1) % vocabulary_, vocabulary_).to(at::kFloat) * logit_;
+  }
+  int64_t longest() const { return longest_; }  // sequence that it was called with
+
+ private:
+  int64_t vocabulary_;
+  double logit_;
+  int64_t longest_{};
+};
+
+std::vector<int64_t> generated(Module& model, std::vector<int64_t> tokens, int64_t count,
+                               const GenerateOptions& options) {
+  std::vector<int64_t> result;
+  generate(model, std::move(tokens), count, options,
+           [&](int64_t token) { result.push_back(token); });
+  return result;
+}
+
+using Tokens = std::vector<int64_t>;
+
+TEST(Generate, takes_the_most_likely_token_without_a_temperature) {
+  Successor model(5, 3.0);
+  EXPECT_EQ(generated(model, {0, 3}, 4, {.context = 8, .ids = 5}), (Tokens{4, 0, 1, 2}));
+  EXPECT_EQ(generated(model, {0, 3}, 0, {.context = 8, .ids = 5}), Tokens{});
+}
+
+TEST(Generate, gives_the_model_no_more_than_its_context) {
+  Successor model(5, 3.0);
+  EXPECT_EQ(generated(model, {0, 0, 0, 1}, 5, {.context = 3, .ids = 5}), (Tokens{2, 3, 4, 0, 1}));
+  EXPECT_EQ(model.longest(), 3);
+  EXPECT_EQ(logits_of(model, {0, 0, 0, 1}, 3).sizes(), (at::IntArrayRef{3, 5}));
+}
+
+TEST(Generate, draws_no_id_that_is_no_text) {
+  Successor model(5, 3.0);
+  const Tokens greedy = generated(model, {1}, 20, {.context = 8, .ids = 3});
+  const Tokens drawn = generated(model, {1}, 200, {.context = 8, .ids = 3, .temperature = 10});
+  for (const Tokens& tokens : {greedy, drawn})
+    EXPECT_LT(*std::max_element(tokens.begin(), tokens.end()), 3);
+}
+
+TEST(Generate, draws_the_same_with_the_same_seed_and_leaves_the_default_generator) {
+  Successor model(50, 1.0);
+  const auto with_seed = [&](uint64_t seed) {
+    return generated(model, {1}, 30, {.context = 8, .ids = 50, .temperature = 1, .seed = seed});
+  };
+  const Tokens first = with_seed(7);
+  torch::manual_seed(1);
+  const at::Tensor expected = torch::rand({3});
+  torch::manual_seed(1);
+  EXPECT_EQ(with_seed(7), first);
+  EXPECT_TRUE(torch::rand({3}).equal(expected));
+  EXPECT_NE(with_seed(8), first);
+}
+
+// Two tokens, of which one has e^logit times the other's probability.
+TEST(Generate, draws_by_the_temperature) {
+  Successor model(2, std::log(3.0));
+  const auto followers = [&](double temperature) {
+    const Tokens tokens =
+        generated(model, {0}, 2000, {.context = 1, .ids = 2, .temperature = temperature});
+    int64_t count = tokens[0] == 1;
+    for (size_t i = 1; i < tokens.size(); ++i)
+      count += tokens[i] != tokens[i - 1];
+    return static_cast<double>(count) / 2000;
+  };
+  EXPECT_NEAR(followers(1.0), 3.0 / 4, 0.03);  // four standard deviations
+  EXPECT_NEAR(followers(0.5), 9.0 / 10, 0.03);
+  EXPECT_EQ(followers(1e-300), 1.0);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,54 @@
+#include <exchange/export.h>
+
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+const std::vector<Arranged> kArrangements{{"fsdp", 1}, {"fsdp", 2},    {"fsdp", 3},
+                                          {"fsdp", 4}, {"fsdp", 4, 2}, {"fsdp", 2, 1},
+                                          {"ddp", 2},  {"ddp", 3},     {"single", 2}};
+
+class Init : public testing::Test {
+ protected:
+  // A run of two steps on some ranks, and its parameters as files of transformers.
+  Init() {
+    TrainConfig config = config_of({"fsdp", 3}, 3, 2);
+    config.checkpoint_dir = folder_.path() + "/run";
+    trained_ = train(config, folder_);
+    export_parameters(config.checkpoint_dir, ExportFormat::hf, exported());
+  }
+  std::string exported() const { return folder_.path() + "/hf"; }
+
+  TemporaryFolder folder_;
+  nlohmann::json trained_;
+};
+
+TEST_F(Init, has_the_bits_that_were_exported_in_every_mode) {
+  for (const Arranged& how : kArrangements) {
+    SCOPED_TRACE(named(how));
+    TrainConfig config = config_of(how, how.world, 0);
+    config.init = exported();
+    const auto last = train(config, folder_);
+    EXPECT_EQ(last["param_sha256"], trained_["param_sha256"]);
+    EXPECT_EQ(last["live_bytes_mismatches"], 0);
+  }
+}
+
+TEST_F(Init, trains_to_the_same_bits_in_every_mode) {
+  nlohmann::json expected;
+  for (const Arranged& how :
+       std::vector<Arranged>{{"single", 2}, {"ddp", 2}, {"fsdp", 2}, {"fsdp", 1}}) {
+    SCOPED_TRACE(named(how));
+    TrainConfig config = config_of(how, 2, 1);
+    config.init = exported();
+    const auto last = train(config, folder_);
+    EXPECT_EQ(last["live_bytes_mismatches"], 0);
+    if (expected.is_null()) expected = last["state_sha256"];
+    EXPECT_EQ(last["state_sha256"], expected);
+    EXPECT_NE(last["param_sha256"], trained_["param_sha256"]);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
