@@ -11,7 +11,7 @@ function(test_executable list target library)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 2)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD "${FSDP_UNITY}" UNITY_BUILD_BATCH_SIZE 2)
   set_property(GLOBAL APPEND PROPERTY ${list} ${target})
 endfunction()
 
