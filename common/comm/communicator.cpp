@@ -87,7 +87,10 @@ std::string fault_of(Operation operation, const at::Tensor& output, const at::Te
   if (output.device().type() != device || input.device().type() != device) {
     return device == c10::kCPU ? "needs tensors on the CPU" : "needs tensors on CUDA";
   }
-  if (output.scalar_type() != input.scalar_type()) return "needs tensors of one dtype";
+  const bool widens = operation == Operation::reduce_scatter &&
+                      output.scalar_type() == at::kFloat &&
+                      at::isReducedFloatingType(input.scalar_type());
+  if (output.scalar_type() != input.scalar_type() && !widens) return "needs tensors of one dtype";
   if (!has_memory(output) || !has_memory(input)) return "needs tensors with memory";
   const std::string world = std::to_string(world_size);
   switch (operation) {
@@ -162,7 +165,7 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
   call.root = group.world_rank(root);
   call.unit = UnitName(unit);
   if (output.defined()) {
-    call.dtype = output.scalar_type();
+    call.dtype = input.scalar_type();
     call.numel = std::max(output.numel(), input.numel());
   }
   call.bytes = textbook_bytes(call, group.size);

@@ -50,7 +50,8 @@ class Communicator {
   void wait_for_readers();
 
   // output [n] <- the sum over ranks of part `rank` of their inputs [W n]: over the ranks of a
-  // replica, then over replicas.
+  // replica, then over replicas. The output may be fp32 and the input bf16 or fp16, which are then
+  // what is sent; all is added in fp32 (NCCL adds the ranks of a replica in the input's dtype).
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                              const std::string& unit);
   // tensor <- the sum over ranks of tensor; tensor <- rank `root`'s tensor.

@@ -70,14 +70,15 @@ void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& 
   }
 }
 
-// output [n] <- the sum of the W parts of `received` [W n].
+// output [n] <- the sum of the W parts of `received` [W n], which may be of a narrower dtype.
 void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tensor& received) {
   std::vector<const void*> parts;
   auto* data = static_cast<const char*>(received.const_data_ptr());
   for (int rank = 0; rank < group.size(); ++rank) {
-    parts.push_back(data + rank * output.nbytes());
+    parts.push_back(data + rank * (received.nbytes() / group.size()));
   }
-  sum_as_tree(output.mutable_data_ptr(), parts, output.numel(), output.scalar_type());
+  sum_as_tree(output.mutable_data_ptr(), output.scalar_type(), parts, output.numel(),
+              received.scalar_type());
 }
 
 class GlooTransfer : public Transfer {

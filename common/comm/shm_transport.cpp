@@ -109,13 +109,14 @@ class ShmReduceScatter final : public ShmTransfer {
   uint64_t address() const override { return input_.address(); }
 
   void complete() override {
-    size_t offset = peers_.rank * collective_.output.nbytes();
+    const at::Tensor& output = collective_.output;
+    const size_t offset = peers_.rank * (collective_.input.nbytes() / peers_.size);
     std::vector<const void*> parts;
     for (int peer = 0; peer < peers_.size; ++peer) {
       parts.push_back(data(peer) + offset);
     }
-    sum_as_tree(collective_.output.mutable_data_ptr(), parts, collective_.output.numel(),
-                collective_.output.scalar_type());
+    sum_as_tree(output.mutable_data_ptr(), output.scalar_type(), parts, output.numel(),
+                collective_.input.scalar_type());
     meet(Stage::waited_for);  // the input may be changed or freed after wait()
   }
 
@@ -140,7 +141,8 @@ class ShmAllReduce final : public ShmTransfer {
       parts.push_back(data(peer) + begin * element);
     }
     auto* readable = reinterpret_cast<char*>(tensor_.address());
-    sum_as_tree(readable + begin * element, parts, end - begin, collective_.output.scalar_type());
+    const at::ScalarType dtype = collective_.output.scalar_type();
+    sum_as_tree(readable + begin * element, dtype, parts, end - begin, dtype);
     meet(Stage::waited_for);
 
     char* output = static_cast<char*>(collective_.output.mutable_data_ptr());

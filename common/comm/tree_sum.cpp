@@ -33,25 +33,27 @@ struct ChunkSum {
 
 }  // namespace
 
-void sum_as_tree(void* output, const std::vector<const void*>& parts, int64_t numel,
-                 at::ScalarType dtype) {
+void sum_as_tree(void* output, at::ScalarType output_dtype, const std::vector<const void*>& parts,
+                 int64_t numel, at::ScalarType dtype) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
-  const bool narrow = at::isFloatingType(dtype) && element < 4;
+  const auto output_element = static_cast<int64_t>(c10::elementSize(output_dtype));
+  const at::ScalarType sum_dtype = at::isFloatingType(dtype) && element < 4 ? at::kFloat : dtype;
   const size_t levels = std::max<size_t>(1, std::bit_width(parts.size()) - 1);
-  const auto scratch = at::empty({static_cast<int64_t>(levels), std::min(numel, kChunk)},
-                                 narrow ? at::kFloat : dtype);
+  const auto scratch =
+      at::empty({static_cast<int64_t>(levels), std::min(numel, kChunk)}, sum_dtype);
   for (int64_t begin = 0; begin < numel; begin += kChunk) {
     const int64_t count = std::min(kChunk, numel - begin);
     ChunkSum chunk;
     for (const void* part : parts) {
       const auto values = view(static_cast<const char*>(part) + begin * element, count, dtype);
-      chunk.parts.push_back(narrow ? values.to(at::kFloat) : values);
+      chunk.parts.push_back(values.to(sum_dtype));
     }
     for (size_t level = 0; level < levels; ++level)
       chunk.scratch.push_back(scratch[static_cast<int64_t>(level)].narrow(0, 0, count));
-    const auto into = view(static_cast<char*>(output) + begin * element, count, dtype);
-    if (narrow || parts.size() == 1) {
+    const auto into =
+        view(static_cast<char*>(output) + begin * output_element, count, output_dtype);
+    if (output_dtype != sum_dtype || parts.size() == 1) {
       into.copy_(chunk.sum(0, parts.size(), 0));
     } else {
       chunk.add(into, 0, parts.size(), 0);
@@ -67,7 +69,7 @@ at::Tensor sum_as_tree(const std::vector<at::Tensor>& parts) {
     data.push_back(contiguous.back().const_data_ptr());
   }
   at::Tensor sum = at::empty(parts[0].sizes(), contiguous[0].options());
-  sum_as_tree(sum.mutable_data_ptr(), data, sum.numel(), sum.scalar_type());
+  sum_as_tree(sum.mutable_data_ptr(), sum.scalar_type(), data, sum.numel(), sum.scalar_type());
   return sum;
 }
 

@@ -2,6 +2,8 @@
 
 #include <comm/communicator.h>
 #include <comm/tree_sum.h>
+#include <layout/mixed_precision.h>
+#include <optim/loss_scaler.h>
 #include <optim/update_rule.h>
 
 #include <cstdint>
@@ -42,6 +44,8 @@ struct TrainConfig {
   int checkpoint_every{};  // every K-th block recomputes its activations in backward; 0: none
   int limit{2};            // units gathered at a time, or kAllUnits
   std::optional<int> forward_limit, backward_limit;  // in place of it, in one direction
+  MixedPrecisionPolicy precision;
+  std::optional<LossScaler> loss_scaler;  // as the run begins; none: the loss is not scaled
   bool meta_init{true};
   int threads{1};
   std::string checkpoint_dir;                // of the checkpoints to save; empty: none

@@ -4,6 +4,7 @@
 #include <comm/ledger.h>
 #include <comm/rendezvous.h>
 #include <cuda/nccl_transport.h>
+#include <memory/live_bytes.h>
 #include <memory/storage.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -39,7 +40,9 @@ struct NcclGroup {
 class NcclTransfer final : public Transfer {
  public:
   NcclTransfer(std::shared_ptr<NcclGroup> group, Collective collective)
-      : group_(std::move(group)), collective_(std::move(collective)) {}
+      : group_(std::move(group)),
+        collective_(std::move(collective)),
+        reduced_(sum_of(collective_)) {}
 
   void start() override {
     if (!collective_.output.defined() || collective_.output.numel() == 0) return;
@@ -50,6 +53,7 @@ class NcclTransfer final : public Transfer {
   void complete() override {
     if (work_) {
       attempt([&] { work_->wait(); });
+      if (!reduced_.is_same(collective_.output)) collective_.output.copy_(reduced_);
       --group_->under_way;
     }
     group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
@@ -65,7 +69,7 @@ class NcclTransfer final : public Transfer {
         return nccl._allgather_base(collective_.output, input);
       }
       case Operation::reduce_scatter:
-        return nccl._reduce_scatter_base(collective_.output, collective_.input);  // a sum
+        return nccl._reduce_scatter_base(reduced_, collective_.input);  // a sum
       case Operation::all_reduce:
         return nccl.allreduce(tensors);
       case Operation::broadcast: {
@@ -77,6 +81,14 @@ class NcclTransfer final : public Transfer {
         break;  // the ledger's comparison is the barrier
     }
     return {};
+  }
+
+  // Where NCCL puts a sum: it knows no output of another dtype than the input.
+  static at::Tensor sum_of(const Collective& collective) {
+    const at::Tensor& output = collective.output;
+    if (!output.defined() || output.scalar_type() == collective.input.scalar_type()) return output;
+    const MemoryScope scope(MemoryClass::communication);
+    return at::empty(output.sizes(), collective.input.options());
   }
 
   // In place NCCL takes an input that lies where its part of the output is, and no other.
@@ -100,6 +112,7 @@ class NcclTransfer final : public Transfer {
 
   std::shared_ptr<NcclGroup> group_;
   Collective collective_;
+  at::Tensor reduced_;  // of a reduce-scatter: the output, or what is copied there
   Work work_;
 };
 

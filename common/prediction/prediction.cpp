@@ -15,12 +15,17 @@ struct TransportBuffers {
 
 // Gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
 // exchanges parts with a second such buffer, and sums its own part in a third. Shm copies what a
-// rank gives and lies outside its arena. What NCCL needs is no tensor's.
+// rank gives and lies outside its arena. NCCL puts a sum of 16 bits beside the fp32 output; what
+// else it needs is no tensor's.
 TransportBuffers transport_buffers(const std::string& backend, const Schedule::Issue& call) {
   const int64_t bytes = call.numel * call.element_bytes;
   if (backend == "shm") {
     const int64_t given = call.operation == Operation::all_gather ? bytes / call.ranks : bytes;
     return {call.in_arena ? 0 : given, 0};
+  }
+  if (backend == "nccl") {
+    const bool widens = call.operation == Operation::reduce_scatter && call.element_bytes < 4;
+    return {widens ? bytes / call.ranks : 0, 0};
   }
   if (backend != "gloo") return {};
   if (call.operation != Operation::all_reduce) return {bytes, 0};

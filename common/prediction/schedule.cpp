@@ -44,7 +44,7 @@ class Step {
                    single ? 1 : arrangement_.ranks(), "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if (config_.clip && config_.mode == "fsdp") add_norm();
+      if ((config_.clip || config_.loss_scaler) && config_.mode == "fsdp") add_norm();
       if (!has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
     }
     return std::move(schedule_);
@@ -88,6 +88,7 @@ class Step {
   const ShardLayout& layout_;
   const bool first_;
   const bool training_{config_.steps > 0};
+  const MixedPrecisionPolicy precision_{config_.precision};
   const Arrangement arrangement_{config_.arrangement()};
   const Arrangement turns_{.turns = arrangement_.turns};  // of one rank
   int part_{};                                            // of those of this rank
@@ -118,8 +119,9 @@ class ShardedStep : public Step {
       const auto place = std::find(order_.begin(), order_.end(), parameter.unit) - order_.begin();
       if (!of_root) met = std::max(met, static_cast<size_t>(place) + 1);
       if (!parameter.trainable) continue;
-      gradient_bytes_[parameter.unit] += parameter.numel * kElement;
-      if (of_root) root_bytes_after_[met] += parameter.numel * kElement;
+      const int64_t bytes = parameter.numel * precision_.param_bytes();
+      gradient_bytes_[parameter.unit] += bytes;
+      if (of_root) root_bytes_after_[met] += bytes;
     }
     const auto holds = [](const auto& outer, const auto& inner) {
       return !outer.root && inner.name.starts_with(outer.name + ".");
@@ -132,6 +134,9 @@ class ShardedStep : public Step {
   void hold() override {
     for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
       allocate(MemoryClass::shards, shard_bytes(unit));
+      if (precision_.rounds_parameters()) {
+        allocate(MemoryClass::shards, gathered_bytes(unit) / layout_.world_size);
+      }
       add_state_of_shard(unit);
     }
   }
@@ -212,8 +217,8 @@ class ShardedStep : public Step {
     for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
       auto& gather = gathers_[order[i]];
       if (gather) continue;
-      allocate(MemoryClass::gathered, full_bytes(order[i]));
-      gather = issue(Operation::all_gather, order[i]);
+      allocate(MemoryClass::gathered, gathered_bytes(order[i]));
+      gather = issue(Operation::all_gather, order[i], precision_.param_bytes());
     }
   }
   void unshard(size_t unit) {
@@ -222,33 +227,33 @@ class ShardedStep : public Step {
   }
   void reshard(size_t unit) {
     gathers_[unit].reset();
-    allocate(MemoryClass::gathered, -full_bytes(unit));
+    allocate(MemoryClass::gathered, -gathered_bytes(unit));
   }
 
   // Moves the gradients into a flat one. One reduction is under way at a time.
   void reduce(size_t unit) {
     if (!layout_.units[unit].trainable) return;
     wait_for_reduction();
-    allocate(MemoryClass::gradients, full_bytes(unit));
+    allocate(MemoryClass::gradients, reduced_bytes(unit));
     allocate(MemoryClass::gradients, -gradient_bytes_[unit]);
     allocate(MemoryClass::sharded_gradients, shard_bytes(unit));
-    reduction_ = {unit, issue(Operation::reduce_scatter, unit)};
+    reduction_ = {unit, issue(Operation::reduce_scatter, unit, precision_.reduce_bytes())};
   }
   void wait_for_reduction() {
     if (!reduction_) return;
     const auto [unit, issued] = *reduction_;
     wait(issued);
     if (arrangement_.replicas > 1) wait(sum_over_replicas(unit));
-    allocate(MemoryClass::gradients, -full_bytes(unit));
+    allocate(MemoryClass::gradients, -reduced_bytes(unit));
     if (has_gradient_[unit]) allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
     has_gradient_[unit] = true;
     reduction_.reset();
   }
 
-  size_t issue(Operation operation, size_t unit) {
+  size_t issue(Operation operation, size_t unit, int64_t element_bytes) {
     const int64_t numel = layout_.units[unit].padded_numel;
     return add(Schedule::Issue{
-        operation, numel, kElement, arrangement_.shards, /*in_arena=*/true, unit, {}});
+        operation, numel, element_bytes, arrangement_.shards, /*in_arena=*/true, unit, {}});
   }
   size_t sum_over_replicas(size_t unit) {
     const int64_t numel = layout_.units[unit].padded_numel / arrangement_.shards;
@@ -261,8 +266,15 @@ class ShardedStep : public Step {
                                {}});
   }
 
-  int64_t full_bytes(size_t unit) const { return layout_.units[unit].padded_numel * kElement; }
-  int64_t shard_bytes(size_t unit) const { return full_bytes(unit) / layout_.world_size; }
+  int64_t gathered_bytes(size_t unit) const {
+    return layout_.units[unit].padded_numel * precision_.param_bytes();
+  }
+  int64_t reduced_bytes(size_t unit) const {
+    return layout_.units[unit].padded_numel * precision_.reduce_bytes();
+  }
+  int64_t shard_bytes(size_t unit) const {
+    return layout_.units[unit].padded_numel * kElement / layout_.world_size;
+  }
 
   // Paints blocks of kAlignment elements with their group: a piece is a run of one colour.
   void add_state_of_shard(size_t unit) {
@@ -305,7 +317,9 @@ class ReplicaStep : public Step {
  private:
   void hold() override {
     for (const auto& parameter : layout_.parameters) {
-      allocate(MemoryClass::gathered, padded(parameter) * kElement);
+      const bool rounds = precision_.rounds_parameters();
+      allocate(MemoryClass::gathered, padded(parameter) * precision_.param_bytes());
+      if (rounds) allocate(MemoryClass::shards, padded(parameter) * kElement);
       if (!parameter.trainable) continue;
       trainable_.push_back(padded(parameter));
       add_state(padded(parameter), 1);

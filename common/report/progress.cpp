@@ -1,5 +1,6 @@
 #include <report/progress.h>
 
+#include <cmath>
 #include <cstdio>
 
 namespace fsdp {
@@ -14,7 +15,7 @@ std::string bar(int64_t done, int64_t total) {
 }  // namespace
 
 std::string time_left(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const int64_t whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s left";
   const int64_t minutes = (whole + 30) / 60;
   if (minutes < 60) return std::to_string(minutes) + " min left";

@@ -19,6 +19,9 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
       {"batch", config.batch},
       {"seq", config.seq},
       {"parts", config.arrangement().parts()},
+      {"param_dtype", dtype_name(config.precision.param_dtype)},
+      {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
+      {"scales_loss", config.loss_scaler.has_value()},
       {"optimizer", adamw ? "adamw" : "sgd"},
       {"lr", optimizer.lr},
       {"weight_decay", optimizer.weight_decay},
@@ -39,6 +42,15 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
   return settings;
 }
 
+void go_on_from(const Checkpoint& checkpoint, TrainConfig& config) {
+  config.resume = checkpoint.folder;
+  config.first_step = checkpoint.step;
+  if (!checkpoint.run.contains("loss_scaler")) return;
+  const auto& scaler = checkpoint.run.at("loss_scaler");
+  config.loss_scaler =
+      LossScaler(scaler.at("scale"), scaler.at("growth_interval"), scaler.at("finite_steps"));
+}
+
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own) {
   for (const auto* settings : {&own, &saved}) {
@@ -47,7 +59,8 @@ std::string difference_of_runs(const nlohmann::ordered_json& saved,
         const bool none = !json.contains(key) || json.at(key).is_null();
         return none ? "none" : json.at(key).dump();
       };
-      if (key != "parts" && of(saved) != of(own))
+      const bool may_differ = key == "parts" || key == "loss_scaler";
+      if (!may_differ && of(saved) != of(own))
         return key + ' ' + of(saved) + ", and this run has " + of(own);
     }
   }

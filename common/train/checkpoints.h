@@ -11,8 +11,12 @@ namespace fsdp {
 // work: a checkpoint goes on with any of that. `text`: read for its hash, unless it is published.
 nlohmann::ordered_json settings_of_run(const TrainConfig& config);
 
+// Makes the run of `config` go on from `checkpoint`: with its step, and with its loss scaler.
+void go_on_from(const Checkpoint& checkpoint, TrainConfig& config);
+
 // What differs between the settings of a saved run and those of this one, in words: the first
-// setting; empty if they are equal. `parts` are not compared.
+// setting; empty if they are equal. `parts` are not compared, and the loss scale is not, which
+// changes as a run goes on.
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own);
 

@@ -26,13 +26,13 @@ class DdpStrategy : public ReplicaStrategy {
     }
   }
 
-  at::Tensor forward_backward(int64_t step) override {
+  at::Tensor compute_gradients(int64_t step) override {
     const auto losses = arrangement_.turns_first ? reduce_last(step) : reduce_each(step);
     divide_gradients();
     return sums_of_losses(losses, arrangement_);
   }
 
-  at::Tensor evaluate(const PartValue& value) override {
+  at::Tensor compute_values(const PartValue& value) override {
     return values_without_gradients(*model_, value, arrangement_, comm_->rank());
   }
 
@@ -61,7 +61,7 @@ class DdpStrategy : public ReplicaStrategy {
       live_bytes::enter(Phase::backward);
       if (turn > 0) gradients.put_aside(replica_.buckets());
       begin_backward();
-      loss.backward();
+      backward(loss, loss_scale_);
       end_backward();
       gradients.added(replica_.buckets());
       losses.push_back(loss.detach());
@@ -82,7 +82,7 @@ class DdpStrategy : public ReplicaStrategy {
     at::NoGradGuard no_grad;
     const auto& slot = replica_.slots()[index];
     at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
-    replica_.gradient(slot).copy_(gradient);
+    replica_.gradient(slot).copy_(replica_.as_sent(gradient));
     gradient.reset();
     collected_[index] = true;
     --waiting_[slot.place.bucket];

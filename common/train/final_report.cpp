@@ -121,6 +121,8 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
             {"shard_size", layout.world_size},
             {"strategy", config.mode == "fsdp" ? Json(config.strategy()) : Json(nullptr)},
             {"checkpoint_every", config.checkpoint_every},
+            {"param_dtype", dtype_name(config.precision.param_dtype)},
+            {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
             {"threads", config.threads},
             {"backend", comm.backend()},
             {"batch", config.batch},

@@ -8,15 +8,17 @@
 namespace fsdp {
 namespace {
 
+// The view of such storage that is shaped as the parameter.
+at::Tensor unpadded(const at::Tensor& storage, const at::Tensor& parameter) {
+  return storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
+}
+
 // The same values in storage of a multiple of kAlignment elements.
-at::Tensor move_to_padded_storage(at::Tensor& parameter, c10::DeviceType device) {
-  at::NoGradGuard no_grad;
-  MemoryScope scope(MemoryClass::gathered);
+at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device, MemoryClass cls) {
+  MemoryScope scope(cls);
   auto storage = at::zeros({round_up(parameter.numel(), kAlignment)},
                            parameter.options().device(device).requires_grad(false));
-  const auto view = storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
-  view.copy_(parameter);
-  parameter.set_data(view);
+  unpadded(storage, parameter).copy_(parameter);
   return storage;
 }
 
@@ -25,14 +27,24 @@ at::Tensor move_to_padded_storage(at::Tensor& parameter, c10::DeviceType device)
 Replica::Replica(Module& model, const TrainConfig& config, BucketSizes bucket_sizes)
     : groups_(config.parameter_groups()),
       device_(config.comm.device),
+      precision_(config.precision),
       pieces_(groups_.size()),
       piece_slots_(groups_.size()) {
+  at::NoGradGuard no_grad;
   std::vector<int64_t> numels;
+  const bool rounds = precision_.rounds_parameters();
   for (auto& parameter : distinct_parameters(model)) {
-    const at::Tensor storage = move_to_padded_storage(parameter.tensor, device_);
+    const at::Tensor padded = in_padded_storage(
+        parameter.tensor, device_, rounds ? MemoryClass::shards : MemoryClass::gathered);
+    at::Tensor rounded = padded;
+    if (rounds) {
+      MemoryScope scope(MemoryClass::gathered);
+      rounded = padded.to(precision_.param_dtype);
+    }
+    parameter.tensor.set_data(unpadded(rounded, parameter.tensor));
     const bool trainable = parameter.tensor.requires_grad();
-    slots_.push_back({parameter, storage, trainable});
-    if (trainable) numels.push_back(storage.numel());
+    slots_.push_back({parameter, padded, rounded, trainable});
+    if (trainable) numels.push_back(padded.numel());
   }
   auto buckets = gradient_buckets(numels, bucket_sizes);
   bucket_numels_ = std::move(buckets.numels);
@@ -66,6 +78,12 @@ at::Tensor Replica::gradient(const Slot& slot) const {
   const auto& parameter = slot.parameter.tensor;
   const auto& [bucket, offset] = slot.place;
   return buckets_[bucket].narrow(0, offset, parameter.numel()).view(parameter.sizes());
+}
+
+void Replica::round_parameters() {
+  at::NoGradGuard no_grad;
+  for (const Slot& slot : slots_)
+    if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
 }
 
 // Padding is zero, so it adds nothing.
@@ -104,6 +122,12 @@ void Replica::step() {
   buckets_.clear();
 }
 
+void Replica::skip_step() {
+  for (size_t group = 0; group < groups_.size(); ++group)
+    allocate_state(groups_[group].options, pieces_[group]);
+  buckets_.clear();
+}
+
 std::vector<StateRange> Replica::state() {
   const at::NoGradGuard no_grad;
   std::map<const Slot*, const Piece*> pieces;
@@ -130,7 +154,7 @@ std::vector<StateRange> Replica::state() {
 
 void Replica::full_parameters(const ParameterVisitor& visit) const {
   for (const Slot& slot : slots_)
-    visit(slot.parameter.name, slot.parameter.tensor.detach().cpu());
+    visit(slot.parameter.name, unpadded(slot.padded, slot.parameter.tensor).cpu());
 }
 
 }  // namespace fsdp

@@ -17,6 +17,16 @@ ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, S
   move_buffers(*model_, config.comm.device);
 }
 
+at::Tensor ReplicaStrategy::forward_backward(int64_t step) {
+  replica_.round_parameters();
+  return compute_gradients(step);
+}
+
+at::Tensor ReplicaStrategy::evaluate(const PartValue& value) {
+  replica_.round_parameters();
+  return compute_values(value);
+}
+
 void ReplicaStrategy::collect_in_buckets() {
   for (size_t i = 0; i < replica_.slots().size(); ++i) {
     const Replica::Slot& slot = replica_.slots()[i];
@@ -31,9 +41,9 @@ void ReplicaStrategy::collect(const Replica::Slot& slot, size_t index) {
   at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
   const at::Tensor sum = replica_.gradient(slot);
   if (first_) {
-    sum.copy_(gradient);
+    sum.copy_(replica_.as_sent(gradient));
   } else {
-    sum.add_(gradient);
+    sum.add_(replica_.as_sent(gradient));
   }
   gradient.reset();
   collected_[index] = true;
@@ -60,7 +70,7 @@ std::vector<at::Tensor> ReplicaStrategy::accumulate(const std::vector<int>& part
     if (losses.size() > 1 && first_) gradients.put_aside(replica_.buckets());
     if (first_) replica_.allocate_gradients(comm);
     collected_.assign(replica_.slots().size(), false);
-    losses.back().backward();
+    backward(losses.back(), loss_scale_);
     losses.back() = losses.back().detach();
     zero_what_was_not_used();
     gradients.added(replica_.buckets());
@@ -71,7 +81,7 @@ std::vector<at::Tensor> ReplicaStrategy::accumulate(const std::vector<int>& part
 void ReplicaStrategy::divide_gradients() {
   const at::NoGradGuard no_grad;
   for (const auto& bucket : replica_.buckets())
-    bucket.div_(arrangement_.parts());
+    bucket.div_(arrangement_.parts() * loss_scale_);
 }
 
 double ReplicaStrategy::clip_grad_norm(double max_norm, double norm_type) {
@@ -82,6 +92,11 @@ double ReplicaStrategy::clip_grad_norm(double max_norm, double norm_type) {
 void ReplicaStrategy::step() {
   live_bytes::enter(Phase::optimizer);
   replica_.step();
+}
+
+void ReplicaStrategy::skip_step() {
+  live_bytes::enter(Phase::optimizer);
+  replica_.skip_step();
 }
 
 ModelState ReplicaStrategy::state() {

@@ -14,13 +14,13 @@ class SingleStrategy : public ReplicaStrategy {
     collect_in_buckets();
   }
 
-  at::Tensor forward_backward(int64_t step) override {
+  at::Tensor compute_gradients(int64_t step) override {
     const auto losses = accumulate(parts_, arrangement_, step, nullptr);
     divide_gradients();
     return sum_of(losses);
   }
 
-  at::Tensor evaluate(const PartValue& value) override {
+  at::Tensor compute_values(const PartValue& value) override {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> values;
     for (const int part : parts_)

@@ -3,6 +3,10 @@
 
 namespace fsdp {
 
+void backward(const at::Tensor& loss, int64_t scale) {
+  loss.backward(at::full_like(loss, scale));
+}
+
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters) {
   ModelState state;
   for (const auto& [name, tensor] : parameters)

@@ -38,6 +38,14 @@ class Strategy {
   // Updates the parameters and drops the gradients.
   virtual void step() = 0;
 
+  // In place of step(): drops the gradients and changes nothing. Optimizer state that does not
+  // exist is allocated, as step() would.
+  virtual void skip_step() = 0;
+
+  // From now on backward begins with the loss times `scale`, a power of two, and forward_backward()
+  // divides by it together with the number of parts.
+  virtual void set_loss_scale(int64_t scale) = 0;
+
   // On rank 0 alone, calls `visit` with every distinct parameter, whole and on the CPU, in the
   // order of first registration. One unit at a time is gathered. The tensor is valid during the
   // call only.
@@ -50,6 +58,9 @@ class Strategy {
 
   virtual const ShardLayout& layout() const = 0;
 };
+
+// Backward from `scale` times the loss.
+void backward(const at::Tensor& loss, int64_t scale);
 
 // The names and sizes of `parameters`, and no ranges.
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);

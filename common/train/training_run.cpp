@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -48,16 +49,30 @@ std::string strategy_text(const TrainConfig& config) {
          counted(config.shards(), "rank") + ')';
 }
 
+// "parameters in bf16, gradients sent in fp32, "; nothing in fp32.
+std::string precision_text(const MixedPrecisionPolicy& precision) {
+  if (precision == MixedPrecisionPolicy{}) return "";
+  return std::string("parameters in ") + dtype_name(precision.param_dtype) +
+         ", gradients sent in " + dtype_name(precision.reduce_dtype) + ", ";
+}
+
 // "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
 // steps"
 std::string description(const TrainConfig& config, const std::string& backend) {
   return config.mode + strategy_text(config) + " of " + config.model + ", " +
          counted(config.world, "rank") +
          (config.mode == "single" ? " played in turn" : " over " + backend) +
-         (config.on_cuda() ? " on CUDA, " : ", ") + describe_data(config) +
+         (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config.precision) +
+         describe_data(config) +
          (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
          std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
          counted(config.steps, "step");
+}
+
+nlohmann::ordered_json to_json(const LossScaler& scaler) {
+  return {{"scale", scaler.scale()},
+          {"growth_interval", scaler.growth_interval()},
+          {"finite_steps", scaler.finite_steps()}};
 }
 
 // One rank's training, from the model to the report.
@@ -68,6 +83,7 @@ class TrainingRun {
         comm_(Communicator::create(context, config.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
+        scaler_(config.loss_scaler),
         telemetry_(config.steps, config.json) {
     if (leads() && !config.log.empty()) {
       log_.emplace(config.log);
@@ -76,6 +92,7 @@ class TrainingRun {
     workload_ = language_modeling(config, meter_ ? meter_->measured(dataset_) : dataset_);
     if (leads()) telemetry_.say(description(config, comm_->backend()));
     strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
+    if (scaler_) strategy_->set_loss_scale(scaler_->scale());
     if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
     if (!leads()) return;
     if (!config.checkpoint_dir.empty()) settings_ = settings_of_run(config);
@@ -95,7 +112,11 @@ class TrainingRun {
       train(step);
       say(save_if_due(config_, settings_, step + 1, *strategy_, *comm_));
     }
-    const auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
+    auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
+    if (scaler_) {
+      line["loss_scaler"] = to_json(*scaler_);
+      line["skipped_steps"] = skipped_steps_;
+    }
     if (!leads()) return;
     auto summary = summary_of(line);
     if (const auto compared = loss_beside_entropy()) summary.push_back(*compared);
@@ -132,7 +153,7 @@ class TrainingRun {
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
-    const std::optional<double> norm = update();
+    const std::optional<double> norm = update(step);
     losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
@@ -184,16 +205,39 @@ class TrainingRun {
     return {*comm_, losses, parts / comm_->world_size()};
   }
 
-  // Returns the norm of the gradients, if they are clipped.
-  std::optional<double> update() {
+  // Returns the norm of the gradients if it is known: they are clipped, or the loss is scaled.
+  // Nothing if the step was skipped.
+  std::optional<double> update(int64_t step) {
     const uint64_t span = begin_span(EventKind::optimizer, "");
     std::optional<double> norm;
     if (meter_) meter_->begin_optimizer();
-    if (config_.clip) norm = strategy_->clip_grad_norm(*config_.clip, config_.norm_type);
-    strategy_->step();
+    if (config_.clip || scaler_) {
+      constexpr double kNoClip = std::numeric_limits<double>::infinity();
+      norm = strategy_->clip_grad_norm(config_.clip.value_or(kNoClip), config_.norm_type);
+    }
+    const bool skip = scaler_ && scaler_->scale() > 1 && !std::isfinite(*norm);
+    if (skip) {
+      strategy_->skip_step();
+      norm.reset();
+    } else {
+      strategy_->step();
+    }
     if (meter_) meter_->end_optimizer();
+    if (scaler_) update_scaler(step, !skip);
     end_span(span);
     return norm;
+  }
+
+  void update_scaler(int64_t step, bool finite) {
+    const int64_t before = scaler_->scale();
+    scaler_->update(finite);
+    strategy_->set_loss_scale(scaler_->scale());
+    if (!config_.checkpoint_dir.empty()) settings_["loss_scaler"] = to_json(*scaler_);
+    if (finite) return;
+    ++skipped_steps_;
+    say("step " + std::to_string(step + 1) + " is skipped: with a loss scale of " +
+        std::to_string(before) + " its gradients are not finite; the scale becomes " +
+        std::to_string(scaler_->scale()));
   }
 
   // The mean loss and the norm are the same on all ranks, so all ranks fail together.
@@ -238,6 +282,8 @@ class TrainingRun {
   std::shared_ptr<Communicator> comm_;           // of all ranks
   std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
   std::shared_ptr<Dataset> dataset_;
+  std::optional<LossScaler> scaler_;
+  int64_t skipped_steps_{};
   Workload workload_;
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
   nlohmann::ordered_json settings_;  // what checkpoints say of the run; on rank 0, if any are saved

@@ -17,6 +17,7 @@ const std::vector<Task>& course() {
       {"2.3", "unshard", 4, {"T2_3_unshard"}},
       {"2.4", "reshard", 4, {"T2_4_reshard"}},
       {"2.5", "flat_gradient", 4, {"T2_5_flat_gradient"}},
+      {"2.6", "mixed_precision", 4, {"T2_6_mixed_precision", "T2_6_mixed_gradient"}, true},
     }},
     {3, "forward_hooks", "T3_2_post_forward.after_forward_a_rank_holds_only_a_part_of_the_model", {
       {"3.1", "pre_forward", 3, {"T3_1_pre_forward"}},

@@ -18,6 +18,7 @@ class FsdpStrategy : public Strategy {
       : workload_(std::move(workload)),
         comm_(std::move(comm)),
         arrangement_(config.arrangement()),
+        rounds_parameters_(config.precision.rounds_parameters()),
         forward_limit_(config.limit_in_forward()),
         backward_limit_(config.limit_in_backward()) {
     FullyShardOptions options;
@@ -36,10 +37,12 @@ class FsdpStrategy : public Strategy {
     move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
+    if (config.precision != MixedPrecisionPolicy{}) {
+      for (const auto& unit : sharded_->units())
+        unit->set_mixed_precision(config.precision);
+    }
     if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
-    if (arrangement_.turns == 1) return;  // a unit divides by the number of ranks itself
-    for (const auto& unit : sharded_->units())
-      unit->set_gradient_divide_factor(1);
+    set_loss_scale(1);
   }
 
   at::Tensor forward_backward(int64_t step) override {
@@ -53,7 +56,7 @@ class FsdpStrategy : public Strategy {
       const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
       live_bytes::enter(Phase::backward);
       sharded_->prefetcher()->set_limit(backward_limit_);
-      loss.backward();
+      backward(loss, loss_scale_);
       put_back(gradients.added(this->gradients()));
       losses.push_back(loss.detach());
     }
@@ -79,11 +82,26 @@ class FsdpStrategy : public Strategy {
     optimizer_->zero_grad();
   }
 
+  void skip_step() override {
+    live_bytes::enter(Phase::optimizer);
+    optimizer_->state();  // allocates it
+    optimizer_->zero_grad();
+  }
+
+  // A unit divides by the number of ranks itself, if its sum is that of all parts.
+  void set_loss_scale(int64_t scale) override {
+    loss_scale_ = scale;
+    for (const auto& unit : sharded_->units())
+      unit->set_gradient_divide_factor(arrangement_.turns > 1 ? 1 : arrangement_.parts() * scale);
+  }
+
   // The first rank of each replica gets the parameters. They are the same.
   void full_parameters(const ParameterVisitor& visit) override {
-    sharded_->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
+    const auto on_rank_0 = [&](const std::string& name, const at::Tensor& parameter) {
       if (comm_->global_rank() == 0) visit(name, parameter);
-    });
+    };
+    if (rounds_parameters_) return visit_shards(on_rank_0);
+    sharded_->full_parameters(on_rank_0);
   }
   ModelState state() override {
     ModelState state = state_without_ranges(distinct_parameters(*model_));
@@ -93,6 +111,24 @@ class FsdpStrategy : public Strategy {
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
+  // What full_parameters() would visit if the units did not round what they gather.
+  void visit_shards(const ParameterVisitor& visit) const {
+    std::vector<size_t> next(sharded_->units().size());  // parameter of each unit
+    at::Tensor full;                                     // of unit `gathered`
+    size_t gathered = next.size();
+    for (const auto& parameter : layout().parameters) {
+      const FlatParameter& unit = *sharded_->units()[parameter.unit];
+      if (gathered != parameter.unit) {
+        const MemoryScope scope(MemoryClass::gathered);
+        full = comm_->empty(unit.layout().padded_numel);
+        comm_->all_gather_into(full, unit.shard(), unit.unit()).wait();
+        gathered = parameter.unit;
+      }
+      const auto sizes = unit.parameters()[next[gathered]++].tensor.sizes();
+      visit(parameter.name, full.narrow(0, parameter.offset, parameter.numel).view(sizes).cpu());
+    }
+  }
+
   // What a turn adds to what is there, so the turns whose sums belong together need no more memory
   // than one: the sharded gradients or, while they are not reduced, the parameters' .grad.
   // Undefined where there is none.
@@ -128,12 +164,15 @@ class FsdpStrategy : public Strategy {
   void divide_gradients() const {
     const at::NoGradGuard no_grad;
     for (const auto& unit : sharded_->units())
-      if (unit->sharded_gradient().defined()) unit->sharded_gradient().div_(arrangement_.parts());
+      if (unit->sharded_gradient().defined())
+        unit->sharded_gradient().div_(arrangement_.parts() * loss_scale_);
   }
 
   Workload workload_;
   std::shared_ptr<Communicator> comm_;
   Arrangement arrangement_;
+  bool rounds_parameters_;
+  int64_t loss_scale_{1};
   int forward_limit_, backward_limit_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;

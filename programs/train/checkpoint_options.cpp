@@ -36,8 +36,7 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts) {
   if (config.resume.empty()) return;
   const Checkpoint checkpoint = checkpoint_at(config.resume);
-  config.resume = checkpoint.folder;
-  config.first_step = checkpoint.step;
+  go_on_from(checkpoint, config);
   if (!parts && checkpoint.run.contains("parts")) parts = checkpoint.run.at("parts");
 }
 

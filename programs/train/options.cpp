@@ -12,6 +12,7 @@
 #include <train/data_options.h>
 #include <train/init_option.h>
 #include <train/options.h>
+#include <train/precision_option.h>
 #include <train/strategy_option.h>
 
 #include <cstdio>
@@ -340,6 +341,8 @@ TrainConfig parse_train_options(int argc, char** argv,
   add_optimizer_options(app, config, given);
   add_fsdp_options(app, config, given);
   add_checkpoint_activations(app, config);
+  PrecisionOptions precision;
+  precision.add(app, config);
   add_run_options(app, config, given);
   add_checkpoint_options(app, config);
   add_init_option(app, config);
@@ -352,6 +355,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     take_strategy(config, given.strategy, given.shard_size,
                   app.count("--reshard-after-forward") > 0);
     if (app.count("--norm-type") > 0 && !config.clip) throw UsageError("--norm-type: needs --clip");
+    precision.settle(app, config);
     check(config);
     check_checkpoint_options(app, config);
     check_init_option(config);

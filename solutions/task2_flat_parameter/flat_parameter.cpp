@@ -5,6 +5,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
 
@@ -51,12 +52,34 @@ bool FlatParameter::trainable() const {
                      [](const NamedParameter& p) { return p.tensor.requires_grad(); });
 }
 
+void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
+  check_mixed_precision(policy);
+  if (state_ != UnitState::sharded || has_gradient()) {
+    throw std::logic_error("unit " + unit_ +
+                           ": set_mixed_precision() needs a sharded unit without gradients");
+  }
+  precision_ = policy;
+  const c10::Storage storage = full_.storage();
+  full_ = view_of_storage(storage, 0, full_.sizes(), policy.param_dtype);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& parameter = parameters_[i].tensor;
+    // Not assign_data(), which keeps the dtype.
+    parameter.set_data(
+        view_of_storage(storage, layout_.offsets[i], parameter.sizes(), policy.param_dtype));
+  }
+  MemoryScope scope(MemoryClass::shards);
+  rounded_shard_.reset();
+  if (policy.rounds_parameters()) rounded_shard_ = comm_->empty(shard_numel(), policy.param_dtype);
+}
+
 void FlatParameter::unshard_async() {
   if (state_ != UnitState::sharded) return;
   MemoryScope scope(MemoryClass::gathered);
   resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
+  // Other ranks may still read the copy. They see no change: who changes the shard waits for them.
+  const at::Tensor& shard = rounded_shard_.defined() ? rounded_shard_.copy_(shard_) : shard_;
   // A fresh version counter: to autograd the parameters have not changed, and indeed they have not.
-  gather_ = comm_->all_gather_into(full_.variable_data(), shard_, unit_);
+  gather_ = comm_->all_gather_into(full_.variable_data(), shard, unit_);
   state_ = UnitState::gathering;
 }
 
@@ -84,7 +107,8 @@ bool FlatParameter::has_gradient() const {
 
 void FlatParameter::flatten_gradients() {
   MemoryScope scope(MemoryClass::gradients);
-  gradient_ = comm_->empty(layout_.padded_numel);  // the other ranks read it without a copy
+  // The other ranks read it without a copy.
+  gradient_ = comm_->empty(layout_.padded_numel, precision_.reduce_dtype);
   int64_t end = 0;  // of the last gradient; zeros from there to the next
   for (const size_t index : collected_) {
     at::Tensor& gradient = parameters_[index].tensor.mutable_grad();

@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <flat_layout.h>
+#include <layout/mixed_precision.h>
 #include <layout/shard_layout.h>
 
 #include <functional>
@@ -16,8 +17,9 @@ enum class UnitState { sharded, gathering, unsharded };
 // The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal
 // shards. The parameters are contiguous views of the flat tensor in every state, so what autograd
 // saved in forward holds the values again in backward, once the unit is unsharded. Each collective
-// brings a rank (W-1)/W of padded_numel x 4 bytes. The other ranks read the shard and the flat
-// gradient in place: both come from Communicator::empty(). All memory is freed with the unit.
+// brings a rank (W-1)/W of padded_numel x 4 bytes. The other ranks read the shard, the flat
+// gradient and, with replicas, the sum in place: all come from Communicator::empty(). All memory is
+// freed with the unit.
 class FlatParameter {
  public:
   // Returns a parameter's values: itself, or what deferred initialization makes of it.
@@ -63,6 +65,15 @@ class FlatParameter {
   int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
+  // Extension (see "Going further" in the handout), FSDP2's mixed precision. From now on the
+  // parameters and their all-gather are of policy.param_dtype, the flat gradient and its
+  // reduce-scatter of policy.reduce_dtype. The shard, the sum over ranks, and sharded_gradient()
+  // stay fp32. If param_dtype is narrower, each unshard_async() rounds the shard into a copy that
+  // the unit owns and counts as `shards`; the other ranks read it in place. Call it before the
+  // first forward. Calls no collective. Throws what check_mixed_precision() throws, and
+  // std::logic_error if the unit is not sharded or has_gradient(); then nothing has changed.
+  void set_mixed_precision(const MixedPrecisionPolicy& policy);
+
  private:
   std::string unit_;
   std::vector<NamedParameter> parameters_;
@@ -70,6 +81,7 @@ class FlatParameter {
   FlatLayout layout_;
   UnitState state_{};
   std::optional<int64_t> divide_factor_;
+  MixedPrecisionPolicy precision_;
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor sharded_gradient_;  // [padded_numel / W], owned; undefined until a reduction
 
@@ -77,6 +89,7 @@ class FlatParameter {
   void take_over(const Materialize& materialize);
   void flatten_gradients();
   at::Tensor full_;             // [padded_numel], owned; storage of 0 bytes while sharded
+  at::Tensor rounded_shard_;    // [padded_numel / W], owned, readable; undefined if nothing rounds
   at::Tensor gradient_;         // [padded_numel], owned, readable by the others; being reduced
   at::Tensor reduced_;          // [padded_numel / W], owned; the reduce-scatter writes it
   std::set<size_t> collected_;  // parameters whose .grad waits for a reduction

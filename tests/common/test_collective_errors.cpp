@@ -225,6 +225,32 @@ TEST_P(CollectiveErrors, tensors_of_wrong_sizes_are_refused_before_the_call) {
       text);
 }
 
+// Only a reduce-scatter has an output of another dtype than its input, and only fp32 of 16 bits.
+TEST_P(CollectiveErrors, tensors_of_two_dtypes_are_refused_before_the_call) {
+  const auto refused = [&](const std::function<void(Communicator&)>& call) {
+    return failure(
+        1,
+        [&](Communicator& comm) {
+          comm.barrier("all ranks are connected").wait();
+          call(comm);
+        },
+        options());
+  };
+  const auto zeros = [](at::ScalarType dtype) { return at::zeros({8}, dtype); };
+  EXPECT_IN("needs tensors of one dtype: output [8] Float, input [8] BFloat16",
+            refused([&](Communicator& comm) {
+              comm.all_gather_into(zeros(at::kFloat), zeros(at::kBFloat16), "unit").wait();
+            }));
+  EXPECT_IN("needs tensors of one dtype: output [8] BFloat16, input [8] Float",
+            refused([&](Communicator& comm) {
+              comm.reduce_scatter_into(zeros(at::kBFloat16), zeros(at::kFloat), "unit").wait();
+            }));
+  EXPECT_IN("needs tensors of one dtype: output [8] Double, input [8] Half",
+            refused([&](Communicator& comm) {
+              comm.reduce_scatter_into(zeros(at::kDouble), zeros(at::kHalf), "unit").wait();
+            }));
+}
+
 TEST_P(CollectiveErrors, a_tensor_whose_memory_is_freed_is_refused_before_the_call) {
   auto text = failure(
       2,

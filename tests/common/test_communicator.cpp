@@ -173,6 +173,37 @@ TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
   EXPECT_EQ(failure(result), "");
 }
 
+// Numbers of few bits, the sums of which fp32 holds and neither bf16 nor fp16 does: a rounding of
+// the sum, or of a part of it, is seen. In fp16 the sum of two ranks is beyond the largest number.
+TEST_P(Collectives, reduce_scatter_of_a_narrow_dtype_into_fp32_rounds_no_sum) {
+  auto result = run(GetParam(), [](Communicator& comm) {
+    const auto filled = [](const at::Tensor& tensor, int rank) {
+      tensor.copy_(at::arange(tensor.numel(), at::kFloat).remainder_(7).add_(rank == 0 ? 32 : 1));
+      return tensor.mul_(rank == 0 ? 1024 : rank == 1 ? 8192 : 4);
+    };
+    const int64_t world = comm.world_size();
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      for (const int64_t n : kSizes) {
+        at::Tensor expected = at::zeros({world * n});
+        for (int rank = 0; rank < world; ++rank)
+          expected += filled(at::empty({world * n}, dtype), rank);
+        for (const bool arena : {false, true}) {
+          const at::Tensor input = filled(
+              arena ? comm.empty(world * n, dtype) : at::empty({world * n}, dtype), comm.rank());
+          const at::Tensor output = at::zeros({n});
+          comm.reduce_scatter_into(output, input, "unit").wait();
+          require(at::equal(output, expected.narrow(0, comm.rank() * n, n)),
+                  "another sum of " + std::to_string(n));
+          const Call call = comm.take_log().back();
+          require(call.dtype == dtype, "another dtype is logged");
+          require(call.bytes == (world - 1) * n * 2, "other bytes are logged");
+        }
+      }
+    }
+  });
+  EXPECT_EQ(failure(result), "");
+}
+
 TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
   auto result = run(GetParam(), [](Communicator& comm) {
     int64_t n = 100, world = comm.world_size();

@@ -166,6 +166,31 @@ TEST_P(Replicas, sum_a_reduce_scatter_over_their_ranks_and_then_over_replicas) {
       options());
 }
 
+// In bf16, 256 + 1 is 256. Between replicas the sums go in fp32.
+TEST_P(Replicas, sum_a_narrow_dtype_in_fp32_over_their_ranks_and_over_replicas) {
+  const RankRun run = run_ranks(
+      world_size(),
+      [](TestRank& rank) {
+        const auto& comm = rank.hybrid(shards());
+        const at::Tensor input = comm->empty(10 * shards(), at::kBFloat16);
+        const at::Tensor output = comm->empty(10);
+        comm->reduce_scatter_into(output, input.fill_(rank.rank() == 0 ? 256 : 1), "unit").wait();
+        rank.observe("sum", output);
+        auto log = nlohmann::json::array();
+        for (const Call& call : comm->take_log())
+          log.push_back({call.name(), c10::toString(call.dtype)});
+        rank.observe("log", log);
+      },
+      options());
+  const RankRun oracle = run_oracle(
+      [](TestRank& rank) { rank.observe("sum", at::full({10}, 256. + world_size() - 1)); });
+  expect_on_all_ranks(run, "sum", oracle.at(0, "sum"));
+  auto expected = nlohmann::json::array();
+  expected.push_back({"reduce_scatter unit", "BFloat16"});
+  if (GetParam().replicas > 1) expected.push_back({"all_reduce unit", "Float"});
+  expect_on_all_ranks(run, "log", expected);
+}
+
 TEST_P(Replicas, log_both_calls_of_a_reduce_scatter_with_their_level) {
   const RankRun run = run_ranks(
       world_size(),

@@ -66,8 +66,33 @@ TEST(TreeSum, may_be_written_over_any_of_the_parts) {
         for (const at::Tensor& tensor : all)
           data.push_back(tensor.const_data_ptr());
         const at::Tensor& output = all[static_cast<size_t>(over)];
-        sum_as_tree(output.mutable_data_ptr(), data, output.numel(), at::kFloat);
+        sum_as_tree(output.mutable_data_ptr(), at::kFloat, data, output.numel(), at::kFloat);
         EXPECT_TRUE(at::equal(output, expected)) << count << " parts, over part " << over;
+      }
+    }
+  });
+}
+
+// In fp32, and rounded once to the dtype of the output. The last size is more than one chunk.
+TEST(TreeSum, of_narrow_parts_is_taken_in_fp32) {
+  in_a_process([] {
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      for (const int64_t numel : {0, 1, 1000, 40'003}) {
+        for (int count = 1; count <= 8; ++count) {
+          std::vector<at::Tensor> narrow, wide;
+          std::vector<const void*> data;
+          for (const at::Tensor& part : parts(count, numel)) {
+            narrow.push_back(part.to(dtype));
+            wide.push_back(narrow.back().to(at::kFloat));
+            data.push_back(narrow.back().const_data_ptr());
+          }
+          for (const auto output_dtype : {at::kFloat, dtype}) {
+            const at::Tensor sum = at::empty({numel}, output_dtype);
+            sum_as_tree(sum.mutable_data_ptr(), output_dtype, data, numel, dtype);
+            EXPECT_TRUE(at::equal(sum, sum_by_hand(wide).to(output_dtype)))
+                << count << " parts of " << numel << " x " << dtype << " into " << output_dtype;
+          }
+        }
       }
     }
   });

@@ -12,7 +12,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, shards, turns,
                                                 accumulate, steps, wrap, reshard_after_forward,
                                                 limit, meta_init, optimizer, decay_of_all, clip,
-                                                norm_type, backend)
+                                                norm_type, backend, param_dtype, reduce_dtype,
+                                                loss_scale, saved)
 
 namespace {
 
@@ -21,6 +22,7 @@ using Json = nlohmann::json;
 const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested"};
 const std::vector<std::string> kUses{"always", "never", "twice", "odd"};
 const std::vector<std::string> kNormTypes{"1", "2", "3", "inf"};
+const std::vector<std::string> kDtypes{"fp32", "bf16", "fp16"};
 
 void require_one_of(const std::string& name, const std::string& value,
                     const std::vector<std::string>& values) {
@@ -124,6 +126,13 @@ Case draw(uint64_t seed) {
   if (c.clip > 0) c.norm_type = dice.one_of(kNormTypes);
   for (Layer& layer : c.layers)
     layer.checkpointed = dice.one_in(3);
+  const auto param_dtype = dice.one_of(kDtypes), reduce_dtype = dice.one_of(kDtypes);
+  if (c.turns == 1 || c.accumulate == "each") {  // else only fp32 is taken
+    c.param_dtype = param_dtype;
+    c.reduce_dtype = reduce_dtype;
+  }
+  c.loss_scale = dice.one_of<int>({1, 1, 2, 1024});
+  if (c.steps > 1 && dice.one_in(2)) c.saved = 1 + dice.below(c.steps - 1);
   return c;
 }
 
@@ -170,6 +179,8 @@ Case case_of(const std::string& text) {
     require_one_of("accumulate", c.accumulate, {"each", "last"});
     require_one_of("optimizer", c.optimizer, {"adamw", "sgd"});
     require_one_of("norm_type", c.norm_type, kNormTypes);
+    require_one_of("param_dtype", c.param_dtype, kDtypes);
+    require_one_of("reduce_dtype", c.reduce_dtype, kDtypes);
     return c;
   } catch (const Json::exception& error) {
     throw std::invalid_argument("a case can't be read: " + std::string(error.what()));

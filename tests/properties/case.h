@@ -43,6 +43,10 @@ struct Case {
   double clip{};               // 0: none
   std::string norm_type{"2"};  // of clip: 1, 2, 3, inf
   std::string backend{"shm"};
+  std::string param_dtype{"fp32"}, reduce_dtype{"fp32"};  // fp32, bf16, fp16
+  int loss_scale{1};                                      // a power of two
+  int saved{};  // after so many steps the state is saved, and another model goes on with it; 0:
+                // never
 };
 
 // The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.

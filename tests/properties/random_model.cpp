@@ -76,7 +76,7 @@ struct RandomModel : Module {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    x = x * first->weight;
+    x = x.to(first->weight.scalar_type()) * first->weight;
     for (size_t i = 0; i < layers.size(); ++i) {
       const std::string& use = specs[i].use;
       layers[i]->skips = use == "odd" && !odd;
@@ -103,7 +103,7 @@ Workload workload_of(const Case& c) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(c.values + 1000 * step);
     const at::Tensor batch = at::randn({2 * parts, c.width}, generator);
     dynamic_cast<RandomModel&>(model).odd = (step + part) % 2 == 1;
-    return model(batch.chunk(parts)[part]).square().mean();
+    return model(batch.chunk(parts)[part]).to(at::kFloat).square().mean();
   };
   return {build, loss};
 }

@@ -3,14 +3,22 @@
 #include <properties/random_model.h>
 #include <properties/verdict.h>
 #include <report/parameter_summary.h>
+#include <state/checkpoint.h>
+#include <state/whole_state.h>
 #include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <train/over_ranks.h>
+
+#include <common/temporary_folder.h>
 
 namespace fsdp {
 namespace {
 
 using Json = nlohmann::json;
+
+at::ScalarType dtype_of(const std::string& name) {
+  return name == "bf16" ? at::kBFloat16 : name == "fp16" ? at::kHalf : at::kFloat;
+}
 
 TrainConfig config_of(const Case& c, const std::string& mode) {
   TrainConfig config;
@@ -32,6 +40,7 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
   config.norm_type =
       c.norm_type == "inf" ? std::numeric_limits<double>::infinity() : std::stod(c.norm_type);
   config.comm.backend = c.backend;
+  config.precision = {dtype_of(c.param_dtype), dtype_of(c.reduce_dtype)};
   return config;
 }
 
@@ -41,11 +50,24 @@ const std::shared_ptr<Communicator>& communicator_of(const TrainConfig& config, 
   return replicas ? rank.hybrid(config.shards()) : rank.communicator();
 }
 
-std::unique_ptr<Strategy> make(const TrainConfig& config, const Workload& workload,
-                               TestRank& rank) {
-  if (config.mode == "fsdp")
-    return make_fsdp_strategy(config, workload, communicator_of(config, rank));
-  return make_single_strategy(config, workload, shard_layout(config, workload));
+std::unique_ptr<Strategy> make(const TrainConfig& config, const Case& c, TestRank& rank) {
+  const Workload workload = workload_of(c);
+  auto strategy = config.mode == "fsdp"
+                      ? make_fsdp_strategy(config, workload, communicator_of(config, rank))
+                      : make_single_strategy(config, workload, shard_layout(config, workload));
+  strategy->set_loss_scale(c.loss_scale);
+  return strategy;
+}
+
+// Saves the state in `folder`, and puts a new model with this state in the place of `strategy`.
+void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config, const Case& c,
+                    TestRank& rank, const std::string& folder) {
+  Communicator& comm = *rank.communicator();
+  save_checkpoint(folder, CheckpointFormat::sharded, c.saved, {}, strategy->state(), comm);
+  strategy.reset();
+  strategy = make(config, c, rank);
+  config.first_step = c.saved;
+  load_checkpoint(find_checkpoint(folder).folder, strategy->state(), comm);
 }
 
 // What differs between the bytes that were predicted for the last step and those of this rank.
@@ -78,9 +100,15 @@ void observe_bytes(TestRank& rank, const Case& c, const std::vector<Call>& log,
   rank.observe("bytes", differences);
 }
 
-void train(TestRank& rank, const Case& c, const std::string& mode) {
-  const TrainConfig config = config_of(c, mode);
-  const auto strategy = make(config, workload_of(c), rank);
+// Whether no step that is measured is prefetched: each is its model's first.
+bool knows_no_order(const Case& c) {
+  return c.steps == 1 || (c.steps == 2 && c.saved == 1);
+}
+
+// `folder`: of the checkpoint, if one is saved.
+void train(TestRank& rank, const Case& c, const std::string& mode, const std::string& folder) {
+  TrainConfig config = config_of(c, mode);
+  auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
   Communicator& of_strategy = *communicator_of(config, rank);
   for (int64_t step = 0; step < c.steps; ++step) {
@@ -101,12 +129,15 @@ void train(TestRank& rank, const Case& c, const std::string& mode) {
       for (const Call& call : of_strategy.take_log())
         log.push_back(call);  // none, if it is the same communicator
       observe_bytes(rank, c, log,
-                    schedule(config, strategy->layout(), rank.rank(), /*first=*/c.steps == 1));
+                    schedule(config, strategy->layout(), rank.rank(), knows_no_order(c)));
     }
     live_bytes::enter(Phase::init);  // of no step
     ParameterSummary parameters;
     strategy->full_parameters([&](const auto&, const at::Tensor& p) { parameters.add(p); });
     if (rank.rank() == 0) rank.observe("parameters" + after, parameters.sha256());
+    const std::string state = state_sha256(strategy->state(), comm);
+    if (rank.rank() == 0) rank.observe("state" + after, state);
+    if (mode == "fsdp" && step + 1 == c.saved) save_and_go_on(strategy, config, c, rank, folder);
   }
 }
 
@@ -123,9 +154,10 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
 }  // namespace
 
 std::string fault_of(const Case& c) {
-  const auto of = [](const Case& one, const std::string& mode) {
+  const TemporaryFolder folder;
+  const auto of = [&](const Case& one, const std::string& mode) {
     const int ranks = mode == "single" ? 1 : one.world;
-    return try_ranks(ranks, [&](TestRank& rank) { train(rank, one, mode); },
+    return try_ranks(ranks, [&](TestRank& rank) { train(rank, one, mode, folder.path()); },
                      {.backend = one.backend, .record = false});
   };
   Case without_checkpoints = c;
@@ -136,7 +168,7 @@ std::string fault_of(const Case& c) {
   const RankRun run = of(c, "fsdp");
   if (!run.failure().empty()) return run.failure();
   for (int step = 1; step <= c.steps; ++step) {
-    for (const std::string what : {"loss", "norm", "parameters"}) {
+    for (const std::string what : {"loss", "norm", "parameters", "state"}) {
       for (int rank = 0; rank < c.world; ++rank) {
         const std::string name = what + " of step " + std::to_string(step);
         const std::string fault = difference(run, expected, rank, name);

@@ -7,8 +7,8 @@
 namespace fsdp {
 
 // Trains the case on its ranks, and in one process that plays them and checkpoints nothing. Returns
-// the first difference: in a loss, a norm, the parameters after a step, the bytes of a collective
-// or the live bytes of a class. Empty: there is none.
+// the first difference: in a loss, a norm, the parameters or the state after a step, the bytes of a
+// collective or the live bytes of a class. Empty: there is none.
 std::string fault_of(const Case& c);
 
 // The simplest case near `c` that has a fault, too: no case in simpler() of it has one.

@@ -105,5 +105,59 @@ TEST(HandoutOfTask2, prediction_4_reads_which_rank_is_missing) {
   expect_said(2, text(provenance::gradient(2, 4) / 4) + " is rank 2's own gradient alone");
 }
 
+// "Going further": the bytes of a unit in bf16.
+TEST(HandoutOfTask2, problem_2_6_counts_half_of_the_bytes) {
+  const RankRun run = run_ranks(4, [](TestRank& rank) {
+    const auto observe = [&](MemoryClass cls) {
+      rank.observe(to_string(cls), std::to_string(live_bytes::now()[cls]));
+    };
+    FlatParameter unit("unit", make_parameters(kNumels), rank.communicator());
+    unit.set_mixed_precision({at::kBFloat16, at::kBFloat16});
+    observe(MemoryClass::shards);
+    unit.unshard();
+    observe(MemoryClass::gathered);
+    unit.reduce_gradient();
+    observe(MemoryClass::gradients);
+    unit.wait_for_reduction();
+    observe(MemoryClass::sharded_gradients);
+    for (const Call& call : rank.communicator()->take_log())
+      rank.observe("received " + std::to_string(call.sequence), std::to_string(call.bytes));
+  });
+  const auto at = [&](const std::string& name) { return run.at(0, name).get<std::string>(); };
+  expect_said(2, "Shards: 128 + 64 = " + at("shards") + ". Gathered: " + at("gathered") +
+                     ". Flat gradient: " + at("gradients") +
+                     ", sharded gradient: " + at("sharded_gradients") + ",");
+  expect_said(2, "Each collective brings 3/4 x 256 = " + at("received 0") + ".");
+  EXPECT_EQ(at("received 1"), at("received 0"));
+}
+
+TEST(HandoutOfTask2, problem_2_6_adds_up_small_updates) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    FlatParameter unit("unit", make_parameters(kNumels), rank.communicator());
+    unit.set_mixed_precision({at::kBFloat16, at::kBFloat16});
+    const auto name = [](int steps) { return "after " + std::to_string(steps); };
+    for (int steps = 0; steps <= 12; ++steps) {
+      unit.unshard();
+      rank.observe(name(steps), unit.parameters()[0].tensor.max().item<double>());
+      unit.reshard();
+      rank.communicator()->wait_for_readers();
+      unit.shard().add_(1. / 1024);
+    }
+    const at::Tensor bf16 = at::ones({1}, at::kBFloat16);
+    for (int steps = 0; steps < 12; ++steps)
+      bf16.add_(1. / 1024);
+    rank.observe("in bf16", bf16.item<double>());
+  });
+  const auto after = [&](int steps) {
+    std::ostringstream text;
+    text.precision(10);
+    text << run.at(0, "after " + std::to_string(steps)).get<double>();
+    return text.str();
+  };
+  expect_said(2, "After 4 steps the parameter is " + after(4) + ":");
+  expect_said(2, "After 5 steps it is " + after(5) + ". After 12 steps it is " + after(12) + ",");
+  EXPECT_EQ(run.at(0, "in bf16").get<double>(), 1);  // "would stay 1 for ever"
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-#include <state/checkpoint.h>
+#include <train/checkpoints.h>
 
 #include "trained.h"
 
@@ -8,22 +8,27 @@ namespace {
 using Json = nlohmann::json;
 
 TrainConfig resumed(TrainConfig config, const std::string& folder) {
-  const Checkpoint checkpoint = find_checkpoint(folder);
-  config.resume = checkpoint.folder;
-  config.first_step = checkpoint.step;
+  go_on_from(find_checkpoint(folder), config);
   return config;
 }
 
 // Trains `each` steps in each stage, which goes on from the one before; and all of them in one run.
 void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int parts,
-                        const std::string& format) {
+                        const std::string& format, bool in_fp16 = false) {
   const TemporaryFolder folder;
   const int64_t steps = each * static_cast<int64_t>(stages.size());
-  const Json expected = train(config_of(stages[0], parts, steps), folder);
+  const auto config_of = [&](const Arranged& how, int64_t steps_of_run) {
+    TrainConfig config = fsdp::config_of(how, parts, steps_of_run);
+    if (!in_fp16) return config;
+    config.precision = {at::kHalf, at::kHalf};
+    config.loss_scaler = LossScaler(LossScaler::kLargest, 2);  // so large that steps are skipped
+    return config;
+  };
+  const Json expected = train(config_of(stages[0], steps), folder);
   Json last;
   for (size_t i = 0; i < stages.size(); ++i) {
     SCOPED_TRACE(named(stages[i]) + ", " + format);
-    TrainConfig config = config_of(stages[i], parts, each * static_cast<int64_t>(i + 1));
+    TrainConfig config = config_of(stages[i], each * static_cast<int64_t>(i + 1));
     config.checkpoint_dir = folder.path() + "/saved";
     config.checkpoint_format = format;
     config.save_every = each;
@@ -34,6 +39,7 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
   EXPECT_EQ(last["param_sha256"], expected["param_sha256"]);
   EXPECT_EQ(last["state_sha256"], expected["state_sha256"]);
   EXPECT_EQ(last["first_step"], steps - each);
+  EXPECT_EQ(last.value("loss_scaler", Json()), expected.value("loss_scaler", Json()));
 }
 
 TEST(Resume, goes_on_as_if_it_had_never_stopped) {
@@ -53,9 +59,13 @@ TEST(Resume, goes_on_with_another_strategy_and_in_another_mode) {
   expect_undisturbed({{"single", 2}, {"ddp", 2}, {"fsdp", 2}}, 1, 2, "sharded");
 }
 
+TEST(Resume, goes_on_with_the_loss_scale) {
+  expect_undisturbed({{"fsdp", 4}, {"ddp", 2}, {"single", 4}}, 5, 4, "sharded", /*in_fp16=*/true);
+}
+
 TEST(Resume, saves_every_so_many_steps_and_the_last_one) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({"fsdp", 2}, 2, 5);
+  TrainConfig config = fsdp::config_of({"fsdp", 2}, 2, 5);
   config.checkpoint_dir = folder.path() + "/saved";
   config.save_every = 2;
   train(config, folder);

@@ -77,6 +77,18 @@ inline std::string calls(Communicator& comm) {
   return text;
 }
 
+inline void observe_parameters(TestRank& rank, const FlatParameter& unit,
+                               const std::string& when = "") {
+  for (const auto& [name, tensor] : unit.parameters())
+    rank.observe(name + when, tensor.detach());
+}
+
+// A rank's gradient of a parameter: any values, in another order in memory than the parameter's.
+inline at::Tensor random_gradient(int rank, size_t parameter) {
+  const uint64_t seed = test_seed(100 * static_cast<uint64_t>(rank) + parameter);
+  return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
+}
+
 // Gradients by which a test can tell which ranks are in a mean.
 inline void set_gradient(const NamedParameter& parameter, TestRank& rank) {
   const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));

@@ -18,11 +18,6 @@ RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double f
   });
 }
 
-void observe_parameters(TestRank& rank, const FlatParameter& unit, const std::string& when = "") {
-  for (const auto& [name, tensor] : unit.parameters())
-    rank.observe(name + when, tensor.detach());
-}
-
 TEST_P(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);

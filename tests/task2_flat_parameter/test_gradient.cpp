@@ -116,6 +116,18 @@ TEST_P(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy
   expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
 }
 
+TEST_P(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit("unit", make_parameters(kShapes), rank.hybrid(/*shard_size=*/1));
+    collect_all(unit, rank);
+    live_bytes::enter(Phase::backward);
+    reduce(unit);
+    rank.observe("bytes of copies for the other replicas",
+                 live_bytes::peak()[MemoryClass::communication]);
+  });
+  expect_on_all_ranks(run, "bytes of copies for the other replicas", 0);
+}
+
 TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
@@ -177,12 +189,6 @@ TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduc
   });
   expect_on_all_ranks(run, "reduce-scatters", 1);
   expect_shards(run, oracle, "gradient of p1 on the last rank");
-}
-
-// A rank's gradient of a parameter: any values, in another order in memory than the parameter's.
-at::Tensor random_gradient(int rank, size_t parameter) {
-  const uint64_t seed = test_seed(100 * static_cast<uint64_t>(rank) + parameter);
-  return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
 TEST_P(T2_5_flat_gradient, a_gradient_is_flattened_in_row_major_order_whatever_its_strides) {

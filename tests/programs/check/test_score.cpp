@@ -106,6 +106,7 @@ TEST(Check, shows_a_blank_task_as_not_started_without_running_a_program) {
             "2.3 unshard              ................   0.0 of   4   not started\n"
             "2.4 reshard              ................   0.0 of   4   not started\n"
             "2.5 flat_gradient        ................   0.0 of   4   not started\n"
+            "+ 2.6 mixed_precision    ................   0.0 of   4   not started\n"
             "task 2 flat_parameter    ................   0.0 of  20   not started\n"
             "\n"
             "Nothing of this is written yet, so this is how it should look.\n"

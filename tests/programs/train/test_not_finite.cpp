@@ -27,6 +27,7 @@ class FakeStrategy : public UntrainedStrategy {
   }
   double clip_grad_norm(double, double) override { return norms_.at(step_); }
   void step() override { ++step_; }
+  void skip_step() override { ++step_; }
 
  private:
   std::vector<double> losses_, norms_;
@@ -60,7 +61,8 @@ struct Result {
   std::vector<nlohmann::json> lines;  // of the JSON file
 };
 
-Result train(const FsdpImplementation& fsdp, int64_t steps, bool allow_nan) {
+Result train(const FsdpImplementation& fsdp, int64_t steps, bool allow_nan,
+             std::optional<LossScaler> loss_scaler = {}) {
   TrainConfig config;
   config.mode = "fsdp";
   config.world = 3;
@@ -71,6 +73,7 @@ Result train(const FsdpImplementation& fsdp, int64_t steps, bool allow_nan) {
   config.seq = 4;
   config.clip = 1.0;
   config.allow_nan = allow_nan;
+  config.loss_scaler = loss_scaler;
   config.comm.timeout = std::chrono::seconds(20);
   config.json = testing::TempDir() + "not_finite." + std::to_string(getpid()) + ".json";
   testing::internal::CaptureStdout();
@@ -102,6 +105,23 @@ TEST(TrainingThatIsNotFinite, ends_at_a_loss_and_names_step_and_rank) {
 
 TEST(TrainingThatIsNotFinite, ends_at_the_norm_of_the_gradients) {
   const Result result = train(kBrokenNorm, 4, false);
+  expect_failure(result, "the norm of the gradients is inf in step 3 of 4", 3);
+}
+
+TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
+  const Result result = train(kBrokenNorm, 4, false, LossScaler(8, 2));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  ASSERT_EQ(result.lines.size(), 5U);
+  EXPECT_EQ(result.lines[1]["grad_norm"], 1.0);
+  EXPECT_TRUE(result.lines[2]["grad_norm"].is_null());
+  const auto& last = result.lines.back();
+  EXPECT_EQ(last["skipped_steps"], 1);
+  EXPECT_EQ(last["loss_scaler"],
+            nlohmann::json({{"scale", 8}, {"growth_interval", 2}, {"finite_steps", 1}}));
+}
+
+TEST(TrainingThatIsNotFinite, ends_if_the_loss_cannot_be_scaled_less) {
+  const Result result = train(kBrokenNorm, 4, false, LossScaler(1));
   expect_failure(result, "the norm of the gradients is inf in step 3 of 4", 3);
 }
 

@@ -208,6 +208,42 @@ TEST(TrainOptions, blocks_whose_activations_are_checkpointed_are_none_all_or_eve
             "--checkpoint-activations every: must be at least 1, not 0");
 }
 
+TEST(TrainOptions, gradients_are_sent_in_the_dtype_of_the_parameters_if_nothing_is_said) {
+  EXPECT_EQ(parse({}).precision, MixedPrecisionPolicy{});
+  const MixedPrecisionPolicy both{at::kBFloat16, at::kBFloat16};
+  EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision, both);
+  const MixedPrecisionPolicy other{at::kHalf, at::kFloat};
+  EXPECT_EQ(parse({"--param-dtype", "fp16", "--reduce-dtype", "fp32"}).precision, other);
+  const MixedPrecisionPolicy sent{at::kFloat, at::kBFloat16};
+  EXPECT_EQ(parse({"--reduce-dtype", "bf16"}).precision, sent);
+  EXPECT_NE(refusal({"--param-dtype", "fp8"}).find("--param-dtype"), std::string::npos);
+}
+
+TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
+  EXPECT_FALSE(parse({}).loss_scaler);
+  EXPECT_FALSE(parse({"--param-dtype", "bf16"}).loss_scaler);
+  EXPECT_EQ(parse({"--param-dtype", "fp16"}).loss_scaler->scale(), 65536);
+  EXPECT_EQ(parse({"--reduce-dtype", "fp16"}).loss_scaler->growth_interval(), 2000);
+  EXPECT_FALSE(parse({"--param-dtype", "fp16", "--loss-scale", "none"}).loss_scaler);
+  const auto scaler = parse({"--loss-scale", "8", "--growth-interval", "5"}).loss_scaler;
+  EXPECT_EQ(scaler->scale(), 8);
+  EXPECT_EQ(scaler->growth_interval(), 5);
+  EXPECT_EQ(refusal({"--loss-scale", "12"}), "--loss-scale 12: takes a power of two, or none");
+  EXPECT_EQ(refusal({"--loss-scale", "0"}), "--loss-scale must be at least 1, not 0");
+  EXPECT_EQ(refusal({"--growth-interval", "5"}), "--growth-interval: needs --loss-scale");
+}
+
+TEST(TrainOptions, gradients_in_16_bits_are_not_added_before_they_are_reduced) {
+  const auto with = [](const std::string& dtype) {
+    return refusal({"--world", "2", "--batch", "4", "--parts", "4", "--accumulate", "last",
+                    "--param-dtype", dtype});
+  };
+  EXPECT_EQ(with("fp32"), "accepted");
+  EXPECT_EQ(with("bf16"),
+            "--accumulate last: takes --param-dtype fp32 and --reduce-dtype fp32; else gradients "
+            "of several parts would be added in 16 bits. Give --accumulate each");
+}
+
 TEST(TrainOptions, an_option_without_effect_is_named) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),

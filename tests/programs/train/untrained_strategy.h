@@ -17,6 +17,8 @@ class UntrainedStrategy : public Strategy {
   at::Tensor evaluate(const PartValue&) override { return forward_backward(0); }
   double clip_grad_norm(double, double) override { return 1; }
   void step() override {}
+  void skip_step() override {}
+  void set_loss_scale(int64_t) override {}
   void full_parameters(const ParameterVisitor&) override {}
   ModelState state() override { return {}; }
   const ShardLayout& layout() const override { return layout_; }

@@ -4,6 +4,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
 
@@ -19,6 +20,7 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
   {
     const MemoryScope scope(MemoryClass::shards);
     shard_ = comm_->empty(shard_numel()).fill_(poison::padding());
+    lent_shard_ = shard_;
   }
   const std::vector<at::Tensor> views = views_without_memory();
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -33,10 +35,10 @@ at::Tensor FlatParameter::part(const at::Tensor& flat, size_t index) const {
 }
 
 // A view is cut only from a tensor whose storage is large enough: while they are cut, it says so.
-std::vector<at::Tensor> FlatParameter::views_without_memory() {
-  flat_ = at::empty({0}, at::TensorOptions().device(comm_->device()));
+std::vector<at::Tensor> FlatParameter::views_without_memory(at::ScalarType dtype) {
+  flat_ = at::empty({0}, at::TensorOptions().device(comm_->device()).dtype(dtype));
   c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
-  storage->set_nbytes(static_cast<size_t>(layout_.padded_numel) * sizeof(float));
+  storage->set_nbytes(static_cast<size_t>(layout_.padded_numel) * flat_.element_size());
   flat_.unsafeGetTensorImpl()->set_sizes_contiguous({layout_.padded_numel});
   std::vector<at::Tensor> views;
   for (size_t i = 0; i < parameters_.size(); ++i)
@@ -72,11 +74,26 @@ void FlatParameter::set_memory(size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
+// A new flat tensor, in which the parameters get new places.
+void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
+  check_mixed_precision(policy);
+  if (state_ != UnitState::sharded) throw std::logic_error(unit_ + " is not sharded");
+  if (has_gradient()) throw std::logic_error(unit_ + " has a gradient");
+  precision_ = policy;
+  const std::vector<at::Tensor> views = views_without_memory(policy.param_dtype);
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].tensor.set_data(views[i]);
+  const MemoryScope scope(MemoryClass::shards);
+  lent_shard_ =
+      policy.rounds_parameters() ? comm_->empty(shard_numel(), policy.param_dtype) : shard_;
+}
+
 void FlatParameter::unshard_async() {
   if (state_ != UnitState::sharded) return;
+  if (precision_.rounds_parameters()) lent_shard_.copy_(shard_);
   set_memory(flat_.nbytes());
   // To autograd this is no change of the parameters: variable_data() has a version of its own.
-  gather_ = comm_->all_gather_into(flat_.variable_data(), shard_, unit_);
+  gather_ = comm_->all_gather_into(flat_.variable_data(), lent_shard_, unit_);
   state_ = UnitState::gathering;
 }
 
@@ -95,7 +112,7 @@ void FlatParameter::reshard() {
 
 void FlatParameter::begin_gradient() {
   const MemoryScope scope(MemoryClass::gradients);
-  gradient_ = comm_->empty(layout_.padded_numel).zero_();
+  gradient_ = comm_->empty(layout_.padded_numel, precision_.param_dtype).zero_();
 }
 
 void FlatParameter::collect_gradient(size_t index) {
@@ -126,7 +143,12 @@ void FlatParameter::reduce_gradient() {
   at::NoGradGuard no_grad;
   wait_for_reduction();
   if (!gradient_.defined()) begin_gradient();
-  in_reduction_ = gradient_;
+  if (precision_.param_dtype == precision_.reduce_dtype) {
+    in_reduction_ = gradient_;
+  } else {
+    const MemoryScope scope(MemoryClass::gradients);
+    in_reduction_ = comm_->empty(layout_.padded_numel, precision_.reduce_dtype).copy_(gradient_);
+  }
   take_gradients();
   const MemoryScope scope(MemoryClass::sharded_gradients);
   mean_ = comm_->empty(shard_numel());

@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <flat_layout.h>
+#include <layout/mixed_precision.h>
 #include <layout/shard_layout.h>
 
 #include <functional>
@@ -50,9 +51,13 @@ class FlatParameter {
   int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
+  // Here the parameters' gradients are collected in their own dtype, and the whole flat gradient is
+  // rounded when it is reduced.
+  void set_mixed_precision(const MixedPrecisionPolicy& policy);
+
  private:
   at::Tensor part(const at::Tensor& flat, size_t index) const;  // view of a parameter's elements
-  std::vector<at::Tensor> views_without_memory();
+  std::vector<at::Tensor> views_without_memory(at::ScalarType dtype = at::kFloat);
   void keep_shard_of(size_t index, const Materialize& materialize);
   void set_memory(size_t bytes);
   void begin_gradient();
@@ -64,10 +69,12 @@ class FlatParameter {
   FlatLayout layout_;
   UnitState state_{};
   std::optional<int64_t> divide_factor_;
+  MixedPrecisionPolicy precision_;
   at::Tensor flat_;              // [padded_numel], owned; without memory while sharded
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
+  at::Tensor lent_shard_;        // shard_, or a rounded copy of it that the other ranks read
   at::Tensor gradient_;          // [padded_numel], owned; being collected
-  at::Tensor in_reduction_;      // [padded_numel], owned; was gradient_
+  at::Tensor in_reduction_;      // [padded_numel], owned; was gradient_, or is rounded from it
   at::Tensor mean_;              // [padded_numel / W], owned; of the reduction under way
   at::Tensor sharded_gradient_;  // [padded_numel / W], owned
   Handle gather_;

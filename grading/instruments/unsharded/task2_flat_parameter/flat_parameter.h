@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <flat_layout.h>
+#include <layout/mixed_precision.h>
 #include <layout/shard_layout.h>
 
 #include <functional>
@@ -56,6 +57,7 @@ class FlatParameter {
   // it leaves the sum.
   int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
+  void set_mixed_precision(const MixedPrecisionPolicy&) {}  // all stays fp32
 
  private:
   std::string unit_;

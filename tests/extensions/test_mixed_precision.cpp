@@ -1,0 +1,174 @@
+#include <testing/multi_rank.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "models.h"
+#include "trained.h"
+
+// Training in 16 bits.
+namespace fsdp {
+namespace {
+
+std::vector<MixedPrecisionPolicy> mixed_policies() {
+  std::vector<MixedPrecisionPolicy> policies;
+  for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+      policies.push_back({param_dtype, reduce_dtype});
+  policies.erase(policies.begin());  // fp32 alone
+  return policies;
+}
+
+std::string named(const MixedPrecisionPolicy& policy) {
+  return std::string(dtype_name(policy.param_dtype)) + ", sent in " +
+         dtype_name(policy.reduce_dtype);
+}
+
+NamedModel tied() {
+  return language_models()[2];
+}
+
+MULTI_RANK_SUITE(MixedPrecisionTraining);
+
+TEST_P(MixedPrecisionTraining, equals_one_process_and_costs_what_is_predicted) {
+  TrainConfig config = extension_config("fsdp", world_size());
+  const auto in_fp32 = hash_of_single(config, workload_of(tied()));
+  for (const MixedPrecisionPolicy& policy : mixed_policies()) {
+    SCOPED_TRACE(named(policy));
+    config.precision = policy;
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      train_as_predicted(rank, config, workload_of(tied()));
+    });
+    expect_as_predicted(run);
+    const auto of_single = hash_of_single(config, workload_of(tied()));
+    expect_on_rank(run, 0, "hash", of_single);
+    EXPECT_NE(of_single, in_fp32) << "nothing was rounded";
+  }
+}
+
+TEST_P(MixedPrecisionTraining, equals_one_process_in_ddp_and_with_replicas_and_clipping) {
+  TrainConfig config = extension_config("fsdp", world_size());
+  config.precision = {at::kBFloat16, at::kBFloat16};
+  config.clip = 0.1;
+  const auto expected = hash_of_single(config, workload_of(tied()));
+  const RankRun of_ddp = run_ranks(world_size(), [&](TestRank& rank) {
+    const Workload workload = workload_of(tied());
+    const auto strategy =
+        make_ddp_strategy(config, workload, shard_layout(config, workload), rank.communicator());
+    const std::string hash = hash_after_two_steps(*strategy, config);
+    if (rank.rank() == 0) rank.observe("hash", hash);
+  });
+  expect_on_rank(of_ddp, 0, "hash", expected);
+  config.shard_size = 1;
+  const RankRun of_replicas = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto strategy = make_fsdp_strategy(config, workload_of(tied()), rank.hybrid(1));
+    const std::string hash = hash_after_two_steps(*strategy, config);
+    if (rank.rank() == 0) rank.observe("hash", hash);
+  });
+  expect_on_rank(of_replicas, 0, "hash", expected);
+}
+
+TEST(MixedPrecisionEvaluation, sees_the_last_step) {
+  TrainConfig config = extension_config("single", 1);
+  config.precision = {at::kBFloat16, at::kBFloat16};
+  config.parts = 1;
+  const Workload workload = workload_of(tied());
+  const auto value = [&](Module& model, int part, int parts) {
+    return workload.loss(model, part, parts, 0);
+  };
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const auto single = make_single_strategy(config, workload, shard_layout(config, workload));
+    const auto fsdp = make_fsdp_strategy(config, workload, rank.communicator());
+    for (const auto& strategy : {single.get(), fsdp.get()}) {
+      train_step(*strategy, config, 0);
+      rank.observe(strategy == single.get() ? "single" : "fsdp", strategy->evaluate(value));
+    }
+  });
+  EXPECT_EQ(run.at(0, "single"), run.at(0, "fsdp"));
+}
+
+TEST_P(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traffics) {
+  TrainConfig config = extension_config("fsdp", world_size());
+  const ShardLayout layout = shard_layout(config, workload_of(tied()));
+  const Schedule in_fp32 = schedule(config, layout);
+  config.precision = {at::kBFloat16, at::kHalf};
+  const Schedule in_16_bits = schedule(config, layout);
+  auto halved = predict_comm_bytes(in_fp32);
+  for (const char* operation : {"all_gather", "reduce_scatter"})
+    halved[operation] /= 2;
+  EXPECT_EQ(predict_comm_bytes(in_16_bits), halved);
+  const auto gathered = [](const Schedule& step, Phase phase) {
+    const auto cls = static_cast<size_t>(MemoryClass::gathered);
+    return predict_live_bytes(step, "shm")[static_cast<size_t>(phase)][cls].value();
+  };
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    EXPECT_EQ(gathered(in_16_bits, phase) * 2, gathered(in_fp32, phase));
+}
+
+// Trains three steps in fp16. In the second one the loss of the last part is so large that its
+// gradients overflow: with several ranks, on one of them alone. `steps`: whether each was made.
+std::string hash_with_an_overflow(Strategy& strategy, std::vector<bool>& steps) {
+  for (int64_t step = 0; step < 3; ++step) {
+    strategy.set_loss_scale(step == 0 ? 4 : 8);
+    strategy.forward_backward(step);
+    const double norm = strategy.clip_grad_norm(std::numeric_limits<double>::infinity(), 2);
+    steps.push_back(std::isfinite(norm));
+    if (steps.back()) {
+      strategy.step();
+    } else {
+      strategy.skip_step();
+    }
+  }
+  return hash_of(strategy);
+}
+
+Workload with_an_overflow(const NamedModel& model) {
+  Workload workload = workload_of(model);
+  workload.loss = [loss = workload.loss](Module& called, int part, int parts, int64_t step) {
+    const at::Tensor value = loss(called, part, parts, step);
+    return step == 1 && part == parts - 1 ? value * 1e9 : value;
+  };
+  return workload;
+}
+
+TEST_P(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
+  TrainConfig config = extension_config("single", world_size());
+  config.parts = world_size();
+  config.precision = {at::kHalf, at::kHalf};
+  const RankRun of_single = run_ranks(1, [&](TestRank& rank) {
+    const Workload workload = with_an_overflow(tied());
+    const auto strategy = make_single_strategy(config, workload, shard_layout(config, workload));
+    std::vector<bool> steps;
+    rank.observe("hash", hash_with_an_overflow(*strategy, steps));
+  });
+  config.mode = "fsdp";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto strategy = make_fsdp_strategy(config, with_an_overflow(tied()), rank.communicator());
+    std::vector<bool> steps;
+    const std::string hash = hash_with_an_overflow(*strategy, steps);
+    rank.observe("steps that were made", steps);
+    if (rank.rank() == 0) rank.observe("hash", hash);
+  });
+  expect_on_all_ranks(run, "steps that were made", std::vector<bool>{true, false, true});
+  expect_on_rank(run, 0, "hash", of_single.at(0, "hash"));
+}
+
+// A power of two that neither overflows nor underflows changes no bit.
+TEST_P(MixedPrecisionTraining, a_loss_scale_does_not_change_the_bits_of_fp32) {
+  TrainConfig config = extension_config("fsdp", world_size());
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    std::vector<std::string> hashes;
+    for (const int64_t scale : {1, 1024}) {
+      const auto strategy = make_fsdp_strategy(config, workload_of(tied()), rank.communicator());
+      strategy->set_loss_scale(scale);
+      hashes.push_back(hash_after_two_steps(*strategy, config));
+    }
+    if (rank.rank() == 0) rank.observe("the bits are the same", hashes[0] == hashes[1]);
+  });
+  expect_on_rank(run, 0, "the bits are the same", true);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "small_unit.h"
+
+// A unit with mixed precision, its policies and its gradients.
+namespace fsdp {
+
+struct MixedUnit : FlatParameter {
+  MixedUnit(TestRank& rank, const MixedPrecisionPolicy& policy,
+            const std::vector<std::vector<int64_t>>& shapes = kShapes)
+      : FlatParameter("unit", make_parameters(shapes), rank.communicator()) {
+    set_mixed_precision(policy);
+  }
+};
+
+inline constexpr MixedPrecisionPolicy kBf16{at::kBFloat16, at::kBFloat16};
+inline constexpr MixedPrecisionPolicy kFp16{at::kHalf, at::kHalf};
+inline const std::vector<MixedPrecisionPolicy> kPolicies{kBf16,
+                                                         kFp16,
+                                                         {at::kHalf, at::kBFloat16},
+                                                         {at::kBFloat16, at::kFloat},
+                                                         {at::kFloat, at::kBFloat16},
+                                                         {}};
+
+// "; param_dtype Half, reduce_dtype BFloat16"
+inline std::string with(const MixedPrecisionPolicy& policy) {
+  return std::string("; param_dtype ") + c10::toString(policy.param_dtype) + ", reduce_dtype " +
+         c10::toString(policy.reduce_dtype);
+}
+
+// As autograd does: of the parameter's dtype.
+inline void collect_gradients(FlatParameter& unit, const std::vector<at::Tensor>& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor& parameter = unit.parameters()[i].tensor;
+    parameter.mutable_grad() = gradients[i].to(parameter.scalar_type());
+    unit.collect_gradient(i);
+  }
+}
+
+inline std::vector<at::Tensor> equal_gradients(double value) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& shape : kShapes)
+    gradients.push_back(at::full(shape, value));
+  return gradients;
+}
+
+inline std::string typed_calls(Communicator& comm) {
+  std::string text;
+  for (const Call& call : comm.take_log()) {
+    text += call.name() + " " + c10::toString(call.dtype) + " " + std::to_string(call.bytes) + "; ";
+  }
+  return text;
+}
+
+}  // namespace fsdp

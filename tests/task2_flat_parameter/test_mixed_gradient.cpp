@@ -1,0 +1,198 @@
+#include <comm/tree_sum.h>
+#include <memory/live_bytes.h>
+#include <testing/expected_shards.h>
+
+#include "mixed_unit.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T2_6_mixed_gradient);
+
+TEST_P(T2_6_mixed_gradient, the_collectives_are_of_these_dtypes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, policy);
+      rank.observe("calls of set_mixed_precision()" + with(policy),
+                   typed_calls(*rank.communicator()));
+      unit.unshard();
+      collect_gradients(unit, equal_gradients(1));
+      reduce(unit);
+      rank.observe("calls" + with(policy), typed_calls(*rank.communicator()));
+    }
+  });
+  const int64_t received = padded_numel(world_size()) / world_size() * (world_size() - 1);
+  const auto in = [&](at::ScalarType dtype) {
+    return std::string(c10::toString(dtype)) + " " +
+           std::to_string(received * (dtype == at::kFloat ? 4 : 2)) + "; ";
+  };
+  for (const auto& policy : kPolicies) {
+    expect_on_all_ranks(run, "calls of set_mixed_precision()" + with(policy), "");
+    expect_on_all_ranks(run, "calls" + with(policy),
+                        "all_gather unit " + in(policy.param_dtype) + "reduce_scatter unit " +
+                            in(policy.reduce_dtype));
+  }
+}
+
+void observe_bytes(TestRank& rank, const std::string& name, const LiveBytes& bytes) {
+  rank.observe(name, {bytes[MemoryClass::shards], bytes[MemoryClass::gathered],
+                      bytes[MemoryClass::gradients], bytes[MemoryClass::sharded_gradients],
+                      bytes[MemoryClass::communication]});
+}
+
+TEST_P(T2_6_mixed_gradient, narrow_dtypes_take_half_the_bytes_and_the_copy_counts_as_shards) {
+  const std::string kWhat = "bytes of shards, gathered, gradients, sharded gradients and copies ";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, policy);
+      live_bytes::enter(Phase::forward);
+      unit.unshard();
+      observe_bytes(rank, kWhat + "at the peak of unshard()" + with(policy), live_bytes::peak());
+      unit.reshard();
+      collect_gradients(unit, equal_gradients(1));
+      live_bytes::reset(Phase::backward);
+      live_bytes::enter(Phase::backward);
+      unit.reduce_gradient();
+      observe_bytes(rank, kWhat + "after reduce_gradient()" + with(policy), live_bytes::now());
+      unit.wait_for_reduction();
+      observe_bytes(rank, kWhat + "after wait_for_reduction()" + with(policy), live_bytes::now());
+      rank.observe("bytes of copies of the flat gradient" + with(policy),
+                   live_bytes::peak(Phase::backward)[MemoryClass::communication]);
+      rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
+    }
+  });
+  const int64_t flat = padded_numel(world_size()), shard = flat / world_size();
+  for (const auto& policy : kPolicies) {
+    const int64_t gathered = flat * policy.param_bytes(), gradient = flat * policy.reduce_bytes();
+    const int64_t shards = shard * (policy.param_dtype == at::kFloat ? 4 : 6);
+    expect_on_all_ranks(run, kWhat + "at the peak of unshard()" + with(policy),
+                        {shards, gathered, 0, 0, 0});
+    expect_on_all_ranks(run, kWhat + "after reduce_gradient()" + with(policy),
+                        {shards, 0, gradient, shard * 4, 0});
+    expect_on_all_ranks(run, kWhat + "after wait_for_reduction()" + with(policy),
+                        {shards, 0, 0, shard * 4, 0});
+    expect_on_all_ranks(run, "bytes of copies of the flat gradient" + with(policy), 0);
+  }
+}
+
+// Each rank's gradient is its shard of those that one process made under the same name.
+void expect_gradient(const RankRun& run, const RankRun& oracle, const std::string& name) {
+  expect_on_each_rank(run, name,
+                      [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); });
+}
+
+TEST_P(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it_is_fp32) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      std::vector<at::Tensor> means;
+      for (size_t i = 0; i < kShapes.size(); ++i) {
+        std::vector<at::Tensor> sent;
+        for (int r = 0; r < world_size(); ++r) {
+          const auto gradient = random_gradient(r, i).to(policy.param_dtype);
+          sent.push_back(gradient.to(policy.reduce_dtype).to(at::kFloat));
+        }
+        means.push_back(sum_as_tree(sent) / world_size());
+      }
+      observe_expected_shards(rank, "gradient" + with(policy), means, world_size());
+    }
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, policy);
+      std::vector<at::Tensor> gradients;
+      for (size_t i = 0; i < kShapes.size(); ++i)
+        gradients.push_back(random_gradient(rank.rank(), i));
+      collect_gradients(unit, gradients);
+      reduce(unit);
+      observe_gradient(rank, unit, "gradient" + with(policy));
+    }
+  });
+  for (const auto& policy : kPolicies)
+    expect_gradient(run, oracle, "gradient" + with(policy));
+}
+
+// The sums of the ranks' gradients, of which rank 0's is `first` and the others' are `other`.
+void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first, double other,
+                double expected) {
+  const std::string name = "sharded gradient" + with(policy);
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    observe_expected_shards(rank, name, equal_gradients(expected), world_size);
+  });
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    MixedUnit unit(rank, policy);
+    collect_gradients(unit, equal_gradients(rank.rank() == 0 ? first : other));
+    reduce(unit);
+    observe_gradient(rank, unit, name);
+  });
+  expect_gradient(run, oracle, name);
+}
+
+// In bf16, 256 + 1 is 256. Times W, so that the mean is as exact as the sum.
+TEST_P(T2_6_mixed_gradient, a_sum_that_bf16_does_not_hold_keeps_its_last_bits) {
+  const int w = world_size();
+  expect_sum(w, kBf16, 256 * w, w, 256 + w - 1);
+  expect_sum(w, {at::kFloat, at::kBFloat16}, 256 * w, w, 256 + w - 1);
+}
+
+// The largest number of fp16 is 65504.
+TEST_P(T2_6_mixed_gradient, a_sum_that_fp16_does_not_hold_needs_no_division_before_it) {
+  expect_sum(world_size(), kFp16, 60'000, 60'000, 60'000);
+  expect_sum(world_size(), {at::kFloat, at::kHalf}, 60'000, 60'000, 60'000);
+}
+
+TEST_P(T2_6_mixed_gradient, passes_add_up_in_fp32) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    observe_expected_shards(rank, "256 + 1 + 1", equal_gradients(258), world_size());
+    observe_expected_shards(rank, "256 + 1", equal_gradients(257), world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    MixedUnit unit(rank, kBf16);
+    const auto pass = [&](double value) {
+      collect_gradients(unit, equal_gradients(value));
+      reduce(unit);
+    };
+    pass(256);
+    pass(1);
+    observe_gradient(rank, unit, "256 + 1");
+    pass(1);
+    observe_gradient(rank, unit, "256 + 1 + 1");
+  });
+  expect_gradient(run, oracle, "256 + 1");
+  expect_gradient(run, oracle, "256 + 1 + 1");
+}
+
+TEST_P(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    auto gradients = equal_gradients(0);
+    gradients[1].fill_(3);
+    observe_expected_shards(rank, "gradient of p1 alone", gradients, world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    MixedUnit unit(rank, kFp16);
+    unit.parameters()[1].tensor.mutable_grad() = at::full(kShapes[1], 3, at::kHalf);
+    unit.collect_gradient(1);
+    reduce(unit);
+    observe_gradient(rank, unit, "gradient of p1 alone");
+  });
+  expect_gradient(run, oracle, "gradient of p1 alone");
+}
+
+TEST_P(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const int64_t before = live_bytes::now().total;
+    {
+      MixedUnit unit(rank, {at::kHalf, at::kBFloat16});
+      unit.unshard();
+      collect_gradients(unit, equal_gradients(1));
+      unit.reshard();
+      reduce(unit);
+    }
+    rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
+    rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
+  });
+  expect_on_all_ranks(run, "bytes alive after the unit is gone", 0);
+}
+
+}  // namespace
+}  // namespace fsdp

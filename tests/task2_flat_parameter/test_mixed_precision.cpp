@@ -1,0 +1,245 @@
+#include <nn/gradient_hook.h>
+#include <poll.h>
+#include <testing/expected_shards.h>
+#include <unistd.h>
+
+#include "mixed_unit.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T2_6_mixed_precision);
+
+// The parameters' values times `factor`, rounded once, as "p0; param_dtype ...".
+RankRun rounded_values(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
+  return run_oracle([&](TestRank& rank) {
+    for (const auto& policy : kPolicies)
+      for (const auto& [name, tensor] : make_parameters(shapes))
+        rank.observe(name + with(policy), (tensor.detach() * factor).to(policy.param_dtype));
+  });
+}
+
+void expect_parameters(const RankRun& run, const RankRun& oracle, size_t count) {
+  for (const auto& policy : kPolicies) {
+    for (size_t i = 0; i < count; ++i) {
+      const std::string name = "p" + std::to_string(i) + with(policy);
+      expect_on_all_ranks(run, name, oracle.at(0, name));
+    }
+  }
+}
+
+TEST_P(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_once) {
+  for (const auto& shapes : {kTinyShapes, kShapes}) {
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      for (const auto& policy : kPolicies) {
+        MixedUnit unit(rank, policy, shapes);
+        unit.unshard();
+        observe_parameters(rank, unit, with(policy));
+      }
+    });
+    expect_parameters(run, rounded_values(shapes), shapes.size());
+  }
+}
+
+TEST_P(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_written_to_the_shard) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, policy);
+      unit.unshard();
+      unit.reshard();
+      rank.communicator()->wait_for_readers();
+      unit.shard().mul_(1.5);
+      unit.unshard();
+      unit.reshard();
+      rank.communicator()->wait_for_readers();
+      unit.shard().variable_data().mul_(2);  // as a collective writes: no version counter moves
+      unit.unshard();
+      observe_parameters(rank, unit, with(policy));
+    }
+  });
+  expect_parameters(run, rounded_values(kShapes, 3), kShapes.size());
+}
+
+// 1 + 2^-7 is the next number after 1 in bf16. A sum in bf16 would stay 1 for ever.
+TEST_P(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_shard) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    MixedUnit unit(rank, kBf16);
+    std::vector<double> values;
+    unit.shard().fill_(1);
+    for (int step = 0; step <= 8; ++step) {
+      unit.unshard();
+      values.push_back(unit.parameters()[2].tensor.max().item<double>());
+      unit.reshard();
+      rank.communicator()->wait_for_readers();
+      unit.shard().add_(1. / 1024);
+    }
+    rank.observe("p2 after 0, 1, 2, ... steps of 2^-10", values);
+  });
+  expect_on_all_ranks(run, "p2 after 0, 1, 2, ... steps of 2^-10",
+                      {1, 1, 1, 1, 1, 1.0078125, 1.0078125, 1.0078125, 1.0078125});
+}
+
+TEST_P(T2_6_mixed_precision, the_shard_stays_as_it_was) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, policy);
+      unit.unshard();
+      unit.reshard();
+      rank.observe("shard" + with(policy), unit.shard().nan_to_num(0), places_of_shard(unit));
+    }
+  });
+  for (const auto& policy : kPolicies)
+    expect_on_each_rank(run, "shard" + with(policy),
+                        [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+}
+
+TEST_P(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto parameters = make_parameters(kShapes);
+    parameters[1].tensor.set_requires_grad(false);
+    FlatParameter unit("unit", parameters, rank.communicator());
+    unit.set_mixed_precision(kFp16);
+    const at::Tensor& first = parameters[0].tensor;
+    for (size_t i = 0; i < 3; ++i) {
+      const at::Tensor& held = parameters[i].tensor;
+      const std::string name = "p" + std::to_string(i);
+      rank.observe(name + " is the module's tensor, a leaf, contiguous, in the storage of p0",
+                   held.is_same(unit.parameters().at(i).tensor) && held.is_leaf() &&
+                       held.is_contiguous() && held.storage().is_alias_of(first.storage()));
+      rank.observe("dtype of " + name, c10::toString(held.scalar_type()));
+      rank.observe(name + " requires a gradient", held.requires_grad());
+      rank.observe("sizes of " + name, held.sizes().vec());
+      rank.observe("offset of " + name, held.storage_offset());
+    }
+    rank.observe("bytes under the parameters of a sharded unit", first.storage().nbytes());
+  });
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string name = "p" + std::to_string(i);
+    expect_on_all_ranks(
+        run, name + " is the module's tensor, a leaf, contiguous, in the storage of p0", true);
+    expect_on_all_ranks(run, "dtype of " + name, "Half");
+    expect_on_all_ranks(run, name + " requires a gradient", i != 1);
+    expect_on_all_ranks(run, "sizes of " + name, kShapes[i]);
+    expect_on_all_ranks(run, "offset of " + name, kOffsets[i]);
+  }
+  expect_on_all_ranks(run, "bytes under the parameters of a sharded unit", 0);
+}
+
+TEST_P(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    auto parameters = make_parameters(kShapes);
+    FlatParameter unit("unit", parameters, rank.communicator());
+    int calls = 0;
+    register_post_accumulate_grad_hook(parameters[0].tensor, [&] { ++calls; });
+    parameters[0].tensor.register_hook([&](const at::Tensor&) { ++calls; });
+    unit.set_mixed_precision(kBf16);
+    unit.unshard();
+    const at::Tensor loss = parameters[0].tensor.square().sum();
+    unit.reshard();
+    unit.unshard();
+    loss.backward();
+    rank.observe("calls of two hooks that were registered before", calls);
+    rank.observe("gradient", parameters[0].tensor.grad());
+  });
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const at::Tensor value = values_of(make_parameters(kShapes))[0];
+    rank.observe("gradient", value.to(at::kBFloat16) * 2);
+  });
+  expect_on_all_ranks(run, "calls of two hooks that were registered before", 2);
+  expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
+}
+
+// Rank 0 goes on, up to its next all-gather if `again`, before the others read what it gave to the
+// first one.
+void expect_a_late_rank_reads(int world_size, bool again) {
+  int done[2];
+  ASSERT_EQ(pipe(done), 0);
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    MixedUnit unit(rank, kBf16);
+    unit.unshard_async();
+    if (rank.rank() != 0) {
+      pollfd told{done[0], POLLIN, 0};
+      poll(&told, 1, 300);
+    }
+    unit.unshard();
+    rank.observe("p0", unit.parameters()[0].tensor.detach());
+    unit.reshard();
+    if (again) unit.unshard_async();
+    if (rank.rank() == 0) {
+      EXPECT_EQ(write(done[1], "done", 4), 4);
+    }
+    if (again) unit.unshard();
+  });
+  close(done[0]);
+  close(done[1]);
+  const RankRun oracle = rounded_values({kShapes[0]});
+  expect_on_all_ranks(run, "p0", oracle.at(0, "p0" + with(kBf16)));
+}
+
+TEST_P(T2_6_mixed_precision, a_late_rank_reads_the_copy_of_a_rank_that_goes_on) {
+  expect_a_late_rank_reads(world_size(), /*again=*/false);
+  expect_a_late_rank_reads(world_size(), /*again=*/true);
+}
+
+TEST_P(T2_6_mixed_precision, the_last_policy_holds) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, kFp16);
+      unit.set_mixed_precision(policy);
+      unit.unshard();
+      observe_parameters(rank, unit, with(policy));
+      collect_gradients(unit, equal_gradients(1));
+      reduce(unit);
+      const Call call = rank.communicator()->take_log().back();
+      rank.observe("dtype of the reduce-scatter" + with(policy), c10::toString(call.dtype));
+    }
+  });
+  expect_parameters(run, rounded_values(kShapes), kShapes.size());
+  for (const auto& policy : kPolicies)
+    expect_on_all_ranks(run, "dtype of the reduce-scatter" + with(policy),
+                        c10::toString(policy.reduce_dtype));
+}
+
+template <typename Error>
+void expect_refused(FlatParameter& unit, const MixedPrecisionPolicy& policy,
+                    const std::string& when, const std::string& word = "") {
+  try {
+    unit.set_mixed_precision(policy);
+    ADD_FAILURE() << "nothing was thrown " << when;
+  } catch (const Error& error) {
+    expect_error_says(error.what(), word);
+  }
+}
+
+TEST_P(T2_6_mixed_precision, what_it_refuses_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    FlatParameter unit = make_unit(rank);
+    expect_refused<std::invalid_argument>(unit, {at::kDouble, at::kFloat}, "for fp64", "Double");
+    expect_refused<std::invalid_argument>(unit, {at::kBFloat16, at::kInt}, "for int32", "Int");
+    unit.unshard_async();
+    expect_refused<std::logic_error>(unit, kBf16, "while the unit is gathering");
+    unit.unshard();
+    expect_refused<std::logic_error>(unit, kBf16, "while the unit is unsharded");
+    unit.reshard();
+    collect(unit, 1, rank);
+    expect_refused<std::logic_error>(unit, kBf16, "when a gradient was collected");
+    reduce(unit);
+    unit.unshard();
+    rank.observe("calls", typed_calls(*rank.communicator()));
+    observe_parameters(rank, unit, "");
+  });
+  const int64_t received = padded_numel(world_size()) / world_size() * (world_size() - 1) * 4;
+  const std::string gather = "all_gather unit Float " + std::to_string(received) + "; ";
+  expect_on_all_ranks(
+      run, "calls",
+      gather + "reduce_scatter unit Float " + std::to_string(received) + "; " + gather);
+  const RankRun oracle = rounded_values(kShapes);
+  for (const std::string name : {"p0", "p1", "p2"})
+    expect_on_all_ranks(run, name, oracle.at(0, name + with({})));
+}
+
+}  // namespace
+}  // namespace fsdp
