@@ -172,6 +172,8 @@ class Generate(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
+        # Builds it, and says so on stderr.
+        subprocess.run([skeletons.ROOT / "fsdp", "generate", "--help"], check=True, capture_output=True)
         for name, options in (("text", ["--seq", "18"]), ("published", ["--recipe", "published"])):
             command = [skeletons.ROOT / "fsdp", "train", "--model", "gpt2-tiny", "--steps", "1",
                        *options, "--checkpoint-dir", cls.folder / name]
