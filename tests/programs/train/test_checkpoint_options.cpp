@@ -3,9 +3,10 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <train/checkpoints.h>
-#include <train/options.h>
 
 #include <common/temporary_folder.h>
+
+#include "parsed.h"
 
 namespace fsdp {
 namespace {
@@ -13,12 +14,9 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 TrainConfig parse(Arguments arguments) {
-  const Arguments first{"train", "--recipe", "published", "--batch", "24"};
+  const Arguments first{"--recipe", "published", "--batch", "24"};
   arguments.insert(arguments.begin(), first.begin(), first.end());
-  std::vector<char*> argv;
-  for (std::string& argument : arguments)
-    argv.push_back(argument.data());
-  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+  return parsed(std::move(arguments));
 }
 
 std::string refusal(const Arguments& arguments) {

@@ -1,23 +1,16 @@
 #include <gtest/gtest.h>
 #include <shared/command_line.h>
-#include <train/options.h>
 
 #include <common/temporary_folder.h>
+
+#include "parsed.h"
 
 namespace fsdp {
 namespace {
 
-TrainConfig config_of(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "train");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments)
-    argv.push_back(argument.data());
-  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
-}
-
 std::string refused(const std::vector<std::string>& arguments) {
   try {
-    config_of(arguments);
+    parsed(arguments);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -25,7 +18,7 @@ std::string refused(const std::vector<std::string>& arguments) {
 }
 
 TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
-  const TrainConfig config = config_of({});
+  const TrainConfig config = parsed({});
   EXPECT_EQ(config.data, "text");
   EXPECT_FALSE(config.published);
   EXPECT_FALSE(config.text.empty());
@@ -33,13 +26,12 @@ TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said)
 }
 
 TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
-  const TrainConfig config =
-      config_of({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
+  const TrainConfig config = parsed({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
   EXPECT_EQ(config.modulus, 7);
   EXPECT_EQ(config.seq, 3);
   EXPECT_EQ(config.eval_every, 5);
   EXPECT_TRUE(config.text.empty());
-  EXPECT_EQ(config_of({"--data", "modular"}).modulus, 31);
+  EXPECT_EQ(parsed({"--data", "modular"}).modulus, 31);
   EXPECT_EQ(refused({"--data", "modular", "--seq", "4"}),
             "--seq: a row of modular addition has 3 tokens");
   EXPECT_EQ(refused({"--data", "modular", "--modulus", "2"}),
@@ -47,15 +39,15 @@ TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
 }
 
 TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
-  const TrainConfig recipe = config_of({"--recipe", "modular"});
+  const TrainConfig recipe = parsed({"--recipe", "modular"});
   EXPECT_EQ(recipe.data, "modular");
   EXPECT_EQ(recipe.model, "gpt2-tiny");
   EXPECT_EQ(recipe.batch, 256);
   EXPECT_EQ(recipe.optimizer.weight_decay, 0.5);
   EXPECT_EQ(recipe.clip, 1.0);
   const TrainConfig given =
-      config_of({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip",
-                 "2", "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
+      parsed({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip",
+              "2", "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
   EXPECT_EQ(given.data, "modular");
   EXPECT_EQ(given.model, "small");
   EXPECT_EQ(given.batch, 64);
@@ -82,8 +74,8 @@ TEST(LogOption, a_file_that_can_not_be_written_is_refused) {
   const TemporaryFolder folder;
   for (const std::string& path : {folder.path(), folder.path() + "/no/such/folder"})
     EXPECT_EQ(refused({"--log", path}), "--log " + path + ": can't be written");
-  EXPECT_EQ(config_of({"--log", folder.path() + "/log"}).log, folder.path() + "/log");
-  EXPECT_EQ(config_of({"--log", "/dev/null"}).log, "/dev/null");
+  EXPECT_EQ(parsed({"--log", folder.path() + "/log"}).log, folder.path() + "/log");
+  EXPECT_EQ(parsed({"--log", "/dev/null"}).log, "/dev/null");
 }
 
 }  // namespace

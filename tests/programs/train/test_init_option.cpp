@@ -1,9 +1,10 @@
 #include <shared/command_line.h>
-#include <train/options.h>
 
 #include <common/expect_text.h>
 #include <common/hugging_face_files.h>
 #include <common/temporary_folder.h>
+
+#include "parsed.h"
 
 namespace fsdp {
 namespace {
@@ -11,12 +12,9 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 TrainConfig parse(Arguments arguments) {
-  const Arguments first{"train", "--batch", "24", "--recipe", "published"};
+  const Arguments first{"--batch", "24", "--recipe", "published"};
   arguments.insert(arguments.begin(), first.begin(), first.end());
-  std::vector<char*> argv;
-  for (std::string& argument : arguments)
-    argv.push_back(argument.data());
-  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+  return parsed(std::move(arguments));
 }
 
 std::string refusal(const Arguments& arguments) {

@@ -1,20 +1,17 @@
 #include <gtest/gtest.h>
 #include <shared/command_line.h>
-#include <train/options.h>
 
 #include <cmath>
 #include <limits>
+
+#include "parsed.h"
 
 namespace fsdp {
 namespace {
 
 TrainConfig parse(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "train");
   arguments.insert(arguments.end(), {"--recipe", "published"});
-  std::vector<char*> argv;
-  for (std::string& argument : arguments)
-    argv.push_back(argument.data());
-  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+  return parsed(std::move(arguments));
 }
 
 std::string refusal(const std::vector<std::string>& arguments) {
