@@ -27,6 +27,8 @@ program(generate fsdp_train_options programs/generate.cpp)
 file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
 add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
 set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+# By itself: CLI11 takes as long to compile as all the others.
+set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_base)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)

@@ -1,5 +1,6 @@
 #include <shared/command_line.h>
 #include <shared/commit.h>
+#include <strategy/checkpoint_blocks.h>
 #include <strategy/fsdp_strategy.h>
 #include <strategy/wrap_option.h>
 #include <train/options.h>
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
     auto config = fsdp::parse_train_options(
         argc, argv, [](const std::string& wrap) { fsdp::wrap_policy_of(wrap); });
     if (!config.json.empty()) config.commit = fsdp::current_commit();
-    return fsdp::run_training(config, {fsdp::make_fsdp_strategy, fsdp::shard_layout}, program);
+    return fsdp::run_training(
+        config, {fsdp::make_fsdp_strategy, fsdp::shard_layout, fsdp::checkpoint_blocks}, program);
   });
 }

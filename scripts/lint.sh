@@ -34,7 +34,7 @@ grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
 # Suites that only the tests have, or only course.toml.
 unlisted_suites() {
-  diff <(grep -ohE 'T[1-7]_[0-9]_[a-z_]+' course.toml | sort -u) \
+  diff <(grep -ohE 'T[1-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* | sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }

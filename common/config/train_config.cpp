@@ -1,5 +1,7 @@
 #include <config/train_config.h>
 
+#include <regex>
+
 namespace fsdp {
 
 std::vector<ParameterGroup> TrainConfig::parameter_groups() const {
@@ -10,6 +12,14 @@ std::vector<ParameterGroup> TrainConfig::parameter_groups() const {
   }
   groups.push_back({"", optimizer});
   return groups;
+}
+
+bool TrainConfig::keeps_fp32(const std::string& parameter) const {
+  return !keep_fp32.empty() && std::regex_search(parameter, std::regex(keep_fp32));
+}
+
+MixedPrecisionPolicy TrainConfig::precision_of(const std::string& parameter) const {
+  return keeps_fp32(parameter) ? MixedPrecisionPolicy{} : precision;
 }
 
 const char* TrainConfig::strategy() const {

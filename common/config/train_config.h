@@ -21,8 +21,7 @@ struct TrainConfig {
   std::string mode{"single"};  // single, ddp, fsdp
   int world{1};
   std::string model{"small"};
-  bool published{};          // train on the published recipe's random tokens, not on text
-  std::string data{"text"};  // text, modular, pattern: train on that, unless published
+  std::string data{"text"};  // text, modular, pattern, or the published recipe's random tokens
   int64_t modulus{};         // of modular addition
   std::vector<std::string> text;
   int64_t steps{};
@@ -45,6 +44,7 @@ struct TrainConfig {
   int limit{2};            // units gathered at a time, or kAllUnits
   std::optional<int> forward_limit, backward_limit;  // in place of it, in one direction
   MixedPrecisionPolicy precision;
+  std::string keep_fp32;  // pattern of parameters that it does not apply to; empty: none
   std::optional<LossScaler> loss_scaler;  // as the run begins; none: the loss is not scaled
   bool meta_init{true};
   int threads{1};
@@ -64,6 +64,8 @@ struct TrainConfig {
   std::string commit;        // of the program's sources, for the JSON file; empty: not known
 
   std::vector<ParameterGroup> parameter_groups() const;
+  bool keeps_fp32(const std::string& parameter) const;
+  MixedPrecisionPolicy precision_of(const std::string& parameter) const;
   int limit_in_forward() const { return prefetch ? forward_limit.value_or(limit) : 1; }
   int limit_in_backward() const { return prefetch ? backward_limit.value_or(limit) : 1; }
   // Ranks of a replica. In ddp each rank has one, and all add their parts as if they were shards.

@@ -26,7 +26,9 @@ class LayerNorm : public Module {
         bias_(register_parameter("bias", torch::zeros({width}))) {}
 
   torch::Tensor forward(torch::Tensor x) override {
-    return at::layer_norm(x, weight_.sizes(), weight_, bias_);
+    const auto dtype = weight_.scalar_type();  // in which it computes
+    return at::layer_norm(x.to(dtype), weight_.sizes(), weight_, bias_.to(dtype))
+        .to(x.scalar_type());
   }
 
  private:

@@ -10,7 +10,8 @@ Linear::Linear(const at::Tensor& weight, const at::Tensor& bias)
 }
 
 torch::Tensor Linear::forward(torch::Tensor x) {
-  return at::linear(x, weight_, bias_);
+  const auto dtype = weight_.scalar_type();
+  return at::linear(x.to(dtype), weight_, bias_.defined() ? bias_.to(dtype) : bias_);
 }
 
 Embedding::Embedding(const at::Tensor& weight) : weight_(register_parameter("weight", weight)) {}

@@ -7,7 +7,7 @@ namespace fsdp {
 // The layers that both language models are made of. Unlike torch::nn's they draw nothing
 // themselves: a layer takes its initial weight, so a model's random draws are all its own.
 
-// x W^T + b: [..., in] -> [..., out].
+// x W^T + b: [..., in] -> [..., out], computed in the dtype of W.
 class Linear : public Module {
  public:
   explicit Linear(const at::Tensor& weight, const at::Tensor& bias = {});

@@ -88,7 +88,6 @@ class Step {
   const ShardLayout& layout_;
   const bool first_;
   const bool training_{config_.steps > 0};
-  const MixedPrecisionPolicy precision_{config_.precision};
   const Arrangement arrangement_{config_.arrangement()};
   const Arrangement turns_{.turns = arrangement_.turns};  // of one rank
   int part_{};                                            // of those of this rank
@@ -105,8 +104,10 @@ class ShardedStep : public Step {
   ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first)
       : Step(config, layout, first),
         shard_(rank % layout.world_size),
+        precision_(layout.units.size()),
         gradient_bytes_(layout.units.size()),
         has_gradient_(layout.units.size()),
+        root_bytes_inside_(layout.units.size()),
         gathers_(layout.units.size()) {
     for (size_t unit = 0; unit < layout.units.size(); ++unit) {
       (layout.units[unit].root ? roots_ : order_).push_back(unit);
@@ -118,10 +119,15 @@ class ShardedStep : public Step {
       const bool of_root = layout.units[parameter.unit].root;
       const auto place = std::find(order_.begin(), order_.end(), parameter.unit) - order_.begin();
       if (!of_root) met = std::max(met, static_cast<size_t>(place) + 1);
+      precision_[parameter.unit] = config.precision_of(parameter.name);  // as that of its others
       if (!parameter.trainable) continue;
-      const int64_t bytes = parameter.numel * precision_.param_bytes();
+      const int64_t bytes = parameter.numel * precision_[parameter.unit].param_bytes();
       gradient_bytes_[parameter.unit] += bytes;
-      if (of_root) root_bytes_after_[met] += bytes;
+      if (!of_root) continue;
+      const auto inside = std::find_if(order_.begin(), order_.end(), [&](size_t unit) {
+        return parameter.name.starts_with(layout.units[unit].name + ".");
+      });
+      (inside == order_.end() ? root_bytes_after_[met] : root_bytes_inside_[*inside]) += bytes;
     }
     const auto holds = [](const auto& outer, const auto& inner) {
       return !outer.root && inner.name.starts_with(outer.name + ".");
@@ -134,7 +140,7 @@ class ShardedStep : public Step {
   void hold() override {
     for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
       allocate(MemoryClass::shards, shard_bytes(unit));
-      if (precision_.rounds_parameters()) {
+      if (precision_[unit].rounds_parameters()) {
         allocate(MemoryClass::shards, gathered_bytes(unit) / layout_.world_size);
       }
       add_state_of_shard(unit);
@@ -164,14 +170,14 @@ class ShardedStep : public Step {
     size_t left = order_.size();
     allocate(MemoryClass::gradients, root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
-      allocate(MemoryClass::gradients, gradient_bytes_[unit]);
+      allocate(MemoryClass::gradients, gradient_bytes_[unit] + root_bytes_inside_[unit]);
       reduce(unit);
       reshard(unit);
       allocate(MemoryClass::gradients, root_bytes_after_[--left]);
     });
-    for (const size_t root : roots_) {
-      reduce(root);
-      reshard(root);
+    for (auto root = roots_.rbegin(); root != roots_.rend(); ++root) {
+      reduce(*root);
+      reshard(*root);
     }
     wait_for_reduction();
     if (sums < 0) allocate(MemoryClass::sharded_gradients, sums * trainable_bytes_);
@@ -183,7 +189,7 @@ class ShardedStep : public Step {
     size_t left = order_.size();
     allocate(MemoryClass::gradients, begun * root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
-      allocate(MemoryClass::gradients, begun * gradient_bytes_[unit]);
+      allocate(MemoryClass::gradients, begun * (gradient_bytes_[unit] + root_bytes_inside_[unit]));
       reshard(unit);
       allocate(MemoryClass::gradients, begun * root_bytes_after_[--left]);
     });
@@ -194,10 +200,9 @@ class ShardedStep : public Step {
   }
 
   void reduce_last() override {
-    for (auto unit = order_.rbegin(); unit != order_.rend(); ++unit)
-      reduce(*unit);
-    for (const size_t root : roots_)
-      reduce(root);
+    for (const auto& units : {order_, roots_})
+      for (auto unit = units.rbegin(); unit != units.rend(); ++unit)
+        reduce(*unit);
     wait_for_reduction();
   }
 
@@ -218,7 +223,7 @@ class ShardedStep : public Step {
       auto& gather = gathers_[order[i]];
       if (gather) continue;
       allocate(MemoryClass::gathered, gathered_bytes(order[i]));
-      gather = issue(Operation::all_gather, order[i], precision_.param_bytes());
+      gather = issue(Operation::all_gather, order[i], precision_[order[i]].param_bytes());
     }
   }
   void unshard(size_t unit) {
@@ -237,7 +242,7 @@ class ShardedStep : public Step {
     allocate(MemoryClass::gradients, reduced_bytes(unit));
     allocate(MemoryClass::gradients, -gradient_bytes_[unit]);
     allocate(MemoryClass::sharded_gradients, shard_bytes(unit));
-    reduction_ = {unit, issue(Operation::reduce_scatter, unit, precision_.reduce_bytes())};
+    reduction_ = {unit, issue(Operation::reduce_scatter, unit, precision_[unit].reduce_bytes())};
   }
   void wait_for_reduction() {
     if (!reduction_) return;
@@ -267,10 +272,10 @@ class ShardedStep : public Step {
   }
 
   int64_t gathered_bytes(size_t unit) const {
-    return layout_.units[unit].padded_numel * precision_.param_bytes();
+    return layout_.units[unit].padded_numel * precision_[unit].param_bytes();
   }
   int64_t reduced_bytes(size_t unit) const {
-    return layout_.units[unit].padded_numel * precision_.reduce_bytes();
+    return layout_.units[unit].padded_numel * precision_[unit].reduce_bytes();
   }
   int64_t shard_bytes(size_t unit) const {
     return layout_.units[unit].padded_numel * kElement / layout_.world_size;
@@ -297,14 +302,15 @@ class ShardedStep : public Step {
   // Units on their way.
   const size_t forward_window_{static_cast<size_t>(config_.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.limit_in_backward() - 1)};
-  std::vector<size_t> roots_;            // one or none
-  std::vector<size_t> order_;            // of forward, without the root
-  std::vector<int64_t> gradient_bytes_;  // by unit
-  std::vector<bool> has_gradient_;       // by unit: sharded
-  int64_t trainable_bytes_{};            // of the shards of trainable units
-  // By number of units: the gradients of the root's layers that come after so many units in
-  // forward, hence before them in backward.
-  std::vector<int64_t> root_bytes_after_;
+  std::vector<size_t> roots_;                    // the root's units: at most two
+  std::vector<size_t> order_;                    // of forward, without the root's
+  std::vector<MixedPrecisionPolicy> precision_;  // by unit
+  std::vector<int64_t> gradient_bytes_;          // by unit
+  std::vector<bool> has_gradient_;               // by unit: sharded
+  int64_t trainable_bytes_{};                    // of the shards of trainable units
+  // Of the root's gradients, those of its layers that come after so many units in forward, hence
+  // before them in backward; and by unit those of parameters inside the unit's module.
+  std::vector<int64_t> root_bytes_after_, root_bytes_inside_;
   std::vector<std::optional<size_t>> gathers_;  // by unit: the Issue that gathered it, or none
   std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
 };
@@ -317,9 +323,10 @@ class ReplicaStep : public Step {
  private:
   void hold() override {
     for (const auto& parameter : layout_.parameters) {
-      const bool rounds = precision_.rounds_parameters();
-      allocate(MemoryClass::gathered, padded(parameter) * precision_.param_bytes());
-      if (rounds) allocate(MemoryClass::shards, padded(parameter) * kElement);
+      const MixedPrecisionPolicy precision = config_.precision_of(parameter.name);
+      allocate(MemoryClass::gathered, padded(parameter) * precision.param_bytes());
+      if (precision.rounds_parameters())
+        allocate(MemoryClass::shards, padded(parameter) * kElement);
       if (!parameter.trainable) continue;
       trainable_.push_back(padded(parameter));
       add_state(padded(parameter), 1);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <optim/read_item.h>
 #include <state/model_state.h>
 
 #include <nlohmann/json.hpp>
@@ -43,8 +44,10 @@ Checkpoint find_checkpoint(const std::string& path);
 // Fills this rank's ranges of `state` from the checkpoint, as saved by any number of ranks and in
 // any mode. All ranks call it together. If anything is wrong on any rank, throws std::runtime_error
 // on every rank before it changes a value: names and sizes of the parameters, the hash of every
-// file, the tensors that are there. The text names the file and the tensor.
-void load_checkpoint(const std::string& folder, const ModelState& state, Communicator& comm);
+// file, the tensors that are there. The text names the file and the tensor. `locate` says what to
+// read where only a part of a saved range is wanted; where no saved range is cut it may be empty.
+void load_checkpoint(const std::string& folder, const ModelState& state, const Locate& locate,
+                     Communicator& comm);
 
 // The step of the latest checkpoint in `directory`, if there is one.
 std::optional<int64_t> latest_step(const std::string& directory);

@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-void load_checkpoint(const std::string& folder, const ModelState& state, Communicator& comm) {
+void load_checkpoint(const std::string& folder, const ModelState& state, const Locate& locate,
+                     Communicator& comm) {
   const at::NoGradGuard no_grad;
   std::unique_ptr<SavedTensors> saved;
   const auto each = [&](const std::function<void(const StateRange&, StateKind)>& action) {
@@ -17,8 +18,8 @@ void load_checkpoint(const std::string& folder, const ModelState& state, Communi
   };
   agree_on(comm, [&] {
     const Description description = read_description(folder);
-    saved = std::make_unique<SavedTensors>(folder, description, state.parameters);
-    each([&](const StateRange& range, StateKind kind) { saved->check_has(range.parameter, kind); });
+    saved = std::make_unique<SavedTensors>(folder, description, state.parameters, locate);
+    each([&](const StateRange& range, StateKind kind) { saved->check(range, kind); });
     // Each rank reads its part of the files to the end.
     for (auto i = static_cast<size_t>(comm.rank()); i < description.files.size();
          i += static_cast<size_t>(comm.world_size()))

@@ -25,18 +25,30 @@ std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
   return parameters;
 }
 
+// The saved ranges that lie in `range`, whole.
+std::vector<ReadItem> items_inside(const ElementRange& range,
+                                   const std::vector<ElementRange>& saved) {
+  std::vector<ReadItem> items;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const auto& [parameter, begin, end] = saved[i];
+    if (parameter == range.parameter && range.begin <= begin && begin < end && end <= range.end)
+      items.push_back({i, 0, begin - range.begin, end - begin});
+  }
+  return items;
+}
+
 }  // namespace
 
 SavedTensors::SavedTensors(const std::string& folder, const Description& description,
-                           const std::vector<ModelState::Parameter>& parameters)
-    : folder_(folder), saved_files_(description.files) {
+                           const std::vector<ModelState::Parameter>& parameters, Locate locate)
+    : folder_(folder), saved_files_(description.files), locate_(std::move(locate)) {
   check_parameters(parameters_of(folder, description), parameters);
   for (const auto& parameter : parameters)
     parameters_[parameter.name] = &parameter;
   for (const SavedFile& file : saved_files_)
     add_file(file);
-  for (auto& [key, sources] : sources_)
-    check_cover(key, sources);
+  for (const StateKind kind : kStateKinds)
+    check_cover(kind);
   for (const auto& parameter : parameters)
     if (parameter.numel() > 0) check_has(parameter.name, StateKind::parameter);
 }
@@ -48,24 +60,27 @@ void SavedTensors::check_hash(size_t index) const {
                              kSumsFile);
 }
 
-const std::vector<SavedTensors::Source>& SavedTensors::sources_of(const std::string& parameter,
-                                                                  StateKind kind) const {
-  const auto sources = sources_.find({parameter, kind});
-  if (sources == sources_.end())
-    throw std::runtime_error(folder_ + ": has no tensor " + TensorName{parameter, kind, {}}.text());
-  return sources->second;
+// A range that consists of whole saved ones needs no locate(). That is an extension: so a stack
+// without it goes on with the same ranks and units, and every program reads whole parameters.
+std::vector<ReadItem> SavedTensors::items_of(const StateRange& range, StateKind kind) const {
+  check_has(range.parameter, kind);
+  const ElementRange wanted{range.parameter, range.begin, range.end};
+  auto items = items_inside(wanted, saved(kind).ranges);
+  int64_t missing = range.end - range.begin;
+  for (const ReadItem& item : items)
+    missing -= item.length;
+  if (missing > 0) items = locate_(wanted, saved(kind).ranges);
+  return items;
 }
 
 void SavedTensors::read(const StateRange& range, StateKind kind) const {
   const at::Tensor& tensor = tensor_of(range, kind);
-  for (const Source& source : sources_of(range.parameter, kind)) {
-    const int64_t begin = std::max(range.begin, source.begin);
-    const int64_t end = std::min(range.end, source.end);
-    if (begin >= end) continue;
-    const bool step = kind == StateKind::step;
-    const at::Tensor part = step ? tensor : tensor.narrow(0, begin - range.begin, end - begin);
+  const bool step = kind == StateKind::step;
+  for (const ReadItem& item : items_of(range, kind)) {
+    const auto& [file, entry] = saved(kind).places.at(item.saved_index);
+    const at::Tensor part = step ? tensor : tensor.narrow(0, item.dest_offset, item.length);
     const at::Tensor on_cpu = part.is_cpu() ? part : at::empty_like(part, at::kCPU);
-    source.file->read(*source.entry, step ? 0 : begin - source.begin, on_cpu);
+    file->read(*entry, step ? 0 : item.saved_offset, on_cpu);
     if (!part.is_cpu()) part.copy_(on_cpu);
     if (step) return;
   }
@@ -121,18 +136,32 @@ void SavedTensors::add(const TensorName& name, const SafetensorsReader& file,
   if (entry.sizes != sizes)
     throw std::runtime_error("has the shape " + shape_text(entry.sizes) + ", not " +
                              shape_text(sizes));
-  sources_[{name.parameter, name.kind}].push_back({begin, end, &file, &entry});
+  Saved& of_kind = saved_[static_cast<size_t>(name.kind)];
+  of_kind.ranges.push_back({name.parameter, begin, end});
+  of_kind.places.push_back({&file, &entry});
 }
 
-void SavedTensors::check_cover(const Key& key, std::vector<Source>& sources) const {
-  std::sort(sources.begin(), sources.end(),
-            [](const Source& a, const Source& b) { return a.begin < b.begin; });
-  int64_t end = 0;
-  for (const Source& source : sources)
-    end = source.begin == end ? source.end : -1;
-  if (end != parameters_.at(key.first)->numel())
-    throw std::runtime_error(folder_ + ": the files do not have every element of " +
-                             TensorName{key.first, key.second, {}}.text() + " once");
+void SavedTensors::check_cover(StateKind kind) const {
+  auto ranges = saved(kind).ranges;
+  std::sort(ranges.begin(), ranges.end(), [](const ElementRange& a, const ElementRange& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::map<std::string, int64_t> covered;  // elements of each parameter, or -1
+  for (const auto& [parameter, begin, end] : ranges) {
+    int64_t& elements = covered[parameter];
+    elements = begin == elements ? end : -1;
+  }
+  for (const auto& [parameter, elements] : covered) {
+    if (elements != parameters_.at(parameter)->numel())
+      throw std::runtime_error(folder_ + ": the files do not have every element of " +
+                               TensorName{parameter, kind, {}}.text() + " once");
+  }
+}
+
+void SavedTensors::check_has(const std::string& parameter, StateKind kind) const {
+  for (const ElementRange& range : saved(kind).ranges)
+    if (range.parameter == parameter) return;
+  throw std::runtime_error(folder_ + ": has no tensor " + TensorName{parameter, kind, {}}.text());
 }
 
 void SavedParameters::read(const ModelState::Parameter& parameter, const at::Tensor& whole) const {
@@ -146,7 +175,7 @@ SavedParameters open_parameters(const std::string& path) {
   const std::string& folder = saved.checkpoint.folder;
   const Description description = read_description(folder);
   saved.parameters = parameters_of(folder, description);
-  saved.tensors = std::make_unique<SavedTensors>(folder, description, saved.parameters);
+  saved.tensors = std::make_unique<SavedTensors>(folder, description, saved.parameters, nullptr);
   for (size_t i = 0; i < description.files.size(); ++i)
     saved.tensors->check_hash(i);
   return saved;

@@ -5,10 +5,10 @@
 #include <state/safetensors.h>
 #include <state/tensor_name.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace fsdp {
@@ -18,40 +18,44 @@ namespace fsdp {
 class SavedTensors {
  public:
   // Compares the headers of all files with the parameters of the model, which outlive this object.
+  // `locate` may be empty if only whole parameters are read.
   SavedTensors(const std::string& folder, const Description& description,
-               const std::vector<ModelState::Parameter>& parameters);
+               const std::vector<ModelState::Parameter>& parameters, Locate locate);
 
   // Throws unless file `index` of the description has the hash that it should have.
   void check_hash(size_t index) const;
-  // Throws unless every element of the parameter has this kind of state.
-  void check_has(const std::string& parameter, StateKind kind) const {
-    sources_of(parameter, kind);
-  }
+  // Throws unless read() finds every element.
+  void check(const StateRange& range, StateKind kind) const { items_of(range, kind); }
   // Fills the range's tensor of this kind.
   void read(const StateRange& range, StateKind kind) const;
 
  private:
-  // Neighbouring elements of a parameter, or the step count of such, in one of the files.
-  struct Source {
-    int64_t begin, end;  // [elements] of the parameter
+  struct Place {
     const SafetensorsReader* file;
     const SafetensorsReader::Entry* entry;
   };
-  using Key = std::pair<std::string, StateKind>;
+  // All tensors of one kind: places[i] has the elements of ranges[i], or their step count.
+  struct Saved {
+    std::vector<ElementRange> ranges;
+    std::vector<Place> places;
+  };
 
-  const std::vector<Source>& sources_of(const std::string& parameter, StateKind kind) const;
+  const Saved& saved(StateKind kind) const { return saved_[static_cast<size_t>(kind)]; }
+  std::vector<ReadItem> items_of(const StateRange& range, StateKind kind) const;
   void check_parameters(const std::vector<ModelState::Parameter>& saved,
                         const std::vector<ModelState::Parameter>& own) const;
   void add_file(const SavedFile& file);
   void add(const TensorName& name, const SafetensorsReader& file,
            const SafetensorsReader::Entry& entry);
-  void check_cover(const Key& key, std::vector<Source>& sources) const;
+  void check_cover(StateKind kind) const;
+  void check_has(const std::string& parameter, StateKind kind) const;
 
   std::string folder_;
   std::vector<SavedFile> saved_files_;
   std::map<std::string, const ModelState::Parameter*> parameters_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
-  std::map<Key, std::vector<Source>> sources_;  // in the order of the elements
+  std::array<Saved, kStateKinds.size()> saved_;
+  Locate locate_;
 };
 
 // The parameters of a checkpoint, for one process that reads them one after the other.

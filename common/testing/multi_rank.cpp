@@ -197,4 +197,24 @@ RankRun run_oracle(const RankBody& body, const char* file, int line) {
   return succeeded(to_run(run, file, line), file, line);
 }
 
+namespace {
+int world_size_of_test{};
+}
+
+int MultiRankTest::world_size() {
+  return world_size_of_test;
+}
+
+bool MultiRankTest::add(const char* suite, const char* name, const std::vector<int>& world_sizes,
+                        MultiRankTest* (*make)(), const char* file, int line) {
+  for (const int world_size : fsdp::world_sizes(world_sizes)) {
+    testing::RegisterTest(suite, (std::string(name) + "/W" + std::to_string(world_size)).c_str(),
+                          nullptr, nullptr, file, line, [=]() -> MultiRankTest* {
+                            world_size_of_test = world_size;
+                            return make();
+                          });
+  }
+  return true;
+}
+
 }  // namespace fsdp

@@ -6,6 +6,7 @@
 #include <testing/test_rank.h>
 
 #include <functional>
+#include <vector>
 
 // Tests whose code runs on W ranks, each a forked process. Ranks send observations to the test's
 // own process, which compares them. That process runs no torch operator, so an expected value that
@@ -13,7 +14,7 @@
 //
 //   MULTI_RANK_SUITE(T2_3_unshard);
 //
-//   TEST_P(T2_3_unshard, gathers_with_one_collective) {
+//   MULTI_RANK_TEST(T2_3_unshard, gathers_with_one_collective) {
 //     const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
 //       ...
 //       rank.observe("collectives", rank.communicator()->take_log().size());
@@ -41,15 +42,31 @@ RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// A suite whose tests (TEST_P) run for each world size: T2_3_unshard.autograd_sees_no_change/W3
-class MultiRankTest : public testing::TestWithParam<int> {
+// A suite whose tests run for each world size: T2_3_unshard.autograd_sees_no_change/W3
+//
+// Not GoogleTest's TEST_P, whose templates take as long to compile as many a test.
+class MultiRankTest : public testing::Test {
+ public:
+  // Makes the tests SUITE.NAME/W1, /W2, ... of what `make` returns.
+  static bool add(const char* suite, const char* name, const std::vector<int>& world_sizes,
+                  MultiRankTest* (*make)(), const char* file, int line);
+
  protected:
-  static int world_size() { return GetParam(); }
+  static int world_size();  // of the test that runs
 };
 #define MULTI_RANK_SUITE(suite) MULTI_RANK_SUITE_ON(suite, 1, 2, 3, 4)
-#define MULTI_RANK_SUITE_ON(suite, ...)                                                  \
-  class suite : public fsdp::MultiRankTest {};                                           \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(fsdp::world_sizes({__VA_ARGS__})), \
-                           [](const auto& info) { return "W" + std::to_string(info.param); })
+#define MULTI_RANK_SUITE_ON(suite, ...)                       \
+  class suite : public fsdp::MultiRankTest {                  \
+   public:                                                    \
+    static std::vector<int> sizes() { return {__VA_ARGS__}; } \
+  }
+#define MULTI_RANK_TEST(suite, name)                                                           \
+  class suite##_##name##_Test : public suite {                                                 \
+    void TestBody() override;                                                                  \
+  };                                                                                           \
+  [[maybe_unused]] const bool suite##_##name##_added = fsdp::MultiRankTest::add(               \
+      #suite, #name, suite::sizes(),                                                           \
+      []() -> fsdp::MultiRankTest* { return new suite##_##name##_Test; }, __FILE__, __LINE__); \
+  void suite##_##name##_Test::TestBody()
 
 }  // namespace fsdp

@@ -1,4 +1,3 @@
-#include <nn/checkpoint_activations.h>
 #include <nn/models.h>
 #include <trace/module_spans.h>
 #include <train/build_model.h>
@@ -10,7 +9,6 @@ std::shared_ptr<Module> build_model(const TrainConfig& config) {
   torch::manual_seed(config.seed);
   auto model = make_model(config.model, vocabulary_of(config));
   record_module_spans(*model);
-  if (config.checkpoint_every > 0) checkpoint_blocks(*model, config.checkpoint_every);
   return model;
 }
 

@@ -8,8 +8,7 @@
 namespace fsdp {
 
 // Builds the model that `config` names, with parameters drawn from the default generator after
-// manual_seed(config.seed), and with its activations checkpointed as config says. If events are
-// recorded, its modules record their spans.
+// manual_seed(config.seed). If events are recorded, its modules record their spans.
 std::shared_ptr<Module> build_model(const TrainConfig& config);
 
 // Moves the buffers of `model` to `device`, in place. The parameters move when they are sharded or

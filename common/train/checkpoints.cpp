@@ -14,13 +14,14 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
   const bool adamw = optimizer.kind == OptimizerOptions::Kind::adamw;
   nlohmann::ordered_json settings{
       {"model", config.model},
-      {"recipe", config.published ? "published" : config.data},
+      {"recipe", config.data},
       {"seed", config.seed},
       {"batch", config.batch},
       {"seq", config.seq},
       {"parts", config.arrangement().parts()},
       {"param_dtype", dtype_name(config.precision.param_dtype)},
       {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
+      {"keep_fp32", config.keep_fp32},
       {"scales_loss", config.loss_scaler.has_value()},
       {"optimizer", adamw ? "adamw" : "sgd"},
       {"lr", optimizer.lr},
@@ -33,8 +34,8 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
     settings["betas"] = {optimizer.beta1, optimizer.beta2};
     settings["eps"] = optimizer.eps;
   }
-  if (!config.published && config.data == "modular") settings["modulus"] = config.modulus;
-  if (config.published || config.data != "text") return settings;
+  if (config.data == "modular") settings["modulus"] = config.modulus;
+  if (config.data != "text") return settings;
   Sha256 hash;
   hash.update(std::as_bytes(std::span(TextDataset(config.text, config.seed).text())));
   settings["text_sha256"] = hash.hex();
@@ -75,7 +76,7 @@ std::string load_init(const TrainConfig& config, Strategy& strategy, Communicato
 
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
   if (config.resume.empty()) return "";
-  load_checkpoint(config.resume, strategy.state(), comm);
+  load_checkpoint(config.resume, strategy.state(), strategy.locate(), comm);
   return "goes on after step " + std::to_string(config.first_step) + " from " + config.resume;
 }
 

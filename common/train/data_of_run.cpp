@@ -6,21 +6,21 @@
 namespace fsdp {
 
 std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
-  if (config.published) return make_published_dataset(vocabulary_of(config), config.seed);
+  if (config.data == "published") return make_published_dataset(vocabulary_of(config), config.seed);
   if (config.data == "modular") return make_modular_dataset(config.modulus, config.seed);
   if (config.data == "pattern") return make_pattern_dataset(vocabulary_of(config), config.seed);
   return std::make_shared<TextDataset>(config.text, config.seed);
 }
 
 std::string describe_data(const TrainConfig& config) {
-  if (config.published) return "published recipe";
+  if (config.data == "published") return "published recipe";
   if (config.data == "modular") return "addition modulo " + std::to_string(config.modulus);
   return config.data;
 }
 
 int64_t vocabulary_of(const TrainConfig& config) {
   const int64_t own = model_info(config.model).vocabulary;
-  if (config.published || config.data == "pattern") return own;
+  if (config.data == "published" || config.data == "pattern") return own;
   return std::max(own, config.data == "modular" ? config.modulus + 1 : 256);  // text is bytes
 }
 

@@ -82,7 +82,7 @@ class DdpStrategy : public ReplicaStrategy {
     at::NoGradGuard no_grad;
     const auto& slot = replica_.slots()[index];
     at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
-    replica_.gradient(slot).copy_(replica_.as_sent(gradient));
+    replica_.gradient(slot).copy_(slot.as_sent(gradient));
     gradient.reset();
     collected_[index] = true;
     --waiting_[slot.place.bucket];

@@ -123,6 +123,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
             {"checkpoint_every", config.checkpoint_every},
             {"param_dtype", dtype_name(config.precision.param_dtype)},
             {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
+            {"keep_fp32", config.keep_fp32},
             {"threads", config.threads},
             {"backend", comm.backend()},
             {"batch", config.batch},

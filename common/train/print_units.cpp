@@ -18,26 +18,30 @@ using Row = std::array<std::string, 7>;
 // What is summed up over units.
 struct Numbers {
   int64_t parameters{}, trainable{}, numel{}, padded{};
+  int64_t gathered{};  // [bytes]
 
   void operator+=(const Numbers& other) {
     parameters += other.parameters;
     trainable += other.trainable;
     numel += other.numel;
     padded += other.padded;
+    gathered += other.gathered;
   }
 };
 
-std::vector<Numbers> numbers_of_units(const ShardLayout& layout) {
+std::vector<Numbers> numbers_of_units(const TrainConfig& config, const ShardLayout& layout) {
   std::vector<Numbers> units;
   for (const auto& unit : layout.units)
     units.push_back({.padded = unit.padded_numel});
-  for (const auto& parameter : layout.parameters)
-    units[parameter.unit] += {1, parameter.trainable ? 1 : 0, parameter.numel, 0};
+  for (const auto& parameter : layout.parameters) {
+    Numbers& unit = units[parameter.unit];
+    unit += {1, parameter.trainable ? 1 : 0, parameter.numel, 0};
+    unit.gathered = unit.padded * config.precision_of(parameter.name).param_bytes();
+  }
   return units;
 }
 
 Row row(const std::string& name, const Numbers& unit, int world_size) {
-  const int64_t bytes = unit.padded * kBytes;
   const std::string trainable = unit.trainable == unit.parameters ? "yes"
                                 : unit.trainable == 0             ? "no"
                                                                   : "partly";
@@ -45,8 +49,8 @@ Row row(const std::string& name, const Numbers& unit, int world_size) {
           with_commas(unit.parameters),
           with_commas(unit.numel),
           with_commas(unit.padded),
-          with_commas(bytes / world_size),
-          with_commas(bytes),
+          with_commas(unit.padded * kBytes / world_size),
+          with_commas(unit.gathered),
           trainable};
 }
 
@@ -78,10 +82,10 @@ std::string text_of(std::vector<Row> rows) {
 
 }  // namespace
 
-std::string units_table(const ShardLayout& layout) {
+std::string units_table(const TrainConfig& config, const ShardLayout& layout) {
   std::vector<Row> rows{
       {"unit", "parameters", "numel", "padded", "shard bytes", "gathered bytes", "trainable"}};
-  const auto units = numbers_of_units(layout);
+  const auto units = numbers_of_units(config, layout);
   Numbers sum;
   for (size_t i = 0; i < units.size(); ++i) {
     rows.push_back(row(layout.units[i].name, units[i], layout.world_size));
@@ -97,7 +101,7 @@ void print_units(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const auto layout = fsdp.shard_layout(config, language_modeling(config, nullptr));
   std::printf("%s on %d %s, --wrap %s\n%s", config.model.c_str(), config.world,
               config.world == 1 ? "rank" : "ranks", config.wrap.c_str(),
-              units_table(layout).c_str());
+              units_table(config, layout).c_str());
   std::fflush(stdout);
 }
 

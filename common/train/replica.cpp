@@ -27,23 +27,23 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
 Replica::Replica(Module& model, const TrainConfig& config, BucketSizes bucket_sizes)
     : groups_(config.parameter_groups()),
       device_(config.comm.device),
-      precision_(config.precision),
       pieces_(groups_.size()),
       piece_slots_(groups_.size()) {
   at::NoGradGuard no_grad;
   std::vector<int64_t> numels;
-  const bool rounds = precision_.rounds_parameters();
   for (auto& parameter : distinct_parameters(model)) {
+    const MixedPrecisionPolicy precision = config.precision_of(parameter.name);
+    const bool rounds = precision.rounds_parameters();
     const at::Tensor padded = in_padded_storage(
         parameter.tensor, device_, rounds ? MemoryClass::shards : MemoryClass::gathered);
     at::Tensor rounded = padded;
     if (rounds) {
       MemoryScope scope(MemoryClass::gathered);
-      rounded = padded.to(precision_.param_dtype);
+      rounded = padded.to(precision.param_dtype);
     }
     parameter.tensor.set_data(unpadded(rounded, parameter.tensor));
     const bool trainable = parameter.tensor.requires_grad();
-    slots_.push_back({parameter, padded, rounded, trainable});
+    slots_.push_back({parameter, padded, rounded, precision, trainable});
     if (trainable) numels.push_back(padded.numel());
   }
   auto buckets = gradient_buckets(numels, bucket_sizes);

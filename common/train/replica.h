@@ -22,12 +22,18 @@ class Replica {
     NamedParameter parameter;
     at::Tensor padded;   // [numel, padded], fp32, owned: what the optimizer updates
     at::Tensor rounded;  // of param_dtype, owned; parameter.tensor is a view of it. Fp32: `padded`
-    bool trainable{};    // only then has it a place in a bucket
+    MixedPrecisionPolicy precision{};
+    bool trainable{};  // only then has it a place in a bucket
     GradientBuckets::Place place{};
+
+    // `gradient` as fsdp sends it: rounded to reduce_dtype.
+    at::Tensor as_sent(const at::Tensor& gradient) const {
+      return gradient.to(precision.reduce_dtype);
+    }
   };
 
   // Moves the parameters of `model` into padded storage on config's device, one at a time. From
-  // then on they are of config.precision.param_dtype.
+  // then on they are of the param_dtype of config.precision_of() each.
   Replica(Module& model, const TrainConfig& config, BucketSizes bucket_sizes);
 
   const std::vector<Slot>& slots() const { return slots_; }
@@ -40,10 +46,6 @@ class Replica {
   at::Tensor gradient(const Slot& slot) const;  // a view of a bucket, shaped as the parameter
 
   void round_parameters();  // the model computes with what the optimizer has left, from now on
-  // `gradient` as fsdp sends it: rounded to reduce_dtype.
-  at::Tensor as_sent(const at::Tensor& gradient) const {
-    return gradient.to(precision_.reduce_dtype);
-  }
 
   double clip_grad_norm(double max_norm, double norm_type);  // Strategy says what these five do
   void step();
@@ -56,7 +58,6 @@ class Replica {
 
   std::vector<ParameterGroup> groups_;
   c10::DeviceType device_;
-  MixedPrecisionPolicy precision_;
   std::vector<Slot> slots_;                            // in the order of registration
   std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps

@@ -41,9 +41,9 @@ void ReplicaStrategy::collect(const Replica::Slot& slot, size_t index) {
   at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
   const at::Tensor sum = replica_.gradient(slot);
   if (first_) {
-    sum.copy_(replica_.as_sent(gradient));
+    sum.copy_(slot.as_sent(gradient));
   } else {
-    sum.add_(replica_.as_sent(gradient));
+    sum.add_(slot.as_sent(gradient));
   }
   gradient.reset();
   collected_[index] = true;

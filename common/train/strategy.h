@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <layout/shard_layout.h>
+#include <optim/read_item.h>
 #include <state/model_state.h>
 #include <train/workload.h>
 
@@ -55,6 +56,8 @@ class Strategy {
   // does not exist before the first step is allocated. The ranges are valid until the next call of
   // another function. Calls no collective.
   virtual ModelState state() = 0;
+  // What load_checkpoint() takes beside these ranges; empty if they are whole parameters.
+  virtual Locate locate() const { return nullptr; }
 
   virtual const ShardLayout& layout() const = 0;
 };

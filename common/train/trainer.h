@@ -5,12 +5,14 @@
 
 namespace fsdp {
 
-// The two functions of task 7 that the trainer calls: of the reference solutions, or a student's.
+// The functions of the tasks that the trainer calls: of the reference solutions, or a student's.
 struct FsdpImplementation {
   std::unique_ptr<Strategy> (*make_strategy)(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
   // The layout of what make_strategy would make. It needs no ranks.
   ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
+  // Checkpoints the activations of every `every`-th block. Called only if the config asks for it.
+  void (*checkpoint_blocks)(Module& model, int every){};
 };
 
 // Trains as `config` says, or only prints the units. Starts the ranks, or joins them as start()

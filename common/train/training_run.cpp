@@ -10,6 +10,7 @@
 #include <train/step_meter.h>
 #include <train/training_run.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -37,6 +38,28 @@ std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImp
   return make_single_strategy(config, workload, layout);
 }
 
+void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout) {
+  const auto kept = [&](const auto& parameter) { return config.keeps_fp32(parameter.name); };
+  const auto& parameters = layout.parameters;
+  if (config.keep_fp32.empty() || std::any_of(parameters.begin(), parameters.end(), kept)) return;
+  throw std::invalid_argument("--keep-fp32 " + config.keep_fp32 + ": no parameter of " +
+                              config.model + " has such a name; the last one is " +
+                              parameters.back().name);
+}
+
+// The workload, whose model's activations are checkpointed as `config` says.
+Workload checkpointed(Workload workload, const TrainConfig& config,
+                      const FsdpImplementation& fsdp) {
+  if (config.checkpoint_every == 0) return workload;
+  workload.build = [build = workload.build, checkpoint_blocks = fsdp.checkpoint_blocks,
+                    every = config.checkpoint_every] {
+    auto model = build();
+    checkpoint_blocks(*model, every);
+    return model;
+  };
+  return workload;
+}
+
 std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -49,11 +72,13 @@ std::string strategy_text(const TrainConfig& config) {
          counted(config.shards(), "rank") + ')';
 }
 
-// "parameters in bf16, gradients sent in fp32, "; nothing in fp32.
-std::string precision_text(const MixedPrecisionPolicy& precision) {
+// "parameters in bf16 but for ln, gradients sent in fp32, "; nothing in fp32.
+std::string precision_text(const TrainConfig& config) {
+  const MixedPrecisionPolicy& precision = config.precision;
   if (precision == MixedPrecisionPolicy{}) return "";
   return std::string("parameters in ") + dtype_name(precision.param_dtype) +
-         ", gradients sent in " + dtype_name(precision.reduce_dtype) + ", ";
+         (config.keep_fp32.empty() ? "" : " but for " + config.keep_fp32) + ", gradients sent in " +
+         dtype_name(precision.reduce_dtype) + ", ";
 }
 
 // "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
@@ -62,8 +87,7 @@ std::string description(const TrainConfig& config, const std::string& backend) {
   return config.mode + strategy_text(config) + " of " + config.model + ", " +
          counted(config.world, "rank") +
          (config.mode == "single" ? " played in turn" : " over " + backend) +
-         (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config.precision) +
-         describe_data(config) +
+         (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
          (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
          std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
          counted(config.steps, "step");
@@ -89,9 +113,11 @@ class TrainingRun {
       log_.emplace(config.log);
       meter_.emplace(config.comm.clock);
     }
-    workload_ = language_modeling(config, meter_ ? meter_->measured(dataset_) : dataset_);
+    const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
+    workload_ = checkpointed(language_modeling(config, dataset), config, fsdp);
     if (leads()) telemetry_.say(description(config, comm_->backend()));
     strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
+    check_keep_fp32(config, strategy_->layout());
     if (scaler_) strategy_->set_loss_scale(scaler_->scale());
     if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
     if (!leads()) return;

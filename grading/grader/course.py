@@ -62,7 +62,8 @@ def tasks():
 def test_names(folder="."):
     """SUITE.NAME of every test in a folder of tests/, whatever the number of ranks."""
     sources = " ".join(path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp")))
-    return [".".join(found) for found in re.findall(r"\bTEST(?:_[PF])?\(\s*(\w+),\s*(\w+)", sources)]
+    tests = r"\b(?:TEST(?:_[PF])?|MULTI_RANK_TEST)\(\s*(\w+),\s*(\w+)"
+    return [".".join(found) for found in re.findall(tests, sources)]
 
 
 @functools.cache

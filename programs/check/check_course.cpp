@@ -58,7 +58,7 @@ std::vector<TestResult> run_task(const Settings& settings, const Task& task) {
   progress.clear();
   for (TestResult& test : tests)
     shorten_paths(test.text);
-  sort_by_problem(tests);
+  sort_by_suite(tests);
   return tests;
 }
 

@@ -31,6 +31,7 @@ const std::vector<Task>& course() {
       {"4.3", "exactly_once", 6, {"T4_3_exactly_once"}},
       {"4.4", "finish", 4, {"T4_4_finish"}},
       {"4.5", "accumulate", 5, {"T4_5_accumulate"}, true},
+      {"4.6", "checkpoint_activations", 5, {"T4_6_checkpoint_activations", "T4_6_checkpointed_values", "T4_6_checkpointed_units"}, true},
     }},
     {5, "sharded_optimizer", "T5_1_state.a_rank_holds_only_a_part_of_the_state", {
       {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards", "T5_1_state"}},
@@ -38,6 +39,7 @@ const std::vector<Task>& course() {
       {"5.3", "global_norm", 5, {"T5_3_global_norm"}},
       {"5.4", "p_norm", 4, {"T5_4_p_norm"}, true},
       {"5.5", "state", 4, {"T5_5_state"}, true},
+      {"5.6", "locate", 4, {"T5_6_locate"}, true},
     }},
     {6, "prefetch", "T6_4_limit.after_a_step_a_rank_holds_only_a_part_of_the_model", {
       {"6.1", "record", 2, {"T6_1_record"}},
@@ -55,6 +57,7 @@ const std::vector<Task>& course() {
       {"7.5", "the_proof", 6, {"T7_5_the_proof"}},
       {"7.7", "hybrid", 2, {"T7_7_hybrid"}, true},
       {"7.8", "ignored", 3, {"T7_8_ignored", "T7_8_ignored_ranks"}, true},
+      {"7.9", "keep_fp32", 2, {"T7_9_keep_fp32", "T7_9_keep_fp32_ranks"}, true},
     }},
   };
   return tasks;

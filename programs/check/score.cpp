@@ -10,12 +10,19 @@ bool contains(const Problem& problem, const TestResult& result) {
   return std::count(problem.suites.begin(), problem.suites.end(), result.suite) > 0;
 }
 
-const std::vector<const Problem*>& problems() {
-  static const std::vector<const Problem*> all = [] {
-    std::vector<const Problem*> found;
+struct Suite {
+  std::string name;
+  const Problem* problem;
+};
+
+const std::vector<Suite>& suites() {
+  static const std::vector<Suite> all = [] {
+    std::vector<Suite> found;
     for (const Task& task : course()) {
-      for (const Problem& problem : task.problems)
-        found.push_back(&problem);
+      for (const Problem& problem : task.problems) {
+        for (const std::string& name : problem.suites)
+          found.push_back({name, &problem});
+      }
     }
     return found;
   }();
@@ -23,13 +30,12 @@ const std::vector<const Problem*>& problems() {
 }
 
 size_t position(const TestResult& result) {
-  const auto found =
-      std::find_if(problems().begin(), problems().end(),
-                   [&](const Problem* problem) { return contains(*problem, result); });
-  if (found == problems().end()) {
+  const auto found = std::find_if(suites().begin(), suites().end(),
+                                  [&](const Suite& suite) { return suite.name == result.suite; });
+  if (found == suites().end()) {
     throw std::logic_error("suite " + result.suite + " belongs to no problem");
   }
-  return static_cast<size_t>(found - problems().begin());
+  return static_cast<size_t>(found - suites().begin());
 }
 
 }  // namespace
@@ -83,10 +89,10 @@ bool sentinel_fails(const Task& task, const std::vector<TestResult>& results) {
 }
 
 const Problem& problem_of(const TestResult& result) {
-  return *problems()[position(result)];
+  return *suites()[position(result)].problem;
 }
 
-void sort_by_problem(std::vector<TestResult>& results) {
+void sort_by_suite(std::vector<TestResult>& results) {
   std::stable_sort(results.begin(), results.end(), [](const TestResult& a, const TestResult& b) {
     return position(a) < position(b);
   });

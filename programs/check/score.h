@@ -37,8 +37,9 @@ bool sentinel_fails(const Task& task, const std::vector<TestResult>& results);
 // The problem that a result belongs to. Throws std::logic_error if there is none.
 const Problem& problem_of(const TestResult& result);
 
-// Sorts results by problem, in the order of the course; keeps the order within a problem.
-void sort_by_problem(std::vector<TestResult>& results);
+// Sorts results by suite, in the order of the course; keeps the order within a suite. A program
+// runs its files in whatever order they were linked.
+void sort_by_suite(std::vector<TestResult>& results);
 
 // The failure to show: of the first test that failed, the run on the fewest ranks, but not on one
 // rank if another run failed too, since there no collective has anything to do. Null if none

@@ -1,5 +1,6 @@
 #include <comm/tree_sum.h>
 #include <fully_shard.h>
+#include <locate.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <sharded_optimizer.h>
@@ -11,6 +12,12 @@
 
 namespace fsdp {
 namespace {
+
+// Which parameters stay fp32. Null if none does, so a stack without keep_in_fp32() can train.
+ParameterFilter keep_fp32_of(const TrainConfig& config) {
+  if (config.keep_fp32.empty()) return {};
+  return [config](const std::string& parameter) { return config.keeps_fp32(parameter); };
+}
 
 class FsdpStrategy : public Strategy {
  public:
@@ -25,6 +32,7 @@ class FsdpStrategy : public Strategy {
     options.wrap = wrap_policy_of(config.wrap);
     options.reshard_after_forward = config.reshard_after_forward;
     options.limit = config.limit_in_forward();
+    options.keep_fp32 = keep_fp32_of(config);
     if (config.meta_init) {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
@@ -39,7 +47,7 @@ class FsdpStrategy : public Strategy {
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
     if (config.precision != MixedPrecisionPolicy{}) {
       for (const auto& unit : sharded_->units())
-        unit->set_mixed_precision(config.precision);
+        unit->set_mixed_precision(config.precision_of(unit->parameters().front().name));
     }
     if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
     set_loss_scale(1);
@@ -108,6 +116,7 @@ class FsdpStrategy : public Strategy {
     state.ranges = optimizer_->state();
     return state;
   }
+  Locate locate() const override { return fsdp::locate; }
   const ShardLayout& layout() const override { return sharded_->layout(); }
 
  private:
@@ -189,7 +198,8 @@ std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload
 ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   std::shared_ptr<Module> model;
   construct_on_meta([&] { model = workload.build(); });
-  const auto plan = plan_units(*model, wrap_policy_of(config.wrap));
+  auto plan = plan_units(*model, wrap_policy_of(config.wrap));
+  if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
   return plan_layout(*model, plan, config.shards());
 }
 

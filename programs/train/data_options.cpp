@@ -54,10 +54,9 @@ void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data
   const bool recipe = !data.recipe.empty();
   if (recipe && !config.text.empty()) throw UsageError("--recipe and --text: give one of them");
   if (recipe && app.count("--data") > 0) throw UsageError("--recipe and --data: give one of them");
-  config.published = data.recipe == "published";
-  if (config.published && config.eval_every > 0)
+  if (recipe) config.data = data.recipe;
+  if (config.data == "published" && config.eval_every > 0)
     throw UsageError("--eval-every: --recipe published holds nothing out: its tokens are random");
-  if (data.recipe == "modular") config.data = "modular";
   if (config.data != "text" && !config.text.empty())
     throw UsageError("--text and --data " + config.data + ": give one of them");
   if (config.data == "modular") return take_modular(app, config, data);
@@ -67,7 +66,7 @@ void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data
 Defaults defaults_of(const TrainConfig& config, const DataOptions& data) {
   const ModelInfo& info = model_info(config.model);
   const int64_t seq = config.data == "modular" ? kModularSeq : std::min(info.seq, info.context);
-  if (config.published) return {info.steps, info.batch, seq, info.lr};
+  if (config.data == "published") return {info.steps, info.batch, seq, info.lr};
   if (data.recipe == "modular")
     return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.parts), seq,
             ModularRecipe::kLearningRate};

@@ -227,7 +227,7 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   if (given.compare == "never") config.comm.compare = Compare::never;
   if (!given.link.empty()) config.comm.link = parse_link(given.link);
   if (!given.fault.empty()) config.comm.fault = parse_fault(given.fault, config.world);
-  if (!config.published && config.data == "text" && config.text.empty()) {
+  if (config.data == "text" && config.text.empty()) {
     config.text = repository_text(source_root());
   }
   if (config.seq > info.context) {

@@ -2,6 +2,7 @@
 #include <train/precision_option.h>
 
 #include <map>
+#include <regex>
 #include <stdexcept>
 #include <string>
 
@@ -16,6 +17,17 @@ void add_dtype(CLI::App& app, const std::string& name, at::ScalarType& dtype,
       ->transform(CLI::CheckedTransformer(names).description("fp32|bf16|fp16"));
 }
 
+void check_keep_fp32(const TrainConfig& config) {
+  if (config.keep_fp32.empty()) return;
+  if (config.precision == MixedPrecisionPolicy{})
+    throw UsageError("--keep-fp32: needs --param-dtype or --reduce-dtype");
+  try {
+    config.keeps_fp32("");
+  } catch (const std::regex_error&) {
+    throw UsageError("--keep-fp32 " + config.keep_fp32 + ": not a regular expression");
+  }
+}
+
 }  // namespace
 
 void PrecisionOptions::add(CLI::App& app, TrainConfig& config) {
@@ -24,6 +36,9 @@ void PrecisionOptions::add(CLI::App& app, TrainConfig& config) {
             "fp32");
   add_dtype(app, "--reduce-dtype", config.precision.reduce_dtype,
             "what gradients are sent in (default --param-dtype); they are added in fp32");
+  app.add_option("--keep-fp32", config.keep_fp32,
+                 "regular expression: parameters whose names match keep fp32 (ln: all norms)")
+      ->type_name("PATTERN");
   app.add_option("--loss-scale", loss_scale,
                  "power of two by which the loss is multiplied at first, or none (default 65536 "
                  "with fp16, else none); halved when gradients overflow")
@@ -41,6 +56,7 @@ void PrecisionOptions::settle(const CLI::App& app, TrainConfig& config) const {
         "--accumulate last: takes --param-dtype fp32 and --reduce-dtype fp32; else "
         "gradients of several parts would be added in 16 bits. Give --accumulate each");
   }
+  check_keep_fp32(config);
   const bool fp16 = precision.param_dtype == at::kHalf || precision.reduce_dtype == at::kHalf;
   if (loss_scale == "none" || (!loss_scale && !fp16)) {
     if (growth_interval) throw UsageError("--growth-interval: needs --loss-scale");

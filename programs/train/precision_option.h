@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// --param-dtype, --reduce-dtype, --loss-scale and --growth-interval.
+// --param-dtype, --reduce-dtype, --keep-fp32, --loss-scale and --growth-interval.
 struct PrecisionOptions {
   std::optional<std::string> loss_scale;
   std::optional<int64_t> growth_interval;

@@ -58,7 +58,6 @@ void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
     throw std::logic_error("unit " + unit_ +
                            ": set_mixed_precision() needs a sharded unit without gradients");
   }
-  precision_ = policy;
   const c10::Storage storage = full_.storage();
   full_ = view_of_storage(storage, 0, full_.sizes(), policy.param_dtype);
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -70,6 +69,7 @@ void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
   MemoryScope scope(MemoryClass::shards);
   rounded_shard_.reset();
   if (policy.rounds_parameters()) rounded_shard_ = comm_->empty(shard_numel(), policy.param_dtype);
+  precision_ = policy;
 }
 
 void FlatParameter::unshard_async() {

@@ -123,7 +123,7 @@ std::vector<StateRange> ShardedOptimizer::state() {
       if (begin >= end) continue;
       const at::Tensor value = unit->shard().slice(0, begin - shard, end - shard);
       ranges.push_back({name, begin, end, value, {}, {}, {}});
-      if (parameter.requires_grad()) add_moments(ranges.back(), *unit, begin - shard);
+      add_moments(ranges.back(), *unit, begin - shard);
     }
   }
   return ranges;

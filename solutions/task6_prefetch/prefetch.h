@@ -29,7 +29,8 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   explicit Prefetcher(int limit);          // throws what set_limit() throws
   Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
 
-  // From the next unit on. Throws std::invalid_argument if the limit is below 1.
+  // From the next unit on. Throws std::invalid_argument if the limit is below 1; then it stays as
+  // it was.
   void set_limit(int limit);
 
   // Both register hooks that run after those of tasks 3 and 4, which must be registered before.

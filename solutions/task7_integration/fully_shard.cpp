@@ -8,7 +8,8 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   // Everything that can be refused is refused before the model is changed.
   auto sharded = std::make_shared<FullySharded>();
   sharded->prefetcher_ = std::make_shared<Prefetcher>(options.limit);
-  const auto plan = plan_units(root, options.wrap, options.ignored);
+  auto plan = plan_units(root, options.wrap, options.ignored);
+  if (options.keep_fp32) keep_in_fp32(plan, root, options.keep_fp32);
   for (const UnitPlan& unit : plan)
     check_fp32(unit.name, unit.parameters);
 

@@ -23,6 +23,8 @@ struct FullyShardOptions {
   // plan_units() leaves out stay as they are, whole on every rank. Who trains them reduces them
   // too.
   std::vector<torch::nn::Module*> ignored{};
+  // Extension: parameters that get a unit of their own, see keep_in_fp32(). Null: none.
+  ParameterFilter keep_fp32{};
 };
 
 // A model whose parameters, gradients and optimizer state are sharded over the ranks. Its module is

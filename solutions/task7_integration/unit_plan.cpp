@@ -86,6 +86,21 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
   return plan;
 }
 
+void keep_in_fp32(std::vector<UnitPlan>& plan, Module& root, const ParameterFilter& keep) {
+  std::set<std::string> kept;
+  for (UnitPlan& unit : plan) {
+    std::erase_if(unit.parameters, [&](const NamedParameter& parameter) {
+      return keep(parameter.name) && kept.insert(parameter.name).second;
+    });
+  }
+  if (kept.empty()) return;
+  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
+  UnitPlan apart{"root.fp32", &root, distinct_parameters(root)};
+  std::erase_if(apart.parameters, [&](const NamedParameter& p) { return !kept.contains(p.name); });
+  const bool root_is_left = !plan.empty() && plan.front().module == &root;
+  plan.insert(plan.begin() + (root_is_left ? 1 : 0), std::move(apart));
+}
+
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {
   ShardLayout layout;
   layout.world_size = world_size;

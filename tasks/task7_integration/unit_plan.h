@@ -3,6 +3,7 @@
 #include <layout/shard_layout.h>
 #include <wrap_policy.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,16 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
 // names a module that is not below `root`.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
                                  const std::vector<torch::nn::Module*>& ignored);
+
+// Chooses parameters by their names.
+using ParameterFilter = std::function<bool(const std::string& parameter)>;
+
+// Extension: moves the parameters that `keep` chooses out of their units, into one unit "root.fp32"
+// of the root: there they can stay fp32 while all other units are gathered in 16 bits, for one
+// collective more in each pass. It comes after the unit "root", or first if there is none. Its
+// parameters are in the order of distinct_parameters(). A unit that is left without a parameter is
+// left out. If `keep` chooses none, the plan stays as it is.
+void keep_in_fp32(std::vector<UnitPlan>& plan, Module& root, const ParameterFilter& keep);
 
 // Where the plan puts every element on `world_size` ranks. Each unit is laid out by flat_layout().
 // If the root got no parameter, no unit counts as the root.

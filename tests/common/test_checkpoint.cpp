@@ -1,5 +1,6 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
+#include <task5_sharded_optimizer/each_element.h>
 #include <testing/multi_rank.h>
 
 #include <filesystem>
@@ -21,9 +22,10 @@ void save(TestRank& rank, const std::string& folder, CheckpointFormat format, in
 }
 
 // What load_checkpoint() says; "loaded" if nothing.
-std::string load(TestRank& rank, const std::string& folder, const ModelState& state) {
+std::string load(TestRank& rank, const std::string& folder, const ModelState& state,
+                 const Locate& locate = each_element) {
   try {
-    load_checkpoint(folder, state, *rank.communicator());
+    load_checkpoint(folder, state, locate, *rank.communicator());
   } catch (const std::runtime_error& error) {
     return error.what();
   }
@@ -35,7 +37,7 @@ const std::vector<std::pair<std::string, CheckpointFormat>> kFormats{
 
 MULTI_RANK_SUITE(CheckpointOf);
 
-TEST_P(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other) {
+MULTI_RANK_TEST(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats)
@@ -62,7 +64,43 @@ TEST_P(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other) {
   }
 }
 
-TEST_P(CheckpointOf, ranks_that_hold_copies_has_one_file) {
+// So a stack without locate() goes on with the same ranks, and in one process.
+MULTI_RANK_TEST(CheckpointOf, as_many_ranks_needs_no_locate) {
+  const TemporaryFolder folder;
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    save(rank, folder.path(), CheckpointFormat::sharded);
+    const std::string saved = step_folder(folder.path(), 3);
+    const ModelState cut = cut_state(rank.rank(), rank.world_size(), true);
+    const ModelState copied = whole_state(true);
+    rank.observe("cut", load(rank, saved, cut, nullptr));
+    rank.observe("copied", load(rank, saved, copied, nullptr));
+    rank.observe("equal", equal(cut, cut_state(rank.rank(), rank.world_size())) &&
+                              equal(copied, whole_state()));
+  });
+  expect_on_all_ranks(run, "cut", "loaded");
+  expect_on_all_ranks(run, "copied", "loaded");
+  expect_on_all_ranks(run, "equal", true);
+}
+
+MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_locates_nothing) {
+  const TemporaryFolder folder;
+  run_ranks(world_size(),
+            [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
+  const int more = world_size() + 1;  // so that the last rank needs a part of a saved range
+  const RankRun run = run_ranks(more, [&](TestRank& rank) {
+    const Locate locate = [&](const ElementRange& range, const std::vector<ElementRange>& saved) {
+      if (rank.rank() == more - 1) throw std::invalid_argument(range.parameter + " is nowhere");
+      return each_element(range, saved);
+    };
+    const ModelState state = cut_state(rank.rank(), more, true);
+    rank.observe("load", load(rank, step_folder(folder.path(), 3), state, locate));
+    rank.observe("unchanged", equal(state, cut_state(rank.rank(), more, true)));
+  });
+  expect_on_all_ranks(run, "load", "a.weight is nowhere");
+  expect_on_all_ranks(run, "unchanged", true);
+}
+
+MULTI_RANK_TEST(CheckpointOf, ranks_that_hold_copies_has_one_file) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     save_checkpoint(folder.path(), CheckpointFormat::sharded, 3, kRun, whole_state(),
@@ -74,7 +112,7 @@ TEST_P(CheckpointOf, ranks_that_hold_copies_has_one_file) {
   EXPECT_EQ(files, 1);
 }
 
-TEST_P(CheckpointOf, any_ranks_appears_when_all_of_them_have_written) {
+MULTI_RANK_TEST(CheckpointOf, any_ranks_appears_when_all_of_them_have_written) {
   const TemporaryFolder folder;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats) {
@@ -97,7 +135,7 @@ TEST_P(CheckpointOf, any_ranks_appears_when_all_of_them_have_written) {
   }
 }
 
-TEST_P(CheckpointOf, a_step_that_is_there_is_not_overwritten) {
+MULTI_RANK_TEST(CheckpointOf, a_step_that_is_there_is_not_overwritten) {
   const TemporaryFolder folder;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);

@@ -3,6 +3,7 @@
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
 #include <sys/wait.h>
+#include <task5_sharded_optimizer/each_element.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>
 
@@ -81,7 +82,7 @@ std::vector<std::string> refusals(int world_size, const std::vector<std::string>
     for (const std::string& folder : folders) {
       std::string text = "loaded";
       try {
-        load_checkpoint(folder, state, *rank.communicator());
+        load_checkpoint(folder, state, each_element, *rank.communicator());
       } catch (const std::runtime_error& error) {
         text = error.what();
       }
@@ -108,7 +109,7 @@ std::string saved_in(const TemporaryFolder& folder, CheckpointFormat format) {
 
 MULTI_RANK_SUITE(DamagedCheckpoint);
 
-TEST_P(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_changed) {
+MULTI_RANK_TEST(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_changed) {
   for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
     const TemporaryFolder folder;
     const std::string original = saved_in(folder, format);
@@ -159,7 +160,7 @@ void rename(Json& header, const std::string& from, const std::string& to) {
   header = renamed;
 }
 
-TEST_P(DamagedCheckpoint, of_another_model_or_version_is_refused_with_its_name) {
+MULTI_RANK_TEST(DamagedCheckpoint, of_another_model_or_version_is_refused_with_its_name) {
   const TemporaryFolder folder;
   const std::string original = saved_in(folder, CheckpointFormat::sharded);
   DamagedCopies copies(original);
@@ -203,7 +204,7 @@ TEST_P(DamagedCheckpoint, of_another_model_or_version_is_refused_with_its_name) 
     EXPECT_EQ(texts[i], copies.copies()[i] + expected[i]);
 }
 
-TEST_P(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refused) {
+MULTI_RANK_TEST(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refused) {
   const TemporaryFolder folder;
   run_ranks(1, [&](TestRank& rank) {
     ModelState state = whole_state();
@@ -248,7 +249,7 @@ TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
     waitpid(child, nullptr, 0);
     const RankRun run = run_ranks(1, [&](TestRank& rank) {
       const ModelState state = whole_state(true);
-      load_checkpoint(find_checkpoint(folder.path()).folder, state, *rank.communicator());
+      load_checkpoint(find_checkpoint(folder.path()).folder, state, nullptr, *rank.communicator());
       rank.observe("loaded", equal(state, whole_state()));
     });
     expect_on_all_ranks(run, "loaded", true);

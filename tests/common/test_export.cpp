@@ -39,7 +39,7 @@ at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
 
 MULTI_RANK_SUITE(ExportOf);
 
-TEST_P(ExportOf, any_ranks_checkpoint_is_what_transformers_saves) {
+MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_is_what_transformers_saves) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(*tiny_gpt2(), "gpt2-tiny", rank, folder.path() + "/run"); });
@@ -55,7 +55,7 @@ TEST_P(ExportOf, any_ranks_checkpoint_is_what_transformers_saves) {
   EXPECT_EQ(read.options().heads, 5);
 }
 
-TEST_P(ExportOf, any_ranks_checkpoint_has_the_models_own_names) {
+MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_has_the_models_own_names) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(*tiny_gpt2(), "gpt2-tiny", rank, folder.path() + "/run"); });

@@ -221,7 +221,7 @@ std::string load(TestRank& rank, const std::string& folder, const ModelState& st
   return "loaded";
 }
 
-TEST_P(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
+MULTI_RANK_TEST(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
   const TemporaryFolder folder;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto model = tiny_gpt2();
@@ -245,7 +245,7 @@ TEST_P(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
   }
 }
 
-TEST_P(HuggingFaceOn, every_rank_refuses_before_a_value_changes) {
+MULTI_RANK_TEST(HuggingFaceOn, every_rank_refuses_before_a_value_changes) {
   const TemporaryFolder folder;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto model = tiny_gpt2();

@@ -110,7 +110,7 @@ void expect_equal_frames(const std::vector<Channel>& actual, const std::vector<C
 
 MULTI_RANK_SUITE(JoinedRanks);
 
-TEST_P(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
+MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
   std::vector<Channel> forked(world_size()), joined(world_size());
   ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
   HostedStore store;
@@ -120,7 +120,7 @@ TEST_P(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
   expect_equal_frames(joined, forked);
 }
 
-TEST_P(JoinedRanks, meet_in_a_store_that_rank_0_hosts) {
+MULTI_RANK_TEST(JoinedRanks, meet_in_a_store_that_rank_0_hosts) {
   std::vector<Channel> forked(world_size()), joined(world_size());
   ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
   const ReservedPort port;
@@ -131,7 +131,7 @@ TEST_P(JoinedRanks, meet_in_a_store_that_rank_0_hosts) {
   expect_equal_frames(joined, forked);
 }
 
-TEST_P(JoinedRanks, leave_nothing_in_the_store) {
+MULTI_RANK_TEST(JoinedRanks, leave_nothing_in_the_store) {
   HostedStore store;
   const int64_t before = store.keys();
   const Ended ended = torchrun(world_size(), store.port(), [](const RankContext&) { return 0; });

@@ -70,7 +70,7 @@ void expect_next_run_works() {
 
 MULTI_RANK_SUITE(MultiRankRun);
 
-TEST_P(MultiRankRun, delivers_observed_values_and_tensors_to_the_test) {
+MULTI_RANK_TEST(MultiRankRun, delivers_observed_values_and_tensors_to_the_test) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("list", std::vector<double>{0.1, 1e300, static_cast<double>(rank.rank())});
     rank.observe("large", int64_t{1} << 53 | 1);
@@ -89,7 +89,7 @@ TEST_P(MultiRankRun, delivers_observed_values_and_tensors_to_the_test) {
   }
 }
 
-TEST_P(MultiRankRun, gives_every_rank_one_torch_thread) {
+MULTI_RANK_TEST(MultiRankRun, gives_every_rank_one_torch_thread) {
   const RankRun run = run_ranks(
       world_size(), [](TestRank& rank) { rank.observe("threads", at::get_num_threads()); });
   expect_on_all_ranks(run, "threads", 1);

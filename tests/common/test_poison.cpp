@@ -57,7 +57,7 @@ TEST(Poison, does_not_write_to_memory_while_it_is_off) {
 MULTI_RANK_SUITE(LentInputs);
 
 // Each rank frees its input at once, which poisons it, and only then tells the next to read.
-TEST_P(LentInputs, are_read_by_all_ranks_before_their_memory_is_freed) {
+MULTI_RANK_TEST(LentInputs, are_read_by_all_ranks_before_their_memory_is_freed) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Communicator& comm = *rank.communicator();
     const auto total = static_cast<int64_t>(rank.world_size()) * 8;

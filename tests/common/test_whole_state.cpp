@@ -42,7 +42,7 @@ std::vector<float> whole(const WholeState& state, size_t parameter, StateKind ki
   return all;
 }
 
-TEST_P(StateOfAllRanks, is_visited_on_rank_0_in_the_order_of_the_elements) {
+MULTI_RANK_TEST(StateOfAllRanks, is_visited_on_rank_0_in_the_order_of_the_elements) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const WholeState state(state_of(rank.rank(), rank.world_size()), *rank.communicator());
     for (size_t i = 0; i < state.parameters().size(); ++i)
@@ -64,7 +64,7 @@ TEST_P(StateOfAllRanks, is_visited_on_rank_0_in_the_order_of_the_elements) {
   expect("frozen step", {});
 }
 
-TEST_P(StateOfAllRanks, has_one_owner_of_each_element) {
+MULTI_RANK_TEST(StateOfAllRanks, has_one_owner_of_each_element) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const WholeState state(state_of(rank.rank(), rank.world_size()), *rank.communicator());
     std::string owned;
@@ -76,7 +76,7 @@ TEST_P(StateOfAllRanks, has_one_owner_of_each_element) {
                       [](int rank) { return rank == 0 ? "cut copied frozen " : "cut "; });
 }
 
-TEST_P(StateOfAllRanks, that_lacks_an_element_is_refused_on_every_rank) {
+MULTI_RANK_TEST(StateOfAllRanks, that_lacks_an_element_is_refused_on_every_rank) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ModelState state = state_of(rank.rank(), rank.world_size());
     for (StateRange& range : state.ranges)
@@ -92,7 +92,7 @@ TEST_P(StateOfAllRanks, that_lacks_an_element_is_refused_on_every_rank) {
   expect_on_all_ranks(run, "error", "the ranges of all ranks do not cover the parameter cut once");
 }
 
-TEST_P(StateOfAllRanks, has_a_hash_of_all_that_it_holds) {
+MULTI_RANK_TEST(StateOfAllRanks, has_a_hash_of_all_that_it_holds) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto hash = [&](const ModelState& state) {
       return state_sha256(state, *rank.communicator());
@@ -123,7 +123,7 @@ TEST_P(StateOfAllRanks, has_a_hash_of_all_that_it_holds) {
 
 MULTI_RANK_SUITE(Agreement);
 
-TEST_P(Agreement, gathers_texts_of_different_lengths) {
+MULTI_RANK_TEST(Agreement, gathers_texts_of_different_lengths) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const std::string text(static_cast<size_t>(3 * rank.rank()), 'a');
     rank.observe("texts", gather_texts(*rank.communicator(), text));
@@ -134,7 +134,7 @@ TEST_P(Agreement, gathers_texts_of_different_lengths) {
   expect_on_all_ranks(run, "texts", texts);
 }
 
-TEST_P(Agreement, makes_the_failure_of_one_rank_that_of_all) {
+MULTI_RANK_TEST(Agreement, makes_the_failure_of_one_rank_that_of_all) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     std::string error = "none";
     try {

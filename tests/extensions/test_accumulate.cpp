@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(GradientSync);
 
-TEST_P(GradientSync, that_was_forgotten_is_refused_by_the_optimizer) {
+MULTI_RANK_TEST(GradientSync, that_was_forgotten_is_refused_by_the_optimizer) {
   run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     ShardedOptimizer optimizer(sharded.units, {{"", {}}}, rank.communicator());

@@ -1,6 +1,8 @@
 #include <fully_shard.h>
-#include <nn/checkpoint_activations.h>
+#include <strategy/checkpoint_blocks.h>
 #include <testing/multi_rank.h>
+
+#include <task4_backward_hooks/checkpointed_layers.h>
 
 #include "models.h"
 #include "trained.h"
@@ -22,7 +24,7 @@ Workload checkpointed(const NamedModel& model, int every) {
 
 MULTI_RANK_SUITE(CheckpointedTraining);
 
-TEST_P(CheckpointedTraining, equals_one_process_without_and_costs_what_is_predicted) {
+MULTI_RANK_TEST(CheckpointedTraining, equals_one_process_without_and_costs_what_is_predicted) {
   int every = 1;  // and 2 in turn
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name + ", every " + std::to_string(every));
@@ -36,7 +38,7 @@ TEST_P(CheckpointedTraining, equals_one_process_without_and_costs_what_is_predic
   }
 }
 
-TEST_P(CheckpointedTraining, equals_training_without_in_ddp_and_single) {
+MULTI_RANK_TEST(CheckpointedTraining, equals_training_without_in_ddp_and_single) {
   const NamedModel model = language_models().front();
   const TrainConfig config = extension_config("ddp", world_size());
   const auto expected = hash_of_single(config, checkpointed(model, 0));
@@ -64,7 +66,7 @@ std::string calls_of(TestRank& rank, TrainConfig config, int every) {
   return calls;
 }
 
-TEST_P(CheckpointedTraining, makes_the_same_collectives_in_the_same_order) {
+MULTI_RANK_TEST(CheckpointedTraining, makes_the_same_collectives_in_the_same_order) {
   for (const bool reshard : {true, false}) {
     for (const int limit : {1, 2, 3}) {
       TrainConfig config = extension_config("fsdp", world_size());
@@ -84,7 +86,7 @@ TEST_P(CheckpointedTraining, makes_the_same_collectives_in_the_same_order) {
   }
 }
 
-TEST_P(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
+MULTI_RANK_TEST(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(5);
     const auto model = untied_model(60);
@@ -104,7 +106,7 @@ TEST_P(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
 }
 
 // [bytes] of activations, at the end of forward: what a step keeps for backward.
-TEST_P(CheckpointedTraining, keeps_less_from_forward_to_backward) {
+MULTI_RANK_TEST(CheckpointedTraining, keeps_less_from_forward_to_backward) {
   const auto kept = [&](const char* mode, int every) {
     const RankRun run =
         run_ranks(std::string(mode) == "single" ? 1 : world_size(), [&](TestRank& rank) {
@@ -124,6 +126,25 @@ TEST_P(CheckpointedTraining, keeps_less_from_forward_to_backward) {
     EXPECT_LT(kept(mode, 2), kept(mode, 0)) << mode;
     EXPECT_LT(kept(mode, 1), kept(mode, 2)) << mode;
   }
+}
+
+TEST(CheckpointedBlocks, are_every_kth_one_counted_once_each) {
+  run_ranks(1, [](TestRank&) {
+    for (const int every : {1, 2, 3}) {
+      std::vector<std::shared_ptr<LayerBlock>> blocks;
+      for (int i = 0; i < 6; ++i)
+        blocks.push_back(layer());
+      const auto model = chain(
+          {blocks[0], blocks[0], chain({blocks[1]}), blocks[2], blocks[3], blocks[4], blocks[5]});
+      checkpoint_blocks(*model, every);
+      (*model)(random_input()).sum().backward();
+      for (int i = 0; i < 6; ++i) {
+        const int calls = i == 0 ? 2 : 1;
+        EXPECT_EQ(blocks[static_cast<size_t>(i)]->runs, (i + 1) % every == 0 ? 2 * calls : calls)
+            << "runs of block " << i << ", every " << every;
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ std::vector<TrainConfig> arrangements(int world_size) {
 
 MULTI_RANK_SUITE(HeldOutRows);
 
-TEST_P(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangement) {
+MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangement) {
   const RankRun expected = expected_run(true, world_size());
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(config.mode + ", " + config.strategy() + ", " + config.accumulate);
@@ -97,7 +97,7 @@ TEST_P(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangement) {
   }
 }
 
-TEST_P(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) {
+MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) {
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(config.mode + ", " + config.strategy() + ", " + config.accumulate);
     expect_on_rank(trained(config, true), 0, "hash", trained(config, false).at(0, "hash"));

@@ -32,7 +32,7 @@ NamedModel tied() {
 
 MULTI_RANK_SUITE(MixedPrecisionTraining);
 
-TEST_P(MixedPrecisionTraining, equals_one_process_and_costs_what_is_predicted) {
+MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_predicted) {
   TrainConfig config = extension_config("fsdp", world_size());
   const auto in_fp32 = hash_of_single(config, workload_of(tied()));
   for (const MixedPrecisionPolicy& policy : mixed_policies()) {
@@ -48,7 +48,40 @@ TEST_P(MixedPrecisionTraining, equals_one_process_and_costs_what_is_predicted) {
   }
 }
 
-TEST_P(MixedPrecisionTraining, equals_one_process_in_ddp_and_with_replicas_and_clipping) {
+// Each pattern with other dtypes.
+MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_if_some_parameters_stay_fp32) {
+  TrainConfig config = extension_config("fsdp", world_size());
+  const auto policies = mixed_policies();
+  const std::vector<std::string> patterns{"ln_", "wpe", "wte", R"(h\.1\.)", "c_fc.weight|ln_f"};
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    config.precision = policies[(i + 2) % policies.size()];
+    config.keep_fp32.clear();
+    const auto without = hash_of_single(config, workload_of(tied()));
+    config.keep_fp32 = patterns[i];
+    SCOPED_TRACE(patterns[i] + ", " + named(config.precision));
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      train_as_predicted(rank, config, workload_of(tied()));
+    });
+    expect_as_predicted(run);
+    const auto of_single = hash_of_single(config, workload_of(tied()));
+    expect_on_rank(run, 0, "hash", of_single);
+    EXPECT_NE(of_single, without) << "nothing stayed fp32";
+  }
+}
+
+MULTI_RANK_TEST(MixedPrecisionTraining, equals_fp32_if_all_parameters_stay_fp32) {
+  TrainConfig config = extension_config("fsdp", world_size());
+  const auto in_fp32 = hash_of_single(config, workload_of(tied()));
+  config.precision = {at::kBFloat16, at::kHalf};
+  config.keep_fp32 = ".";
+  const RankRun run = run_ranks(
+      world_size(), [&](TestRank& rank) { train_as_predicted(rank, config, workload_of(tied())); });
+  expect_as_predicted(run);
+  expect_on_rank(run, 0, "hash", in_fp32);
+  EXPECT_EQ(hash_of_single(config, workload_of(tied())), in_fp32);
+}
+
+MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_in_ddp_and_with_replicas_and_clipping) {
   TrainConfig config = extension_config("fsdp", world_size());
   config.precision = {at::kBFloat16, at::kBFloat16};
   config.clip = 0.1;
@@ -89,7 +122,7 @@ TEST(MixedPrecisionEvaluation, sees_the_last_step) {
   EXPECT_EQ(run.at(0, "single"), run.at(0, "fsdp"));
 }
 
-TEST_P(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traffics) {
+MULTI_RANK_TEST(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traffics) {
   TrainConfig config = extension_config("fsdp", world_size());
   const ShardLayout layout = shard_layout(config, workload_of(tied()));
   const Schedule in_fp32 = schedule(config, layout);
@@ -133,7 +166,7 @@ Workload with_an_overflow(const NamedModel& model) {
   return workload;
 }
 
-TEST_P(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
+MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
   TrainConfig config = extension_config("single", world_size());
   config.parts = world_size();
   config.precision = {at::kHalf, at::kHalf};
@@ -156,7 +189,7 @@ TEST_P(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
 }
 
 // A power of two that neither overflows nor underflows changes no bit.
-TEST_P(MixedPrecisionTraining, a_loss_scale_does_not_change_the_bits_of_fp32) {
+MULTI_RANK_TEST(MixedPrecisionTraining, a_loss_scale_does_not_change_the_bits_of_fp32) {
   TrainConfig config = extension_config("fsdp", world_size());
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     std::vector<std::string> hashes;

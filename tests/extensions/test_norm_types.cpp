@@ -10,7 +10,7 @@ MULTI_RANK_SUITE(NormTypes);
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST_P(NormTypes, give_the_same_bits_in_all_modes_and_cost_what_is_predicted) {
+MULTI_RANK_TEST(NormTypes, give_the_same_bits_in_all_modes_and_cost_what_is_predicted) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
   const auto unclipped = hash_of_single(config, workload);

@@ -6,7 +6,7 @@ namespace {
 
 MULTI_RANK_SUITE(PrefetchLimits);
 
-TEST_P(PrefetchLimits, of_forward_and_backward_cost_what_is_predicted_and_change_no_bit) {
+MULTI_RANK_TEST(PrefetchLimits, of_forward_and_backward_cost_what_is_predicted_and_change_no_bit) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
   const auto expected = hash_of_single(config, workload);

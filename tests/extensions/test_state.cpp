@@ -32,7 +32,7 @@ nlohmann::json state_hash(const TrainConfig& config, const Workload& workload) {
   return run.at(0, "hash");
 }
 
-TEST_P(StateHash, is_the_same_in_all_modes_and_strategies_and_for_all_units) {
+MULTI_RANK_TEST(StateHash, is_the_same_in_all_modes_and_strategies_and_for_all_units) {
   for (const size_t model : {1, 2}) {
     const Workload workload = workload_of(language_models().at(model));
     TrainConfig config = extension_config("single", world_size());
@@ -48,7 +48,7 @@ TEST_P(StateHash, is_the_same_in_all_modes_and_strategies_and_for_all_units) {
   }
 }
 
-TEST_P(StateHash, is_that_of_one_process_with_replicas) {
+MULTI_RANK_TEST(StateHash, is_that_of_one_process_with_replicas) {
   const Workload workload = workload_of(language_models().at(0));
   for (int shards = 1; shards < world_size(); ++shards) {
     if (world_size() % shards != 0) continue;
@@ -60,7 +60,7 @@ TEST_P(StateHash, is_that_of_one_process_with_replicas) {
   }
 }
 
-TEST_P(StateHash, covers_what_there_is_without_moments) {
+MULTI_RANK_TEST(StateHash, covers_what_there_is_without_moments) {
   const Workload workload = workload_of(language_models().at(0));
   TrainConfig config = extension_config("fsdp", world_size());
   config.optimizer.kind = OptimizerOptions::Kind::sgd;

@@ -173,7 +173,7 @@ TEST(WrapAuto, is_a_text_beside_those_of_the_other_policies) {
 
 MULTI_RANK_SUITE(WrapAutoTraining);
 
-TEST_P(WrapAutoTraining, equals_one_process_and_costs_what_is_predicted) {
+MULTI_RANK_TEST(WrapAutoTraining, equals_one_process_and_costs_what_is_predicted) {
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name);
     const Workload workload = workload_of(model);

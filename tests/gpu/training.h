@@ -21,7 +21,7 @@ inline TrainConfig published(const std::string& mode, int world_size, const std:
   config.mode = mode;
   config.world = world_size;
   config.model = model;
-  config.published = true;
+  config.data = "published";
   config.steps = steps;
   config.batch = batch;
   config.seq = 127;

@@ -13,7 +13,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, wor
                                                 accumulate, steps, wrap, reshard_after_forward,
                                                 limit, meta_init, optimizer, decay_of_all, clip,
                                                 norm_type, backend, param_dtype, reduce_dtype,
-                                                loss_scale, saved)
+                                                keep_fp32, loss_scale, saved)
 
 namespace {
 
@@ -23,6 +23,7 @@ const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested"};
 const std::vector<std::string> kUses{"always", "never", "twice", "odd"};
 const std::vector<std::string> kNormTypes{"1", "2", "3", "inf"};
 const std::vector<std::string> kDtypes{"fp32", "bf16", "fp16"};
+const std::vector<std::string> kKept{"", "bias|scale", "weight", "layers0|head", "."};
 
 void require_one_of(const std::string& name, const std::string& value,
                     const std::vector<std::string>& values) {
@@ -133,6 +134,7 @@ Case draw(uint64_t seed) {
   }
   c.loss_scale = dice.one_of<int>({1, 1, 2, 1024});
   if (c.steps > 1 && dice.one_in(2)) c.saved = 1 + dice.below(c.steps - 1);
+  if (dice.one_in(2)) c.keep_fp32 = dice.one_of(kKept);
   return c;
 }
 
@@ -181,6 +183,7 @@ Case case_of(const std::string& text) {
     require_one_of("norm_type", c.norm_type, kNormTypes);
     require_one_of("param_dtype", c.param_dtype, kDtypes);
     require_one_of("reduce_dtype", c.reduce_dtype, kDtypes);
+    require_one_of("keep_fp32", c.keep_fp32, kKept);
     return c;
   } catch (const Json::exception& error) {
     throw std::invalid_argument("a case can't be read: " + std::string(error.what()));

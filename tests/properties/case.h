@@ -44,7 +44,8 @@ struct Case {
   std::string norm_type{"2"};  // of clip: 1, 2, 3, inf
   std::string backend{"shm"};
   std::string param_dtype{"fp32"}, reduce_dtype{"fp32"};  // fp32, bf16, fp16
-  int loss_scale{1};                                      // a power of two
+  std::string keep_fp32;  // pattern of parameters that these dtypes do not apply to; empty: none
+  int loss_scale{1};      // a power of two
   int saved{};  // after so many steps the state is saved, and another model goes on with it; 0:
                 // never
 };

@@ -1,5 +1,5 @@
 #include <ATen/CPUGeneratorImpl.h>
-#include <nn/checkpoint_activations.h>
+#include <checkpoint_activations.h>
 #include <properties/random_model.h>
 
 #include <utility>
@@ -39,7 +39,8 @@ struct AnyLayer : Module {
     // one, and the inner unit would be gathered first, on this rank alone.
     if (skips) return inner ? x.clone() : x;
     if (scale.defined()) return x + x * scale + more.sum() * number;
-    return x + at::linear(x, weight, bias).tanh();
+    const auto dtype = weight.scalar_type();  // of the bias it may be another one
+    return x + at::linear(x.to(dtype), weight, bias.to(dtype)).tanh();
   }
 
   at::Tensor weight, bias;         // [width, width], [width]

@@ -41,6 +41,7 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
       c.norm_type == "inf" ? std::numeric_limits<double>::infinity() : std::stod(c.norm_type);
   config.comm.backend = c.backend;
   config.precision = {dtype_of(c.param_dtype), dtype_of(c.reduce_dtype)};
+  config.keep_fp32 = c.keep_fp32;
   return config;
 }
 
@@ -67,7 +68,7 @@ void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config, co
   strategy.reset();
   strategy = make(config, c, rank);
   config.first_step = c.saved;
-  load_checkpoint(find_checkpoint(folder).folder, strategy->state(), comm);
+  load_checkpoint(find_checkpoint(folder).folder, strategy->state(), strategy->locate(), comm);
 }
 
 // What differs between the bytes that were predicted for the last step and those of this rank.

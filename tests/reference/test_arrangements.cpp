@@ -92,20 +92,20 @@ nlohmann::json hash_of_one_rank(int parts, std::optional<double> clip = {}) {
 
 MULTI_RANK_SUITE_ON(Arrangements, 1, 2, 4, 8);
 
-TEST_P(Arrangements, of_eight_parts_give_the_same_bits_on_every_number_of_ranks) {
+MULTI_RANK_TEST(Arrangements, of_eight_parts_give_the_same_bits_on_every_number_of_ranks) {
   const auto expected = hash_of_one_rank(8);
   EXPECT_NE(expected, hash_of_one_rank(4));
   for (const char* mode : {"single", "ddp", "fsdp"})
     EXPECT_EQ(hash_of(config_of(mode, world_size(), 8)), expected) << mode;
 }
 
-TEST_P(Arrangements, give_the_same_bits_over_gloo) {
+MULTI_RANK_TEST(Arrangements, give_the_same_bits_over_gloo) {
   const auto expected = hash_of_one_rank(8);
   for (const char* mode : {"ddp", "fsdp"})
     EXPECT_EQ(hash_of(config_of(mode, world_size(), 8), "gloo"), expected) << mode;
 }
 
-TEST_P(Arrangements, give_the_same_bits_with_any_units_and_without_prefetch) {
+MULTI_RANK_TEST(Arrangements, give_the_same_bits_with_any_units_and_without_prefetch) {
   const auto expected = hash_of_one_rank(8);
   TrainConfig config = config_of("fsdp", world_size(), 8);
   config.prefetch = false;
@@ -114,7 +114,7 @@ TEST_P(Arrangements, give_the_same_bits_with_any_units_and_without_prefetch) {
   EXPECT_EQ(hash_of(config), expected) << "one unit";
 }
 
-TEST_P(Arrangements, give_the_same_bits_where_gradients_are_clipped) {
+MULTI_RANK_TEST(Arrangements, give_the_same_bits_where_gradients_are_clipped) {
   constexpr double kClip = 0.1;
   const auto expected = hash_of_one_rank(8, kClip);
   EXPECT_NE(expected, hash_of_one_rank(8)) << "nothing was clipped";
@@ -149,13 +149,13 @@ std::string name_of(const TrainConfig& config) {
          std::to_string(config.shards()) + (config.reshard_after_forward ? "" : ", units kept");
 }
 
-TEST_P(Arrangements, give_the_same_bits_with_every_strategy) {
+MULTI_RANK_TEST(Arrangements, give_the_same_bits_with_every_strategy) {
   const auto expected = hash_of_one_rank(8);
   for (const TrainConfig& config : strategies_of(world_size(), 8))
     EXPECT_EQ(hash_of(config), expected) << name_of(config);
 }
 
-TEST_P(Arrangements, give_the_same_bits_if_gradients_are_reduced_after_the_last_part) {
+MULTI_RANK_TEST(Arrangements, give_the_same_bits_if_gradients_are_reduced_after_the_last_part) {
   const auto expected = hash_of_one_rank(8);
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config = config_of(mode, world_size(), 8);
@@ -166,7 +166,7 @@ TEST_P(Arrangements, give_the_same_bits_if_gradients_are_reduced_after_the_last_
 
 MULTI_RANK_SUITE_ON(ArrangementsOfReplicas, 4, 6);
 
-TEST_P(ArrangementsOfReplicas, equal_the_single_process_over_gloo) {
+MULTI_RANK_TEST(ArrangementsOfReplicas, equal_the_single_process_over_gloo) {
   for (TrainConfig config : strategies_of(world_size(), world_size())) {
     if (config.shards() == 1 || config.shards() == world_size()) continue;
     const auto hash = hash_of(config, "gloo");
@@ -177,7 +177,7 @@ TEST_P(ArrangementsOfReplicas, equal_the_single_process_over_gloo) {
 
 MULTI_RANK_SUITE_ON(ArrangementsOfThree, 3, 6);
 
-TEST_P(ArrangementsOfThree, equal_the_single_process_that_adds_by_the_same_replicas) {
+MULTI_RANK_TEST(ArrangementsOfThree, equal_the_single_process_that_adds_by_the_same_replicas) {
   std::set<nlohmann::json> hashes;
   for (TrainConfig config : strategies_of(world_size(), 2 * world_size())) {
     const auto hash = hash_of(config);
@@ -189,7 +189,7 @@ TEST_P(ArrangementsOfThree, equal_the_single_process_that_adds_by_the_same_repli
   EXPECT_EQ(hashes.size(), world_size() == 6 ? 2U : 1U);
 }
 
-TEST_P(ArrangementsOfThree, equal_the_single_process_that_plays_the_same) {
+MULTI_RANK_TEST(ArrangementsOfThree, equal_the_single_process_that_plays_the_same) {
   for (const int parts : {6, 12}) {
     for (const char* accumulate : {"each", "last"}) {
       const auto hash = [&](const char* mode) {

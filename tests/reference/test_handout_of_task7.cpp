@@ -9,16 +9,17 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;  // [ns]
+constexpr int64_t kMillisecond = 1'000'000;  // [ns]
 
 TEST(HandoutOfTask7, the_table_of_unit_sizes_is_what_the_model_predicts) {
   std::string row = "| step, ms |";
   for (int64_t units = 1; units <= 128; units *= 2) {
-    const int64_t collective = 40 * kMs / units + kMs / 2;
+    const int64_t collective = 40 * kMillisecond / units + kMillisecond / 2;
     std::vector<UnitTime> times{UnitTime{}};
     times.resize(1 + static_cast<size_t>(units),
-                 {40 * kMs / units, 80 * kMs / units, collective, collective});
-    row += " " + rounded(static_cast<double>(predict_step_time(times, 2, true)) / kMs, 1) + " |";
+                 {40 * kMillisecond / units, 80 * kMillisecond / units, collective, collective});
+    row += " " + rounded(static_cast<double>(predict_step_time(times, 2, true)) / kMillisecond, 1) +
+           " |";
   }
   expect_said(7, row);
 }

@@ -73,7 +73,7 @@ std::vector<Event> of_steps(const std::vector<Event>& events) {
 
 MULTI_RANK_SUITE(TimelineOfTraining);
 
-TEST_P(TimelineOfTraining, has_the_collectives_that_the_communicator_logged) {
+MULTI_RANK_TEST(TimelineOfTraining, has_the_collectives_that_the_communicator_logged) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     std::map<EventKind, nlohmann::json> calls;
@@ -90,7 +90,7 @@ TEST_P(TimelineOfTraining, has_the_collectives_that_the_communicator_logged) {
   }
 }
 
-TEST_P(TimelineOfTraining, has_a_free_for_every_gathered_unit) {
+MULTI_RANK_TEST(TimelineOfTraining, has_a_free_for_every_gathered_unit) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     std::map<std::string, int> gathered;
@@ -110,7 +110,8 @@ TEST_P(TimelineOfTraining, has_a_free_for_every_gathered_unit) {
   }
 }
 
-TEST_P(TimelineOfTraining, shows_only_the_root_unsharded_after_forward_and_none_after_a_step) {
+MULTI_RANK_TEST(TimelineOfTraining,
+                shows_only_the_root_unsharded_after_forward_and_none_after_a_step) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     const auto root = recorded.run.at(rank, "root").get<int64_t>();
@@ -133,7 +134,7 @@ TEST_P(TimelineOfTraining, shows_only_the_root_unsharded_after_forward_and_none_
   }
 }
 
-TEST_P(TimelineOfTraining, shows_the_peaks_of_live_bytes) {
+MULTI_RANK_TEST(TimelineOfTraining, shows_the_peaks_of_live_bytes) {
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
     int64_t highest = 0;
@@ -146,7 +147,7 @@ TEST_P(TimelineOfTraining, shows_the_peaks_of_live_bytes) {
   }
 }
 
-TEST_P(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collectives) {
+MULTI_RANK_TEST(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collectives) {
   const TrainConfig config = tiny_config(world_size());
   const RankRun plain =
       run_ranks(config.world, [&](TestRank& rank) { train(rank, config); }, {.record = false});
@@ -158,7 +159,7 @@ TEST_P(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collect
   }
 }
 
-TEST_P(TimelineOfTraining, is_the_same_in_every_run_except_for_its_times) {
+MULTI_RANK_TEST(TimelineOfTraining, is_the_same_in_every_run_except_for_its_times) {
   const auto texts = [&] {
     const Recorded recorded = record(tiny_config(world_size()));
     std::vector<std::string> result;
@@ -203,7 +204,7 @@ const std::vector<std::string> kCollectivesOfBackward{
 
 // In backward a unit may be freed before or after its reduce-scatter is issued, and be gathered
 // before or after the hook that begins its span: there each kind has an order of its own.
-TEST_P(TimelineOfTraining, has_the_events_of_a_step_in_order) {
+MULTI_RANK_TEST(TimelineOfTraining, has_the_events_of_a_step_in_order) {
   using Lists = std::map<std::string, std::vector<std::string>>;
   const Lists expected{{"forward", kForwardOfStep},
                        {"spans of backward", {"root", "h.2", "h.1", "h.0"}},

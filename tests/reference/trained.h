@@ -30,7 +30,7 @@ inline TrainConfig config_of(const Arranged& how, int parts, int64_t steps) {
   config.world = how.world;
   config.shard_size = how.shard_size;
   config.model = "gpt2-tiny";
-  config.published = true;
+  config.data = "published";
   config.parts = parts;
   config.batch = 24;
   config.seq = 6;

@@ -28,7 +28,7 @@ std::vector<Numels> units() {
           {{3'000'000'000, 5}, {0, 3'000'000'000}}};
 }
 
-TEST_P(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
+MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
@@ -40,7 +40,7 @@ TEST_P(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
   });
 }
 
-TEST_P(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
+MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
       EXPECT_EQ(flat_layout(numels, world_size()).offsets, offsets)
@@ -49,7 +49,7 @@ TEST_P(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
   });
 }
 
-TEST_P(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
+MULTI_RANK_TEST(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
@@ -60,7 +60,7 @@ TEST_P(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
   });
 }
 
-TEST_P(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
+MULTI_RANK_TEST(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
       const FlatLayout layout = flat_layout(numels, world_size());
@@ -70,7 +70,7 @@ TEST_P(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
   });
 }
 
-TEST_P(T2_1_layout, the_end_is_padded_as_little_as_possible) {
+MULTI_RANK_TEST(T2_1_layout, the_end_is_padded_as_little_as_possible) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
       const int64_t end = offsets.back() + numels.back();
@@ -83,7 +83,7 @@ TEST_P(T2_1_layout, the_end_is_padded_as_little_as_possible) {
 
 MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
-TEST_P(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
+MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters.push_back({"ids", at::zeros({3}, at::kDouble)});
@@ -134,7 +134,7 @@ class MetaUnit {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
 };
 
-TEST_P(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_are_materialized) {
+MULTI_RANK_TEST(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_are_materialized) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("parameters that were materialized", MetaUnit(rank).asked);
   });
@@ -162,7 +162,7 @@ void expect_shards(const RankRun& run, const std::string& name, int line = __bui
   expect_on_each_rank(run, name, shard, __FILE__, line);
 }
 
-TEST_P(T2_2_shard, the_shard_requires_no_gradient) {
+MULTI_RANK_TEST(T2_2_shard, the_shard_requires_no_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("the shard requires a gradient", make_unit(rank).shard().requires_grad());
     const MetaUnit meta(rank);
@@ -175,7 +175,7 @@ TEST_P(T2_2_shard, the_shard_requires_no_gradient) {
   expect_shards(run, "shard of materialized values");
 }
 
-TEST_P(T2_2_shard, one_parameter_is_materialized_at_a_time) {
+MULTI_RANK_TEST(T2_2_shard, one_parameter_is_materialized_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const MetaUnit meta(rank);
     rank.observe("materialized parameters alive when the next one was asked for",
@@ -186,7 +186,7 @@ TEST_P(T2_2_shard, one_parameter_is_materialized_at_a_time) {
   expect_shards(run, "shard of materialized values");
 }
 
-TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
+MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -207,7 +207,7 @@ TEST_P(T2_2_shard, only_the_shard_stays_in_memory) {
 }
 
 // The sentinel. It asks for no exact bytes, so a unit that is sharded in a wrong way passes it.
-TEST_P(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
+MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -217,7 +217,7 @@ TEST_P(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   expect_part_of(run, "bytes that the rank keeps", (numel(0) + numel(1) + numel(2)) * 4);
 }
 
-TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
+MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
@@ -242,7 +242,7 @@ TEST_P(T2_2_shard, the_parameters_stay_the_same_variables) {
   }
 }
 
-TEST_P(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
+MULTI_RANK_TEST(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const FlatParameter unit = make_unit(rank);
     for (const auto& [name, tensor] : unit.parameters()) {
@@ -260,7 +260,7 @@ TEST_P(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
   }
 }
 
-TEST_P(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
+MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
   const auto name_of = [](unsigned frozen) {
     std::string name = "trainable() without gradients of:";
     for (unsigned i = 0; i < 3; ++i)
@@ -280,7 +280,7 @@ TEST_P(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
     expect_on_all_ranks(run, name_of(frozen), frozen != 7);
 }
 
-TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
+MULTI_RANK_TEST(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     observe_shard(rank, "shard", make_unit(rank));
     observe_shard(rank, "shard of materialized values", *MetaUnit(rank).unit);
@@ -289,7 +289,7 @@ TEST_P(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
     expect_shards(run, name);
 }
 
-TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
+MULTI_RANK_TEST(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     observe_expected_shards(rank, "shard", values_of(make_parameters(kTinyShapes)), world_size());
   });
@@ -301,7 +301,7 @@ TEST_P(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
                       [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
-TEST_P(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
+MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool poisoned : {true, false}) {
       poison::enable(poisoned);

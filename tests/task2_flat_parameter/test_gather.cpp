@@ -1,8 +1,6 @@
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include "small_unit.h"
 
 namespace fsdp {
@@ -18,7 +16,7 @@ RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double f
   });
 }
 
-TEST_P(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
+MULTI_RANK_TEST(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     unit.unshard_async();
@@ -33,7 +31,7 @@ TEST_P(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
       "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
-TEST_P(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
+MULTI_RANK_TEST(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const auto text = [&] {
@@ -60,7 +58,7 @@ TEST_P(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
   expect_on_all_ranks(run, "state after unshard_async() of an unsharded unit", "unsharded");
 }
 
-TEST_P(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
+MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -76,7 +74,7 @@ TEST_P(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
   expect_on_all_ranks(run, "ns that unshard() waited", kHop * (world_size() - 1));
 }
 
-TEST_P(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
+MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const int64_t before = live_bytes::now().total;
@@ -94,7 +92,7 @@ TEST_P(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   });
 }
 
-TEST_P(T2_3_unshard, autograd_sees_no_change) {
+MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const auto versions = [&] {
@@ -112,7 +110,7 @@ TEST_P(T2_3_unshard, autograd_sees_no_change) {
   expect_on_all_ranks(run, "changes that autograd saw", 0);
 }
 
-TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
+MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
   for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last
     const RankRun oracle = values_by_name(shapes);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -127,7 +125,7 @@ TEST_P(T2_3_unshard, gathers_the_values_bit_by_bit) {
   }
 }
 
-TEST_P(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
+MULTI_RANK_TEST(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
   const RankRun oracle = values_by_name(kShapes);
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter first("first", make_parameters({{20}, {5}}), rank.communicator());
@@ -147,7 +145,7 @@ TEST_P(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
 
 MULTI_RANK_SUITE(T2_4_reshard);
 
-TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
+MULTI_RANK_TEST(T2_4_reshard, frees_the_storage_that_every_view_shares) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const LiveBytes before = live_bytes::now();
@@ -166,7 +164,7 @@ TEST_P(T2_4_reshard, frees_the_storage_that_every_view_shares) {
   expect_on_all_ranks(run, "state() is sharded after reshard()", true);
 }
 
-TEST_P(T2_4_reshard, a_sharded_unit_stays_sharded_and_can_be_gathered) {
+MULTI_RANK_TEST(T2_4_reshard, a_sharded_unit_stays_sharded_and_can_be_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     unit.reshard();
@@ -183,7 +181,7 @@ TEST_P(T2_4_reshard, a_sharded_unit_stays_sharded_and_can_be_gathered) {
   expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
 }
 
-TEST_P(T2_4_reshard, the_parameters_stay_views_of_one_storage_in_every_state) {
+MULTI_RANK_TEST(T2_4_reshard, the_parameters_stay_views_of_one_storage_in_every_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     const c10::Storage first = unit.parameters()[0].tensor.storage();
@@ -213,7 +211,7 @@ TEST_P(T2_4_reshard, the_parameters_stay_views_of_one_storage_in_every_state) {
   }
 }
 
-TEST_P(T2_4_reshard, waits_for_a_pending_all_gather) {
+MULTI_RANK_TEST(T2_4_reshard, waits_for_a_pending_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -246,7 +244,7 @@ std::vector<at::Tensor> gradients_with_reshard_between(
   return torch::autograd::grad({y}, inputs);
 }
 
-TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward) {
+MULTI_RANK_TEST(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto gradients = gradients_with_reshard_between(make_parameters(kShapes), [] {});
     for (size_t i = 0; i < 3; ++i)
@@ -271,7 +269,7 @@ TEST_P(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_backward)
   }
 }
 
-TEST_P(T2_4_reshard, gathers_what_a_step_has_written_to_the_shards) {
+MULTI_RANK_TEST(T2_4_reshard, gathers_what_a_step_has_written_to_the_shards) {
   const std::string when = " after a step that doubles the shards";
   const RankRun oracle = values_by_name(kShapes, 2);
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

@@ -19,7 +19,7 @@ void expect_shards(const RankRun& run, const RankRun& oracle, const std::string&
   expect_on_each_rank(run, name, shard, __FILE__, line);
 }
 
-TEST_P(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
+MULTI_RANK_TEST(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     set_gradient(unit.parameters()[0], rank);
@@ -44,7 +44,7 @@ TEST_P(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reductio
   expect_on_all_ranks(run, "has_gradient() after wait_for_reduction()", false);
 }
 
-TEST_P(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter) {
+MULTI_RANK_TEST(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -63,7 +63,7 @@ TEST_P(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter)
   expect_on_all_ranks(run, "ns that wait_for_reduction() waited", kHop * (world_size() - 1));
 }
 
-TEST_P(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
+MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
@@ -104,7 +104,7 @@ TEST_P(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left
       "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
-TEST_P(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
@@ -116,7 +116,7 @@ TEST_P(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy
   expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
 }
 
-TEST_P(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit("unit", make_parameters(kShapes), rank.hybrid(/*shard_size=*/1));
     collect_all(unit, rank);
@@ -128,7 +128,7 @@ TEST_P(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
   expect_on_all_ranks(run, "bytes of copies for the other replicas", 0);
 }
 
-TEST_P(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
@@ -146,7 +146,7 @@ std::string name_of_choice(unsigned choice) {
   return choice == 0 ? "gradient of no parameter" : name;
 }
 
-TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto mean = static_cast<double>(provenance::mean(world_size()));
     for (unsigned choice = 0; choice < 8; ++choice) {
@@ -172,7 +172,7 @@ TEST_P(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
   }
 }
 
-TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const int last = world_size() - 1;
     const auto mean = static_cast<double>(provenance::gradient(last, world_size())) / world_size();
@@ -191,7 +191,8 @@ TEST_P(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduc
   expect_shards(run, oracle, "gradient of p1 on the last rank");
 }
 
-TEST_P(T2_5_flat_gradient, a_gradient_is_flattened_in_row_major_order_whatever_its_strides) {
+MULTI_RANK_TEST(T2_5_flat_gradient,
+                a_gradient_is_flattened_in_row_major_order_whatever_its_strides) {
   const auto elements_in_order = [](size_t i) {
     return at::arange(numel(i), at::kFloat).view(kShapes[i]);
   };
@@ -216,7 +217,7 @@ TEST_P(T2_5_flat_gradient, a_gradient_is_flattened_in_row_major_order_whatever_i
 }
 
 // The single process that FSDP is compared with adds as the collectives do, and divides once.
-TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> means;
     for (size_t i = 0; i < 3; ++i) {
@@ -240,7 +241,7 @@ TEST_P(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last
   expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
 
-TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
   const std::set<int> factors{1, 2 * world_size() - 1};  // both 1 on one rank
   const auto name = [](int factor) { return "the sum divided by " + std::to_string(factor); };
   const RankRun oracle = run_oracle([&](TestRank& rank) {
@@ -266,7 +267,7 @@ TEST_P(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
     expect_shards(run, oracle, name(factor));
 }
 
-TEST_P(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing) {
+MULTI_RANK_TEST(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     unit.wait_for_reduction();
@@ -282,7 +283,7 @@ TEST_P(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing
   expect_mean_over_ranks(run, "gradient after a second wait");
 }
 
-TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto sum = 3 * static_cast<double>(provenance::mean(world_size()));
     std::vector<at::Tensor> gradients;
@@ -311,7 +312,7 @@ TEST_P(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   expect_mean_over_ranks(run, "gradient of the pass after drop_gradient()");
 }
 
-TEST_P(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
+MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -328,7 +329,7 @@ TEST_P(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
 }
 
 // Of a pass that broke off: one gradient collected, one in .grad alone, one reduction under way.
-TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
+MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
@@ -364,7 +365,7 @@ TEST_P(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
   expect_mean_over_ranks(run, "gradient");
 }
 
-TEST_P(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
+MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     collect_all(unit, rank);
@@ -375,7 +376,7 @@ TEST_P(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
   expect_mean_over_ranks(run, "gradient");
 }
 
-TEST_P(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

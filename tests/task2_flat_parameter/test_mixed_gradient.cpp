@@ -9,7 +9,7 @@ namespace {
 
 MULTI_RANK_SUITE(T2_6_mixed_gradient);
 
-TEST_P(T2_6_mixed_gradient, the_collectives_are_of_these_dtypes) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, the_collectives_are_of_these_dtypes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       MixedUnit unit(rank, policy);
@@ -40,7 +40,8 @@ void observe_bytes(TestRank& rank, const std::string& name, const LiveBytes& byt
                       bytes[MemoryClass::communication]});
 }
 
-TEST_P(T2_6_mixed_gradient, narrow_dtypes_take_half_the_bytes_and_the_copy_counts_as_shards) {
+MULTI_RANK_TEST(T2_6_mixed_gradient,
+                narrow_dtypes_take_half_the_bytes_and_the_copy_counts_as_shards) {
   const std::string kWhat = "bytes of shards, gathered, gradients, sharded gradients and copies ";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& policy : kPolicies) {
@@ -81,7 +82,7 @@ void expect_gradient(const RankRun& run, const RankRun& oracle, const std::strin
                       [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); });
 }
 
-TEST_P(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it_is_fp32) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it_is_fp32) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       std::vector<at::Tensor> means;
@@ -128,19 +129,19 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
 }
 
 // In bf16, 256 + 1 is 256. Times W, so that the mean is as exact as the sum.
-TEST_P(T2_6_mixed_gradient, a_sum_that_bf16_does_not_hold_keeps_its_last_bits) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_bf16_does_not_hold_keeps_its_last_bits) {
   const int w = world_size();
   expect_sum(w, kBf16, 256 * w, w, 256 + w - 1);
   expect_sum(w, {at::kFloat, at::kBFloat16}, 256 * w, w, 256 + w - 1);
 }
 
 // The largest number of fp16 is 65504.
-TEST_P(T2_6_mixed_gradient, a_sum_that_fp16_does_not_hold_needs_no_division_before_it) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_fp16_does_not_hold_needs_no_division_before_it) {
   expect_sum(world_size(), kFp16, 60'000, 60'000, 60'000);
   expect_sum(world_size(), {at::kFloat, at::kHalf}, 60'000, 60'000, 60'000);
 }
 
-TEST_P(T2_6_mixed_gradient, passes_add_up_in_fp32) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     observe_expected_shards(rank, "256 + 1 + 1", equal_gradients(258), world_size());
     observe_expected_shards(rank, "256 + 1", equal_gradients(257), world_size());
@@ -161,7 +162,7 @@ TEST_P(T2_6_mixed_gradient, passes_add_up_in_fp32) {
   expect_gradient(run, oracle, "256 + 1 + 1");
 }
 
-TEST_P(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     auto gradients = equal_gradients(0);
     gradients[1].fill_(3);
@@ -177,7 +178,7 @@ TEST_P(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
   expect_gradient(run, oracle, "gradient of p1 alone");
 }
 
-TEST_P(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

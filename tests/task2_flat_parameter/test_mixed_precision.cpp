@@ -28,7 +28,7 @@ void expect_parameters(const RankRun& run, const RankRun& oracle, size_t count) 
   }
 }
 
-TEST_P(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_once) {
+MULTI_RANK_TEST(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_once) {
   for (const auto& shapes : {kTinyShapes, kShapes}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       for (const auto& policy : kPolicies) {
@@ -41,7 +41,7 @@ TEST_P(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_once) {
   }
 }
 
-TEST_P(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_written_to_the_shard) {
+MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_written_to_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       MixedUnit unit(rank, policy);
@@ -61,7 +61,7 @@ TEST_P(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_written_to_t
 }
 
 // 1 + 2^-7 is the next number after 1 in bf16. A sum in bf16 would stay 1 for ever.
-TEST_P(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_shard) {
+MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     MixedUnit unit(rank, kBf16);
     std::vector<double> values;
@@ -79,7 +79,7 @@ TEST_P(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_s
                       {1, 1, 1, 1, 1, 1.0078125, 1.0078125, 1.0078125, 1.0078125});
 }
 
-TEST_P(T2_6_mixed_precision, the_shard_stays_as_it_was) {
+MULTI_RANK_TEST(T2_6_mixed_precision, the_shard_stays_as_it_was) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
   });
@@ -96,7 +96,7 @@ TEST_P(T2_6_mixed_precision, the_shard_stays_as_it_was) {
                         [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
-TEST_P(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
+MULTI_RANK_TEST(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
@@ -128,7 +128,7 @@ TEST_P(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
   expect_on_all_ranks(run, "bytes under the parameters of a sharded unit", 0);
 }
 
-TEST_P(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
+MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     FlatParameter unit("unit", parameters, rank.communicator());
@@ -179,12 +179,12 @@ void expect_a_late_rank_reads(int world_size, bool again) {
   expect_on_all_ranks(run, "p0", oracle.at(0, "p0" + with(kBf16)));
 }
 
-TEST_P(T2_6_mixed_precision, a_late_rank_reads_the_copy_of_a_rank_that_goes_on) {
+MULTI_RANK_TEST(T2_6_mixed_precision, a_late_rank_reads_the_copy_of_a_rank_that_goes_on) {
   expect_a_late_rank_reads(world_size(), /*again=*/false);
   expect_a_late_rank_reads(world_size(), /*again=*/true);
 }
 
-TEST_P(T2_6_mixed_precision, the_last_policy_holds) {
+MULTI_RANK_TEST(T2_6_mixed_precision, the_last_policy_holds) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       MixedUnit unit(rank, kFp16);
@@ -214,7 +214,7 @@ void expect_refused(FlatParameter& unit, const MixedPrecisionPolicy& policy,
   }
 }
 
-TEST_P(T2_6_mixed_precision, what_it_refuses_changes_nothing) {
+MULTI_RANK_TEST(T2_6_mixed_precision, what_it_refuses_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     expect_refused<std::invalid_argument>(unit, {at::kDouble, at::kFloat}, "for fp64", "Double");

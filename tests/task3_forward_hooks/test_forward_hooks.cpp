@@ -54,7 +54,7 @@ struct Watched : Module {
 
 MULTI_RANK_SUITE(T3_1_pre_forward);
 
-TEST_P(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
+MULTI_RANK_TEST(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto observe = [&](const std::string& what, Watched&& module) {
       module(at::ones({7}));
@@ -69,7 +69,7 @@ TEST_P(T3_1_pre_forward, a_unit_is_unsharded_before_its_module_runs) {
     expect_on_all_ranks(run, "as the module of " + what + " begins, the unit is", "unsharded ");
 }
 
-TEST_P(T3_1_pre_forward, a_unit_stays_unsharded_until_its_module_returns) {
+MULTI_RANK_TEST(T3_1_pre_forward, a_unit_stays_unsharded_until_its_module_returns) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Watched outer(rank, {std::make_shared<Watched>(rank), std::make_shared<Watched>(rank)});
     outer(at::ones({7}));
@@ -80,7 +80,7 @@ TEST_P(T3_1_pre_forward, a_unit_stays_unsharded_until_its_module_returns) {
                       "unsharded unsharded unsharded ");
 }
 
-TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
+MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(2);
     for (auto& parameter : model->blocks[0]->parameters())
@@ -95,7 +95,7 @@ TEST_P(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
 }
 
 // Somebody else may have issued a unit's all-gather already, as prefetch does.
-TEST_P(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
+MULTI_RANK_TEST(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     for (const auto& unit : sharded.units)
@@ -108,7 +108,7 @@ TEST_P(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
 }
 
 // Backward, the optimizer and an export unshard and reshard units too: what counts is the state.
-TEST_P(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
+MULTI_RANK_TEST(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     const auto forward_over = [&](const std::vector<UnitState>& states) {
@@ -137,7 +137,7 @@ TEST_P(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
+MULTI_RANK_TEST(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -162,7 +162,7 @@ TEST_P(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
   expect_on_all_ranks(run, "bytes when the model is gone", 0);
 }
 
-TEST_P(T3_1_pre_forward, without_grad_mode_a_unit_is_unsharded_too) {
+MULTI_RANK_TEST(T3_1_pre_forward, without_grad_mode_a_unit_is_unsharded_too) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     ShardedToy sharded(rank);
@@ -173,7 +173,7 @@ TEST_P(T3_1_pre_forward, without_grad_mode_a_unit_is_unsharded_too) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-TEST_P(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
+MULTI_RANK_TEST(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
@@ -190,7 +190,7 @@ TEST_P(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
 
 MULTI_RANK_SUITE(T3_2_post_forward);
 
-TEST_P(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
+MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(3);
     for (auto& parameter : model->blocks[0]->parameters())
@@ -212,7 +212,7 @@ TEST_P(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
 
 // Not the name of the unit, its place, the flag of another one or what is trainable: backward needs
 // frozen parameters, too.
-TEST_P(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
+MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     for (auto& parameter : model.blocks[1]->parameters())
@@ -234,7 +234,7 @@ TEST_P(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
 }
 
 // What autograd saved are views whose bytes come back in backward; nothing has to be copied.
-TEST_P(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
+MULTI_RANK_TEST(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
@@ -248,7 +248,7 @@ TEST_P(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
   expect_on_all_ranks(run, "same tensor, without gradients", true);
 }
 
-TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
+MULTI_RANK_TEST(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     sharded.model->eval();
@@ -264,7 +264,7 @@ TEST_P(T3_2_post_forward, only_the_root_stays_unsharded_for_backward) {
                       [&](int r) { return run.at(r, "root's bytes"); });
 }
 
-TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
+MULTI_RANK_TEST(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     const auto output = (*sharded.model)(toy_tokens(0));
@@ -273,7 +273,7 @@ TEST_P(T3_2_post_forward, without_reshard_every_unit_stays_unsharded) {
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 ");
 }
 
-TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
+MULTI_RANK_TEST(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -292,7 +292,7 @@ TEST_P(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_root) {
 }
 
 // The sentinel. It asks for no exact bytes, so hooks that are wrong in another way pass it.
-TEST_P(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
+MULTI_RANK_TEST(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

@@ -67,7 +67,7 @@ at::Tensor stage_input() {
 
 MULTI_RANK_SUITE(T3_3_nesting);
 
-TEST_P(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
+MULTI_RANK_TEST(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedStages sharded(rank);
     rank.observe("output", sharded.model(stage_input()).detach());
@@ -86,7 +86,7 @@ TEST_P(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_run) {
 }
 
 // Both have units of these names; one of them reshards after forward and the other does not.
-TEST_P(T3_3_nesting, two_models_in_one_process_share_nothing) {
+MULTI_RANK_TEST(T3_3_nesting, two_models_in_one_process_share_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy one(rank, std::make_shared<ToyModel>(2), /*reshard_after_forward=*/true);
     ShardedToy two(rank, other_toy(2), /*reshard_after_forward=*/false);
@@ -106,7 +106,7 @@ TEST_P(T3_3_nesting, two_models_in_one_process_share_nothing) {
 
 MULTI_RANK_SUITE(T3_4_rough_ground);
 
-TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
+MULTI_RANK_TEST(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
   for (const bool reshard_after_forward : {true, false}) {
     SCOPED_TRACE(reshard_after_forward ? "with resharding" : "without resharding");
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -122,7 +122,7 @@ TEST_P(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
 
 // A forward whose loss was dropped leaves the root behind; the one after the evaluation must not
 // find it, since the shards may have changed.
-TEST_P(T3_4_rough_ground, an_evaluation_reshards_what_a_forward_left_unsharded) {
+MULTI_RANK_TEST(T3_4_rough_ground, an_evaluation_reshards_what_a_forward_left_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     const auto calls_of_forward = [&](bool recording) {
@@ -152,7 +152,7 @@ struct Odd : Module {
 };
 
 // A model may return something without a gradient (metrics, say) and keep its loss in a member.
-TEST_P(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
+MULTI_RANK_TEST(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Odd odd;
     const std::vector<NamedParameter> own{{"weight", odd.weight}};
@@ -175,7 +175,7 @@ TEST_P(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
                       false);
 }
 
-TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
+MULTI_RANK_TEST(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     sharded.model->blocks[1]->fails = true;
@@ -190,7 +190,8 @@ TEST_P(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-TEST_P(T3_4_rough_ground, without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
+MULTI_RANK_TEST(T3_4_rough_ground,
+                without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     sharded.model->blocks[1]->fails = true;
@@ -200,7 +201,7 @@ TEST_P(T3_4_rough_ground, without_reshard_an_exception_reshards_the_modules_that
   expect_on_all_ranks(run, "units gathered afterwards", "blocks0 ");
 }
 
-TEST_P(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
+MULTI_RANK_TEST(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     sharded.model->order = {0, 1, 0};

@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T4_5_accumulate);
 
-TEST_P(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_gradients) {
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3, /*frozen_block=*/1);
     int ends = 0;
@@ -41,7 +41,7 @@ TEST_P(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_gradients
   expect_on_all_ranks(run, "units reduced in the next pass", "");
 }
 
-TEST_P(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -53,7 +53,7 @@ TEST_P(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-TEST_P(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
+MULTI_RANK_TEST(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
   const Loss both = [](ToyModel& model, int rank) {
     return plain_loss(model, rank) + plain_loss(model, rank + 5);
   };
@@ -68,7 +68,7 @@ TEST_P(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
   expect_gradients_of_one_process(run, both);
 }
 
-TEST_P(T4_5_accumulate, sync_can_be_switched_on_for_the_last_pass) {
+MULTI_RANK_TEST(T4_5_accumulate, sync_can_be_switched_on_for_the_last_pass) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -85,7 +85,7 @@ TEST_P(T4_5_accumulate, sync_can_be_switched_on_for_the_last_pass) {
   });
 }
 
-TEST_P(T4_5_accumulate, a_pass_that_breaks_off_drops_what_was_added_up) {
+MULTI_RANK_TEST(T4_5_accumulate, a_pass_that_breaks_off_drops_what_was_added_up) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -98,7 +98,7 @@ TEST_P(T4_5_accumulate, a_pass_that_breaks_off_drops_what_was_added_up) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-TEST_P(T4_5_accumulate, sync_after_a_broken_pass_reduces_nothing_of_it) {
+MULTI_RANK_TEST(T4_5_accumulate, sync_after_a_broken_pass_reduces_nothing_of_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);

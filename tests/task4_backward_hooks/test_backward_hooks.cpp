@@ -14,7 +14,7 @@ struct Sum : Module {
   at::Tensor second = register_parameter("second", at::ones({7}));  // [7]
 };
 
-TEST_P(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradients_have_arrived) {
+MULTI_RANK_TEST(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradients_have_arrived) {
   const auto name = [](int gradient) {
     return "the unit is unsharded as gradient " + std::to_string(gradient) + " of 2 arrives";
   };
@@ -38,7 +38,7 @@ TEST_P(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradients_have_ar
   expect_on_all_ranks(run, name(2), true);
 }
 
-TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
+MULTI_RANK_TEST(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto loss = plain_loss(*sharded.model, rank.rank());
@@ -64,7 +64,7 @@ TEST_P(T4_1_pre_backward, units_are_unsharded_in_reverse_order_one_at_a_time) {
                       [&](int r) { return run.at(r, "bytes of the root and one unit"); });
 }
 
-TEST_P(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_arrives) {
+MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_arrives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3, /*frozen_block=*/1);  // the gradient goes through a frozen unit, too
     std::string seen;
@@ -85,7 +85,7 @@ TEST_P(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_ar
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-TEST_P(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
+MULTI_RANK_TEST(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, toy_model(3), /*reshard_after_forward=*/false);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
@@ -103,7 +103,7 @@ TEST_P(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
 
 // Prefetch issues units ahead of their use. Nobody may read such a unit before its values have
 // come.
-TEST_P(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
+MULTI_RANK_TEST(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[2]->register_full_backward_pre_hook(
@@ -120,7 +120,7 @@ TEST_P(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
 }
 
 // An evaluation reshards the root, which forward had left unsharded for backward.
-TEST_P(T4_1_pre_backward, an_evaluation_between_forward_and_backward_changes_nothing) {
+MULTI_RANK_TEST(T4_1_pre_backward, an_evaluation_between_forward_and_backward_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;
@@ -150,7 +150,7 @@ struct ViewedBlock : ToyBlock {
   torch::Tensor forward(torch::Tensor x) override { return ToyBlock::forward(x).view({-1}); }
 };
 
-TEST_P(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_changed_in_place) {
+MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_changed_in_place) {
   const MakeToy make = [] {
     auto model = toy_model(3);
     model->blocks[0] = std::make_shared<ViewedBlock>(7, 100);
@@ -172,7 +172,7 @@ TEST_P(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_changed_in_p
 }
 
 // Nobody but the modules' hooks may be needed to keep the object alive.
-TEST_P(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
+MULTI_RANK_TEST(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto loss = plain_loss(*sharded.model, rank.rank());
@@ -190,7 +190,7 @@ TEST_P(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
 
 // After a whole pass and a forward whose loss is dropped. (Of a pass that broke off LibTorch's
 // engine keeps what it had not run yet.)
-TEST_P(T4_1_pre_backward, everything_is_freed_with_the_model) {
+MULTI_RANK_TEST(T4_1_pre_backward, everything_is_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -225,7 +225,7 @@ TEST_P(T4_1_pre_backward, everything_is_freed_with_the_model) {
 
 MULTI_RANK_SUITE(T4_2_reduce_scatter);
 
-TEST_P(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_comes_back) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_comes_back) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto seen = look_at_arrivals(sharded, [&] {
@@ -243,7 +243,7 @@ TEST_P(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_come
 }
 
 // So that the computation of one more block hides it.
-TEST_P(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_issued) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_issued) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.reduced(); });
@@ -264,7 +264,7 @@ struct Sender : Module {
   at::Tensor weight;  // [48]
 };
 
-TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sender sender;
     auto unit = std::make_shared<FlatParameter>(
@@ -280,7 +280,7 @@ TEST_P(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
   expect_mean_over_ranks(run, "gradient");
 }
 
-TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bit) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bit) {
   for (const bool reshard_after_forward : {true, false}) {
     SCOPED_TRACE(reshard_after_forward ? "" : "units are not resharded after forward");
     const RankRun run = run_ranks(world_size(), [=](TestRank& rank) {
@@ -293,7 +293,7 @@ TEST_P(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bit) {
 }
 
 // Of three parameters first the one in the middle is frozen, then the other two.
-TEST_P(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
   for (const bool middle : {true, false}) {
     SCOPED_TRACE(middle ? "the biases are frozen" : "weights and spares are frozen");
     const MakeToy make = [=] {
@@ -313,7 +313,7 @@ TEST_P(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
   }
 }
 
-TEST_P(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the_root_are_alive) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the_root_are_alive) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int64_t of_root = 0, of_blocks = 0;

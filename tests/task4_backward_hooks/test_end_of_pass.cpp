@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T4_4_finish);
 
-TEST_P(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_left) {
+MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_left) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -32,7 +32,7 @@ TEST_P(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_left) {
 }
 
 // The sentinel. It asks for no exact bytes, so a backward that is wrong in another way passes it.
-TEST_P(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
+MULTI_RANK_TEST(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -43,7 +43,7 @@ TEST_P(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gr
   expect_part_of(run, "bytes that the rank holds", 2 * toy_bytes(3));
 }
 
-TEST_P(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {
+MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     std::string gathered, reduced;
@@ -60,7 +60,7 @@ TEST_P(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {
 }
 
 // Prefetch may issue a unit that has been reduced, since it expects one more use of it.
-TEST_P(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resharded) {
+MULTI_RANK_TEST(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[0]->register_full_backward_pre_hook(
@@ -87,7 +87,7 @@ at::Tensor trainable_input(int rank) {
 }
 
 // No parameter gets a gradient, only the input of the first block does.
-TEST_P(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
+MULTI_RANK_TEST(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto x = trainable_input(rank.rank());
     Sharded sharded(rank, frozen_model(x));
@@ -118,7 +118,7 @@ TEST_P(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
 }
 
 // The loss reaches a parameter, but the output of no module.
-TEST_P(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) {
+MULTI_RANK_TEST(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) {
   const Loss loss = [](ToyModel& model, int) { return model.head.square().sum(); };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded sharded(rank);
@@ -138,7 +138,7 @@ TEST_P(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) {
 }
 
 // The last gradient has arrived, and the reduction of blocks0 is under way.
-TEST_P(T4_4_finish, a_forward_inside_a_pass_does_not_break_it_off) {
+MULTI_RANK_TEST(T4_4_finish, a_forward_inside_a_pass_does_not_break_it_off) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0, evaluations = 0;
@@ -161,7 +161,7 @@ TEST_P(T4_4_finish, a_forward_inside_a_pass_does_not_break_it_off) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-TEST_P(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
+MULTI_RANK_TEST(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
   const auto loss = [](ToyModel& one, ToyModel& two, int rank) {
     return (one(toy_tokens(rank)) * two(toy_tokens(rank + 1))).square().sum();
   };
@@ -191,7 +191,7 @@ TEST_P(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
   expect_gradients(run, expected, "second model's ");
 }
 
-TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
+MULTI_RANK_TEST(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
   const Loss twice = [](ToyModel& model, int rank) { return plain_loss(model, rank) * 2; };
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -203,7 +203,7 @@ TEST_P(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
 }
 
 // Dropped outputs, then unused units: a pass must not take over what the one before it noted.
-TEST_P(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
+MULTI_RANK_TEST(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto pass = [&](const Loss& loss) {
@@ -279,7 +279,7 @@ RankRun train_in_one_process(int world_size) {
   });
 }
 
-TEST_P(T4_4_finish, every_step_is_like_the_first) {
+MULTI_RANK_TEST(T4_4_finish, every_step_is_like_the_first) {
   const RankRun run = run_ranks(world_size(), train);
   for (int step = 0; step < kSteps; ++step) {
     const std::string of_step = " of step " + std::to_string(step);
@@ -294,7 +294,7 @@ TEST_P(T4_4_finish, every_step_is_like_the_first) {
 }
 
 // Before anything was collected, before anything was reduced, in the middle and at the end.
-TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
+MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
   for (const std::string place :
        {"loss", "head", "blocks2.weight", "blocks1.bias", "blocks0.weight", "embedding"}) {
     SCOPED_TRACE("the gradient of " + place + " throws");
@@ -330,7 +330,7 @@ TEST_P(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
 }
 
 // Nothing was reduced when it broke off, so there is nothing to drop.
-TEST_P(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
+MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     break_off_at("blocks2.weight", sharded, rank);
@@ -342,7 +342,7 @@ TEST_P(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
 
 // An evaluation is the first sign of what comes next. By then blocks2's reduction has been waited
 // for, and that of blocks1 is under way.
-TEST_P(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
+MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;
@@ -371,7 +371,7 @@ TEST_P(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
 }
 
 // Both forwards are over when the first pass breaks off, so the second pass is the first sign.
-TEST_P(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
+MULTI_RANK_TEST(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;

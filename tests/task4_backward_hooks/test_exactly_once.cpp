@@ -33,34 +33,34 @@ void expect_one_reduction_each(int world_size, const Loss& loss, const std::stri
   if (frozen_block < 0) expect_gradients_of_one_process(run, loss);
 }
 
-TEST_P(T4_3_exactly_once, a_unit_with_an_unused_parameter_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_an_unused_parameter_is_reduced_once) {
   expect_one_reduction_each(world_size(), kSpareUnused, "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, a_unit_with_a_parameter_unused_on_one_rank_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_a_parameter_unused_on_one_rank_is_reduced_once) {
   expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank,
                             "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, an_unused_unit_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, an_unused_unit_is_reduced_once) {
   expect_one_reduction_each(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
 }
 
-TEST_P(T4_3_exactly_once, a_unit_used_twice_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_unit_used_twice_is_reduced_once) {
   expect_one_reduction_each(world_size(), kBlockUsedTwice, "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, two_forwards_before_one_backward_reduce_each_unit_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, two_forwards_before_one_backward_reduce_each_unit_once) {
   expect_one_reduction_each(world_size(), kTwoForwards, "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
   // Whether a call that can no longer come back is waited for until the end of the pass is open.
   expect_one_reduction_each(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ", -1,
                             "blocks2; blocks1; blocks0; root; ");
 }
 
-TEST_P(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
 }
 
@@ -71,7 +71,7 @@ const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
   return plain_loss(model, rank) + on_constant.sum();
 };
 
-TEST_P(T4_3_exactly_once, a_unit_with_an_input_without_gradient_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_an_input_without_gradient_is_reduced_once) {
   expect_one_reduction_each(world_size(), kOneInputNeedsNoGradient,
                             "blocks2; blocks0; blocks1; root; ");
 }
@@ -100,7 +100,7 @@ const std::vector<OrderOfCalls> kOrders{
      "all_gather blocks1; all_gather blocks0; reduce_scatter blocks0; reduce_scatter blocks1; "
      "reduce_scatter blocks2; reduce_scatter root; "}};
 
-TEST_P(T4_3_exactly_once, units_used_in_any_order_are_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, units_used_in_any_order_are_reduced_once) {
   for (const auto& order : kOrders) {
     SCOPED_TRACE(testing::Message()
                  << "blocks are called in the order " << testing::PrintToString(order.forward));
@@ -129,7 +129,7 @@ struct SkippedBlock : ToyBlock {
 };
 
 // A rank decides by its own random numbers which blocks it skips (stochastic depth).
-TEST_P(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
   const MakeToy make = [] {
     auto model = toy_model(3);
     model->blocks[1] = std::make_shared<SkippedBlock>(7, 101);
@@ -151,7 +151,7 @@ TEST_P(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
   expect_gradients_of_one_process(run, loss, make);
 }
 
-TEST_P(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3, /*frozen_block=*/1);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
@@ -163,7 +163,7 @@ TEST_P(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back)
 }
 
 // A call that threw never comes back: who counts it waits for it until the end of the pass.
-TEST_P(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[1]->fails = true;
@@ -179,7 +179,7 @@ TEST_P(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-TEST_P(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for) {
+MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     {
@@ -194,7 +194,7 @@ TEST_P(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for) {
   expect_on_all_ranks(run, "calls", kBackward);
 }
 
-TEST_P(T4_3_exactly_once, a_second_pass_over_a_new_forward_is_like_the_first) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_new_forward_is_like_the_first) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;
@@ -212,7 +212,7 @@ TEST_P(T4_3_exactly_once, a_second_pass_over_a_new_forward_is_like_the_first) {
 }
 
 // Where backward runs several times over one graph, all passes see the same calls come back.
-TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
@@ -253,7 +253,7 @@ TEST_P(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_
 }
 
 // The weight is also used before its module is called, so its gradient comes after the module's.
-TEST_P(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.units[1]->unshard();

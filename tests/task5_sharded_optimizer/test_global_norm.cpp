@@ -10,7 +10,7 @@ namespace {
 
 MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 
-TEST_P(T5_3_global_norm, clipping_issues_one_all_reduce) {
+MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -34,7 +34,7 @@ double norm_of_small_gradients() {
   return std::sqrt(static_cast<double>(elements) * kElement * kElement);
 }
 
-TEST_P(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
+MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
   const double norm = norm_of_small_gradients();
   const std::vector<std::pair<std::string, double>> limits{
       {"half the norm", norm / 2}, {"the norm", norm}, {"more than norm + 1e-6", 2 * norm + 1}};
@@ -66,7 +66,7 @@ TEST_P(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
   }
 }
 
-TEST_P(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
+MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -92,7 +92,7 @@ TEST_P(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
   expect_on_all_ranks(run, "norm of unit b alone", std::sqrt(elements / 4));
 }
 
-TEST_P(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
+MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -112,7 +112,7 @@ TEST_P(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
 // The root hides every second wrong bit, so one sample would not be enough.
 constexpr int64_t kSamples = 16;
 
-TEST_P(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
+MULTI_RANK_TEST(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::vector<std::shared_ptr<FlatParameter>> reversed(units.rbegin(), units.rend());
@@ -137,7 +137,7 @@ TEST_P(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
   expect_on_all_ranks(run, "norms, where the units are reversed", expected.at(0, "norms"));
 }
 
-TEST_P(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{groups_that_differ(), 0.5, "limit of 0.5: "},
                                        {groups_that_differ(), 2, "limit of 2: "}});
 }

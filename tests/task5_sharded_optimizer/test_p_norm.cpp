@@ -40,7 +40,7 @@ double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type)
   return torch::nn::utils::clip_grad_norm_(parameters, 1, norm_type);
 }
 
-TEST_P(T5_4_p_norm, the_norm_is_that_of_torch) {
+MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
     reduce_gradients(model.units, [](size_t i) { return gradient_of_many_sizes(i, 0); });
@@ -57,7 +57,7 @@ TEST_P(T5_4_p_norm, the_norm_is_that_of_torch) {
   }
 }
 
-TEST_P(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
+MULTI_RANK_TEST(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
   constexpr int64_t kSamples = 8;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
@@ -90,14 +90,14 @@ TEST_P(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
   }
 }
 
-TEST_P(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
   std::vector<Training> trainings;
   for (const double type : {1.0, 2.5, kInfinity})
     trainings.push_back({groups_that_differ(), 0.5, named(type) + ": ", 3, type});
   expect_as_one_process(world_size(), trainings);
 }
 
-TEST_P(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradient) {
+MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
     for (const std::string gradients : {"no gradient", "gradients"}) {
@@ -125,7 +125,7 @@ TEST_P(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradient) {
   }
 }
 
-TEST_P(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_every_rank) {
+MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_every_rank) {
   const std::vector<std::pair<std::string, float>> values{
       {"infinity", -std::numeric_limits<float>::infinity()},
       {"NaN", std::numeric_limits<float>::quiet_NaN()}};
@@ -150,7 +150,7 @@ TEST_P(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_every_rank) 
   }
 }
 
-TEST_P(T5_4_p_norm, a_type_that_is_not_above_zero_is_refused_before_any_collective) {
+MULTI_RANK_TEST(T5_4_p_norm, a_type_that_is_not_above_zero_is_refused_before_any_collective) {
   const std::vector<double> wrong{0, -1, -kInfinity, kNaN};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded model(rank);

@@ -36,7 +36,7 @@ struct ExpectedState {
   int64_t at_least, at_most;
 };
 
-TEST_P(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
+MULTI_RANK_TEST(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -62,7 +62,7 @@ TEST_P(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
 }
 
 // The sentinel. It asks for no exact bytes, so a step that is wrong in another way passes it.
-TEST_P(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
+MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -73,7 +73,7 @@ TEST_P(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
   expect_part_of(run, "bytes of the rank's state", ExpectedState(0, 1).at_least);
 }
 
-TEST_P(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {
+MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {
   constexpr int64_t kScalars = 64;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -91,7 +91,7 @@ TEST_P(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {
         << "bytes that the second step allocates, rank " << r;
 }
 
-TEST_P(T5_1_state, sgd_has_no_state) {
+MULTI_RANK_TEST(T5_1_state, sgd_has_no_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -102,7 +102,7 @@ TEST_P(T5_1_state, sgd_has_no_state) {
   expect_on_all_ranks(run, "state's bytes", 0);
 }
 
-TEST_P(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
+MULTI_RANK_TEST(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     EXPECT_FALSE(std::is_copy_constructible_v<ShardedOptimizer>)

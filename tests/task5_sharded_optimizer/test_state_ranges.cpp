@@ -67,7 +67,7 @@ size_t index_of(const std::string& parameter) {
   return i;
 }
 
-TEST_P(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part_of) {
+MULTI_RANK_TEST(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part_of) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
     std::string ranges;
@@ -78,7 +78,7 @@ TEST_P(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part
   expect_on_each_rank(run, "ranges", [](int rank) { return expected_ranges(rank, world_size()); });
 }
 
-TEST_P(T5_5_state, the_values_are_the_elements_of_the_parameters) {
+MULTI_RANK_TEST(T5_5_state, the_values_are_the_elements_of_the_parameters) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
     const auto parameters = make_parameters();
@@ -157,18 +157,18 @@ void expect_moments_of_one_process(int world_size, const Groups& groups) {
 }
 
 // Of one group, neighbours may share a piece.
-TEST_P(T5_5_state, moments_and_counts_are_those_of_one_process) {
+MULTI_RANK_TEST(T5_5_state, moments_and_counts_are_those_of_one_process) {
   expect_moments_of_one_process(world_size(), {{"", adamw()}});
   expect_moments_of_one_process(world_size(), groups_that_differ());
 }
 
-TEST_P(T5_5_state, moments_are_undefined_where_there_are_none) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+void expect_moments_where_there_are_any(int world_size, const Groups& groups) {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded model(rank, groups);
     model.train(0, 1);
     std::string wrong;
     for (const StateRange& range : model.optimizer.state()) {
-      const bool expected = has_state(kParameters[index_of(range.parameter)]);
+      const bool expected = has_state(kParameters[index_of(range.parameter)], groups);
       for (const at::Tensor& tensor : {range.exp_avg, range.exp_avg_sq, range.step})
         if (tensor.defined() != expected) wrong += named(range);
     }
@@ -177,12 +177,17 @@ TEST_P(T5_5_state, moments_are_undefined_where_there_are_none) {
   expect_on_all_ranks(run, "ranges with moments that are not, or without moments that are", "");
 }
 
-TEST_P(T5_5_state, state_is_there_before_the_first_step) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+MULTI_RANK_TEST(T5_5_state, moments_are_undefined_where_there_are_none) {
+  expect_moments_where_there_are_any(world_size(), {{"", adamw()}});
+  expect_moments_where_there_are_any(world_size(), groups_that_differ());
+}
+
+void expect_state_before_the_first_step(int world_size, const Groups& groups) {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded model(rank, groups);
     std::string wrong;
     for (const StateRange& range : model.optimizer.state()) {
-      if (!has_state(kParameters[index_of(range.parameter)])) continue;
+      if (!has_state(kParameters[index_of(range.parameter)], groups)) continue;
       for (const at::Tensor& tensor : {range.exp_avg, range.exp_avg_sq, range.step})
         if (!tensor.defined() || tensor.count_nonzero().item<int64_t>() > 0) wrong += named(range);
     }
@@ -197,7 +202,12 @@ TEST_P(T5_5_state, state_is_there_before_the_first_step) {
   expect_on_all_ranks(run, "bytes of state that the first step adds", 0);
 }
 
-TEST_P(T5_5_state, a_state_that_is_written_back_is_trained_again) {
+MULTI_RANK_TEST(T5_5_state, state_is_there_before_the_first_step) {
+  expect_state_before_the_first_step(world_size(), {{"", adamw()}});
+  expect_state_before_the_first_step(world_size(), groups_that_differ());
+}
+
+MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
     const auto each = [&](auto action) {
@@ -221,7 +231,7 @@ TEST_P(T5_5_state, a_state_that_is_written_back_is_trained_again) {
                         run.at(0, parameter.name + " the first time"));
 }
 
-TEST_P(T5_5_state, no_unit_has_the_values_from_before_a_write) {
+MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     Sharded model(rank);
@@ -243,7 +253,7 @@ TEST_P(T5_5_state, no_unit_has_the_values_from_before_a_write) {
 
 // Rank 0 writes as soon as it can. The others read its shard as late as they can: when rank 0 has
 // told that it has written, which it must not while they have not read.
-TEST_P(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
+MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
   int done[2];
   ASSERT_EQ(pipe(done), 0);
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -269,7 +279,7 @@ TEST_P(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
   expect_on_all_ranks(run, "gathered before the write are the values before it", true);
 }
 
-TEST_P(T5_5_state, it_issues_no_collective) {
+MULTI_RANK_TEST(T5_5_state, it_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
     model.train(0, 1);

@@ -35,7 +35,7 @@ void reduce_all_gradients(const Units& units) {
 
 // Every element is 0 at first, parameter number i has the gradient i + 1, and a step subtracts it.
 // With a group for biases, more pieces begin in the middle of a shard.
-TEST_P(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
+MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
   const auto moved = [](size_t i) {
     return "how far " + kParameters[i].name + " moved, whose gradient is " + std::to_string(i + 1);
   };
@@ -69,7 +69,7 @@ TEST_P(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
 
 // Where each parameter lies was chosen so that a piece which goes on too far, by another piece's
 // place or length, ends where a parameter begins. All of a unit's gradients are ones.
-TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
+MULTI_RANK_TEST(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
   struct Part {
     std::string name;
     int64_t numel;
@@ -110,7 +110,7 @@ TEST_P(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
                           part.trainable ? part.numel : 0);
 }
 
-TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
+MULTI_RANK_TEST(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -121,7 +121,7 @@ TEST_P(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
   expect_on_all_ranks(run, kOldValues, "");
 }
 
-TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
+MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
@@ -134,7 +134,7 @@ TEST_P(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
-TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters();
     for (size_t i = 0; i < parameters.size(); ++i)
@@ -161,7 +161,7 @@ TEST_P(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
          "padded, and its step count";
 }
 
-TEST_P(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
   const RankRun expected = run_oracle([](TestRank& rank) {
     OneProcess model({{"", adamw(0.5)}});
     update(adamw(0.5), model.pieces[0]);
@@ -181,7 +181,7 @@ TEST_P(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
 }
 
 // Groups that differ in one option alone: a failure names it.
-TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
+MULTI_RANK_TEST(T5_1_step_on_shards, groups_have_their_own_options) {
   using Options = OptimizerOptions;
   const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
       {"kind", [](Options& o) { o.kind = Options::Kind::sgd; }},
@@ -200,21 +200,21 @@ TEST_P(T5_1_step_on_shards, groups_have_their_own_options) {
   expect_as_one_process(world_size(), trainings);
 }
 
-TEST_P(T5_1_step_on_shards, adamw_equals_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_1_step_on_shards, adamw_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{{{"", adamw()}}}});
 }
 
-TEST_P(T5_1_step_on_shards, sgd_equals_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_1_step_on_shards, sgd_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{{{"", sgd()}}}});
 }
 
-TEST_P(T5_1_step_on_shards, two_models_with_many_groups_equal_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_1_step_on_shards, two_models_with_many_groups_equal_one_process_bit_by_bit) {
   expect_as_one_process(world_size(),
                         {{groups_that_differ(), 0, "first model: "},
                          {{{"weight|gate", sgd(0.3)}, {"", adamw(0.2)}}, 0, "second model: "}});
 }
 
-TEST_P(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
+MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     try {
@@ -226,7 +226,7 @@ TEST_P(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
   });
 }
 
-TEST_P(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::string trainable = "weight|bias|scale|gate|none|one";
@@ -234,7 +234,7 @@ TEST_P(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
   });
 }
 
-TEST_P(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -250,7 +250,7 @@ TEST_P(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
 }
 
 // No rank has waited for what it gathers: if all of them wait for the others first, none comes.
-TEST_P(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -268,7 +268,7 @@ TEST_P(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
 // Rank 0 steps as soon as it can, when it has resharded the unit itself. The others read its shard
 // as late as they can: when rank 0 has told that its step is done, which it must not while they
 // have not read.
-TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
   int done[2];
   ASSERT_EQ(pipe(done), 0);
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -294,7 +294,7 @@ TEST_P(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_sha
   expect_on_all_ranks(run, "gathered before the step are the values before it", true);
 }
 
-TEST_P(T5_1_step_on_shards, a_step_issues_no_collective) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -312,7 +312,7 @@ std::unique_ptr<at::ObserverContext> count_kernel(const at::RecordFunction& func
   return nullptr;
 }
 
-TEST_P(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_kernel_call) {
+MULTI_RANK_TEST(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_kernel_call) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw(0)}}, rank.communicator());
@@ -325,7 +325,7 @@ TEST_P(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_kernel_call
   expect_on_all_ranks(run, "kernel calls beyond one per group", 0);
 }
 
-TEST_P(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_the_unit) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_the_unit) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto parameters = make_parameters();
     Units units;
@@ -346,7 +346,7 @@ TEST_P(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_the_unit) 
   });
 }
 
-TEST_P(T5_1_step_on_shards, a_refused_step_changes_nothing) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());

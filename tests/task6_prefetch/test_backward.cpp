@@ -28,7 +28,7 @@ void step(TestRank& rank, const PrefetchingToy& toy, IssueLog& log) {
   backward(rank, toy, log, plain_loss(*toy.model, rank.rank()));
 }
 
-TEST_P(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
+MULTI_RANK_TEST(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
   const std::vector<std::pair<int, Issues>> expected{
       {3,
        {{"backward of root", ""},
@@ -61,7 +61,7 @@ TEST_P(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
   }
 }
 
-TEST_P(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_next_backward) {
+MULTI_RANK_TEST(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_next_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.evaluate();
@@ -80,7 +80,7 @@ TEST_P(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_next_backw
   expect_issued(run, expected, "evaluation between forward and backward: ");
 }
 
-TEST_P(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
+MULTI_RANK_TEST(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     const auto under_way = toy.look_at_what_is_under_way();  // a call prepares its backward hooks
@@ -93,7 +93,7 @@ TEST_P(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
                       "| blocks1 blocks2 | blocks0 blocks1 | blocks0 | | ");
 }
 
-TEST_P(T6_3_backward, before_each_use_of_a_unit_comes_what_preceded_this_use) {
+MULTI_RANK_TEST(T6_3_backward, before_each_use_of_a_unit_comes_what_preceded_this_use) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 3);
     toy.model->order = {0, 1, 0, 2};
@@ -116,7 +116,7 @@ struct OuterBlock : ToyBlock {
   std::shared_ptr<ToyBlock> inner;
 };
 
-TEST_P(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
+MULTI_RANK_TEST(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = std::make_shared<ToyModel>(3);
     model->blocks[0] = std::make_shared<OuterBlock>(model->blocks[1]);
@@ -131,7 +131,7 @@ TEST_P(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
                       {"backward of blocks1", ""}});
 }
 
-TEST_P(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_passed_over) {
+MULTI_RANK_TEST(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_passed_over) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1, 2};
@@ -148,7 +148,7 @@ TEST_P(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_passed_over
                       {"backward of blocks0", "reduce_scatter blocks1; "}});
 }
 
-TEST_P(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
+MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = toy_model(4, /*frozen=*/0);
     model->embedding.set_requires_grad(false);  // so nothing asks for blocks0's gradients
@@ -161,7 +161,7 @@ TEST_P(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
                       {"the end of backward", "reduce_scatter blocks1; reduce_scatter root; "}});
 }
 
-TEST_P(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
+MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, toy_model(4, /*frozen=*/1));
     IssueLog log(rank, toy);
@@ -173,7 +173,7 @@ TEST_P(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
                       {"backward of blocks0", ""}});
 }
 
-TEST_P(T6_3_backward, two_forwards_come_back_in_one_backward) {
+MULTI_RANK_TEST(T6_3_backward, two_forwards_come_back_in_one_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1, 2};
@@ -192,7 +192,7 @@ TEST_P(T6_3_backward, two_forwards_come_back_in_one_backward) {
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-TEST_P(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) {
+MULTI_RANK_TEST(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     {
@@ -228,7 +228,7 @@ RankRun trained(int world_size, int limit) {
   });
 }
 
-TEST_P(T6_3_backward, prefetching_does_not_change_gradients) {
+MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_gradients) {
   const RankRun expected = trained(world_size(), 1);
   for (const int limit : {2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
@@ -240,7 +240,7 @@ TEST_P(T6_3_backward, prefetching_does_not_change_gradients) {
   }
 }
 
-TEST_P(T6_3_backward, prefetching_does_not_change_the_bytes_sent) {
+MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_the_bytes_sent) {
   const RankRun expected = trained(world_size(), 1);
   for (const int limit : {2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
@@ -249,7 +249,7 @@ TEST_P(T6_3_backward, prefetching_does_not_change_the_bytes_sent) {
   }
 }
 
-TEST_P(T6_3_backward, nothing_outlives_the_model) {
+MULTI_RANK_TEST(T6_3_backward, nothing_outlives_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     std::weak_ptr<Prefetcher> prefetcher;

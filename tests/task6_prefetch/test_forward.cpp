@@ -14,7 +14,7 @@ std::string order_text(const Prefetcher& prefetcher) {
   return text;
 }
 
-TEST_P(T6_1_record, the_forward_order_is_recorded_with_repeats) {
+MULTI_RANK_TEST(T6_1_record, the_forward_order_is_recorded_with_repeats) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 1);
     toy.model->order = {0, 2, 0, 3, 1};
@@ -29,7 +29,7 @@ TEST_P(T6_1_record, the_forward_order_is_recorded_with_repeats) {
   expect_on_all_ranks(run, "order of the second forward", "blocks1 blocks0 ");
 }
 
-TEST_P(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_model) {
+MULTI_RANK_TEST(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     EXPECT_FALSE(std::is_copy_constructible_v<Prefetcher>)
         << "a Prefetcher can be copied, and the hooks would hold another one";
@@ -59,7 +59,7 @@ const Issues kNoPrefetch{{"forward of root", "all_gather root; "},
                          {"forward of blocks2", "all_gather blocks2; "},
                          {"forward of blocks3", "all_gather blocks3; "}};
 
-TEST_P(T6_2_forward, the_first_step_prefetches_nothing) {
+MULTI_RANK_TEST(T6_2_forward, the_first_step_prefetches_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     const IssueLog log(rank, toy);
@@ -68,7 +68,7 @@ TEST_P(T6_2_forward, the_first_step_prefetches_nothing) {
   expect_issued(run, kNoPrefetch);
 }
 
-TEST_P(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
+MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
   const std::vector<std::pair<int, Issues>> expected{
       {3,
        {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
@@ -115,12 +115,12 @@ RankRun second_forward(int world_size, int limit, const std::vector<int>& order)
 }
 
 // When blocks1 begins, both are sharded: blocks0 comes next, blocks2 after it.
-TEST_P(T6_2_forward, of_the_units_ahead_the_one_needed_first_is_issued_first) {
+MULTI_RANK_TEST(T6_2_forward, of_the_units_ahead_the_one_needed_first_is_issued_first) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2}),
                 {{"forward of blocks1", "all_gather blocks0; all_gather blocks2; "}});
 }
 
-TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
+MULTI_RANK_TEST(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2, 1, 3}),
                 {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
                  {"forward of blocks0", ""},
@@ -131,7 +131,7 @@ TEST_P(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
                  {"forward of blocks3", ""}});
 }
 
-TEST_P(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_ahead) {
+MULTI_RANK_TEST(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_ahead) {
   expect_issued(second_forward(world_size(), 100, {0, 1, 0, 1}),
                 {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
                  {"forward of blocks0", ""},
@@ -140,7 +140,7 @@ TEST_P(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_ahead) {
                  {"forward of blocks1 (2)", ""}});
 }
 
-TEST_P(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
+MULTI_RANK_TEST(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.evaluate();
@@ -156,7 +156,7 @@ TEST_P(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
                       {"forward of blocks0", ""}});
 }
 
-TEST_P(T6_2_forward, two_models_have_orders_of_their_own) {
+MULTI_RANK_TEST(T6_2_forward, two_models_have_orders_of_their_own) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy first(rank, 2, 2), second(rank, 2, 2);
     second.model->order = {1, 0};
@@ -178,7 +178,7 @@ TEST_P(T6_2_forward, two_models_have_orders_of_their_own) {
                 "second model: ");
 }
 
-TEST_P(T6_2_forward, prefetching_stops_where_the_order_changes) {
+MULTI_RANK_TEST(T6_2_forward, prefetching_stops_where_the_order_changes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.evaluate();
@@ -191,7 +191,7 @@ TEST_P(T6_2_forward, prefetching_stops_where_the_order_changes) {
   expect_on_all_ranks(run, "gathers blocks1, which neither ran nor comes after what runs", false);
 }
 
-TEST_P(T6_2_forward, a_forward_may_be_longer_than_the_last) {
+MULTI_RANK_TEST(T6_2_forward, a_forward_may_be_longer_than_the_last) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.model->order = {0, 1};
@@ -208,7 +208,7 @@ TEST_P(T6_2_forward, a_forward_may_be_longer_than_the_last) {
                  {"forward of blocks3", "all_gather blocks3; "}});
 }
 
-TEST_P(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
+MULTI_RANK_TEST(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();
@@ -220,7 +220,7 @@ TEST_P(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
                       "blocks0 blocks1 | blocks1 blocks2 | blocks2 blocks3 | blocks3 | | ");
 }
 
-TEST_P(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
+MULTI_RANK_TEST(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();
@@ -231,7 +231,7 @@ TEST_P(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
   expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
-TEST_P(T6_2_forward, what_stays_for_backward_is_not_freed) {
+MULTI_RANK_TEST(T6_2_forward, what_stays_for_backward_is_not_freed) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3, 4, /*reshard_after_forward=*/false);
     toy.evaluate();
@@ -242,7 +242,7 @@ TEST_P(T6_2_forward, what_stays_for_backward_is_not_freed) {
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 blocks3 ");
 }
 
-TEST_P(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
+MULTI_RANK_TEST(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();

@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T6_4_limit);
 
-TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
+MULTI_RANK_TEST(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
   for (const int limit : {1, 2, 3, 100}) {
     const std::string at_limit = ", limit " + std::to_string(limit) + ", the root counted";
     const RankRun run = run_ranks(world_size(), [&, limit](TestRank& rank) {
@@ -29,7 +29,7 @@ TEST_P(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) {
 }
 
 // The sentinel. It asks for no exact bytes, so a prefetch that is wrong in another way passes it.
-TEST_P(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
+MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -41,14 +41,25 @@ TEST_P(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
   expect_part_of(run, "bytes that the rank holds", toy_bytes(4));
 }
 
-TEST_P(T6_4_limit, a_limit_below_one_is_refused) {
+MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused) {
   run_ranks(world_size(), [](TestRank&) {
     for (const int limit : {0, -1})
       EXPECT_THROW(std::make_shared<Prefetcher>(limit), std::invalid_argument) << limit;
   });
 }
 
-TEST_P(T6_4_limit, a_limit_of_one_prefetches_nothing) {
+MULTI_RANK_TEST(T6_4_limit, a_refused_limit_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2, 4);
+    toy.step(rank);
+    rank.observe("backward before", toy.step(rank).second);
+    EXPECT_THROW(toy.prefetcher->set_limit(0), std::invalid_argument);
+    rank.observe("backward after", toy.step(rank).second);
+  });
+  expect_on_each_rank(run, "backward after", [&](int r) { return run.at(r, "backward before"); });
+}
+
+MULTI_RANK_TEST(T6_4_limit, a_limit_of_one_prefetches_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 1, 2);
     toy.step(rank);

@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T6_6_prefetch_lists);
 
-TEST_P(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_module_alone) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_module_alone) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     const auto& blocks = toy.model->blocks;
@@ -28,7 +28,7 @@ TEST_P(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_module_alone) 
   }
 }
 
-TEST_P(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 2);
     for (const auto& block : toy.model->blocks) {
@@ -47,7 +47,7 @@ TEST_P(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
   expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }
 
-TEST_P(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 1);
     const auto& blocks = toy.model->blocks;
@@ -69,7 +69,21 @@ TEST_P(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) {
   expect_on_all_ranks(run, "unused after backward", "");
 }
 
-TEST_P(T6_6_prefetch_lists, change_no_gradient) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, leave_unsharded_what_is_not_resharded_after_forward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2, 2, /*reshard_after_forward=*/false);
+    const auto& blocks = toy.model->blocks;
+    toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[1].get()});
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    std::string names;
+    for (const auto& unit : toy.units)
+      if (unit->state() == UnitState::unsharded) names += unit->unit() + " ";
+    rank.observe("unsharded after forward", names);
+  });
+  expect_on_all_ranks(run, "unsharded after forward", "root blocks0 blocks1 ");
+}
+
+MULTI_RANK_TEST(T6_6_prefetch_lists, change_no_gradient) {
   const auto gradients = [&](bool lists) {
     return run_ranks(world_size(), [lists](TestRank& rank) {
       PrefetchingToy toy(rank, 2);
@@ -89,7 +103,7 @@ TEST_P(T6_6_prefetch_lists, change_no_gradient) {
     expect_on_each_rank(listed, unit, [&](int rank) { return plain.at(rank, unit); });
 }
 
-TEST_P(T6_6_prefetch_lists, name_modules_that_are_units_below_the_root) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, name_modules_that_are_units_below_the_root) {
   run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     Module& block = *toy.model->blocks[0];

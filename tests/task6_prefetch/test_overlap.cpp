@@ -97,20 +97,20 @@ constexpr size_t kBackward = 1 + kLayers;  // where the places of backward begin
 
 MULTI_RANK_SUITE(T6_5_overlap);
 
-TEST_P(T6_5_overlap, the_first_all_gather_overlaps_with_what_the_root_computes) {
+MULTI_RANK_TEST(T6_5_overlap, the_first_all_gather_overlaps_with_what_the_root_computes) {
   const RankRun run = timed_step(world_size(), 2, {20'000, 40'000, 30'000});
   // Only the root's own has nothing to hide behind.
   expect_waits(run, {{"before the forward of root", 1}}, 0, kBackward);
 }
 
-TEST_P(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
+MULTI_RANK_TEST(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
   const RankRun run = timed_step(world_size(), 2, {});
   // The root's and the first unit's have nothing to hide behind.
   expect_waits(run, {{"before the forward of root", 1}, {"before the forward of blocks0", 1}}, 0,
                kBackward);
 }
 
-TEST_P(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backward) {
+MULTI_RANK_TEST(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backward) {
   const RankRun run = timed_step(world_size(), 2, {});
   // The last unit's all-gather comes before all computing; the first's and the root's
   // reduce-scatters after it.
@@ -195,7 +195,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-TEST_P(T6_5_overlap, a_step_takes_as_long_as_predicted) {
+MULTI_RANK_TEST(T6_5_overlap, a_step_takes_as_long_as_predicted) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),

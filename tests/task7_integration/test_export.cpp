@@ -23,7 +23,7 @@ std::shared_ptr<ToyModel> odd_model() {
   return model;
 }
 
-TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
+MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto model = odd_model();
     std::vector<std::string> names;
@@ -67,7 +67,7 @@ TEST_P(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_time) {
 }
 
 // What a rank has unsharded before the export: all that forward leaves, or a unit issued ahead.
-TEST_P(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
+MULTI_RANK_TEST(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator(), {.reshard_after_forward = false});
@@ -93,7 +93,8 @@ TEST_P(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_befor
   }
 }
 
-TEST_P(T7_4_export, all_ranks_issue_one_all_gather_for_parameters_that_follow_one_another) {
+MULTI_RANK_TEST(T7_4_export,
+                all_ranks_issue_one_all_gather_for_parameters_that_follow_one_another) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = make_model("gpt2-tiny");
     const auto sharded = fully_shard(*model, rank.communicator());
@@ -111,7 +112,7 @@ TEST_P(T7_4_export, all_ranks_issue_one_all_gather_for_parameters_that_follow_on
 }
 
 // Its last layer norm belongs to the root, which so comes twice in the order.
-TEST_P(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
+MULTI_RANK_TEST(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     at::manual_seed(test_seed(3));
     const auto model = make_model("gpt2-tiny");
@@ -149,7 +150,7 @@ class WithoutParameters : public Module {
   at::Tensor factors_;
 };
 
-TEST_P(T7_4_export, a_model_without_parameters_has_no_unit_and_exports_nothing) {
+MULTI_RANK_TEST(T7_4_export, a_model_without_parameters_has_no_unit_and_exports_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     WithoutParameters model;
     const auto sharded = fully_shard(model, rank.communicator());

@@ -15,7 +15,7 @@ namespace {
 
 MULTI_RANK_SUITE(T7_1_fully_shard_ranks);
 
-TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -31,7 +31,7 @@ TEST_P(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
 }
 
 // The sentinel. It asks for no exact bytes, so a model that is sharded in a wrong way passes it.
-TEST_P(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -47,7 +47,7 @@ constexpr const char* kBackwardOf3 =
     "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
 
-TEST_P(T7_1_fully_shard_ranks, a_unit_is_issued_before_those_that_are_prefetched_for_it) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_unit_is_issued_before_those_that_are_prefetched_for_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -64,7 +64,7 @@ TEST_P(T7_1_fully_shard_ranks, a_unit_is_issued_before_those_that_are_prefetched
   expect_on_all_ranks(run, "all-gathers of blocks in backward", "blocks2 blocks1 blocks0 ");
 }
 
-TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_order) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -83,7 +83,8 @@ TEST_P(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_in_order)
   }
 }
 
-TEST_P(T7_1_fully_shard_ranks, what_a_backward_did_not_use_is_not_gathered_in_the_next_one) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks,
+                what_a_backward_did_not_use_is_not_gathered_in_the_next_one) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -98,7 +99,8 @@ TEST_P(T7_1_fully_shard_ranks, what_a_backward_did_not_use_is_not_gathered_in_th
   expect_on_all_ranks(run, "calls of the next backward", kBackwardOf3);
 }
 
-TEST_P(T7_1_fully_shard_ranks, deferred_initialization_peaks_at_the_shards_and_one_parameter) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks,
+                deferred_initialization_peaks_at_the_shards_and_one_parameter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     std::shared_ptr<Module> model;
     live_bytes::enter(Phase::init);
@@ -126,7 +128,7 @@ TEST_P(T7_1_fully_shard_ranks, deferred_initialization_peaks_at_the_shards_and_o
   }
 }
 
-TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(2);
     model->register_buffer("table", at::arange(9));
@@ -150,7 +152,7 @@ TEST_P(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_the_loss)
   expect_on_all_ranks(run, "buffer", run.at(0, "table"));
 }
 
-TEST_P(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units_with = [&](const std::function<WrapPolicy(ToyModel&)>& policy) {
       ToyModel model(3);
@@ -188,7 +190,7 @@ const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> 
      }},
 };
 
-TEST_P(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
   for (const auto& [what, change] : kRefused) {
     SCOPED_TRACE(what);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

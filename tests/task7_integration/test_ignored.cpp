@@ -82,7 +82,8 @@ TEST(T7_8_ignored, the_layout_leaves_out_what_no_unit_holds) {
 MULTI_RANK_SUITE(T7_8_ignored_ranks);
 
 // The forward, and what backward leaves in .grad of the parameters, with and without shards.
-TEST_P(T7_8_ignored_ranks, an_ignored_module_computes_as_before_and_keeps_its_own_gradient) {
+MULTI_RANK_TEST(T7_8_ignored_ranks,
+                an_ignored_module_computes_as_before_and_keeps_its_own_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel plain(3), model(3);
     Module& ignored = *model.blocks[1];
@@ -125,7 +126,7 @@ TEST_P(T7_8_ignored_ranks, an_ignored_module_computes_as_before_and_keeps_its_ow
   expect_on_all_ranks(run, "exported of it", "");
 }
 
-TEST_P(T7_8_ignored_ranks, what_is_left_is_materialized_with_the_module) {
+MULTI_RANK_TEST(T7_8_ignored_ranks, what_is_left_is_materialized_with_the_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const ToyModel eager(2);
     std::shared_ptr<ToyModel> model;
@@ -162,7 +163,7 @@ struct Refused {
   std::string named;  // what the error says
 };
 
-TEST_P(T7_8_ignored_ranks, what_is_not_below_the_root_is_refused_and_changes_nothing) {
+MULTI_RANK_TEST(T7_8_ignored_ranks, what_is_not_below_the_root_is_refused_and_changes_nothing) {
   const std::vector<Refused> all{
       {"another model's block", [](ToyModel&, Module& other) { return &other; }, "ToyBlock"},
       {"the root", [](ToyModel& model, Module&) -> Module* { return &model; }, "ToyModel"},

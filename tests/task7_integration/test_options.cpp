@@ -109,7 +109,7 @@ void expect_windows(const RankRun& run, int limit, bool root) {
   }
 }
 
-TEST_P(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
+MULTI_RANK_TEST(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
   for (const int limit : {1, 2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     expect_windows(
@@ -119,7 +119,7 @@ TEST_P(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
   }
 }
 
-TEST_P(T7_1_options, a_root_without_parameters_begins_the_order_too) {
+MULTI_RANK_TEST(T7_1_options, a_root_without_parameters_begins_the_order_too) {
   for (const int limit : {1, 2, 3}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     expect_windows(
@@ -128,7 +128,7 @@ TEST_P(T7_1_options, a_root_without_parameters_begins_the_order_too) {
   }
 }
 
-TEST_P(T7_1_options, without_reshard_after_forward_units_stay_unsharded_for_backward) {
+MULTI_RANK_TEST(T7_1_options, without_reshard_after_forward_units_stay_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Blocks blocks;
     const auto sharded =
@@ -154,7 +154,8 @@ TEST_P(T7_1_options, without_reshard_after_forward_units_stay_unsharded_for_back
   expect_on_all_ranks(run, "gathered after a forward without gradients", "");
 }
 
-TEST_P(T7_1_options, units_that_backward_does_not_reach_are_reduced_last_in_reverse_order) {
+MULTI_RANK_TEST(T7_1_options,
+                units_that_backward_does_not_reach_are_reduced_last_in_reverse_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(4);
     model.order = {0, 2};
@@ -172,7 +173,7 @@ TEST_P(T7_1_options, units_that_backward_does_not_reach_are_reduced_last_in_reve
                       "reduce_scatter root; ");
 }
 
-TEST_P(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_says) {
+MULTI_RANK_TEST(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_says) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Nested model(kShared);
     model.a->inner->spare.set_requires_grad(false);  // the last of its unit
@@ -200,7 +201,7 @@ TEST_P(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_sa
 
 // Two models of other sizes and other options. Their sharded gradients after two steps, which add
 // up, are those of each model alone.
-TEST_P(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
+MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
   const auto gradients = [&](bool first, bool second) {
     return run_ranks(world_size(), [=](TestRank& rank) {
       ToyModel one(2), two(3, 5);
@@ -237,7 +238,7 @@ TEST_P(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
   }
 }
 
-TEST_P(T7_1_options, what_materialize_throws_is_thrown) {
+MULTI_RANK_TEST(T7_1_options, what_materialize_throws_is_thrown) {
   run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(1, 40);  // of which every rank owns a part
     FullyShardOptions options;
@@ -249,7 +250,7 @@ TEST_P(T7_1_options, what_materialize_throws_is_thrown) {
 }
 
 // A second model in the process finds all memory free, whichever of the two went first.
-TEST_P(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_model) {
+MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

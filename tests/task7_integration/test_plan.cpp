@@ -207,7 +207,7 @@ MULTI_RANK_SUITE(T7_2_tied_weights_ranks);
 
 // Of a pair whose weights are tied: the gradient, once with the weight in the root and once in a
 // unit below it.
-TEST_P(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
+MULTI_RANK_TEST(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     PairBlock model(kTied);
     model(at::ones({2, 4})).sum().backward();

@@ -60,11 +60,12 @@ void expect_all_modes_equal(TrainConfig config) {
 
 MULTI_RANK_SUITE_ON(T7_5_the_proof, 1, 2, 3, 4, 8);
 
-TEST_P(T7_5_the_proof, three_steps_of_adamw_are_equal_in_all_modes) {
+MULTI_RANK_TEST(T7_5_the_proof, three_steps_of_adamw_are_equal_in_all_modes) {
   expect_all_modes_equal(tiny_config(world_size()));
 }
 
-TEST_P(T7_5_the_proof, three_steps_of_sgd_with_clipping_and_groups_are_equal_in_all_modes) {
+MULTI_RANK_TEST(T7_5_the_proof,
+                three_steps_of_sgd_with_clipping_and_groups_are_equal_in_all_modes) {
   TrainConfig config = tiny_config(world_size());
   config.optimizer.kind = OptimizerOptions::Kind::sgd;
   config.clip = 0.5;
@@ -72,7 +73,8 @@ TEST_P(T7_5_the_proof, three_steps_of_sgd_with_clipping_and_groups_are_equal_in_
   expect_all_modes_equal(config);
 }
 
-TEST_P(T7_5_the_proof, neither_wrapping_nor_resharding_nor_evaluation_changes_the_parameters) {
+MULTI_RANK_TEST(T7_5_the_proof,
+                neither_wrapping_nor_resharding_nor_evaluation_changes_the_parameters) {
   TrainConfig config = tiny_config(world_size());
   const auto expected = hash_of_single(config);
   for (const char* wrap : {"none", "size:20000"}) {
@@ -110,7 +112,7 @@ AllowedPeak allowed_by_the_contracts(const ShardLayout& layout) {
   };
 }
 
-TEST_P(T7_5_the_proof, live_bytes_are_as_predicted) {
+MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 2;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
@@ -128,7 +130,7 @@ TEST_P(T7_5_the_proof, live_bytes_are_as_predicted) {
   expect_predicted_peaks(run);
 }
 
-TEST_P(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
+MULTI_RANK_TEST(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 1;
   const RankRun run = run_ranks(config.world, [&](TestRank& rank) {

@@ -14,7 +14,7 @@ inline TrainConfig tiny_config(int world_size) {
   config.mode = "fsdp";
   config.world = world_size;
   config.model = "gpt2-tiny";
-  config.published = true;
+  config.data = "published";
   config.optimizer.lr = 0.01;
   return config;
 }

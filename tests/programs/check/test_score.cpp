@@ -68,12 +68,19 @@ TEST(Score, shows_a_failure_of_the_first_problem_on_more_than_one_rank) {
                                   {"T2_3_unshard", "c/W1", Outcome::failed},
                                   {"T2_3_unshard", "c/W2", Outcome::failed},
                                   {"T2_3_unshard", "c/W3", Outcome::failed}};
-  sort_by_problem(results);
+  sort_by_suite(results);
   EXPECT_EQ(telling_failure(results)->name, "c/W2");
   results.resize(2);  // b/W1 and c/W1
   EXPECT_EQ(telling_failure(results)->name, "c/W1");
   results.resize(1);
   EXPECT_EQ(telling_failure(results), nullptr);
+}
+
+TEST(Score, shows_a_failure_of_the_first_suite_of_a_problem) {
+  std::vector<TestResult> results{{"T5_1_state", "a/W2", Outcome::failed},
+                                  {"T5_1_step_on_shards", "b/W2", Outcome::failed}};
+  sort_by_suite(results);
+  EXPECT_EQ(telling_failure(results)->name, "b/W2");
 }
 
 TEST(Course, adds_up_to_120_points) {

@@ -51,13 +51,13 @@ void expect_as_predicted(const TrainConfig& config, const std::string& backend =
     expect_on_rank(run, r, "bytes received", run.at(r, "bytes predicted"));
 }
 
-TEST_P(LiveBytesOfTheReference, are_as_predicted_to_the_byte) {
+MULTI_RANK_TEST(LiveBytesOfTheReference, are_as_predicted_to_the_byte) {
   TrainConfig config = tiny_config(world_size());
   config.steps = 2;
   expect_as_predicted(config);
 }
 
-TEST_P(LiveBytesOfTheReference, are_as_predicted_where_a_rank_computes_several_parts) {
+MULTI_RANK_TEST(LiveBytesOfTheReference, are_as_predicted_where_a_rank_computes_several_parts) {
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     for (const int turns : {2, 3, 4}) {
       TrainConfig config = tiny_config(world_size());
@@ -72,7 +72,7 @@ TEST_P(LiveBytesOfTheReference, are_as_predicted_where_a_rank_computes_several_p
 
 MULTI_RANK_SUITE_ON(LiveBytesOfReplicas, 2, 3, 4, 6);
 
-TEST_P(LiveBytesOfReplicas, are_as_predicted_to_the_byte_with_every_strategy) {
+MULTI_RANK_TEST(LiveBytesOfReplicas, are_as_predicted_to_the_byte_with_every_strategy) {
   for (const std::string backend : {"shm", "gloo"}) {
     for (int shards = 1; shards <= world_size(); ++shards) {
       if (world_size() % shards != 0) continue;

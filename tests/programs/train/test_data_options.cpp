@@ -20,7 +20,6 @@ std::string refused(const std::vector<std::string>& arguments) {
 TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
   const TrainConfig config = parsed({});
   EXPECT_EQ(config.data, "text");
-  EXPECT_FALSE(config.published);
   EXPECT_FALSE(config.text.empty());
   EXPECT_EQ(config.eval_every, 0);
 }

@@ -60,7 +60,7 @@ Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
   config.mode = "fsdp";
   config.world = 2;
   config.model = "gpt2-tiny";
-  config.published = true;
+  config.data = "published";
   config.steps = 4;
   config.batch = 2;
   config.seq = 4;

@@ -67,7 +67,7 @@ Result train(const FsdpImplementation& fsdp, int64_t steps, bool allow_nan,
   config.mode = "fsdp";
   config.world = 3;
   config.model = "gpt2-tiny";
-  config.published = true;
+  config.data = "published";
   config.steps = steps;
   config.batch = 3;
   config.seq = 4;

@@ -216,6 +216,17 @@ TEST(TrainOptions, gradients_are_sent_in_the_dtype_of_the_parameters_if_nothing_
   EXPECT_NE(refusal({"--param-dtype", "fp8"}).find("--param-dtype"), std::string::npos);
 }
 
+TEST(TrainOptions, parameters_that_stay_fp32_are_named_by_a_pattern) {
+  const TrainConfig config = parse({"--param-dtype", "bf16", "--keep-fp32", "ln"});
+  const MixedPrecisionPolicy bf16{at::kBFloat16, at::kBFloat16};
+  EXPECT_EQ(config.precision_of("h.0.ln_1.bias"), MixedPrecisionPolicy{});
+  EXPECT_EQ(config.precision_of("h.0.attn.c_attn.bias"), bf16);
+  EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision_of("h.0.ln_1.bias"), bf16);
+  EXPECT_EQ(refusal({"--keep-fp32", "ln"}), "--keep-fp32: needs --param-dtype or --reduce-dtype");
+  EXPECT_EQ(refusal({"--param-dtype", "bf16", "--keep-fp32", "("}),
+            "--keep-fp32 (: not a regular expression");
+}
+
 TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
   EXPECT_FALSE(parse({}).loss_scaler);
   EXPECT_FALSE(parse({"--param-dtype", "bf16"}).loss_scaler);

@@ -21,8 +21,8 @@ Prefetcher::Prefetcher(int limit) {
 }
 
 void Prefetcher::set_limit(int limit) {
-  limit_ = limit;
   if (limit < 1) throw std::invalid_argument("prefetch: a limit has to be 1 or more");
+  limit_ = limit;
 }
 
 void Prefetcher::issue_ahead(const Queue& coming) const {

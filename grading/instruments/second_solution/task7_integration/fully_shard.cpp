@@ -8,7 +8,8 @@ namespace fsdp {
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options) {
   auto prefetcher = std::make_shared<Prefetcher>(options.limit);
-  const auto plan = plan_units(root, options.wrap, options.ignored);
+  std::vector<UnitPlan> plan = plan_units(root, options.wrap, options.ignored);
+  if (options.keep_fp32) keep_in_fp32(plan, root, options.keep_fp32);
   for (const auto& [name, module, parameters] : plan)
     check_fp32(name, parameters);
   auto sharded = std::make_shared<FullySharded>();

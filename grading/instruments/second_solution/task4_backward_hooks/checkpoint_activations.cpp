@@ -1,11 +1,9 @@
-#include <ATen/Context.h>
-#include <nn/checkpoint_activations.h>
+#include <checkpoint_activations.h>
+#include <nn/generator_states.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
-#include <mutex>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -18,34 +16,10 @@ std::logic_error misuse(const Module& module, const std::string& what) {
   return std::logic_error("checkpoint_activations: " + module.name() + ": " + what);
 }
 
-// The state of every generator from which a forward on `device` may draw.
-class GeneratorStates {
- public:
-  explicit GeneratorStates(c10::Device device) {
-    generators_.push_back(at::globalContext().defaultGenerator(c10::kCPU));
-    if (device.is_cuda()) generators_.push_back(at::globalContext().defaultGenerator(device));
-    for (at::Generator& generator : generators_) {
-      const std::scoped_lock lock(generator.mutex());
-      states_.push_back(generator.get_state());
-    }
-  }
-
-  void restore() {
-    for (size_t i = 0; i < generators_.size(); ++i) {
-      const std::scoped_lock lock(generators_[i].mutex());
-      generators_[i].set_state(states_[i]);
-    }
-  }
-
- private:
-  std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;  // owned
-};
-
 // While it lives, draws go on from these states. Then the generators are as they were before.
 class Replay {
  public:
-  Replay(GeneratorStates& states, c10::Device device) : before_(device) { states.restore(); }
+  Replay(const GeneratorStates& states, c10::Device device) : before_(device) { states.restore(); }
   Replay(const Replay&) = delete;
   ~Replay() { before_.restore(); }
 
@@ -235,23 +209,10 @@ class EngineThatSaves : public torch::autograd::Engine {
 }  // namespace
 
 void checkpoint_activations(Module& module) {
-  if (module.weak_from_this().expired())
-    throw std::invalid_argument("checkpoint_activations: no shared_ptr holds this " +
-                                module.name());
   torch::autograd::set_default_engine_stub(EngineThatSaves::instance);
   module.set_forward([](Module& called, at::Tensor input) {
     return CheckpointedCall::run(called, std::move(input));
   });
-}
-
-void checkpoint_blocks(Module& root, int every) {
-  std::set<const Module*> blocks;  // a module can have several names
-  for (const auto& module : root.modules(/*include_self=*/false)) {
-    auto* block = dynamic_cast<Module*>(module.get());
-    if (block == nullptr || !block->name().ends_with("Block")) continue;
-    const bool first = blocks.insert(block).second;
-    if (first && static_cast<int>(blocks.size()) % every == 0) checkpoint_activations(*block);
-  }
 }
 
 }  // namespace fsdp

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <base/torch.h>
+
+#include <vector>
+
+namespace fsdp {
+
+// The states of the generators from which a forward on a device draws: the CPU's default generator
+// and, for a CUDA device, its own.
+class GeneratorStates {
+ public:
+  explicit GeneratorStates(c10::Device device);  // as they are now
+  void restore() const;                          // sets the generators to these states
+
+ private:
+  std::vector<at::Generator> generators_;
+  std::vector<at::Tensor> states_;  // owned
+};
+
+}  // namespace fsdp

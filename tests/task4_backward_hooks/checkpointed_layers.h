@@ -1,0 +1,103 @@
+#pragma once
+
+#include <layout/shard_layout.h>
+#include <nn/module.h>
+#include <testing/judge/cases.h>
+#include <testing/test_rank.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Modules whose activations are checkpointed, on one rank.
+namespace fsdp {
+
+constexpr int64_t kSide = 64;
+constexpr int64_t kActivation = kSide * kSide * 4;  // [bytes] of an input, and of all made from it
+
+inline at::Tensor random_input() {
+  return at::randn({kSide, kSide}).set_requires_grad(true);
+}
+
+// x + dropout(tanh(x W1)) W2. Without checkpointing, a call keeps three activations besides its
+// input: what tanh returns, dropout's mask, and what dropout returns.
+struct LayerBlock : Module {
+  LayerBlock()
+      : first(register_parameter("first", at::randn({kSide, kSide}))),
+        second(register_parameter("second", at::randn({kSide, kSide}))) {}
+
+  at::Tensor forward(at::Tensor x) override {
+    ++runs;
+    if (begin) begin();
+    const at::Tensor inside = at::dropout(at::linear(x, first).tanh(), 0.5, true);
+    return end ? end(inside) : x + at::linear(inside, second);
+  }
+
+  at::Tensor first, second;                   // [kSide, kSide]
+  int runs{};                                 // of forward()
+  std::function<void()> begin;                // runs in forward()
+  std::function<at::Tensor(at::Tensor)> end;  // in place of what follows dropout
+};
+
+inline std::shared_ptr<LayerBlock> layer() {
+  return std::make_shared<LayerBlock>();
+}
+
+inline std::shared_ptr<LayerBlock> layer_with_end(std::function<at::Tensor(at::Tensor)> end) {
+  auto made = layer();
+  made->end = std::move(end);
+  return made;
+}
+
+// Modules that are called one after another.
+struct Chain : Module {
+  using Parts = std::vector<std::shared_ptr<Module>>;
+  explicit Chain(Parts modules) : parts(std::move(modules)) {
+    for (size_t i = 0; i < parts.size(); ++i)
+      register_module(std::to_string(i), parts[i]);
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& part : parts)
+      x = (*part)(x);
+    return x;
+  }
+  Parts parts;
+};
+
+inline std::shared_ptr<Chain> chain(Chain::Parts parts) {
+  return std::make_shared<Chain>(std::move(parts));
+}
+
+inline std::shared_ptr<Chain> chain_of_layers(int layers) {
+  Chain::Parts parts;
+  for (int i = 0; i < layers; ++i)
+    parts.push_back(layer());
+  return chain(std::move(parts));
+}
+
+// Runs forward and backward. Observes output, gradients and the random number that comes next, and
+// under "names" what it has observed.
+inline void observe_results(TestRank& rank, Module& model, const at::Tensor& input) {
+  std::vector<std::string> names;
+  const auto observe = [&](const std::string& name, const at::Tensor& tensor) {
+    names.push_back(name);
+    if (tensor.defined()) {
+      rank.observe(name, tensor);
+    } else {
+      rank.observe(name, "undefined");
+    }
+  };
+  torch::manual_seed(test_seed(9));
+  const at::Tensor output = model(input);
+  output.square().mean().backward();
+  observe("the output", output.detach());
+  observe("the gradient of the input", input.grad());
+  for (const auto& [name, parameter] : distinct_parameters(model))
+    observe("the gradient of " + name, parameter.grad());
+  observe("the next random number", at::rand({1}));
+  rank.observe("names", names);
+}
+
+}  // namespace fsdp

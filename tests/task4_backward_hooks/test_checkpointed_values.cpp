@@ -1,0 +1,87 @@
+#include <checkpoint_activations.h>
+#include <testing/multi_rank.h>
+
+#include "checkpointed_layers.h"
+
+// Output, gradients and random numbers with and without checkpointed activations.
+namespace fsdp {
+namespace {
+
+using Build = std::function<std::shared_ptr<Chain>()>;
+
+// Checkpoints the parts of the chain.
+void expect_same_results(const Build& build, bool input_requires_grad = true) {
+  const auto of_model = [&](bool checkpointed) {
+    return [=](TestRank& rank) {
+      torch::manual_seed(test_seed(4));
+      const auto model = build();
+      for (const auto& part : model->parts)
+        if (checkpointed) checkpoint_activations(*part);
+      observe_results(rank, *model, random_input().detach().set_requires_grad(input_requires_grad));
+    };
+  };
+  const RankRun expected = run_oracle(of_model(false));
+  const RankRun run = run_ranks(1, of_model(true));
+  for (const auto& name : expected.at(0, "names").get<std::vector<std::string>>())
+    expect_on_rank(run, 0, name, expected.at(0, name));
+}
+
+TEST(T4_6_checkpointed_values, are_those_without) {
+  expect_same_results([] { return chain_of_layers(3); });
+}
+
+TEST(T4_6_checkpointed_values, are_those_without_in_a_module_that_is_called_twice) {
+  expect_same_results([] {
+    const auto twice = layer();
+    return chain({twice, layer(), twice});
+  });
+}
+
+// Both names lie inside one checkpointed module.
+TEST(T4_6_checkpointed_values, are_those_without_if_a_parameter_has_two_names) {
+  expect_same_results([] {
+    const auto twice = layer();
+    return chain({chain({twice, twice}), layer()});
+  });
+}
+
+TEST(T4_6_checkpointed_values, are_those_without_if_two_modules_share_a_parameter) {
+  expect_same_results([] {
+    const auto a = layer(), b = layer();
+    b->register_parameter("tied", a->first);
+    b->end = [tied = a->first](const at::Tensor& x) { return at::linear(x, tied); };
+    return chain({a, b});
+  });
+}
+
+TEST(T4_6_checkpointed_values, are_those_without_if_parameters_are_frozen_unused_or_empty) {
+  for (const int frozen : {0, 1, 2}) {
+    expect_same_results([frozen] {
+      const auto block =
+          frozen == 0 ? layer_with_end([](const at::Tensor& x) { return x; }) : layer();
+      block->register_parameter("empty", at::zeros({0}));
+      if (frozen > 0) block->first.set_requires_grad(false);
+      if (frozen > 1) block->second.set_requires_grad(false);
+      return chain({layer(), block, layer()});
+    });
+  }
+}
+
+TEST(T4_6_checkpointed_values, are_those_without_if_the_input_needs_no_gradient) {
+  expect_same_results([] { return chain_of_layers(2); }, /*input_requires_grad=*/false);
+}
+
+TEST(T4_6_checkpointed_values, are_those_without_if_a_view_or_the_input_itself_is_returned) {
+  struct Pass : Module {
+    at::Tensor forward(at::Tensor x) override { return x; }
+  };
+  struct Turn : Module {
+    at::Tensor forward(at::Tensor x) override { return x.t(); }
+  };
+  expect_same_results([] {
+    return chain({layer(), std::make_shared<Pass>(), layer(), std::make_shared<Turn>(), layer()});
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

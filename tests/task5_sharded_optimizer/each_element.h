@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optim/read_item.h>
+
+#include <stdexcept>
+
+namespace fsdp {
+
+// What locate() has to find, one item for each element. Throws if an element is not there once.
+inline std::vector<ReadItem> each_element(const ElementRange& range,
+                                          const std::vector<ElementRange>& saved) {
+  std::vector<ReadItem> items;
+  for (int64_t element = range.begin; element < range.end; ++element) {
+    const size_t before = items.size();
+    for (size_t i = 0; i < saved.size(); ++i) {
+      const auto& [parameter, begin, end] = saved[i];
+      if (parameter == range.parameter && begin <= element && element < end)
+        items.push_back({i, element - begin, element - range.begin, 1});
+    }
+    if (items.size() != before + 1) throw std::invalid_argument(std::to_string(element));
+  }
+  return items;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,217 @@
+#include <layout/shard_layout.h>
+#include <locate.h>
+#include <testing/expectations.h>
+#include <testing/multi_rank.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include "each_element.h"
+
+namespace fsdp {
+namespace {
+
+using Ranges = std::vector<ElementRange>;
+
+// "saved[1] from 5: 11 to 0; " is 11 elements, from the sixth of saved[1] on, to the beginning.
+std::string text_of(const std::vector<ReadItem>& items) {
+  std::ostringstream text;
+  for (const ReadItem& item : items)
+    text << "saved[" << item.saved_index << "] from " << item.saved_offset << ": " << item.length
+         << " to " << item.dest_offset << "; ";
+  return text.str();
+}
+
+std::string text_of(const ElementRange& range) {
+  return range.parameter + ':' + std::to_string(range.begin) + '-' + std::to_string(range.end);
+}
+
+// A range, what is saved, and what locate() has to return or has to refuse.
+struct Case {
+  ElementRange range;
+  Ranges saved;
+  std::string items;                 // as text_of() writes them
+  std::optional<int64_t> refused{};  // the element that an error has to name
+};
+
+Case refused(const ElementRange& range, const Ranges& saved, int64_t element) {
+  return {range, saved, "", element};
+}
+
+// As each element by itself is found. Neighbours in one saved range are one item.
+Case by_elements(const ElementRange& range, const Ranges& saved) {
+  std::vector<ReadItem> items;
+  try {
+    for (const ReadItem& element : each_element(range, saved)) {
+      if (items.empty() || items.back().saved_index != element.saved_index) {
+        items.push_back(element);
+      } else {
+        items.back().length += element.length;
+      }
+    }
+  } catch (const std::invalid_argument& error) {
+    return refused(range, saved, std::stoll(error.what()));
+  }
+  return {range, saved, text_of(items)};
+}
+
+void expect_located(const std::vector<Case>& cases) {
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    std::vector<std::string> found;
+    for (const Case& one : cases) {
+      try {
+        found.push_back(text_of(locate(one.range, one.saved)));
+      } catch (const std::invalid_argument& error) {
+        found.push_back("refused: " + std::string(error.what()));
+      }
+    }
+    rank.observe("found", found);
+  });
+  const auto found = run.at(0, "found").get<std::vector<std::string>>();
+  for (size_t i = 0; i < cases.size() && !testing::Test::HasFailure(); ++i) {
+    std::string wanted = text_of(cases[i].range) + " of";
+    for (const ElementRange& saved : cases[i].saved)
+      wanted += ' ' + text_of(saved);
+    if (!cases[i].refused) {
+      EXPECT_EQ(found[i], cases[i].items) << wanted;
+      continue;
+    }
+    EXPECT_TRUE(found[i].starts_with("refused: ")) << wanted << " is not refused: " << found[i];
+    expect_error_says(found[i], cases[i].range.parameter);
+    expect_error_says(found[i], std::to_string(*cases[i].refused));
+  }
+}
+
+TEST(T5_6_locate, a_range_that_was_saved_as_it_is_is_read_whole) {
+  expect_located({{{"w", 16, 24}, {{"w", 0, 16}, {"w", 16, 24}}, "saved[1] from 0: 8 to 0; "}});
+}
+
+TEST(T5_6_locate, a_range_may_begin_and_end_in_the_middle_of_saved_ranges) {
+  const Ranges handout{{"w", 0, 12}, {"w", 12, 24}, {"w", 24, 36}, {"w", 36, 40}};
+  expect_located({{{"w", 16, 34}, handout, "saved[1] from 4: 8 to 0; saved[2] from 0: 10 to 8; "},
+                  {{"w", 27, 30}, handout, "saved[2] from 3: 3 to 0; "}});
+}
+
+TEST(T5_6_locate, a_range_may_lie_in_three_files) {
+  expect_located({{{"w", 2, 9},
+                   {{"w", 0, 3}, {"w", 3, 7}, {"w", 7, 10}},
+                   "saved[0] from 2: 1 to 0; saved[1] from 0: 4 to 1; saved[2] from 0: 2 to 5; "}});
+}
+
+TEST(T5_6_locate, what_has_no_element_of_the_range_is_not_read) {
+  expect_located(
+      {{{"w", 4, 8}, {{"w", 0, 4}, {"w", 4, 8}, {"w", 8, 12}}, "saved[1] from 0: 4 to 0; "}});
+}
+
+TEST(T5_6_locate, items_come_in_the_order_of_the_elements) {
+  Ranges saved{{"w", 0, 5}, {"w", 5, 6}, {"w", 6, 13}, {"w", 13, 20}};
+  std::vector<Case> cases;
+  do {
+    cases.push_back(by_elements({"w", 0, 20}, saved));
+  } while (std::next_permutation(saved.begin(), saved.end(),
+                                 [](const auto& a, const auto& b) { return a.begin < b.begin; }));
+  expect_located(cases);
+}
+
+TEST(T5_6_locate, nothing_is_read_for_an_empty_range) {
+  std::vector<Case> cases{{{"w", 0, 0}, {}, ""}};
+  for (const int64_t element : {0, 5, 8, 16, 20})
+    cases.push_back({{"w", element, element}, {{"w", 0, 8}, {"w", 8, 16}}, ""});
+  expect_located(cases);
+}
+
+TEST(T5_6_locate, an_empty_saved_range_changes_nothing) {
+  const Ranges saved{{"w", 0, 0}, {"w", 0, 8}, {"w", 4, 4}, {"w", 8, 8}, {"w", 8, 16}};
+  expect_located({{{"w", 0, 16}, saved, "saved[1] from 0: 8 to 0; saved[4] from 0: 8 to 8; "},
+                  {{"w", 4, 6}, saved, "saved[1] from 4: 2 to 0; "}});
+}
+
+TEST(T5_6_locate, a_parameter_of_a_similar_name_is_another_one) {
+  const Ranges saved{{"h.10", 0, 8}, {"h.1.bias", 0, 8}, {"h", 0, 8},
+                     {"h.1", 0, 8},  {"H.1", 0, 8},      {"a.h.1", 0, 8}};
+  expect_located({{{"h.1", 2, 6}, saved, "saved[3] from 2: 4 to 0; "},
+                  {{"h", 2, 6}, saved, "saved[2] from 2: 4 to 0; "}});
+}
+
+TEST(T5_6_locate, an_element_that_is_nowhere_is_refused_by_name) {
+  const Ranges saved{{"h.w", 40, 50}, {"h.w", 61, 70}, {"h.w", 70, 80}, {"h.b", 0, 99}};
+  expect_located({refused({"h.w", 45, 65}, saved, 50), refused({"h.w", 65, 85}, saved, 80),
+                  refused({"h.w", 32, 45}, saved, 32), refused({"h.w", 55, 60}, saved, 55),
+                  refused({"h.w", 12, 99}, saved, 12), refused({"h.none", 0, 8}, saved, 0),
+                  refused({"h.w", 45, 46}, {}, 45)});
+}
+
+TEST(T5_6_locate, an_element_that_is_in_two_saved_ranges_is_refused_by_name) {
+  expect_located(
+      {refused({"h.w", 40, 60}, {{"h.w", 40, 60}, {"h.w", 40, 60}}, 40),
+       refused({"h.w", 40, 60}, {{"h.w", 40, 51}, {"h.w", 50, 60}}, 50),
+       refused({"h.w", 40, 60}, {{"h.w", 30, 70}, {"h.w", 45, 50}}, 45),
+       refused({"h.w", 42, 60}, {{"h.w", 20, 70}, {"h.w", 30, 50}}, 42),
+       refused({"h.w", 40, 60}, {{"h.w", 59, 70}, {"h.w", 40, 60}, {"h.w", 75, 90}}, 59)});
+}
+
+TEST(T5_6_locate, what_is_wrong_outside_the_range_does_not_matter) {
+  expect_located({{{"w", 9, 15},
+                   {{"w", 4, 8}, {"w", 4, 8}, {"w", 8, 12}, {"w", 12, 16}, {"w", 15, 24}},
+                   "saved[2] from 1: 3 to 0; saved[3] from 0: 3 to 3; "}});
+}
+
+TEST(T5_6_locate, elements_are_counted_in_64_bits) {
+  constexpr int64_t kMany = 5'000'000'000;
+  expect_located(
+      {{{"w", 3, 2 * kMany},
+        {{"w", 0, kMany}, {"w", kMany, 2 * kMany}},
+        "saved[0] from 3: 4999999997 to 0; saved[1] from 0: 5000000000 to 4999999997; "}});
+}
+
+// Five parameters of one unit, cut as W equal shards of the flat parameter cut them.
+Ranges saved_by(int world_size) {
+  const std::vector<int64_t> numels{40, 7, 1, 64, 129};
+  int64_t total = 0;
+  for (const int64_t numel : numels)
+    total += round_up(numel, kAlignment);
+  const int64_t shard = round_up(total, kAlignment * world_size) / world_size;
+  Ranges ranges;
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < numels.size(); ++i) {
+      const int64_t begin = std::max<int64_t>(rank * shard - offset, 0);
+      const int64_t end = std::min((rank + 1) * shard - offset, numels[i]);
+      if (begin < end) ranges.push_back({"p" + std::to_string(i), begin, end});
+      offset += round_up(numels[i], kAlignment);
+    }
+  }
+  return ranges;
+}
+
+TEST(T5_6_locate, any_number_of_ranks_finds_what_any_other_has_saved) {
+  std::vector<Case> cases;
+  for (int saving = 1; saving <= 8; ++saving)
+    for (int loading = 1; loading <= 8; ++loading)
+      for (const ElementRange& range : saved_by(loading))
+        cases.push_back(by_elements(range, saved_by(saving)));
+  expect_located(cases);
+}
+
+// A few saved ranges of a few elements: often some are missing, and often some are there twice.
+TEST(T5_6_locate, random_ranges_are_found_as_each_element_by_itself) {
+  std::mt19937 random(1);  // NOLINT: the same ranges in every run
+  const auto range = [&] {
+    const auto begin = static_cast<int64_t>(random() % 7);
+    return ElementRange{random() % 4 == 0 ? "b" : "w", begin,
+                        begin + static_cast<int64_t>(random() % 5)};
+  };
+  std::vector<Case> cases;
+  for (int i = 0; i < 3000; ++i) {
+    const ElementRange wanted = range();
+    Ranges saved(random() % 5);
+    std::generate(saved.begin(), saved.end(), range);
+    cases.push_back(by_elements(wanted, saved));
+  }
+  expect_located(cases);
+}
+
+}  // namespace
+}  // namespace fsdp
