@@ -60,9 +60,10 @@ Values call_on(c10::Device device, const OperatorHandle& op, Values arguments) {
   return call(op, std::move(arguments));
 }
 
-std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
+std::vector<at::Tensor> tensors_in(const Values& values) {
   std::vector<at::Tensor> tensors;
-  map_tensors(value, [&](const at::Tensor& tensor) { return tensors.emplace_back(tensor); });
+  for (const c10::IValue& value : values)
+    map_tensors(value, [&](const at::Tensor& tensor) { return tensors.emplace_back(tensor); });
   return tensors;
 }
 

@@ -107,10 +107,7 @@ DeferredInit::~DeferredInit() = default;
 // An operation whose tensors were all made before is performed as usual, even if it writes to them.
 bool Tape::must_defer(const OperatorHandle& op, const Values& arguments) const {
   if (is_factory(op)) return !is_filled_by_pointer(op, arguments);
-  return std::any_of(arguments.begin(), arguments.end(), [&](const c10::IValue& argument) {
-    const auto tensors = tensors_in(argument);
-    return std::any_of(tensors.begin(), tensors.end(), [&](auto& t) { return recorded(t); });
-  });
+  return std::ranges::any_of(tensors_in(arguments), [&](auto& tensor) { return recorded(tensor); });
 }
 
 Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
@@ -136,12 +133,10 @@ Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
   if (draws && results && is_random(op)) draw(call);
   if (!results) results = perform_now(op, arguments);
 
-  for (const c10::IValue& value : *results) {
-    for (const at::Tensor& tensor : tensors_in(value)) {
-      if (!tensor.has_storage()) return *results;  // sparse: made now, and not deferred
-      call.results.push_back(tensor.storage());
-      if (tensor.is_meta()) changes |= made.insert(storage_of(tensor)).second;
-    }
+  for (const at::Tensor& tensor : tensors_in(*results)) {
+    if (!tensor.has_storage()) return *results;  // sparse: made now, and not deferred
+    call.results.push_back(tensor.storage());
+    if (tensor.is_meta()) changes |= made.insert(storage_of(tensor)).second;
   }
   // Else it is a view or a question about sizes: nothing that a replay would miss.
   if (changes) calls.push_back(std::move(call));
@@ -156,12 +151,9 @@ std::optional<Values> Tape::perform_on_meta(const OperatorHandle& op,
         call_on(at::kMeta, op, map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
                   return recorded(tensor) ? tensor : empty_like_on(at::kMeta, tensor);
                 }));
-    for (const c10::IValue& value : results) {
-      for (const at::Tensor& tensor : tensors_in(value)) {
-        if (!tensor.has_storage()) return std::nullopt;
-      }
-    }
-    return results;
+    const bool sparse = std::ranges::any_of(tensors_in(results),
+                                            [](auto& tensor) { return !tensor.has_storage(); });
+    return sparse ? std::nullopt : std::optional(results);
   } catch (const c10::Error&) {
     // If it is a mistake of the constructor, perform_now() throws what eager construction would.
     return std::nullopt;
@@ -213,11 +205,8 @@ StorageMap Tape::replay(const std::vector<const RecordedCall*>& chosen) const {
                 }));
 
     auto meta = call->results.begin();
-    for (const c10::IValue& value : results) {
-      for (const at::Tensor& tensor : tensors_in(value)) {
-        real.emplace((meta++)->unsafeGetStorageImpl(), tensor.storage());
-      }
-    }
+    for (const at::Tensor& tensor : tensors_in(results))
+      real.emplace((meta++)->unsafeGetStorageImpl(), tensor.storage());
   }
   return real;
 }

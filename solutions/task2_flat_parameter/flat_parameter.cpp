@@ -48,8 +48,7 @@ void FlatParameter::take_over(const Materialize& materialize) {
 }
 
 bool FlatParameter::trainable() const {
-  return std::any_of(parameters_.begin(), parameters_.end(),
-                     [](const NamedParameter& p) { return p.tensor.requires_grad(); });
+  return std::ranges::any_of(parameters_, [](auto& p) { return p.tensor.requires_grad(); });
 }
 
 void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {

@@ -21,8 +21,8 @@ struct Walk {
   std::set<at::TensorImpl*> kept;  // the parameters that have a place outside ignored modules
 
   void visit(torch::nn::Module& module, const std::string& path, Chain chain, bool ignore) {
-    ignore = ignore || std::find(ignored.begin(), ignored.end(), &module) != ignored.end();
-    const auto found = std::find(wrapped.begin(), wrapped.end(), &module);
+    ignore = ignore || std::ranges::count(ignored, &module) != 0;
+    const auto found = std::ranges::find(wrapped, &module);
     if (found != wrapped.end()) {
       chain.push_back(&module);
       plan.push_back({path.empty() ? "root" : path, *found, {}});
@@ -38,9 +38,7 @@ struct Walk {
 
   // Not the common beginning: a module that has two names is around both places, on either path.
   static Chain common(Chain one, const Chain& other) {
-    std::erase_if(one, [&](torch::nn::Module* module) {
-      return std::find(other.begin(), other.end(), module) == other.end();
-    });
+    std::erase_if(one, [&](auto* module) { return std::ranges::count(other, module) == 0; });
     return one;
   }
 };
@@ -59,8 +57,7 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
                                  const std::vector<torch::nn::Module*>& ignored) {
   const auto below = root.modules(/*include_self=*/false);
   for (const torch::nn::Module* module : ignored) {
-    const auto found = [&](const auto& other) { return other.get() == module; };
-    if (std::none_of(below.begin(), below.end(), found))
+    if (std::ranges::none_of(below, [&](const auto& other) { return other.get() == module; }))
       throw std::invalid_argument("ignored: a " + name_of(module) + " is not below the root");
   }
   Walk walk{policy(root), ignored, {}, {}, {}};
@@ -69,8 +66,7 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
 
   std::vector<UnitPlan>& plan = walk.plan;
   for (const Module* module : walk.wrapped) {
-    const auto found = [&](const UnitPlan& unit) { return unit.module == module; };
-    if (std::none_of(plan.begin(), plan.end(), found)) {
+    if (std::ranges::count(plan, module, &UnitPlan::module) == 0) {
       throw std::invalid_argument("wrap policy: it chose a " + name_of(module) +
                                   " that is not part of the model");
     }
@@ -78,9 +74,7 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
   for (const NamedParameter& parameter : distinct_parameters(root)) {
     if (!walk.kept.contains(parameter.tensor.unsafeGetTensorImpl())) continue;
     const auto* owner = walk.owners.at(parameter.tensor.unsafeGetTensorImpl()).back();
-    const auto unit = std::find_if(plan.begin(), plan.end(),
-                                   [&](const UnitPlan& u) { return u.module == owner; });
-    unit->parameters.push_back(parameter);
+    std::ranges::find(plan, owner, &UnitPlan::module)->parameters.push_back(parameter);
   }
   std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
   return plan;

@@ -17,7 +17,7 @@ std::vector<Module*> hookable_modules(Module& root) {
   std::vector<Module*> result;
   for (const auto& module : root.modules(/*include_self=*/false)) {
     auto* hookable = dynamic_cast<Module*>(module.get());
-    const bool seen = std::find(result.begin(), result.end(), hookable) != result.end();
+    const bool seen = std::ranges::count(result, hookable) != 0;
     if (hookable != nullptr && !seen) result.push_back(hookable);
   }
   return result;
@@ -47,7 +47,7 @@ void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
     size += parameter->numel() * static_cast<int64_t>(parameter->itemsize());
   auto* hookable = dynamic_cast<Module*>(&module);
   if (!root && hookable != nullptr && size >= bytes) {
-    const bool seen = std::find(chosen.begin(), chosen.end(), hookable) != chosen.end();
+    const bool seen = std::ranges::count(chosen, hookable) != 0;
     if (!seen) chosen.push_back(hookable);
     return;
   }

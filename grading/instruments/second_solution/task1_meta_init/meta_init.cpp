@@ -52,16 +52,6 @@ at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
   return found == storages.end() ? tensor : on_storage(found->second, tensor);
 }
 
-template <class Predicate>
-bool any_tensor(const Values& values, Predicate predicate) {
-  for (const c10::IValue& value : values) {
-    for (const at::Tensor& tensor : tensors_in(value)) {
-      if (predicate(tensor)) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 struct Tape {
@@ -125,7 +115,8 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
   const auto is_recorded = [this](const at::Tensor& tensor) { return recorded(tensor); };
   const bool makes_tensor = is_factory(op) && !is_filled_by_pointer(op, arguments);
-  if (!makes_tensor && !any_tensor(arguments, is_recorded)) return call(op, arguments);
+  if (!makes_tensor && !std::ranges::any_of(tensors_in(arguments), is_recorded))
+    return call(op, arguments);
   refuse_other_devices(op, arguments);
 
   Step step{op, {}, {}, {}, {}, {}};
@@ -156,12 +147,11 @@ Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
   }
 
   const auto is_sparse = [](const at::Tensor& tensor) { return !tensor.has_storage(); };
-  if (any_tensor(*results, is_sparse)) return *results;  // made by now, and nothing to come back to
-  for (const c10::IValue& result : *results) {
-    for (const at::Tensor& tensor : tensors_in(result)) {
-      step.makes.push_back(tensor.storage());
-      if (tensor.is_meta() && !recorded(tensor)) written.push_back(storage_of(tensor));
-    }
+  if (std::ranges::any_of(tensors_in(*results), is_sparse))
+    return *results;  // made by now, and nothing to come back to
+  for (const at::Tensor& tensor : tensors_in(*results)) {
+    step.makes.push_back(tensor.storage());
+    if (tensor.is_meta() && !recorded(tensor)) written.push_back(storage_of(tensor));
   }
   if (written.empty()) return *results;  // a view, or a question
   for (const c10::StorageImpl* storage : written)
@@ -176,7 +166,9 @@ std::optional<Values> Tape::on_meta(const OperatorHandle& op, const Values& argu
         call_on(at::kMeta, op, map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
                   return recorded(tensor) ? tensor : empty_like_on(at::kMeta, tensor);
                 }));
-    if (any_tensor(results, [](const at::Tensor& t) { return !t.has_storage(); })) return {};
+    if (std::ranges::any_of(tensors_in(results),
+                            [](const at::Tensor& t) { return !t.has_storage(); }))
+      return {};
     return results;
   } catch (const c10::Error&) {
     return {};
@@ -233,10 +225,8 @@ Storages Tape::replay(std::vector<size_t> last_steps) const {
                   return real.count(storage_of(tensor)) ? stand_in(tensor, real) : copy_of(tensor);
                 }));
     auto meta = step.makes.begin();
-    for (const c10::IValue& result : results) {
-      for (const at::Tensor& tensor : tensors_in(result))
-        real.emplace((meta++)->unsafeGetStorageImpl(), tensor.storage());
-    }
+    for (const at::Tensor& tensor : tensors_in(results))
+      real.emplace((meta++)->unsafeGetStorageImpl(), tensor.storage());
   }
   return real;
 }
