@@ -21,10 +21,12 @@ class DeferredInit {
   // Runs `construct` once. Its tensors are made on the meta device, without memory, and every
   // operation on them is recorded. (torch::tensor(vector) still makes a CPU tensor.) Generators
   // move as in eager construction: a random operation draws at once, into scratch memory (one
-  // tensor), and the state of its generator from before is kept (5,056 bytes). An operation that
-  // the meta device cannot do (item(), nonzero()), or that makes a sparse tensor, is performed at
-  // once too, on materialized copies. Tensors made before are not redirected; a recorded operation
-  // that reads one keeps a copy. Other threads are not recorded.
+  // tensor), and the state of its generator from before is kept (5,056 bytes). An operation is
+  // performed at once too, on materialized copies, if the meta device cannot do it (item(),
+  // nonzero()), if it makes a sparse tensor, or if it writes to a tensor made before. Tensors made
+  // before are not redirected; a recorded operation that reads one keeps a copy. If it returns a
+  // view of that tensor (before.view_as(recorded)), this is recorded too, as a view of the copy.
+  // Other threads are not recorded.
   // Passes on what `construct` throws, and ends the recording. Throws if called inside itself, if
   // an operation asks for a device other than the CPU, and if memory is used through a pointer.
   explicit DeferredInit(const std::function<void()>& construct);
