@@ -37,7 +37,13 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
   if (config.resume.empty()) return;
   const Checkpoint checkpoint = checkpoint_at(config.resume);
   go_on_from(checkpoint, config);
-  if (!parts && checkpoint.run.contains("parts")) parts = checkpoint.run.at("parts");
+  if (parts || !checkpoint.run.contains("parts")) return;
+  parts = checkpoint.run.at("parts");
+  if (*parts % config.world != 0) {
+    throw UsageError("--world " + std::to_string(config.world) + ": the checkpoint has " +
+                     std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
+                     "ranks whose number divides this, or give other --parts");
+  }
 }
 
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {

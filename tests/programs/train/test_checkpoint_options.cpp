@@ -51,7 +51,8 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
     EXPECT_EQ(config.parts, 4);
   }
   EXPECT_EQ(refusal({"--resume", path, "--world", "3"}),
-            "--parts 4: must be a multiple of the 3 ranks (--world)");
+            "--world 3: the checkpoint has 4 parts of the batch, as many for each rank; take ranks "
+            "whose number divides this, or give other --parts");
 }
 
 TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
