@@ -207,7 +207,7 @@ double TextDataset::unigram_entropy() const {
 
 std::vector<std::string> repository_text(const std::string& root) {
   std::vector<std::string> paths;
-  for (const char* part : {"README.md", "common", "programs", "solutions", "tasks", "tests"}) {
+  for (const char* part : {"README.md", "COURSE.md", "docs", "common", "programs", "tests"}) {
     const fs::path path = fs::path(root) / part;
     if (!fs::exists(path)) continue;
     for (const auto& file : fs::is_directory(path) ? files_below(path) : std::vector{path}) {

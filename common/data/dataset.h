@@ -60,8 +60,9 @@ class TextDataset : public Dataset {
   uint64_t seed_;
 };
 
-// The repository's own Markdown files and sources under `root`, so that there is always a text to
-// train on. Throws std::invalid_argument if there are none.
+// Markdown files and sources of the repository under `root`, so that there is always a text to
+// train on. Without tasks/ and solutions/: a student's edits do not change it, else a run could not
+// go on from its checkpoint. Throws std::invalid_argument if there are none.
 std::vector<std::string> repository_text(const std::string& root);
 
 }  // namespace fsdp

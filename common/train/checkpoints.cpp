@@ -60,9 +60,10 @@ std::string difference_of_runs(const nlohmann::ordered_json& saved,
         const bool none = !json.contains(key) || json.at(key).is_null();
         return none ? "none" : json.at(key).dump();
       };
-      const bool may_differ = key == "parts" || key == "loss_scaler";
-      if (!may_differ && of(saved) != of(own))
-        return key + ' ' + of(saved) + ", and this run has " + of(own);
+      if (key == "parts" || key == "loss_scaler" || of(saved) == of(own)) continue;
+      if (key == "text_sha256")
+        return "another text, or it has changed since; give the same --text";
+      return key + ' ' + of(saved) + ", and this run has " + of(own);
     }
   }
   return "";

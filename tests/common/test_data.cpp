@@ -108,17 +108,17 @@ TEST(TextDataset, an_error_names_the_path) {
   EXPECT_CONTAINS(refusal([&] { data.batch(0, 1, 3); }), "only 3");
 }
 
-TEST(RepositoryText, is_the_sources_without_anything_that_was_built) {
+TEST(RepositoryText, is_the_sources_without_anything_that_was_built_or_that_students_write) {
   const TemporaryFolder folder;
-  for (const char* name : {"README.md", "common/nn/a.h", "common/nn/a.cpp", "tasks/t/README.md"}) {
+  for (const char* name : {"README.md", "common/nn/a.h", "common/nn/a.cpp", "docs/a.md"}) {
     folder.write(name, "x");
   }
   for (const char* name :
-       {"build/default/a.cpp", ".venv/b.h", "common/c.py", "writeup/report.md"}) {
+       {"build/default/a.cpp", ".venv/b.h", "common/c.py", "tasks/t/a.cpp", "writeup/report.md"}) {
     folder.write(name, "x");
   }
   std::vector<std::string> expected;
-  for (const char* name : {"README.md", "common/nn/a.cpp", "common/nn/a.h", "tasks/t/README.md"}) {
+  for (const char* name : {"README.md", "docs/a.md", "common/nn/a.cpp", "common/nn/a.h"}) {
     expected.push_back((fs::path(folder.path()) / name).string());
   }
   EXPECT_EQ(repository_text(folder.path()), expected);

@@ -19,26 +19,34 @@ TrainConfig parse(Arguments arguments) {
   return parsed(std::move(arguments));
 }
 
-std::string refusal(const Arguments& arguments) {
+std::string refusal_of(const std::function<void()>& parse) {
   try {
-    parse(arguments);
+    parse();
   } catch (const UsageError& error) {
     return error.what();
   }
   return "accepted";
 }
 
-// The folder of a checkpoint of step 3, by a run with these options.
-std::string saved(const TemporaryFolder& folder, const Arguments& arguments) {
+std::string refusal(const Arguments& arguments) {
+  return refusal_of([&] { parse(arguments); });
+}
+
+// The folder of a checkpoint of step 3, by this run.
+std::string saved_by(const TrainConfig& run, const TemporaryFolder& folder) {
   const std::string path = step_folder(folder.path(), 3);
   std::filesystem::create_directories(path);
   write_description(path,
                     {{"format", "fsdp checkpoint"},
                      {"version", kCheckpointVersion},
                      {"step", 3},
-                     {"run", settings_of_run(parse(arguments))}},
+                     {"run", settings_of_run(run)}},
                     {});
   return path;
+}
+
+std::string saved(const TemporaryFolder& folder, const Arguments& arguments) {
+  return saved_by(parse(arguments), folder);
 }
 
 TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) {
@@ -87,6 +95,19 @@ TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
   EXPECT_EQ(refused({"--no-decay", "bias"}), "no_decay \"\", and this run has \"bias\"");
   EXPECT_EQ(refusal({"--resume", path, "--lr", "0.5"}),
             "--resume " + path + ": was trained with clip 1.0, and this run has none");
+}
+
+TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", std::string(200, 'x'));
+  const std::string path = saved_by(parsed({"--text", text}), folder);
+  EXPECT_EQ(parsed({"--text", text, "--resume", path}).first_step, 3);
+  folder.write("text", std::string(200, 'y'));
+  EXPECT_EQ(refusal_of([&] {
+              parsed({"--text", text, "--resume", path});
+            }),
+            "--resume " + path +
+                ": was trained with another text, or it has changed since; give the same --text");
 }
 
 TEST(CheckpointOptions, a_run_that_has_nothing_to_train_is_refused) {
