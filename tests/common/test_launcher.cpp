@@ -1,7 +1,6 @@
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,36 +8,16 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "shared_words.h"
+
 namespace fsdp {
 namespace {
-
-// Words in memory that ranks and the test share.
-class SharedWords {
- public:
-  SharedWords()
-      : words_(static_cast<std::atomic<int>*>(
-            mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~SharedWords() { munmap(words_, kBytes); }
-  SharedWords(const SharedWords&) = delete;
-  SharedWords& operator=(const SharedWords&) = delete;
-
-  std::atomic<int>& operator[](int i) { return words_[i]; }
-
- private:
-  static constexpr size_t kBytes = 4096;
-  std::atomic<int>* words_;
-};
 
 // For ranks that something else has to end. If nothing does, the alarm does, and the test fails.
 [[noreturn]] void wait_for_the_alarm() {
   alarm(10);
   for (;;)
     pause();
-}
-
-void wait_until(const std::atomic<int>& word, int wanted) {
-  while (word.load() != wanted)
-    sched_yield();
 }
 
 bool exists(pid_t pid) {

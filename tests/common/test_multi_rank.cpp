@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "expect_text.h"
+#include "shared_words.h"
 
 using namespace fsdp;
 
@@ -21,9 +22,14 @@ namespace {
 // What the test's process learns of a run in which rank 1 ends by `leave`, the others wait for it,
 // and every rank has observed something before.
 std::string failure_when_rank_1(const std::function<void()>& leave) {
+  SharedWords observed;
   const RankRun run = try_ranks(3, [&](TestRank& rank) {
     rank.observe("before", rank.rank());
-    if (rank.rank() == 1) leave();
+    ++observed[0];
+    if (rank.rank() == 1) {
+      wait_until(observed[0], 3);
+      leave();
+    }
     for (;;)
       pause();
   });

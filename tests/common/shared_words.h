@@ -1,0 +1,32 @@
+#pragma once
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <atomic>
+
+namespace fsdp {
+
+// Words in memory that ranks and the test share.
+class SharedWords {
+ public:
+  SharedWords()
+      : words_(static_cast<std::atomic<int>*>(
+            mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~SharedWords() { munmap(words_, kBytes); }
+  SharedWords(const SharedWords&) = delete;
+  SharedWords& operator=(const SharedWords&) = delete;
+
+  std::atomic<int>& operator[](int i) { return words_[i]; }
+
+ private:
+  static constexpr size_t kBytes = 4096;
+  std::atomic<int>* words_;
+};
+
+inline void wait_until(const std::atomic<int>& word, int wanted) {
+  while (word.load() != wanted)
+    sched_yield();
+}
+
+}  // namespace fsdp
