@@ -55,7 +55,9 @@ program(own_model reference_task7 examples/own_model.cpp)
 # Solutions that measure the tests: other correct solutions, which have to pass too, because the tests
 # ask for the contract only; and one that shards nothing.
 set(instruments ${PROJECT_SOURCE_DIR}/grading/instruments)
-add_stack(second fsdp_given "${tasks}" ${instruments}/second_solution)
+foreach(other second third fourth)
+  add_stack(${other} fsdp_given "${tasks}" ${instruments}/${other}_solution)
+endforeach()
 add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)
 
 # The code that is being graded: a submission's files, or solutions with a fault or with all mutants.

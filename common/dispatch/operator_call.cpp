@@ -60,6 +60,10 @@ Values call_on(c10::Device device, const OperatorHandle& op, Values arguments) {
   return call(op, std::move(arguments));
 }
 
+std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
+  return tensors_in(Values{value});
+}
+
 std::vector<at::Tensor> tensors_in(const Values& values) {
   std::vector<at::Tensor> tensors;
   for (const c10::IValue& value : values)

@@ -39,7 +39,8 @@ std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arg
 Values call(const OperatorHandle& op, Values arguments);
 Values call_on(c10::Device device, const OperatorHandle& op, Values arguments);
 
-// The defined tensors among the values, of which some may be lists of tensors, in order.
+// The defined tensors in a value, which may be a tensor or a list of tensors; or in all values.
+std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 std::vector<at::Tensor> tensors_in(const Values& values);
 
 // Returns the value, or all arguments of a call, with f(tensor) in place of each defined tensor.

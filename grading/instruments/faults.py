@@ -33,7 +33,7 @@ LEADS_TO = ("nowhere", "the place", "the cause")  # the failure that a student s
 def load():
     faults = [{**fault, "task": int(path.stem.removeprefix("task"))}
               for path in sorted(BANK.glob("task*.toml"))
-              for fault in bank.load(path, "fault", FIELDS, {"leads_to"})]
+              for fault in bank.load(path, "fault", FIELDS, {"old_2", "new_2", "leads_to"})]
     for name, count in collections.Counter(fault["name"] for fault in faults).items():
         if count > 1:
             raise Refused(f"two faults are called {name}")

@@ -19,7 +19,9 @@ struct TaskResult {
   std::vector<TestResult> tests;  // sorted by problem
 
   void add(const Problem& problem, const Tally& tally);
-  bool not_started() const { return compiles && sum.not_started == sum.tests(); }
+  bool not_started() const {  // neither a problem nor an extension
+    return compiles && sum.not_started + extensions.not_started == sum.tests() + extensions.tests();
+  }
 };
 
 // Of all tasks. The two sums are apart everywhere: no number of the course contains an extension.

@@ -252,6 +252,25 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_e
   expect_gradients(run, expected);
 }
 
+// The calls of a graph that is kept come back beside those of the next forward.
+MULTI_RANK_TEST(T4_3_exactly_once, a_retained_graph_and_a_new_one_in_one_loss_reduce_a_unit_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto first = plain_loss(*sharded.model, rank.rank());
+    first.backward({}, /*retain_graph=*/true);
+    sharded.drop_gradients();
+    const auto second = plain_loss(*sharded.model, rank.rank());
+    rank.communicator()->take_log();
+    rank.observe("the second pass begins, over both graphs", true);
+    (first + second).backward();
+    rank.observe("units reduced in the second pass", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "units reduced in the second pass", "blocks2; blocks1; blocks0; root; ");
+  expect_gradients_of_one_process(
+      run, [](ToyModel& model, int rank) { return plain_loss(model, rank) * 2; });
+}
+
 // The weight is also used before its module is called, so its gradient comes after the module's.
 MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {

@@ -177,6 +177,15 @@ std::string report(const std::string& what, const TaskResult& task) {
   });
 }
 
+TEST(Check, calls_an_extension_that_fails_written) {
+  const auto text = [](Outcome outcome) {
+    return report("4.6", result_of(4, {{"T4_6_checkpoint_activations", "a", outcome}}));
+  };
+  const std::string nothing = "Nothing of this is written yet";
+  EXPECT_EQ(text(Outcome::failed).find(nothing), std::string::npos) << text(Outcome::failed);
+  EXPECT_NE(text(Outcome::not_started).find(nothing), std::string::npos);
+}
+
 TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
   const TaskResult task =
       result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <flat_parameter.h>
+#include <optim/p_norm.h>
+#include <optim/state_range.h>
+#include <optim/update_rule.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace fsdp {
+
+// An optimizer that keeps state for this rank's shards alone: with AdamW 2 x 4 bytes per owned
+// element, and a step count per piece. A piece lies in one shard. There is one for each run of
+// neighbours whose parameters belong to one group, or one for each parameter: both are right. A
+// piece ends at the first multiple of 16 elements after its last parameter, so it includes the
+// padding up to there. A frozen parameter has no piece. Padding is updated too, but no result
+// depends on it: its gradient is zero.
+class ShardedOptimizer {
+ public:
+  // Throws std::invalid_argument naming a trainable parameter that belongs to no group. A frozen
+  // parameter needs no group.
+  ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
+                   std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
+  ShardedOptimizer(const ShardedOptimizer&) = delete;  // a copy would update the same shards
+
+  // Throws std::logic_error naming the first unit with a trainable parameter that has no gradient,
+  // and then changes nothing. Reshards every unit, frozen ones too, since what is gathered would be
+  // stale afterwards (the root after an evaluation, for example). Waits until no other rank reads
+  // the shards. Updates each group by one update(), with the group's options. Calls no collective.
+  // A parameter that got no gradient has a gradient of zero, and is decayed. Pieces are views: a
+  // step of AdamW copies neither values nor gradients.
+  void step();
+
+  void zero_grad();  // drops the sharded gradients
+
+  // Scales the sharded gradients by PyTorch's factor max_norm / (norm + 1e-6) if it is below 1, so
+  // that their norm over all units of all ranks is at most `max_norm`. Returns the norm before: the
+  // root of the exact sum of all squares. So it is the same on every rank, and for every W. Units
+  // without a gradient add nothing. Calls one all-reduce of kDigits fp64 numbers, in any case.
+  double clip_grad_norm(double max_norm);
+
+  // Extension (see "Going further" in the handout): the same for another norm, with PyTorch's
+  // argument norm_type; 2 is the one above. Throws std::invalid_argument unless norm_type is above
+  // 0, and then calls no collective. The norm is that of p_norm.h: it is the same for every W. If
+  // norm_type is not 2, calls one all-gather of one fp64 number of each rank and, unless norm_type
+  // is infinite, one all-reduce of kDigits fp64 numbers, in any case.
+  double clip_grad_norm(double max_norm, double norm_type);
+
+  // Extension (see "Going further" in the handout): this rank's part of the values and of the
+  // state, as views. There is one range for each parameter of which this rank owns an element,
+  // frozen or not. Ranges come in the order of the units, then of their parameters. State that does
+  // not exist yet is allocated. Reshards every unit, frozen ones too, and waits until no other rank
+  // reads the shards, as step() does: so you may write to the views. Calls no collective.
+  std::vector<StateRange> state();
+
+ private:
+  std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones
+  std::vector<ParameterGroup> groups_;
+  std::shared_ptr<Communicator> comm_;
+
+  // Neighbouring elements of a unit that this rank owns, counted from the unit's start.
+  struct Elements {
+    std::shared_ptr<FlatParameter> unit;
+    int64_t begin, end;  // begin <= end
+
+    // Those of [begin, end) that this rank owns.
+    static Elements owned(std::shared_ptr<FlatParameter> unit, int64_t begin, int64_t end);
+    bool contain(const Elements& other) const;
+    at::Tensor of(const at::Tensor& shard) const;  // a view of the unit's shard or of its gradient
+  };
+
+  // What this rank owns of one parameter group.
+  class OwnedGroup {
+   public:
+    explicit OwnedGroup(const OptimizerOptions& options) : options_(options) {}
+    void add(Elements elements);  // they become a piece
+    void step();                  // by the gradients that the units have now
+    // Puts the state of `elements` into `range`, if they lie in a piece of this group.
+    void add_state(const Elements& elements, StateRange& range);
+
+   private:
+    OptimizerOptions options_;
+    std::vector<Piece> pieces_;
+    std::vector<Elements> places_;  // of the pieces
+  };
+
+  using Term = std::function<at::Tensor(const at::Tensor& gradient)>;
+
+  void take_shards_back();  // reshards every unit; when it returns, nobody reads a shard
+  std::vector<at::Tensor> gradients() const;              // those that there are
+  at::Tensor sum_over_gradients(const Term& term) const;  // of exact sums, on this rank
+  double largest_magnitude_of_all() const;                // over all ranks: one all-gather
+  double clip(double norm, double max_norm) const;        // returns `norm`
+
+  std::vector<OwnedGroup> owned_;  // one for each of groups_
+};
+
+}  // namespace fsdp

@@ -1,0 +1,17 @@
+#include <flat_layout.h>
+#include <layout/shard_layout.h>
+
+namespace fsdp {
+
+FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
+  FlatLayout layout;
+  int64_t end = 0;
+  for (const int64_t numel : numels) {
+    layout.offsets.push_back(end);
+    end += round_up(numel, kAlignment);
+  }
+  layout.padded_numel = round_up(end, kAlignment * world_size);
+  return layout;
+}
+
+}  // namespace fsdp

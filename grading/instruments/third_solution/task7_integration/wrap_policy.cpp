@@ -1,0 +1,141 @@
+#include <wrap_policy.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// Of the class of `module`, without namespaces: "ToyBlock".
+std::string class_name(const torch::nn::Module& module) {
+  const std::string name = module.name();
+  const size_t end = name.rfind("::", name.find('<'));
+  return end == name.npos ? name : name.substr(end + 2);
+}
+
+void add_below(const torch::nn::Module& module, std::vector<torch::nn::Module*>& below) {
+  for (const auto& child : module.children()) {
+    if (std::ranges::find(below, child.get()) != below.end()) continue;  // its second name
+    below.push_back(child.get());
+    add_below(*child, below);
+  }
+}
+
+// The modules below `root`, each once.
+std::vector<torch::nn::Module*> modules_below(const torch::nn::Module& root) {
+  std::vector<torch::nn::Module*> below;
+  add_below(root, below);
+  return below;
+}
+
+struct Candidate {
+  Module* module;
+  std::string class_name;
+};
+
+// What a policy may choose: the modules below `root` that can be hooked.
+std::vector<Candidate> candidates(const torch::nn::Module& root) {
+  std::vector<Candidate> found;
+  for (torch::nn::Module* below : modules_below(root)) {
+    auto* module = dynamic_cast<Module*>(below);
+    if (module) found.push_back({module, class_name(*module)});
+  }
+  return found;
+}
+
+std::vector<Module*> of_class(const std::vector<Candidate>& candidates, const std::string& name) {
+  std::vector<Module*> chosen;
+  for (const Candidate& candidate : candidates)
+    if (candidate.class_name == name) chosen.push_back(candidate.module);
+  return chosen;
+}
+
+std::string listed_below(const torch::nn::Module& root) {
+  std::set<std::string> names;
+  for (const torch::nn::Module* below : modules_below(root))
+    names.insert(class_name(*below));
+  std::string list;
+  for (const std::string& name : names)
+    list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+using Tensors = std::set<const c10::TensorImpl*>;
+
+// The walk of wrap_by_size(). A module that has been seen keeps its decision.
+struct SizeWalk {
+  int64_t bytes;
+  std::vector<Module*> chosen;
+  std::set<const torch::nn::Module*> done;
+};
+
+int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  Tensors seen;
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second)
+      bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
+  }
+  return bytes;
+}
+
+bool is_chosen(const SizeWalk& walk, const torch::nn::Module* module) {
+  return std::ranges::find(walk.chosen, module) != walk.chosen.end();
+}
+
+// Decides about `module`, below it first. Returns its parameters outside units at or below it.
+std::vector<at::Tensor> left_over(SizeWalk& walk, torch::nn::Module& module, bool is_root) {
+  std::vector<at::Tensor> rest;
+  for (const at::Tensor& parameter : module.parameters(/*recurse=*/false))
+    if (parameter.defined()) rest.push_back(parameter);
+  for (const auto& child : module.children()) {
+    const std::vector<at::Tensor> more = left_over(walk, *child, false);
+    rest.insert(rest.end(), more.begin(), more.end());
+  }
+  if (is_root) return rest;
+  auto* hookable = dynamic_cast<Module*>(&module);
+  if (walk.done.insert(&module).second && hookable && bytes_of(rest) >= walk.bytes)
+    walk.chosen.push_back(hookable);
+  return is_chosen(walk, &module) ? std::vector<at::Tensor>() : rest;
+}
+
+}  // namespace
+
+WrapPolicy wrap_none() {
+  return [](Module&) { return std::vector<Module*>(); };
+}
+
+WrapPolicy wrap_blocks() {
+  return [](Module& root) {
+    std::vector<Module*> chosen;
+    for (const Candidate& candidate : candidates(root))
+      if (candidate.class_name.ends_with("Block")) chosen.push_back(candidate.module);
+    return chosen;
+  };
+}
+
+WrapPolicy wrap_by_type(std::string name) {
+  return [name = std::move(name)](Module& root) {
+    const std::vector<Module*> chosen = of_class(candidates(root), name);
+    if (chosen.empty()) {
+      throw std::invalid_argument("wrap policy: no module of type " + name + "; there are " +
+                                  listed_below(root));
+    }
+    return chosen;
+  };
+}
+
+WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
+  return [modules](Module&) { return modules; };
+}
+
+WrapPolicy wrap_by_size(int64_t bytes) {
+  return [bytes](Module& root) {
+    SizeWalk walk{bytes, {}, {}};
+    left_over(walk, root, true);
+    return walk.chosen;
+  };
+}
+
+}  // namespace fsdp
