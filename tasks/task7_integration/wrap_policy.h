@@ -18,8 +18,8 @@ WrapPolicy wrap_blocks();  // classes whose name ends in "Block"
 WrapPolicy wrap_by_hand(std::vector<Module*> modules);
 
 // The modules of one class, named without its namespace. If there are none, the policy throws
-// std::invalid_argument with the classes below the root, sorted: "wrap policy: no module of type
-// Blok; there are OuterBlock, ToyBlock".
+// std::invalid_argument with the classes of the fsdp::Modules below the root, sorted: "wrap policy:
+// no module of type Blok; there are OuterBlock, ToyBlock".
 WrapPolicy wrap_by_type(std::string class_name);
 
 // From the leaves up: a module whose distinct parameters outside units below it take at least

@@ -108,12 +108,15 @@ TEST(T7_3_policy, a_type_is_compared_as_a_whole) {
 TEST(T7_3_policy, an_unknown_type_error_lists_the_known_ones) {
   run_ranks(1, [](TestRank&) {
     Nested model;
-    try {
-      plan_units(model, wrap_by_type("Blok"));
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      EXPECT_STREQ(error.what(),
-                   "wrap policy: no module of type Blok; there are OuterBlock, ToyBlock");
+    model.register_module("plain", torch::nn::Linear(2, 2));  // cannot be hooked
+    for (const std::string type : {"Blok", "LinearImpl"}) {
+      try {
+        plan_units(model, wrap_by_type(type));
+        FAIL() << "nothing was thrown";
+      } catch (const std::invalid_argument& error) {
+        EXPECT_EQ(error.what(),
+                  "wrap policy: no module of type " + type + "; there are OuterBlock, ToyBlock");
+      }
     }
   });
 }

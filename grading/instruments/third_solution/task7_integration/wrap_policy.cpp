@@ -53,8 +53,8 @@ std::vector<Module*> of_class(const std::vector<Candidate>& candidates, const st
 
 std::string listed_below(const torch::nn::Module& root) {
   std::set<std::string> names;
-  for (const torch::nn::Module* below : modules_below(root))
-    names.insert(class_name(*below));
+  for (const Candidate& candidate : candidates(root))
+    names.insert(candidate.class_name);
   std::string list;
   for (const std::string& name : names)
     list += (list.empty() ? "" : ", ") + name;
