@@ -41,6 +41,23 @@ MULTI_RANK_TEST(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_
   }
 }
 
+MULTI_RANK_TEST(T2_6_mixed_precision, the_shard_stays_as_it_was) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      MixedUnit unit(rank, policy);
+      unit.unshard();
+      unit.reshard();
+      rank.observe("shard" + with(policy), unit.shard().nan_to_num(0), places_of_shard(unit));
+    }
+  });
+  for (const auto& policy : kPolicies)
+    expect_on_each_rank(run, "shard" + with(policy),
+                        [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+}
+
 MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_written_to_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
@@ -77,23 +94,6 @@ MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up
   });
   expect_on_all_ranks(run, "p2 after 0, 1, 2, ... steps of 2^-10",
                       {1, 1, 1, 1, 1, 1.0078125, 1.0078125, 1.0078125, 1.0078125});
-}
-
-MULTI_RANK_TEST(T2_6_mixed_precision, the_shard_stays_as_it_was) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, policy);
-      unit.unshard();
-      unit.reshard();
-      rank.observe("shard" + with(policy), unit.shard().nan_to_num(0), places_of_shard(unit));
-    }
-  });
-  for (const auto& policy : kPolicies)
-    expect_on_each_rank(run, "shard" + with(policy),
-                        [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
 }
 
 MULTI_RANK_TEST(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {

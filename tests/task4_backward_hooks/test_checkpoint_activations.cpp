@@ -243,16 +243,19 @@ TEST(T4_6_checkpoint_activations, a_graph_that_was_kept_can_be_gone_over_after_a
       const at::Tensor x = random_input();
       const at::Tensor loss = (*block)(x).square().mean();
       if (checkpointed) break_off_in(*block, loss);
-      for (int pass = 0; pass < 2; ++pass)
+      for (const char* passes : {" after one pass", " after two passes"}) {
         loss.backward({}, /*retain_graph=*/true);
-      rank.observe("the gradient of a weight", block->first.grad());
-      rank.observe("the gradient of the input", x.grad());
+        rank.observe(std::string("the gradient of a weight") + passes, block->first.grad());
+        rank.observe(std::string("the gradient of the input") + passes, x.grad());
+      }
     };
   };
   const RankRun expected = run_oracle(of_layer(false));
   const RankRun run = run_ranks(1, of_layer(true));
-  for (const char* name : {"the gradient of a weight", "the gradient of the input"})
-    expect_on_rank(run, 0, name, expected.at(0, name));
+  for (const std::string passes : {" after one pass", " after two passes"}) {
+    for (const char* of : {"the gradient of a weight", "the gradient of the input"})
+      expect_on_rank(run, 0, of + passes, expected.at(0, of + passes));
+  }
 }
 
 TEST(T4_6_checkpoint_activations, an_input_that_is_changed_in_place_is_an_error) {

@@ -90,8 +90,9 @@ TEST(T5_6_locate, a_range_that_was_saved_as_it_is_is_read_whole) {
 
 TEST(T5_6_locate, a_range_may_begin_and_end_in_the_middle_of_saved_ranges) {
   const Ranges handout{{"w", 0, 12}, {"w", 12, 24}, {"w", 24, 36}, {"w", 36, 40}};
-  expect_located({{{"w", 16, 34}, handout, "saved[1] from 4: 8 to 0; saved[2] from 0: 10 to 8; "},
-                  {{"w", 27, 30}, handout, "saved[2] from 3: 3 to 0; "}});
+  expect_located({{{"w", 12, 36}, handout, "saved[1] from 0: 12 to 0; saved[2] from 0: 12 to 12; "},
+                  {{"w", 27, 30}, handout, "saved[2] from 3: 3 to 0; "},
+                  {{"w", 16, 34}, handout, "saved[1] from 4: 8 to 0; saved[2] from 0: 10 to 8; "}});
 }
 
 TEST(T5_6_locate, a_range_may_lie_in_three_files) {
@@ -135,6 +136,12 @@ TEST(T5_6_locate, a_parameter_of_a_similar_name_is_another_one) {
                   {{"h", 2, 6}, saved, "saved[2] from 2: 4 to 0; "}});
 }
 
+TEST(T5_6_locate, what_is_wrong_outside_the_range_does_not_matter) {
+  expect_located({{{"w", 9, 15},
+                   {{"w", 4, 8}, {"w", 4, 8}, {"w", 8, 12}, {"w", 12, 16}, {"w", 15, 24}},
+                   "saved[2] from 1: 3 to 0; saved[3] from 0: 3 to 3; "}});
+}
+
 TEST(T5_6_locate, an_element_that_is_nowhere_is_refused_by_name) {
   const Ranges saved{{"h.w", 40, 50}, {"h.w", 61, 70}, {"h.w", 70, 80}, {"h.b", 0, 99}};
   expect_located({refused({"h.w", 45, 65}, saved, 50), refused({"h.w", 65, 85}, saved, 80),
@@ -150,12 +157,6 @@ TEST(T5_6_locate, an_element_that_is_in_two_saved_ranges_is_refused_by_name) {
        refused({"h.w", 40, 60}, {{"h.w", 30, 70}, {"h.w", 45, 50}}, 45),
        refused({"h.w", 42, 60}, {{"h.w", 20, 70}, {"h.w", 30, 50}}, 42),
        refused({"h.w", 40, 60}, {{"h.w", 59, 70}, {"h.w", 40, 60}, {"h.w", 75, 90}}, 59)});
-}
-
-TEST(T5_6_locate, what_is_wrong_outside_the_range_does_not_matter) {
-  expect_located({{{"w", 9, 15},
-                   {{"w", 4, 8}, {"w", 4, 8}, {"w", 8, 12}, {"w", 12, 16}, {"w", 15, 24}},
-                   "saved[2] from 1: 3 to 0; saved[3] from 0: 3 to 3; "}});
 }
 
 TEST(T5_6_locate, elements_are_counted_in_64_bits) {
