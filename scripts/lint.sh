@@ -21,7 +21,10 @@ wrong_includes() { grep -nE "^ *# *include *([\"<]\.\./|(\"|<.*/)$task_header[\"
 repeated_names() { printf '%s\n' "${cpp[@]}" | sed -n 's|^solutions/.*/\(.*\.h\)$|\1|p' | sort | uniq -d; }
 # A precompiled header is compiled as a main file, where the pragma gives a warning.
 unguarded_headers() { grep -L '^#pragma once' $(printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$'); }
-long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
+# Of a student's solution too, a file holds what the task says, however long.
+long_files() {
+  awk 'FNR == 401 { print FILENAME }' "${cpp[@]}" | grep -v '^grading/instruments/.*_solution/'
+}
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
 broken_scripts() {
