@@ -25,16 +25,16 @@ class Replay {
 // While it lives, this thread runs a forward() for the second time.
 class SecondRun {
  public:
-  SecondRun() { under_way_ = true; }
+  SecondRun() { alive = true; }
   SecondRun(const SecondRun&) = delete;
-  ~SecondRun() { under_way_ = false; }
-  static bool under_way() { return under_way_; }
+  ~SecondRun() { alive = false; }
+  static bool under_way() { return alive; }
 
  private:
-  static thread_local bool under_way_;
+  static thread_local bool alive;
 };
 
-thread_local bool SecondRun::under_way_ = false;
+thread_local bool SecondRun::alive = false;
 
 // What it takes to run a call's forward() again. The graph owns it.
 struct Call : torch::CustomClassHolder {

@@ -19,25 +19,25 @@ using torch::autograd::variable_list;
 class SecondRun {
  public:
   SecondRun(c10::Device device, const GeneratorStates& first)
-      : found_(device), outer_(std::exchange(under_way_, true)) {
+      : found_(device), outer_(std::exchange(alive, true)) {
     first.restore();
   }
   ~SecondRun() {
-    under_way_ = outer_;
+    alive = outer_;
     found_.restore();
   }
   SecondRun(const SecondRun&) = delete;  // it puts the generators back once
 
-  static bool under_way() { return under_way_; }
+  static bool under_way() { return alive; }
 
  private:
-  static thread_local bool under_way_;
+  static thread_local bool alive;
   GeneratorStates found_;
   bool outer_;
   at::AutoGradMode recording_{true};
 };
 
-thread_local bool SecondRun::under_way_ = false;
+thread_local bool SecondRun::alive = false;
 
 // One call of a checkpointed module: what it takes to run it again, except for its input.
 class CheckpointedCall : public torch::CustomClassHolder {

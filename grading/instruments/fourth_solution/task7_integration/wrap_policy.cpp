@@ -22,7 +22,7 @@ std::vector<Module*> modules_below(Module& root) {
 }
 
 std::string class_of(const Module& module) {
-  const std::string name = module.name();
+  const std::string& name = module.name();
   const size_t separator = name.rfind("::");
   return separator == std::string::npos ? name : name.substr(separator + 2);
 }

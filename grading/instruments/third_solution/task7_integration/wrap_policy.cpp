@@ -9,7 +9,7 @@ namespace {
 
 // Of the class of `module`, without namespaces: "ToyBlock".
 std::string class_name(const torch::nn::Module& module) {
-  const std::string name = module.name();
+  const std::string& name = module.name();
   const size_t end = name.rfind("::", name.find('<'));
   return end == name.npos ? name : name.substr(end + 2);
 }
