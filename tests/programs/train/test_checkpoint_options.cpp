@@ -4,6 +4,7 @@
 #include <state/checkpoint_folder.h>
 #include <train/checkpoints.h>
 
+#include <common/expect_text.h>
 #include <common/temporary_folder.h>
 
 #include "parsed.h"
@@ -19,17 +20,13 @@ TrainConfig parse(Arguments arguments) {
   return parsed(std::move(arguments));
 }
 
-std::string refusal_of(const std::function<void()>& parse) {
+std::string refusal(const Arguments& arguments) {
   try {
-    parse();
+    parse(arguments);
   } catch (const UsageError& error) {
     return error.what();
   }
   return "accepted";
-}
-
-std::string refusal(const Arguments& arguments) {
-  return refusal_of([&] { parse(arguments); });
 }
 
 // The folder of a checkpoint of step 3, by this run.
@@ -103,7 +100,7 @@ TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {
   const std::string path = saved_by(parsed({"--text", text}), folder);
   EXPECT_EQ(parsed({"--text", text, "--resume", path}).first_step, 3);
   folder.write("text", std::string(200, 'y'));
-  EXPECT_EQ(refusal_of([&] {
+  EXPECT_EQ(error_of<UsageError>([&] {
               parsed({"--text", text, "--resume", path});
             }),
             "--resume " + path +
