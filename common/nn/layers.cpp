@@ -1,8 +1,35 @@
 #include <nn/layers.h>
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <cmath>
 
 namespace fsdp {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// x W^T. To the operator's own gradient of W autograd adds out of place, because it is a view: if W
+// is tied to an embedding, three gradients of its size are alive at once. This one is no view.
+struct Product : torch::autograd::Function<Product> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor& weight) {
+    context->save_for_backward({x, weight});
+    return at::linear(x, weight);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[1];
+    const auto rows = gradients[0].flatten(0, -2);
+    variable_list result(2);
+    if (context->needs_input_grad(0)) result[0] = rows.mm(weight).view(x.sizes());
+    if (context->needs_input_grad(1)) result[1] = rows.t().mm(x.flatten(0, -2));
+    return result;
+  }
+};
+
+}  // namespace
 
 Linear::Linear(const at::Tensor& weight, const at::Tensor& bias)
     : weight_(register_parameter("weight", weight)) {
@@ -11,7 +38,8 @@ Linear::Linear(const at::Tensor& weight, const at::Tensor& bias)
 
 torch::Tensor Linear::forward(torch::Tensor x) {
   const auto dtype = weight_.scalar_type();
-  return at::linear(x.to(dtype), weight_, bias_.defined() ? bias_.to(dtype) : bias_);
+  x = x.to(dtype);
+  return bias_.defined() ? at::linear(x, weight_, bias_.to(dtype)) : Product::apply(x, weight_);
 }
 
 Embedding::Embedding(const at::Tensor& weight) : weight_(register_parameter("weight", weight)) {}

@@ -1,7 +1,10 @@
 #include <data/dataset.h>
 #include <gtest/gtest.h>
 #include <layout/shard_layout.h>
+#include <memory/counting_allocator.h>
+#include <memory/live_bytes.h>
 #include <nn/gpt2.h>
+#include <nn/layers.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
 #include <optim/update_rule.h>
@@ -141,6 +144,36 @@ TEST(Models, a_tied_head_is_one_variable_with_the_embedding) {
               named["lm_head.weight"].unsafeGetTensorImpl());
     EXPECT_EQ(distinct_parameters(*model).size() + 1, named.size());
     EXPECT_EQ(distinct_parameters(*model).front().name, "wte.weight");
+  });
+}
+
+TEST(Models, backward_holds_two_gradients_of_a_tied_weight_and_not_their_sum_besides) {
+  in_a_process([] {
+    counting_allocator::install();
+    Embedding embedding(torch::randn({4000, 64}));
+    Linear head(embedding.weight());
+    const auto loss = head(embedding(torch::arange(6).view({2, 3}))).sum();
+    const int64_t bytes = int64_t{4} * 4000 * 64;
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::backward);
+    loss.backward();
+    const int64_t most = live_bytes::peak().total - before;
+    EXPECT_GT(most, bytes);
+    EXPECT_LT(2 * most, 5 * bytes);
+  });
+}
+
+TEST(Models, a_frozen_weight_or_input_of_a_layer_gets_no_gradient) {
+  in_a_process([] {
+    const auto x = torch::randn({2, 3, 5}).requires_grad_();
+    Linear layer(torch::randn({7, 5}));
+    layer(x.detach()).sum().backward();
+    EXPECT_FALSE(x.grad().defined());
+    layer.parameters().front().mutable_grad().reset();
+    layer.parameters().front().requires_grad_(false);
+    layer(x).sum().backward();
+    EXPECT_TRUE(x.grad().defined());
+    EXPECT_FALSE(layer.parameters().front().grad().defined());
   });
 }
 
