@@ -73,15 +73,13 @@ void BackwardHooks::drop_broken_pass() {
 }
 
 void BackwardHooks::post_backward(Unit& unit) {
-  if (!requires_gradient_sync_) return unit.flat->reshard();
+  unit.flat->reshard();  // before its flat gradient is allocated
   // Asks trainable(), which is the same on every rank, and not whether a gradient came.
-  if (unit.flat->trainable()) {
-    wait_for_reduction();  // before the next flat gradient is allocated
-    unit.flat->reduce_gradient();
-    reducing_ = unit.flat;
-    unit.reduced = true;
-  }
-  unit.flat->reshard();
+  if (!requires_gradient_sync_ || !unit.flat->trainable()) return;
+  wait_for_reduction();  // likewise
+  unit.flat->reduce_gradient();
+  reducing_ = unit.flat;
+  unit.reduced = true;
 }
 
 void BackwardHooks::wait_for_reduction() {
