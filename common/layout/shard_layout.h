@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,8 @@ struct ShardLayout {
   int world_size{1};
   std::vector<Unit> units;            // in the order of their forward
   std::vector<Parameter> parameters;  // distinct, in the order of first registration
+  // The unit with whose end of backward the root is freed; none: it is when the pass ends.
+  std::optional<size_t> root_until{};
 
   int64_t padded_numel() const;  // of all units
   int64_t numel() const;         // of all parameters, without padding

@@ -97,8 +97,8 @@ class Step {
   int64_t state_bytes_{};
 };
 
-// fsdp. The root, if it holds parameters, stays gathered. The other units compute in the order of
-// the layout, and in backward in the opposite one.
+// fsdp. The root, if it holds parameters, stays gathered until backward needs it no longer. The
+// other units compute in the order of the layout, and in backward in the opposite one.
 class ShardedStep : public Step {
  public:
   ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first)
@@ -171,13 +171,14 @@ class ShardedStep : public Step {
     allocate(MemoryClass::gradients, root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
       allocate(MemoryClass::gradients, gradient_bytes_[unit] + root_bytes_inside_[unit]);
-      reduce(unit);
       reshard(unit);
+      reduce(unit);
+      reshard_root_after(unit);
       allocate(MemoryClass::gradients, root_bytes_after_[--left]);
     });
     for (auto root = roots_.rbegin(); root != roots_.rend(); ++root) {
-      reduce(*root);
       reshard(*root);
+      reduce(*root);
     }
     wait_for_reduction();
     if (sums < 0) allocate(MemoryClass::sharded_gradients, sums * trainable_bytes_);
@@ -191,6 +192,7 @@ class ShardedStep : public Step {
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
       allocate(MemoryClass::gradients, begun * (gradient_bytes_[unit] + root_bytes_inside_[unit]));
       reshard(unit);
+      reshard_root_after(unit);
       allocate(MemoryClass::gradients, begun * root_bytes_after_[--left]);
     });
     for (const size_t root : roots_)
@@ -231,8 +233,14 @@ class ShardedStep : public Step {
     wait(*gathers_[unit]);
   }
   void reshard(size_t unit) {
+    if (!gathers_[unit]) return;
     gathers_[unit].reset();
     allocate(MemoryClass::gathered, -gathered_bytes(unit));
+  }
+  void reshard_root_after(size_t unit) {
+    if (layout_.root_until != unit) return;
+    for (const size_t root : roots_)
+      reshard(root);
   }
 
   // Moves the gradients into a flat one. One reduction is under way at a time.

@@ -5,6 +5,7 @@
 #include <meta_init.h>
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
+#include <strategy/root_until.h>
 #include <strategy/wrap_option.h>
 #include <train/build_model.h>
 
@@ -42,6 +43,9 @@ class FsdpStrategy : public Strategy {
       model_ = workload_.build();
       sharded_ = fully_shard(*model_, comm_, options);
     }
+    layout_ = sharded_->layout();
+    layout_.root_until = root_until(*model_, layout_);
+    if (layout_.root_until) reshard_root_early(*model_, *sharded_, *layout_.root_until);
     move_buffers(*model_, comm_->device());
     optimizer_ =
         std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
@@ -117,7 +121,7 @@ class FsdpStrategy : public Strategy {
     return state;
   }
   Locate locate() const override { return fsdp::locate; }
-  const ShardLayout& layout() const override { return sharded_->layout(); }
+  const ShardLayout& layout() const override { return layout_; }
 
  private:
   // What full_parameters() would visit if the units did not round what they gather.
@@ -125,7 +129,7 @@ class FsdpStrategy : public Strategy {
     std::vector<size_t> next(sharded_->units().size());  // parameter of each unit
     at::Tensor full;                                     // of unit `gathered`
     size_t gathered = next.size();
-    for (const auto& parameter : layout().parameters) {
+    for (const auto& parameter : layout_.parameters) {
       const FlatParameter& unit = *sharded_->units()[parameter.unit];
       if (gathered != parameter.unit) {
         const MemoryScope scope(MemoryClass::gathered);
@@ -185,6 +189,7 @@ class FsdpStrategy : public Strategy {
   int forward_limit_, backward_limit_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;
+  ShardLayout layout_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
 };
 
@@ -200,7 +205,9 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   construct_on_meta([&] { model = workload.build(); });
   auto plan = plan_units(*model, wrap_policy_of(config.wrap));
   if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
-  return plan_layout(*model, plan, config.shards());
+  ShardLayout layout = plan_layout(*model, plan, config.shards());
+  layout.root_until = root_until(*model, layout);
+  return layout;
 }
 
 }  // namespace fsdp

@@ -9,6 +9,8 @@
 #include <testing/multi_rank.h>
 #include <train/over_ranks.h>
 
+#include <cmath>
+
 #include <common/temporary_folder.h>
 
 namespace fsdp {
@@ -142,12 +144,16 @@ void train(TestRank& rank, const Case& c, const std::string& mode, const std::st
   }
 }
 
+bool is_nan(const Json& value) {
+  return value.is_number() && std::isnan(value.get<double>());
+}
+
 std::string difference(const RankRun& run, const RankRun& expected, int rank,
                        const std::string& name) {
   if (!run.observed(rank, name) || !expected.observed(0, name)) return "";
   const Json& is = run.at(rank, name);
   const Json& should_be = expected.at(0, name);
-  if (is == should_be) return "";
+  if (is == should_be || (is_nan(is) && is_nan(should_be))) return "";
   return name + " on rank " + std::to_string(rank) + " is " + is.dump() +
          "; in one process it is " + should_be.dump();
 }
