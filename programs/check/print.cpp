@@ -171,6 +171,7 @@ void print_next_step(const std::vector<TaskResult>& tasks) {
   const auto task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
   if (task == tasks.end()) return;
   const auto& [problem, tally] = *first_incomplete(*task);
+  if (tally.tests() == 0 && !tally.untested) return;  // what is missing cannot be told
   const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
   const bool nothing = std::all_of(tasks.begin(), tasks.end(),

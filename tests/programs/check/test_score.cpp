@@ -186,6 +186,17 @@ TEST(Check, calls_an_extension_that_fails_written) {
   EXPECT_NE(text(Outcome::not_started).find(nothing), std::string::npos);
 }
 
+TEST(Check, names_no_next_step_if_no_test_runs_on_the_wanted_numbers_of_ranks) {
+  TaskResult task;
+  task.task = &course().at(1);
+  for (const Problem& problem : task.task->problems)
+    task.add(problem, tally(problem, {}));
+  const std::string text = report("2", task);
+  EXPECT_NE(text.find("no test on these numbers of ranks"), std::string::npos) << text;
+  EXPECT_EQ(text.find("Next"), std::string::npos) << text;
+  EXPECT_EQ(text.find("Nothing of this is written"), std::string::npos) << text;
+}
+
 TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
   const TaskResult task =
       result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},
