@@ -32,6 +32,8 @@ struct TrainConfig {
   int64_t seq{};
   uint64_t seed{42};
   OptimizerOptions optimizer;
+  std::string offload_dir;  // where the optimizer's moments lie in files; empty: in memory
+  int64_t pinned{};         // [bytes] of a rank's moments that stay in memory all the same
   std::optional<double> clip;
   double norm_type{2};       // of clip; above 0
   std::string no_decay;      // pattern of parameters without weight decay; empty: none

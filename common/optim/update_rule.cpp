@@ -1,26 +1,64 @@
 #include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
+#include <optim/state_file.h>
 #include <optim/update_rule.h>
 
+#include <algorithm>
 #include <regex>
 #include <stdexcept>
 
 namespace fsdp {
 namespace {
 
-void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
+constexpr int64_t kPart = 1 << 22;  // elements whose state is in memory at a time
+
+// One kernel call; the steps have been counted.
+void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
-  allocate_state(options, pieces);
-  for (auto& piece : pieces) {
+  for (const auto& piece : pieces) {
     parameters.push_back(piece.parameter);
     gradients.push_back(piece.gradient);
     exp_avgs.push_back(piece.exp_avg);
     exp_avg_sqs.push_back(piece.exp_avg_sq);
-    steps.push_back(piece.step.add_(1));
+    steps.push_back(piece.step);
   }
   at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
                     options.lr, options.beta1, options.beta2, options.weight_decay, options.eps,
                     /*amsgrad=*/false, /*maximize=*/false);
+}
+
+// The pieces in parts of at most kPart elements, which is a multiple of kAlignment.
+std::vector<Piece> in_parts(const std::vector<Piece>& pieces) {
+  std::vector<Piece> parts;
+  for (const auto& [parameter, gradient, exp_avg, exp_avg_sq, step] : pieces) {
+    for (int64_t begin = 0; begin < parameter.numel(); begin += kPart) {
+      const int64_t end = std::min(begin + kPart, parameter.numel());
+      parts.push_back({parameter.slice(0, begin, end), gradient.slice(0, begin, end),
+                       exp_avg.slice(0, begin, end), exp_avg_sq.slice(0, begin, end), step});
+    }
+  }
+  return parts;
+}
+
+// The file reads the moments of the next part while a part is updated.
+void update_adamw_in_file(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
+  const std::vector<Piece> parts = in_parts(pieces);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i + 1 < parts.size()) {
+      options.file->read_ahead(parts[i + 1].exp_avg);
+      options.file->read_ahead(parts[i + 1].exp_avg_sq);
+    }
+    fused_adamw(options, {parts[i]});
+    options.file->write_behind(parts[i].exp_avg);
+    options.file->write_behind(parts[i].exp_avg_sq);
+  }
+}
+
+void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
+  allocate_state(options, pieces);
+  for (auto& piece : pieces)
+    piece.step.add_(1);
+  options.file ? update_adamw_in_file(options, pieces) : fused_adamw(options, pieces);
 }
 
 void update_sgd(const OptimizerOptions& options, std::vector<Piece>& pieces) {
@@ -51,8 +89,10 @@ void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces)
   const MemoryScope scope(MemoryClass::optimizer_state);
   for (Piece& piece : pieces) {
     if (piece.step.defined()) continue;
-    piece.exp_avg = at::zeros_like(piece.parameter);
-    piece.exp_avg_sq = at::zeros_like(piece.parameter);
+    for (at::Tensor* moment : {&piece.exp_avg, &piece.exp_avg_sq}) {
+      *moment = options.file ? options.file->zeros(piece.parameter.numel())
+                             : at::zeros_like(piece.parameter);
+    }
     piece.step = at::zeros({}, piece.parameter.options().dtype(at::kFloat));
   }
 }

@@ -2,10 +2,13 @@
 
 #include <base/torch.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace fsdp {
+
+class StateFile;
 
 struct OptimizerOptions {
   enum class Kind { adamw, sgd };
@@ -14,7 +17,8 @@ struct OptimizerOptions {
   double beta1{0.9};
   double beta2{0.999};
   double eps{1e-8};
-  double weight_decay{0.01};  // decoupled for AdamW, added to the gradient for SGD
+  double weight_decay{0.01};          // decoupled for AdamW, added to the gradient for SGD
+  std::shared_ptr<StateFile> file{};  // where AdamW's moments lie; null: in memory
 };
 
 // Parameters that share options. A parameter belongs to the first group whose pattern matches some
@@ -39,13 +43,13 @@ struct Piece {
   at::Tensor step;        // []
 };
 
-// Allocates the state of the pieces that have none yet, in the class optimizer_state: zeros. SGD
-// has no state.
+// Allocates the state of the pieces that have none yet: zeros, in the class optimizer_state or, but
+// for the step counts, in options.file. SGD has no state.
 void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Updates every piece by one step of the optimizer; for AdamW in one kernel call. Allocates state
-// as allocate_state() does. Throws std::invalid_argument for a piece whose numel is no multiple of
-// 16.
+// Updates every piece by one step of the optimizer; for AdamW in one kernel call or, if its moments
+// lie in a file, in one for each part of a piece. Allocates state as allocate_state() does. Throws
+// std::invalid_argument for a piece whose numel is no multiple of 16.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #include <comm/tree_sum.h>
 #include <layout/gradient_buckets.h>
 #include <optim/exact_sum.h>
+#include <optim/state_file.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
 
@@ -27,6 +28,8 @@ class Step {
 
   Schedule build() {
     hold();
+    allocate(MemoryClass::optimizer_state,
+             pinned_bytes(schedule_.state_file_bytes, config_.pinned));
     // What the parameters were loaded into is allocated before the first step.
     const bool has_state = !first_ || config_.first_step > 0 || !config_.init.empty();
     if (has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
@@ -81,7 +84,9 @@ class Step {
   // AdamW keeps two moments of each element and a step count of each piece.
   void add_state(int64_t elements, int64_t pieces) {
     if (config_.optimizer.kind == OptimizerOptions::Kind::sgd) return;
-    state_bytes_ += 2 * kElement * elements + kElement * pieces;
+    const bool in_file = !config_.offload_dir.empty();
+    (in_file ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
+    state_bytes_ += kElement * pieces;
   }
 
   const TrainConfig& config_;

@@ -2,6 +2,7 @@
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <train/build_model.h>
+#include <train/offload.h>
 #include <train/replica_strategy.h>
 
 namespace fsdp {
@@ -12,7 +13,7 @@ ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, S
       arrangement_(config.arrangement()),
       layout_(std::move(layout)),
       model_(workload_.build()),
-      replica_(*model_, config, bucket_sizes) {
+      replica_(*model_, with_state_file(config, layout_, 0), bucket_sizes) {
   layout_.check(distinct_parameters(*model_));
   move_buffers(*model_, config.comm.device);
 }

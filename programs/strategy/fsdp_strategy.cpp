@@ -8,6 +8,7 @@
 #include <strategy/root_until.h>
 #include <strategy/wrap_option.h>
 #include <train/build_model.h>
+#include <train/offload.h>
 
 #include <stdexcept>
 
@@ -47,8 +48,8 @@ class FsdpStrategy : public Strategy {
     layout_.root_until = root_until(*model_, layout_);
     if (layout_.root_until) reshard_root_early(*model_, *sharded_, *layout_.root_until);
     move_buffers(*model_, comm_->device());
-    optimizer_ =
-        std::make_unique<ShardedOptimizer>(sharded_->units(), config.parameter_groups(), comm_);
+    const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
+    optimizer_ = std::make_unique<ShardedOptimizer>(sharded_->units(), groups, comm_);
     if (config.precision != MixedPrecisionPolicy{}) {
       for (const auto& unit : sharded_->units())
         unit->set_mixed_precision(config.precision_of(unit->parameters().front().name));

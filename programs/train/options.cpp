@@ -11,6 +11,7 @@
 #include <train/checkpoint_options.h>
 #include <train/data_options.h>
 #include <train/init_option.h>
+#include <train/offload_option.h>
 #include <train/options.h>
 #include <train/precision_option.h>
 #include <train/strategy_option.h>
@@ -346,6 +347,7 @@ TrainConfig parse_train_options(int argc, char** argv,
   add_run_options(app, config, given);
   add_checkpoint_options(app, config);
   add_init_option(app, config);
+  add_offload_options(app, config);
   parse_command_line(app, argc, argv, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
@@ -359,6 +361,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     check(config);
     check_checkpoint_options(app, config);
     check_init_option(config);
+    check_offload_options(app, config);
   });
   name_unused_options(app, config);
   return config;

@@ -13,7 +13,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, wor
                                                 accumulate, steps, wrap, reshard_after_forward,
                                                 limit, meta_init, optimizer, decay_of_all, clip,
                                                 norm_type, backend, param_dtype, reduce_dtype,
-                                                keep_fp32, loss_scale, saved)
+                                                keep_fp32, loss_scale, saved, pinned)
 
 namespace {
 
@@ -135,6 +135,7 @@ Case draw(uint64_t seed) {
   c.loss_scale = dice.one_of<int>({1, 1, 2, 1024});
   if (c.steps > 1 && dice.one_in(2)) c.saved = 1 + dice.below(c.steps - 1);
   if (dice.one_in(2)) c.keep_fp32 = dice.one_of(kKept);
+  if (dice.one_in(3)) c.pinned = dice.one_of<int>({0, 1, 5000, 1 << 20});
   return c;
 }
 

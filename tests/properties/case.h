@@ -46,8 +46,10 @@ struct Case {
   std::string param_dtype{"fp32"}, reduce_dtype{"fp32"};  // fp32, bf16, fp16
   std::string keep_fp32;  // pattern of parameters that these dtypes do not apply to; empty: none
   int loss_scale{1};      // a power of two
-  int saved{};  // after so many steps the state is saved, and another model goes on with it; 0:
-                // never
+  int saved{};     // after so many steps the state is saved, and another model goes on with it; 0:
+                   // never
+  int pinned{-1};  // bytes of AdamW's moments that fsdp keeps in memory, while the others lie in a
+                   // file; -1: none do
 };
 
 // The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.

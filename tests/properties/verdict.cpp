@@ -108,9 +108,13 @@ bool knows_no_order(const Case& c) {
   return c.steps == 1 || (c.steps == 2 && c.saved == 1);
 }
 
-// `folder`: of the checkpoint, if one is saved.
+// `folder`: of the checkpoint, if one is saved, and of the moments, if they lie in a file.
 void train(TestRank& rank, const Case& c, const std::string& mode, const std::string& folder) {
   TrainConfig config = config_of(c, mode);
+  if (mode == "fsdp" && c.pinned >= 0) {
+    config.offload_dir = folder;
+    config.pinned = c.pinned;
+  }
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
   Communicator& of_strategy = *communicator_of(config, rank);

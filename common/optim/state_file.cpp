@@ -1,0 +1,151 @@
+#include <fcntl.h>
+#include <layout/shard_layout.h>
+#include <memory/live_bytes.h>
+#include <optim/state_file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+[[noreturn]] void fail(const std::string& folder, int error, const std::string& doing) {
+  throw std::runtime_error(folder + ": " + doing + ": " + std::strerror(error));
+}
+
+// A file without a name where the file system knows them, else one whose name is removed at once.
+int open_nameless(const std::string& folder) {
+  const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor >= 0) return descriptor;
+  if (errno != EOPNOTSUPP && errno != EISDIR) fail(folder, errno, "can't make a file for state");
+  std::string path = folder + "/fsdp-state-XXXXXX";
+  const int named = mkostemp(path.data(), O_CLOEXEC);
+  if (named < 0) fail(folder, errno, "can't make a file for state");
+  unlink(path.c_str());
+  return named;
+}
+
+}  // namespace
+
+int64_t pinned_bytes(int64_t bytes, int64_t wanted) {
+  return std::min(bytes, round_up(wanted, kPage));
+}
+
+StateFile::StateFile(const std::string& folder, int64_t bytes, int64_t pinned)
+    : folder_(folder), bytes_(bytes), pinned_(pinned_bytes(bytes, pinned)) {
+  descriptor_ = open_nameless(folder);
+  const int64_t in_file = bytes_ - pinned_;
+  try {
+    const int error = in_file == 0 ? 0 : posix_fallocate(descriptor_, 0, in_file);
+    if (error != 0) {
+      fail(folder, error,
+           "can't reserve " + std::to_string(in_file) + " bytes for the optimizer state of a rank");
+    }
+    if (bytes_ == 0) return;
+    void* const all = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) fail(folder, errno, "can't map optimizer state");
+    begin_ = static_cast<char*>(all);
+    if (in_file > 0 && mmap(begin_ + pinned_, static_cast<size_t>(in_file), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_FIXED, descriptor_, 0) == MAP_FAILED) {
+      fail(folder, errno, "can't map optimizer state");
+    }
+    thread_ = std::thread([this] { work(); });
+  } catch (...) {
+    if (begin_ != nullptr) munmap(begin_, static_cast<size_t>(bytes_));
+    close(descriptor_);
+    throw;
+  }
+  live_bytes::add(MemoryClass::optimizer_state, pinned_);
+}
+
+StateFile::~StateFile() {
+  if (begin_ != nullptr) {
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    jobs_changed_.notify_one();
+    thread_.join();
+    munmap(begin_, static_cast<size_t>(bytes_));
+    live_bytes::remove(MemoryClass::optimizer_state, pinned_, begin_);
+  }
+  close(descriptor_);
+}
+
+at::Tensor StateFile::zeros(int64_t numel) {
+  const int64_t bytes = numel * static_cast<int64_t>(sizeof(float));
+  if (given_ + bytes > bytes_) {
+    throw std::logic_error(folder_ + ": " + std::to_string(bytes_) +
+                           " bytes are reserved for optimizer state, and more is wanted");
+  }
+  void* const data = begin_ + given_;
+  given_ += bytes;
+  return at::from_blob(data, {numel}, at::kFloat);
+}
+
+void StateFile::read_ahead(const at::Tensor& part) {
+  hand_over(part, false);
+}
+
+void StateFile::write_behind(const at::Tensor& part) {
+  hand_over(part, true);
+}
+
+// Only what lies in the file, and whole pages of it: neighbours may share the first and the last.
+void StateFile::hand_over(const at::Tensor& part, bool write) {
+  const auto from = static_cast<char*>(part.data_ptr()) - begin_;
+  const auto to = from + static_cast<int64_t>(part.nbytes());
+  const Job job{begin_ + std::max(from / kPage * kPage, pinned_),
+                begin_ + std::min(round_up(to, kPage), bytes_), write};
+  const std::lock_guard lock(mutex_);
+  if (error_ != 0) fail(folder_, error_, "can't write optimizer state");
+  if (job.begin >= job.end) return;
+  jobs_.push_back(job);
+  jobs_changed_.notify_one();
+}
+
+void StateFile::work() {
+  std::optional<Job> written;  // whose pages are still in memory
+  while (true) {
+    std::unique_lock lock(mutex_);
+    jobs_changed_.wait(lock, [this] { return stops_ || !jobs_.empty(); });
+    if (stops_) return;
+    const Job job = jobs_.front();
+    jobs_.pop_front();
+    lock.unlock();
+    if (!job.write) {
+      madvise(job.begin, static_cast<size_t>(job.end - job.begin), MADV_WILLNEED);
+      continue;
+    }
+    sync_file_range(descriptor_, job.begin - begin_ - pinned_, job.end - job.begin,
+                    SYNC_FILE_RANGE_WRITE);
+    if (written) write(*written);
+    written = job;
+  }
+}
+
+// Waits until the pages are on the disk, and lets go of them. A page that has been changed again
+// stays.
+void StateFile::write(const Job& job) {
+  const int64_t offset = job.begin - begin_ - pinned_;
+  const int64_t count = job.end - job.begin;
+  if (sync_file_range(
+          descriptor_, offset, count,
+          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
+    const std::lock_guard lock(mutex_);
+    error_ = errno;
+    return;
+  }
+  madvise(job.begin, static_cast<size_t>(count), MADV_DONTNEED);
+  posix_fadvise(descriptor_, offset, count, POSIX_FADV_DONTNEED);
+}
+
+}  // namespace fsdp

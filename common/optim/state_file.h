@@ -1,0 +1,61 @@
+#pragma once
+
+#include <base/torch.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace fsdp {
+
+// Optimizer state of one rank in a file, in place of memory (ZeRO-Infinity, section 5.2). The file
+// is mapped: what lies in it are tensors as others are. A thread reads ahead and writes behind, so
+// that few pages are in memory at a time; no other class knows of the file.
+class StateFile {
+ public:
+  // Reserves `bytes` in `folder`, of which the first pinned_bytes(bytes, pinned) stay in memory, in
+  // the class optimizer_state. The file has no name, so it ends with the process, however that
+  // ends. Throws std::runtime_error "FOLDER: what is wrong", if the disk is too full for example.
+  StateFile(const std::string& folder, int64_t bytes, int64_t pinned);
+  ~StateFile();
+  StateFile(const StateFile&) = delete;
+
+  // [numel] zeros, fp32, of what was reserved. They are valid while the file is. Throws
+  // std::logic_error if less is left.
+  at::Tensor zeros(int64_t numel);
+
+  // Both return at once, and are given parts of such tensors. What is behind is written, and leaves
+  // memory when the part after it is. Throws std::runtime_error if the file could not be written.
+  void read_ahead(const at::Tensor& part);
+  void write_behind(const at::Tensor& part);
+
+ private:
+  struct Job {
+    char *begin, *end;  // whole pages of the file
+    bool write;
+  };
+  void hand_over(const at::Tensor& part, bool write);
+  void work();  // the thread
+  void write(const Job& job);
+
+  std::string folder_;
+  int64_t bytes_, pinned_;
+  int64_t given_{};  // [bytes] to tensors
+  int descriptor_;
+  char* begin_{};  // [bytes_], mapped: `pinned_` bytes of memory, then the file
+
+  std::mutex mutex_;
+  std::condition_variable jobs_changed_;
+  std::deque<Job> jobs_;
+  bool stops_{};
+  int error_{};  // errno of a write
+  std::thread thread_;
+};
+
+// [bytes] of so many that stay in memory if `wanted` are to: whole pages.
+int64_t pinned_bytes(int64_t bytes, int64_t wanted);
+
+}  // namespace fsdp
