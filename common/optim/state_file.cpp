@@ -72,7 +72,7 @@ StateFile::~StateFile() {
       const std::lock_guard lock(mutex_);
       stops_ = true;
     }
-    jobs_changed_.notify_one();
+    jobs_changed_.notify_all();
     thread_.join();
     munmap(begin_, static_cast<size_t>(bytes_));
     live_bytes::remove(MemoryClass::optimizer_state, pinned_, begin_);
@@ -105,11 +105,13 @@ void StateFile::hand_over(const at::Tensor& part, bool write) {
   const auto to = from + static_cast<int64_t>(part.nbytes());
   const Job job{begin_ + std::max(from / kPage * kPage, pinned_),
                 begin_ + std::min(round_up(to, kPage), bytes_), write};
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (write) jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
   if (error_ != 0) fail(folder_, error_, "can't write optimizer state");
   if (job.begin >= job.end) return;
   jobs_.push_back(job);
-  jobs_changed_.notify_one();
+  behind_ += write ? 1 : 0;
+  jobs_changed_.notify_all();
 }
 
 void StateFile::work() {
@@ -129,6 +131,9 @@ void StateFile::work() {
                     SYNC_FILE_RANGE_WRITE);
     if (written) write(*written);
     written = job;
+    lock.lock();
+    --behind_;
+    jobs_changed_.notify_all();
   }
 }
 

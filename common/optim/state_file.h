@@ -27,10 +27,13 @@ class StateFile {
   // std::logic_error if less is left.
   at::Tensor zeros(int64_t numel);
 
-  // Both return at once, and are given parts of such tensors. What is behind is written, and leaves
-  // memory when the part after it is. Throws std::runtime_error if the file could not be written.
+  // Are given parts of such tensors. The first returns at once. What is behind is written, and
+  // leaves memory when the part after it is; write_behind() waits while kBehind parts are to be
+  // written. Throw std::runtime_error if the file could not be written.
   void read_ahead(const at::Tensor& part);
   void write_behind(const at::Tensor& part);
+
+  static constexpr int kBehind = 4;
 
  private:
   struct Job {
@@ -50,6 +53,7 @@ class StateFile {
   std::mutex mutex_;
   std::condition_variable jobs_changed_;
   std::deque<Job> jobs_;
+  int behind_{};  // of them, those that write, and the one under way
   bool stops_{};
   int error_{};  // errno of a write
   std::thread thread_;
