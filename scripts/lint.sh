@@ -32,6 +32,12 @@ broken_scripts() {
   for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
 }
 
+# `check` shows the failures of a suite in the order of its file: of two files, the linker chooses.
+torn_suites() {
+  grep -oE '^(MULTI_RANK_)?TEST(_[FP])?\(T[1-7]_\w+' /dev/null tests/task*/*.cpp | sed 's/:.*(/ /' | sort -u |
+    awk '{ print $2 }' | sort | uniq -d
+}
+
 # A check of grading/, which prints what is wrong.
 grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
@@ -80,6 +86,7 @@ rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
+rule "a suite lies in one file" torn_suites
 rule "test names are snake_case" odd_test_names
 rule "tasks/ is what solutions/ gives" grading course/skeletons --check
 rule "the fault bank fits the code" grading instruments/faults --check

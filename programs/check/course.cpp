@@ -8,8 +8,8 @@ const std::vector<Task>& course() {
   static const std::vector<Task> tasks{
     {1, "meta_init", "", {
       {"1.1", "redirect", 5, {"T1_1_redirect"}},
-      {"1.2", "replay", 6, {"T1_2_replay"}},
-      {"1.3", "bounded_replay", 4, {"T1_3_bounded_replay"}},
+      {"1.2", "replay", 6, {"T1_2_replay", "T1_2_sharing"}},
+      {"1.3", "bounded_replay", 4, {"T1_3_bounded_replay", "T1_3_construct_on_meta"}},
     }},
     {2, "flat_parameter", "T2_2_shard.a_rank_keeps_only_a_part_of_the_unit", {
       {"2.1", "layout", 4, {"T2_1_layout"}},

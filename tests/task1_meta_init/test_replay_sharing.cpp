@@ -1,4 +1,3 @@
-#include <ATen/CPUGeneratorImpl.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
@@ -9,10 +8,9 @@ using namespace fsdp;
 
 namespace nn = torch::nn;
 
-// What several calls of materialize_module() share, and what construct_on_meta() needs a replay
-// for.
+// What several calls of materialize_module() share.
 
-TEST(T1_2_replay, modules_that_are_materialized_alone_still_share_their_tensors) {
+TEST(T1_2_sharing, modules_that_are_materialized_alone_still_share_their_tensors) {
   const auto one_by_one = [](const Construct& construct) {
     std::shared_ptr<nn::Module> module;
     const DeferredInit init([&] { module = construct(); });
@@ -36,7 +34,7 @@ TEST(T1_2_replay, modules_that_are_materialized_alone_still_share_their_tensors)
                   one_by_one);
 }
 
-TEST(T1_2_replay, a_module_materialized_later_sees_a_change_of_shared_memory) {
+TEST(T1_2_sharing, a_module_materialized_later_sees_a_change_of_shared_memory) {
   run_ranks(1, [](TestRank&) {
     std::shared_ptr<Holder> first, second;
     const DeferredInit init([&] {
@@ -59,7 +57,7 @@ TEST(T1_2_replay, a_module_materialized_later_sees_a_change_of_shared_memory) {
   });
 }
 
-TEST(T1_2_replay, a_materialized_module_is_freed_while_the_recording_lives) {
+TEST(T1_2_sharing, a_materialized_module_is_freed_while_the_recording_lives) {
   run_ranks(1, [](TestRank&) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(300, 300); });
@@ -70,7 +68,7 @@ TEST(T1_2_replay, a_materialized_module_is_freed_while_the_recording_lives) {
   });
 }
 
-TEST(T1_2_replay, shared_memory_that_no_module_holds_any_more_is_made_again) {
+TEST(T1_2_sharing, shared_memory_that_no_module_holds_any_more_is_made_again) {
   run_ranks(1, [](TestRank&) {
     std::vector<std::shared_ptr<Holder>> modules(3);
     const DeferredInit init([&] {
@@ -96,7 +94,7 @@ TEST(T1_2_replay, shared_memory_that_no_module_holds_any_more_is_made_again) {
   });
 }
 
-TEST(T1_2_replay, two_recordings_do_not_know_of_each_other) {
+TEST(T1_2_sharing, two_recordings_do_not_know_of_each_other) {
   run_ranks(1, [](TestRank&) {
     torch::manual_seed(test_seed(5));
     const nn::Linear eager_first(4, 3), eager_second(4, 3);
@@ -116,20 +114,3 @@ TEST(T1_2_replay, two_recordings_do_not_know_of_each_other) {
 }
 
 // What has no meta kernel is computed at once, from what is replayed for it.
-TEST(T1_3_bounded_replay, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
-  run_ranks(1, [](TestRank&) {
-    auto own = at::make_generator<at::CPUGeneratorImpl>(9);
-    torch::manual_seed(5);
-    const at::Generator& standard = at::detail::getDefaultCPUGenerator();
-    const at::Tensor before = standard.get_state(), own_before = own.get_state();
-    construct_on_meta([&] {
-      torch::randperm(30);
-      torch::randperm(30, own);
-      torch::multinomial(torch::rand({8}).add(0.1), 3);
-    });
-    EXPECT_TRUE(torch::equal(standard.get_state(), before))
-        << "construct_on_meta() moved the default generator";
-    EXPECT_TRUE(torch::equal(own.get_state(), own_before))
-        << "construct_on_meta() moved the generator that the constructor brought";
-  });
-}
