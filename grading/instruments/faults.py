@@ -135,8 +135,9 @@ def table(faults, results, old):
     return "\n".join(lines) + "\n"
 
 
-def first_failures(faults, results):
-    """What a student sees first of each fault, and where it led somebody who read it, as Markdown."""
+def first_failures(faults, results, old):
+    """What a student sees first of each fault, and where it led somebody who read it, as Markdown. A fault
+    that was not run now keeps its row of `old`."""
     read = [LEADS_TO.index(fault["leads_to"]) for fault in faults if "leads_to" in fault]
     lines = [
         "# What a student sees first",
@@ -152,6 +153,9 @@ def first_failures(faults, results):
         "|---|---|---|---|",
     ]
     for fault in faults:
+        if fault["name"] not in results:
+            lines += [line for line in old.splitlines() if line.startswith(key_of_row(fault))]
+            continue
         test = results[fault["name"]]["first"].partition("\n")[0]
         lines.append(key_of_row(fault) + cells(f"`{test}`", fault.get("leads_to", ""))[1:])
     return "\n".join(lines) + "\n"
@@ -206,7 +210,7 @@ def main():
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.add_argument("--show", action="store_true", help="print what the failing tests print")
     parser.add_argument("--first", action="store_true", help="print what a student sees first")
-    parser.add_argument("--table", action="store_true", help="write the rows of grading/instruments/faults/MATRIX.md")
+    parser.add_argument("--table", action="store_true", help="write the rows of MATRIX.md and FIRST_FAILURES.md")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
     arguments = parser.parse_args()
     started = time.monotonic()
@@ -235,8 +239,7 @@ def main():
     bank.add_totals(arguments, caught, survived)
     if arguments.table and len(results) == len(faults):
         MATRIX.write_text(table(load(), results, MATRIX.read_text()))
-        if not (arguments.only or arguments.part or arguments.task):
-            FIRST.write_text(first_failures(faults, results))
+        FIRST.write_text(first_failures(load(), results, FIRST.read_text()))
     sys.exit(1 if survived else 0)
 
 
