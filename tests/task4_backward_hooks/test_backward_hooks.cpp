@@ -257,6 +257,17 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_
                       "root blocks0 blocks1 blocks2 ");
 }
 
+MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_unit_does_not_end_the_reduction_before_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank, 4, /*frozen_block=*/2);
+    const auto seen = look_at_arrivals(sharded, [&] { return sharded.reduced(); });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units whose reduction was waited for, as each block's gradient arrives", *seen);
+  });
+  expect_on_all_ranks(run, "units whose reduction was waited for, as each block's gradient arrives",
+                      "| | | blocks3 | ");
+}
+
 // A module whose weight gets the gradient that is sent into its output, in each element.
 struct Sender : Module {
   Sender() { weight = register_parameter("weight", at::zeros({48})); }
