@@ -42,6 +42,8 @@ endfunction()
 function(train_strategy name last_task)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/programs/strategy/*.cpp)
   add_library(${name}_strategy STATIC EXCLUDE_FROM_ALL ${sources})
+  set_target_properties(${name}_strategy PROPERTIES UNITY_BUILD "${FSDP_UNITY}"
+                        UNITY_BUILD_BATCH_SIZE 0)
   target_include_directories(${name}_strategy PUBLIC ${PROJECT_SOURCE_DIR}/programs)
   target_link_libraries(${name}_strategy PUBLIC ${last_task} fsdp_train)
   target_precompile_headers(${name}_strategy REUSE_FROM fsdp_pch)

@@ -43,7 +43,7 @@ MULTI_RANK_TEST(Offload, leaves_the_same_state_in_every_mode) {
   const TemporaryFolder folder;
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    for (const std::string place : {std::string(), folder.path()}) {
+    for (const auto& place : {std::string(), folder.path()}) {
       const std::string where = place.empty() ? " in memory" : " in files";
       const TrainConfig fsdp = config_of("fsdp", world_size(), place, 100);
       const auto sharded = make_fsdp_strategy(fsdp, workload, rank.communicator());

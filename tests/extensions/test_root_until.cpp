@@ -14,21 +14,21 @@ MULTI_RANK_SUITE(RootUntilRanks);
 // Its modules one after another, in the order of their registration or in another one.
 struct Chain : Module {
   explicit Chain(const std::vector<std::shared_ptr<Module>>& modules,
-                 std::vector<size_t> order = {})
-      : order_(std::move(order)) {
+                 std::vector<size_t> in_order = {})
+      : order(std::move(in_order)) {
     for (size_t i = 0; i < modules.size(); ++i)
-      modules_.push_back(register_module(std::to_string(i), modules[i]));
-    if (!order_.empty()) return;
-    order_.resize(modules.size());
-    std::iota(order_.begin(), order_.end(), 0);
+      steps.push_back(register_module(std::to_string(i), modules[i]));
+    if (!order.empty()) return;
+    order.resize(modules.size());
+    std::iota(order.begin(), order.end(), 0);
   }
   at::Tensor forward(at::Tensor x) override {
-    for (const size_t i : order_)
-      x = (*modules_[i])(x);
+    for (const size_t i : order)
+      x = (*steps[i])(x);
     return x;
   }
-  std::vector<std::shared_ptr<Module>> modules_;
-  std::vector<size_t> order_;
+  std::vector<std::shared_ptr<Module>> steps;
+  std::vector<size_t> order;
 };
 
 std::shared_ptr<Module> linear(int64_t in, int64_t out) {
