@@ -335,10 +335,17 @@ void Communicator::end_first_iteration() {
 }
 
 void Communicator::wait_for_readers() {
+  if (!has_readers_) return;
   state_->attempt([&] {
     for (const Connection* connection : state_->connections())
       connection->transport->wait_for_readers();
   });
+}
+
+std::shared_ptr<Communicator> Communicator::without_readers() const {
+  std::shared_ptr<Communicator> same(new Communicator(state_));
+  same->has_readers_ = false;
+  return same;
 }
 
 std::vector<Call> Communicator::take_log() {

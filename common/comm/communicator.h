@@ -48,6 +48,9 @@ class Communicator {
   // Returns when the other ranks have waited for every all-gather of which they read this rank's
   // input in place. No collective. Throws CollectiveError, which names a rank that does not come.
   void wait_for_readers();
+  // The same communicator to a caller that knows by other means that nobody reads what it changes:
+  // there wait_for_readers() returns at once.
+  std::shared_ptr<Communicator> without_readers() const;
 
   // output [n] <- the sum over ranks of part `rank` of their inputs [W n]: over the ranks of a
   // replica, then over replicas. The output may be fp32 and the input bf16 or fp16, which are then
@@ -68,6 +71,7 @@ class Communicator {
  private:
   explicit Communicator(std::shared_ptr<CommunicatorState> state) : state_(std::move(state)) {}
   std::shared_ptr<CommunicatorState> state_;  // shared with the handles
+  bool has_readers_{true};
 };
 
 }  // namespace fsdp

@@ -34,6 +34,7 @@ struct TrainConfig {
   OptimizerOptions optimizer;
   std::string offload_dir;  // where the optimizer's moments lie in files; empty: in memory
   int64_t pinned{};         // [bytes] of a rank's moments that stay in memory all the same
+  bool step_in_backward{};  // each unit is updated, in fsdp, when its gradient has been reduced
   std::optional<double> clip;
   double norm_type{2};       // of clip; above 0
   std::string no_decay;      // pattern of parameters without weight decay; empty: none

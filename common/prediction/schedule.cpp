@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace fsdp {
@@ -31,8 +32,7 @@ class Step {
     allocate(MemoryClass::optimizer_state,
              pinned_bytes(schedule_.state_file_bytes, config_.pinned));
     // What the parameters were loaded into is allocated before the first step.
-    const bool has_state = !first_ || config_.first_step > 0 || !config_.init.empty();
-    if (has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
+    if (!first_ || config_.first_step > 0 || !config_.init.empty()) allocate_state();
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {
       enter(Phase::forward);
@@ -48,7 +48,7 @@ class Step {
     if (training_) {
       enter(Phase::optimizer);
       if ((config_.clip || config_.loss_scaler) && config_.mode == "fsdp") add_norm();
-      if (!has_state) allocate(MemoryClass::optimizer_state, state_bytes_);
+      update();
     }
     return std::move(schedule_);
   }
@@ -59,6 +59,7 @@ class Step {
   virtual void forward() {}  // of part_
   virtual void backward() = 0;
   virtual void reduce_last() {}  // the gradients of all parts, which backward() has left
+  virtual void update() { allocate_state(); }
 
   size_t add(const Schedule::Action& action) {
     schedule_.actions.push_back(action);
@@ -88,6 +89,13 @@ class Step {
     (in_file ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
     state_bytes_ += kElement * pieces;
   }
+  int64_t state_bytes() const { return state_bytes_; }  // that are not allocated yet
+  // All of them, or so many, unless they are allocated.
+  void allocate_state(int64_t bytes = std::numeric_limits<int64_t>::max()) {
+    bytes = std::min(bytes, state_bytes_);
+    allocate(MemoryClass::optimizer_state, bytes);
+    state_bytes_ -= bytes;
+  }
 
   const TrainConfig& config_;
   const ShardLayout& layout_;
@@ -112,6 +120,7 @@ class ShardedStep : public Step {
         precision_(layout.units.size()),
         gradient_bytes_(layout.units.size()),
         has_gradient_(layout.units.size()),
+        state_of_unit_(layout.units.size()),
         root_bytes_inside_(layout.units.size()),
         gathers_(layout.units.size()) {
     for (size_t unit = 0; unit < layout.units.size(); ++unit) {
@@ -128,11 +137,13 @@ class ShardedStep : public Step {
       if (!parameter.trainable) continue;
       const int64_t bytes = parameter.numel * precision_[parameter.unit].param_bytes();
       gradient_bytes_[parameter.unit] += bytes;
-      if (!of_root) continue;
       const auto inside = std::find_if(order_.begin(), order_.end(), [&](size_t unit) {
-        return parameter.name.starts_with(layout.units[unit].name + ".");
+        return parameter.unit == unit || parameter.name.starts_with(layout.units[unit].name + ".");
       });
-      (inside == order_.end() ? root_bytes_after_[met] : root_bytes_inside_[*inside]) += bytes;
+      const bool between = inside == order_.end();
+      const size_t next = between ? met : static_cast<size_t>(inside - order_.begin()) + 1;
+      first_with_gradient_ = std::min(first_with_gradient_, next);
+      if (of_root) (between ? root_bytes_after_[met] : root_bytes_inside_[*inside]) += bytes;
     }
     const auto holds = [](const auto& outer, const auto& inner) {
       return !outer.root && inner.name.starts_with(outer.name + ".");
@@ -179,7 +190,9 @@ class ShardedStep : public Step {
       reshard(unit);
       reduce(unit);
       reshard_root_after(unit);
-      allocate(MemoryClass::gradients, root_bytes_after_[--left]);
+      --left;
+      if (config_.step_in_backward && left >= first_with_gradient_) step_reduced_units();
+      allocate(MemoryClass::gradients, root_bytes_after_[left]);
     });
     for (auto root = roots_.rbegin(); root != roots_.rend(); ++root) {
       reshard(*root);
@@ -211,6 +224,19 @@ class ShardedStep : public Step {
       for (auto unit = units.rbegin(); unit != units.rend(); ++unit)
         reduce(*unit);
     wait_for_reduction();
+  }
+
+  void update() override {
+    if (config_.step_in_backward) step_reduced_units();
+    allocate_state();
+  }
+  void step_reduced_units() {
+    for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
+      if (!has_gradient_[unit]) continue;
+      allocate_state(state_of_unit_[unit]);
+      allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
+      has_gradient_[unit] = false;
+    }
   }
 
   // The units compute in this order, while up to `window` units that come next are on their way.
@@ -305,9 +331,11 @@ class ShardedStep : public Step {
     }
     const size_t count = blocks.size() / static_cast<size_t>(layout_.world_size);
     const size_t begin = count * static_cast<size_t>(shard_);
+    const int64_t before = state_bytes();
     for (size_t i = begin; i < begin + count; ++i) {
       if (blocks[i]) add_state(kAlignment, i == begin || blocks[i] != blocks[i - 1]);
     }
+    state_of_unit_[unit] = state_bytes() - before;
   }
 
   const int shard_;  // of every unit, that this rank holds
@@ -320,10 +348,13 @@ class ShardedStep : public Step {
   std::vector<MixedPrecisionPolicy> precision_;  // by unit
   std::vector<int64_t> gradient_bytes_;          // by unit
   std::vector<bool> has_gradient_;               // by unit: sharded
+  std::vector<int64_t> state_of_unit_;           // by unit: bytes of its optimizer's
   int64_t trainable_bytes_{};                    // of the shards of trainable units
   // Of the root's gradients, those of its layers that come after so many units in forward, hence
   // before them in backward; and by unit those of parameters inside the unit's module.
   std::vector<int64_t> root_bytes_after_, root_bytes_inside_;
+  // From this place of order_ on, the input of a unit's module needs a gradient; so it comes back.
+  size_t first_with_gradient_{std::numeric_limits<size_t>::max()};
   std::vector<std::optional<size_t>> gathers_;  // by unit: the Issue that gathered it, or none
   std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
 };

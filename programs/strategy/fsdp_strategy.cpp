@@ -6,6 +6,7 @@
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
 #include <strategy/root_until.h>
+#include <strategy/unit_optimizers.h>
 #include <strategy/wrap_option.h>
 #include <train/build_model.h>
 #include <train/offload.h>
@@ -49,7 +50,12 @@ class FsdpStrategy : public Strategy {
     if (layout_.root_until) reshard_root_early(*model_, *sharded_, *layout_.root_until);
     move_buffers(*model_, comm_->device());
     const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
-    optimizer_ = std::make_unique<ShardedOptimizer>(sharded_->units(), groups, comm_);
+    if (config.step_in_backward) {
+      unit_optimizers_ = std::make_shared<UnitOptimizers>(sharded_->units(), groups, comm_);
+      step_in_backward(*model_, *sharded_, unit_optimizers_);
+    } else {
+      optimizer_ = std::make_unique<ShardedOptimizer>(sharded_->units(), groups, comm_);
+    }
     if (config.precision != MixedPrecisionPolicy{}) {
       for (const auto& unit : sharded_->units())
         unit->set_mixed_precision(config.precision_of(unit->parameters().front().name));
@@ -91,6 +97,7 @@ class FsdpStrategy : public Strategy {
 
   void step() override {
     live_bytes::enter(Phase::optimizer);
+    if (unit_optimizers_) return unit_optimizers_->step();  // what backward has left
     optimizer_->step();
     optimizer_->zero_grad();
   }
@@ -118,7 +125,7 @@ class FsdpStrategy : public Strategy {
   }
   ModelState state() override {
     ModelState state = state_without_ranges(distinct_parameters(*model_));
-    state.ranges = optimizer_->state();
+    state.ranges = unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
     return state;
   }
   Locate locate() const override { return fsdp::locate; }
@@ -191,7 +198,8 @@ class FsdpStrategy : public Strategy {
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;
   ShardLayout layout_;
-  std::unique_ptr<ShardedOptimizer> optimizer_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;      // null if there are those of the units
+  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless units step in backward
 };
 
 }  // namespace

@@ -86,6 +86,8 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
   app.add_option_function<std::string>("--norm-type", take_norm_type,
                                        "p of the p-norm by which --clip goes (default 2)")
       ->type_name("NUMBER|inf");
+  on_off(app, "--step-in-backward", config.step_in_backward,
+         "update each unit as soon as its gradient is reduced, and free that");
   app.add_option("--no-decay", config.no_decay,
                  "regular expression: parameters without weight decay");
   app.add_flag("--allow-nan", config.allow_nan,
@@ -237,6 +239,20 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   }
 }
 
+// What needs all gradients at a time.
+void check_step_in_backward(const TrainConfig& config) {
+  if (!config.step_in_backward || config.mode != "fsdp") return;
+  const std::string option = "--step-in-backward on: ";
+  if (config.clip)
+    throw UsageError(option + "the norm of --clip is that of all gradients together");
+  if (config.loss_scaler)
+    throw UsageError(option + "with a loss scale (--loss-scale, fp16) a step may have to be left "
+                              "out, which shows when all gradients are there");
+  if (config.parts > config.world)
+    throw UsageError(option + "takes one part for each rank; give --parts " +
+                     std::to_string(config.world));
+}
+
 void check_file(const std::string& option, const std::string& path) {
   if (!can_be_written(path)) throw UsageError(option + " " + path + ": can't be written");
 }
@@ -316,8 +332,9 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   };
   const std::string mode = "--mode " + config.mode;
   if (config.mode != "fsdp") {
-    for (const char* option : {"--wrap", "--reshard-after-forward", "--prefetch", "--limit",
-                               "--forward-limit", "--backward-limit", "--meta-init"})
+    for (const char* option :
+         {"--wrap", "--reshard-after-forward", "--prefetch", "--limit", "--forward-limit",
+          "--backward-limit", "--meta-init", "--step-in-backward"})
       unused(option, mode);
     if (config.mode == "ddp") {
       for (const char* option : {"--strategy", "--shard-size"})
@@ -358,6 +375,7 @@ TrainConfig parse_train_options(int argc, char** argv,
                   app.count("--reshard-after-forward") > 0);
     if (app.count("--norm-type") > 0 && !config.clip) throw UsageError("--norm-type: needs --clip");
     precision.settle(app, config);
+    check_step_in_backward(config);
     check(config);
     check_checkpoint_options(app, config);
     check_init_option(config);

@@ -13,7 +13,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, wor
                                                 accumulate, steps, wrap, reshard_after_forward,
                                                 limit, meta_init, optimizer, decay_of_all, clip,
                                                 norm_type, backend, param_dtype, reduce_dtype,
-                                                keep_fp32, loss_scale, saved, pinned)
+                                                keep_fp32, loss_scale, saved, pinned,
+                                                step_in_backward)
 
 namespace {
 
@@ -136,6 +137,12 @@ Case draw(uint64_t seed) {
   if (c.steps > 1 && dice.one_in(2)) c.saved = 1 + dice.below(c.steps - 1);
   if (dice.one_in(2)) c.keep_fp32 = dice.one_of(kKept);
   if (dice.one_in(3)) c.pinned = dice.one_of<int>({0, 1, 5000, 1 << 20});
+  c.step_in_backward = dice.one_in(3);
+  if (c.step_in_backward) {  // which takes one part of each rank, and does not clip
+    c.turns = 1;
+    c.clip = Case().clip;
+    c.norm_type = Case().norm_type;
+  }
   return c;
 }
 

@@ -50,6 +50,7 @@ struct Case {
                    // never
   int pinned{-1};  // bytes of AdamW's moments that fsdp keeps in memory, while the others lie in a
                    // file; -1: none do
+  bool step_in_backward{};  // in fsdp
 };
 
 // The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.

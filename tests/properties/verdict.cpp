@@ -44,6 +44,7 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
   config.comm.backend = c.backend;
   config.precision = {dtype_of(c.param_dtype), dtype_of(c.reduce_dtype)};
   config.keep_fp32 = c.keep_fp32;
+  config.step_in_backward = c.step_in_backward;
   return config;
 }
 
