@@ -12,6 +12,7 @@ namespace fsdp::counting_allocator {
 namespace {
 
 constexpr size_t kWorthKeeping = size_t{1} << 20;
+constexpr int64_t kMostKept = int64_t{1} << 27;  // [bytes] beyond the peak
 
 // Lies before the data. Its alignment is what torch expects of a block.
 struct alignas(64) Header {
@@ -103,11 +104,13 @@ void CountingAllocator::keep(Kept kept) {
   trim(0);
 }
 
-// Releases the oldest kept blocks until there is room for `bytes_to_come` within 5/4 of the peak.
+// Releases the oldest kept blocks until there is room for `bytes_to_come` within 5/4 of the peak,
+// and within kMostKept beyond it.
 void CountingAllocator::trim(int64_t bytes_to_come) {
   if (kept_.empty()) return;
   const int64_t alive = live_bytes::now().total + bytes_to_come;
-  const int64_t room = std::max(live_bytes::peak_total(), alive) / 4 * 5 - alive;
+  const int64_t peak = std::max(live_bytes::peak_total(), alive);
+  const int64_t room = peak + std::min(peak / 4, kMostKept) - alive;
   auto end = kept_.begin();
   for (; end != kept_.end() && kept_bytes_ > room; ++end) {
     kept_bytes_ -= static_cast<int64_t>(end->bytes);

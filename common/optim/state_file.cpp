@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 
 namespace fsdp {
@@ -91,46 +90,56 @@ at::Tensor StateFile::zeros(int64_t numel) {
   return at::from_blob(data, {numel}, at::kFloat);
 }
 
-void StateFile::read_ahead(const at::Tensor& part) {
-  hand_over(part, false);
-}
-
-void StateFile::write_behind(const at::Tensor& part) {
-  hand_over(part, true);
-}
-
 // Only what lies in the file, and whole pages of it: neighbours may share the first and the last.
-void StateFile::hand_over(const at::Tensor& part, bool write) {
-  const auto from = static_cast<char*>(part.data_ptr()) - begin_;
-  const auto to = from + static_cast<int64_t>(part.nbytes());
-  const Job job{begin_ + std::max(from / kPage * kPage, pinned_),
-                begin_ + std::min(round_up(to, kPage), bytes_), write};
+StateFile::Part StateFile::part_of(const at::Tensor& tensor) const {
+  const auto from = static_cast<char*>(tensor.data_ptr()) - begin_;
+  const auto to = from + static_cast<int64_t>(tensor.nbytes());
+  return {std::max(from / kPage * kPage, pinned_) - pinned_,
+          std::min(round_up(to, kPage), bytes_) - pinned_};
+}
+
+// Remembers that `part` came after the last one.
+std::optional<StateFile::Part> StateFile::to_read_after(const Part& part) {
+  if (last_ >= 0) next_[last_] = part;
+  last_ = part.begin;
+  Part ahead = part;
+  for (int i = 0; i < kAhead; ++i) {
+    const auto next = next_.find(ahead.begin);
+    if (next == next_.end()) return {};
+    ahead = next->second;
+  }
+  return ahead;
+}
+
+void StateFile::write_behind(const at::Tensor& tensor) {
+  const Part part = part_of(tensor);
+  if (part.begin >= part.end) return;  // it stays in memory
+  const auto ahead = to_read_after(part);
   std::unique_lock lock(mutex_);
-  if (write) jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
+  jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
   if (error_ != 0) fail(folder_, error_, "can't write optimizer state");
-  if (job.begin >= job.end) return;
-  jobs_.push_back(job);
-  behind_ += write ? 1 : 0;
+  if (ahead) jobs_.push_back({*ahead, /*write=*/false});
+  jobs_.push_back({part, /*write=*/true});
+  ++behind_;
   jobs_changed_.notify_all();
 }
 
 void StateFile::work() {
-  std::optional<Job> written;  // whose pages are still in memory
+  std::optional<Part> written;  // whose pages are still in memory
   while (true) {
     std::unique_lock lock(mutex_);
     jobs_changed_.wait(lock, [this] { return stops_ || !jobs_.empty(); });
     if (stops_) return;
-    const Job job = jobs_.front();
+    const auto [part, write] = jobs_.front();
     jobs_.pop_front();
     lock.unlock();
-    if (!job.write) {
-      madvise(job.begin, static_cast<size_t>(job.end - job.begin), MADV_WILLNEED);
+    if (!write) {
+      madvise(address(part), static_cast<size_t>(part.end - part.begin), MADV_WILLNEED);
       continue;
     }
-    sync_file_range(descriptor_, job.begin - begin_ - pinned_, job.end - job.begin,
-                    SYNC_FILE_RANGE_WRITE);
-    if (written) write(*written);
-    written = job;
+    sync_file_range(descriptor_, part.begin, part.end - part.begin, SYNC_FILE_RANGE_WRITE);
+    if (written) let_go(*written);
+    written = part;
     lock.lock();
     --behind_;
     jobs_changed_.notify_all();
@@ -139,18 +148,17 @@ void StateFile::work() {
 
 // Waits until the pages are on the disk, and lets go of them. A page that has been changed again
 // stays.
-void StateFile::write(const Job& job) {
-  const int64_t offset = job.begin - begin_ - pinned_;
-  const int64_t count = job.end - job.begin;
+void StateFile::let_go(const Part& part) {
+  const int64_t count = part.end - part.begin;
   if (sync_file_range(
-          descriptor_, offset, count,
+          descriptor_, part.begin, count,
           SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
     const std::lock_guard lock(mutex_);
     error_ = errno;
     return;
   }
-  madvise(job.begin, static_cast<size_t>(count), MADV_DONTNEED);
-  posix_fadvise(descriptor_, offset, count, POSIX_FADV_DONTNEED);
+  madvise(address(part), static_cast<size_t>(count), MADV_DONTNEED);
+  posix_fadvise(descriptor_, part.begin, count, POSIX_FADV_DONTNEED);
 }
 
 }  // namespace fsdp

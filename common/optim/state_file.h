@@ -4,16 +4,17 @@
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace fsdp {
 
 // Optimizer state of one rank in a file, in place of memory (ZeRO-Infinity, section 5.2). The file
 // is mapped: what lies in it are tensors as others are. A thread reads ahead and writes behind, so
-// that few pages are in memory at a time; no other class knows of the file.
+// that few pages are in memory at a time.
 class StateFile {
  public:
   // Reserves `bytes` in `folder`, of which the first pinned_bytes(bytes, pinned) stay in memory, in
@@ -27,28 +28,36 @@ class StateFile {
   // std::logic_error if less is left.
   at::Tensor zeros(int64_t numel);
 
-  // Are given parts of such tensors. The first returns at once. What is behind is written, and
-  // leaves memory when the part after it is; write_behind() waits while kBehind parts are to be
-  // written. Throw std::runtime_error if the file could not be written.
-  void read_ahead(const at::Tensor& part);
+  // Is given parts of such tensors, each after its use, in the same order at each step. The part is
+  // written, and leaves memory when the part after it is. The one that followed it by kAhead at the
+  // step before is read. Returns at once, but waits while kBehind parts are to be written. Throws
+  // std::runtime_error if the file could not be written.
   void write_behind(const at::Tensor& part);
 
-  static constexpr int kBehind = 4;
+  static constexpr int kBehind = 4, kAhead = 4;
 
  private:
+  struct Part {
+    int64_t begin, end;  // [bytes] in the file, whole pages
+  };
   struct Job {
-    char *begin, *end;  // whole pages of the file
+    Part part;
     bool write;
   };
-  void hand_over(const at::Tensor& part, bool write);
+  Part part_of(const at::Tensor& tensor) const;
+  std::optional<Part> to_read_after(const Part& part);
   void work();  // the thread
-  void write(const Job& job);
+  void let_go(const Part& part);
+  char* address(const Part& part) const { return begin_ + pinned_ + part.begin; }
 
   std::string folder_;
   int64_t bytes_, pinned_;
   int64_t given_{};  // [bytes] to tensors
   int descriptor_;
   char* begin_{};  // [bytes_], mapped: `pinned_` bytes of memory, then the file
+
+  std::map<int64_t, Part> next_;  // by where the part before it begins
+  int64_t last_{-1};              // where the last part begins
 
   std::mutex mutex_;
   std::condition_variable jobs_changed_;

@@ -40,17 +40,11 @@ std::vector<Piece> in_parts(const std::vector<Piece>& pieces) {
   return parts;
 }
 
-// The file reads the moments of the next part while a part is updated.
 void update_adamw_in_file(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
-  const std::vector<Piece> parts = in_parts(pieces);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i + 1 < parts.size()) {
-      options.file->read_ahead(parts[i + 1].exp_avg);
-      options.file->read_ahead(parts[i + 1].exp_avg_sq);
-    }
-    fused_adamw(options, {parts[i]});
-    options.file->write_behind(parts[i].exp_avg);
-    options.file->write_behind(parts[i].exp_avg_sq);
+  for (const Piece& part : in_parts(pieces)) {
+    fused_adamw(options, {part});
+    options.file->write_behind(part.exp_avg);
+    options.file->write_behind(part.exp_avg_sq);
   }
 }
 

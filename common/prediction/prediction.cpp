@@ -43,6 +43,7 @@ class LiveBytesOfAStep {
   }
 
   const PredictedBytes& peaks() const { return peaks_; }
+  int64_t peak_of_all() const { return peak_of_all_; }
 
   void operator()(const Schedule::Enter& entered) {
     phase_ = entered.phase;
@@ -65,6 +66,8 @@ class LiveBytesOfAStep {
   void add(MemoryClass cls, int64_t bytes) {
     const auto column = static_cast<size_t>(cls);
     now_[column] += bytes;
+    all_ += bytes;
+    peak_of_all_ = std::max(peak_of_all_, all_);
     if (!phase_) return;
     auto& peak = peaks_[static_cast<size_t>(*phase_)][column];
     peak = std::max(peak.value_or(0), now_[column]);
@@ -76,6 +79,7 @@ class LiveBytesOfAStep {
   std::optional<Phase> phase_;
   std::array<int64_t, kMemoryClasses> now_{};
   PredictedBytes peaks_{};
+  int64_t all_{}, peak_of_all_{};  // classes together
 };
 
 }  // namespace
@@ -91,6 +95,10 @@ PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& b
   drop(MemoryClass::gathered);
   drop(MemoryClass::gradients);
   return predicted;
+}
+
+int64_t predict_peak_bytes(const Schedule& schedule, const std::string& backend) {
+  return LiveBytesOfAStep(schedule, backend).peak_of_all();
 }
 
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {

@@ -20,6 +20,9 @@ namespace fsdp {
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;
 PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& backend);
 
+// The largest number of bytes of all classes but `rest` that are alive at a time.
+int64_t predict_peak_bytes(const Schedule& schedule, const std::string& backend);
+
 // The bytes that a rank receives, by the textbook count of communicator.h. A key is an operation
 // ("all_gather", "reduce_scatter", "all_reduce", which fsdp calls between replicas) or the label of
 // what serves no parameter ("norm", "metrics"). What is never called has no key.

@@ -4,6 +4,7 @@
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
 #include <train/data_of_run.h>
+#include <train/enough_memory.h>
 #include <train/final_report.h>
 #include <train/held_out.h>
 #include <train/over_ranks.h>
@@ -116,6 +117,9 @@ class TrainingRun {
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
     workload_ = checkpointed(language_modeling(config, dataset), config, fsdp);
     if (leads()) telemetry_.say(description(config, comm_->backend()));
+    if (context.shared->has_arenas() && !config.on_cuda())
+      require_enough_memory(config, fsdp.shard_layout(config, workload_), comm_->backend(),
+                            context.world_size, memory_of_machine());
     strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
     check_keep_fp32(config, strategy_->layout());
     if (scaler_) strategy_->set_loss_scale(scaler_->scale());

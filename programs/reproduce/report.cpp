@@ -83,7 +83,7 @@ bool Report::ok() const {
 }
 
 void Report::write(const std::filesystem::path& folder, const std::string& name,
-                   const TrainRuns& runs) const {
+                   const Json& runs) const {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   Json json{{"command", command}};
@@ -93,7 +93,7 @@ void Report::write(const std::filesystem::path& folder, const std::string& name,
     markdown += "\n" + table.markdown();
     json["tables"].push_back(table.json());
   }
-  json["runs"] = runs.json();
+  json["runs"] = runs;
   json["ok"] = ok();
   write_file(folder / (name + ".md"), markdown);
   write_file(folder / (name + ".json"), json.dump(1) + "\n");

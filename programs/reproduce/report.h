@@ -19,7 +19,7 @@ struct Report {
   // files, both with machine, versions and commit. Makes `folder` if it does not exist. Throws
   // std::runtime_error naming a file that can't be written.
   void write(const std::filesystem::path& folder, const std::string& name,
-             const TrainRuns& runs) const;
+             const nlohmann::ordered_json& runs) const;
 };
 
 }  // namespace fsdp

@@ -24,6 +24,7 @@ TrainResult parse_train_result(const std::string& text);
 
 // The options of a run, without --json. They identify it.
 using TrainOptions = std::vector<std::string>;
+std::string joined(const TrainOptions& options);  // by spaces
 
 // Gives a table the result of a run. Throws std::runtime_error if the run failed.
 using Train = std::function<const TrainResult&(const TrainOptions&)>;

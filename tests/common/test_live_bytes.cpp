@@ -181,24 +181,32 @@ int64_t bytes_of_malloc() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-TEST(LiveBytes, kept_blocks_are_released_when_small_ones_need_the_room) {
-  EXPECT_EQ(failure([] {
-              constexpr int64_t kBig = 64 << 20;
+// Allocates a block of `big` bytes, which is freed at once and kept, and then small ones.
+void expect_taken_at_most(int64_t big, int64_t most) {
+  EXPECT_EQ(failure([&] {
               constexpr int64_t kSmall = 512 << 10;
-              constexpr int64_t kPages = 1 << 20;  // what malloc() adds to 100 blocks
+              constexpr int64_t kPages = 4 << 20;  // what malloc() adds to 500 blocks
               const int64_t before = bytes_of_malloc();
-              at::empty({kBig}, at::kByte);  // freed at once, and kept
+              at::empty({big}, at::kByte);
               std::vector<at::Tensor> small;
-              for (int i = 0; i < 100; ++i) {
+              for (int i = 0; i < 500; ++i) {
                 small.push_back(at::empty({kSmall}, at::kByte));
                 const int64_t taken = bytes_of_malloc() - before;
-                if (taken > kBig / 4 * 5 + kPages) {
-                  throw std::runtime_error(std::to_string(taken) + " bytes, more than 5/4 of " +
-                                           std::to_string(kBig));
+                if (taken > std::max(most, (i + 1) * kSmall / 4 * 5) + kPages) {
+                  throw std::runtime_error(std::to_string(taken) + " bytes, more than " +
+                                           std::to_string(most));
                 }
               }
             }),
             "");
+}
+
+TEST(LiveBytes, kept_blocks_are_released_when_small_ones_need_the_room) {
+  expect_taken_at_most(64 << 20, (64 << 20) / 4 * 5);
+}
+
+TEST(LiveBytes, at_most_128_MiB_are_kept_beyond_the_peak) {
+  expect_taken_at_most(1 << 30, (1 << 30) + (128 << 20));
 }
 
 TEST(LiveBytes, an_allocation_that_fails_is_not_counted) {

@@ -24,7 +24,6 @@ TEST(StateFile, keeps_what_is_written_to_its_tensors) {
       tensors.push_back(file.zeros(kMiB / 4));
     for (int turn = 0; turn < 4; ++turn) {
       for (size_t i = 0; i < tensors.size(); ++i) {
-        file.read_ahead(tensors[(i + 1) % 3]);
         const auto expected = static_cast<float>(turn * (i + 1));
         EXPECT_TRUE(tensors[i].eq(expected).all().item<bool>())
             << "tensor " << i << " in turn " << turn;

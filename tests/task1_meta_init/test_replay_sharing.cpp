@@ -112,5 +112,3 @@ TEST(T1_2_sharing, two_recordings_do_not_know_of_each_other) {
     EXPECT_TRUE(torch::equal(second->bias, eager_second->bias)) << second->bias;
   });
 }
-
-// What has no meta kernel is computed at once, from what is replayed for it.

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <shared/command_line.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <train/checkpoints.h>
@@ -11,23 +10,6 @@
 
 namespace fsdp {
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-TrainConfig parse(Arguments arguments) {
-  const Arguments first{"--recipe", "published", "--batch", "24"};
-  arguments.insert(arguments.begin(), first.begin(), first.end());
-  return parsed(std::move(arguments));
-}
-
-std::string refusal(const Arguments& arguments) {
-  try {
-    parse(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 // The folder of a checkpoint of step 3, by this run.
 std::string saved_by(const TrainConfig& run, const TemporaryFolder& folder) {

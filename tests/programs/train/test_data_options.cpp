@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <shared/command_line.h>
 
 #include <common/temporary_folder.h>
 
@@ -8,13 +7,8 @@
 namespace fsdp {
 namespace {
 
-std::string refused(const std::vector<std::string>& arguments) {
-  try {
-    parsed(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
+std::string refused(const Arguments& arguments) {
+  return refusal(arguments, parsed);
 }
 
 TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {

@@ -1,5 +1,3 @@
-#include <shared/command_line.h>
-
 #include <common/expect_text.h>
 #include <common/hugging_face_files.h>
 #include <common/temporary_folder.h>
@@ -8,18 +6,6 @@
 
 namespace fsdp {
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-TrainConfig parse_init(Arguments arguments) {
-  const Arguments first{"--batch", "24", "--recipe", "published"};
-  arguments.insert(arguments.begin(), first.begin(), first.end());
-  return parsed(std::move(arguments));
-}
-
-std::string refusal_of_init(const Arguments& arguments) {
-  return error_of<UsageError>([&] { parse_init(arguments); });
-}
 
 class InitOption : public testing::Test {
  protected:
@@ -31,21 +17,21 @@ class InitOption : public testing::Test {
 };
 
 TEST_F(InitOption, names_a_folder) {
-  EXPECT_EQ(parse_init({"--model", "gpt2-tiny", "--init", option()}).init, folder_.path());
-  EXPECT_EQ(parse_init({"--model", "gpt2-tiny"}).init, "");
-  EXPECT_EQ(refusal_of_init({"--init", folder_.path()}),
+  EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).init, folder_.path());
+  EXPECT_EQ(parse({"--model", "gpt2-tiny"}).init, "");
+  EXPECT_EQ(refusal({"--init", folder_.path()}),
             "--init " + folder_.path() + ": takes hf:FOLDER");
-  EXPECT_EQ(refusal_of_init({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
+  EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
 }
 
 TEST_F(InitOption, of_a_model_of_another_size_is_refused) {
-  EXPECT_EQ(refusal_of_init({"--model", "gpt2-36m", "--init", option()}),
+  EXPECT_EQ(refusal({"--model", "gpt2-36m", "--init", option()}),
             "--init " + option() + ": config.json has vocab_size 61, and gpt2-36m has 20000");
   files_.config["n_layer"] = 2;
   files_.write(folder_.path());
-  EXPECT_EQ(refusal_of_init({"--model", "gpt2-tiny", "--init", option()}),
+  EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),
             "--init " + option() + ": config.json has n_layer 2, and gpt2-tiny has 3");
-  EXPECT_EQ(refusal_of_init({"--model", "small", "--init", option()}),
+  EXPECT_EQ(refusal({"--model", "small", "--init", option()}),
             "--init " + option() +
                 ": small is no GPT-2; give --model gpt2-tiny, gpt2-36m, "
                 "gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m");
@@ -54,7 +40,7 @@ TEST_F(InitOption, of_a_model_of_another_size_is_refused) {
 TEST_F(InitOption, with_a_wrong_file_is_refused_before_any_rank_starts) {
   files_.remove("transformer.ln_f.bias");
   files_.write(folder_.path());
-  EXPECT_EQ(refusal_of_init({"--model", "gpt2-tiny", "--init", option()}),
+  EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),
             "--init " + option() + ": " + folder_.path() +
                 "/model.safetensors: has no tensor transformer.ln_f.bias");
 }

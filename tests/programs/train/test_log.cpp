@@ -47,7 +47,7 @@ FsdpImplementation implementation() {
                        std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
     return std::make_unique<Fake>(std::move(comm));
   };
-  return {make, nullptr};
+  return {make, layout_of_nothing};
 }
 
 struct Outcome {

@@ -40,20 +40,20 @@ const FsdpImplementation kBrokenLoss{
       return std::make_unique<FakeStrategy>(std::move(comm), std::vector{1.0, kNan, 1.0, 1.0},
                                             std::vector{1.0, 1.0, 1.0, 1.0});
     },
-    nullptr};
+    layout_of_nothing};
 const FsdpImplementation kBrokenNorm{
     [](const TrainConfig&, Workload,
        std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
       return std::make_unique<FakeStrategy>(std::move(comm), std::vector{1.0, 1.0, 1.0, 1.0},
                                             std::vector{1.0, 1.0, kInf, 1.0});
     },
-    nullptr};
+    layout_of_nothing};
 const FsdpImplementation kBrokenEvaluation{
     [](const TrainConfig&, Workload,
        std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
       return std::make_unique<FakeStrategy>(std::move(comm), std::vector{kNan}, std::vector{1.0});
     },
-    nullptr};
+    layout_of_nothing};
 
 struct Result {
   int status;

@@ -1,5 +1,3 @@
-#include <shared/command_line.h>
-
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
 
@@ -10,43 +8,31 @@
 namespace fsdp {
 namespace {
 
-using Arguments = std::vector<std::string>;
-
-TrainConfig parse_offload(Arguments arguments) {
-  const Arguments first{"--batch", "24", "--recipe", "published"};
-  arguments.insert(arguments.begin(), first.begin(), first.end());
-  return parsed(std::move(arguments));
-}
-
-std::string refusal_of_offload(const Arguments& arguments) {
-  return error_of<UsageError>([&] { parse_offload(arguments); });
-}
-
 TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
   const std::string folder = "/";
   const TrainConfig config =
-      parse_offload({"--offload", "optimizer", "--offload-dir", folder, "--pinned", "3000000000"});
+      parse({"--offload", "optimizer", "--offload-dir", folder, "--pinned", "3000000000"});
   EXPECT_EQ(config.offload_dir, folder);
   EXPECT_EQ(config.pinned, 3'000'000'000);
-  EXPECT_EQ(parse_offload({"--offload", "none"}).offload_dir, "");
+  EXPECT_EQ(parse({"--offload", "none"}).offload_dir, "");
 }
 
 TEST(OffloadOption, refuses_what_cannot_be_meant) {
-  EXPECT_EQ(refusal_of_offload({"--offload", "optimizer"}),
+  EXPECT_EQ(refusal({"--offload", "optimizer"}),
             "--offload optimizer: needs --offload-dir");
-  EXPECT_EQ(refusal_of_offload({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
-  EXPECT_EQ(refusal_of_offload({"--pinned", "1", "--offload", "none"}),
+  EXPECT_EQ(refusal({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--pinned", "1", "--offload", "none"}),
             "--pinned: needs --offload optimizer");
-  EXPECT_EQ(refusal_of_offload({"--offload", "optimizer", "--offload-dir", "/missing"}),
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/missing"}),
             "--offload-dir /missing: no such folder");
   EXPECT_EQ(
-      refusal_of_offload({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),
+      refusal({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),
       "--offload optimizer: sgd has no state; give --optimizer adamw");
 }
 
 TEST(OffloadOption, refuses_a_folder_that_lies_in_memory) {
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "this machine has no /dev/shm";
-  EXPECT_EQ(refusal_of_offload({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
             "--offload-dir /dev/shm: lies in memory; give one on a disk");
 }
 

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <shared/command_line.h>
 
 #include <cmath>
 #include <limits>
@@ -9,21 +8,7 @@
 namespace fsdp {
 namespace {
 
-TrainConfig parse(std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), {"--recipe", "published"});
-  return parsed(std::move(arguments));
-}
-
-std::string refusal(const std::vector<std::string>& arguments) {
-  try {
-    parse(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-std::string notes(const std::vector<std::string>& arguments) {
+std::string notes(const Arguments& arguments) {
   testing::internal::CaptureStderr();
   parse(arguments);
   return testing::internal::GetCapturedStderr();
@@ -177,7 +162,7 @@ TEST(TrainOptions, units_are_chosen_automatically_and_not_printed_if_nothing_is_
 }
 
 TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
-  const auto limits = [](const std::vector<std::string>& arguments) {
+  const auto limits = [](const Arguments& arguments) {
     const TrainConfig config = parse(arguments);
     return std::pair(config.limit_in_forward(), config.limit_in_backward());
   };
@@ -250,6 +235,25 @@ TEST(TrainOptions, gradients_in_16_bits_are_not_added_before_they_are_reduced) {
   EXPECT_EQ(with("bf16"),
             "--accumulate last: takes --param-dtype fp32 and --reduce-dtype fp32; else gradients "
             "of several parts would be added in 16 bits. Give --accumulate each");
+}
+
+TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
+  const auto with = [](Arguments arguments) {
+    arguments.insert(arguments.begin(),
+                     {"--mode", "fsdp", "--world", "2", "--step-in-backward", "on"});
+    return refusal(arguments);
+  };
+  EXPECT_FALSE(parse({}).step_in_backward);
+  EXPECT_TRUE(parse({"--mode", "fsdp", "--step-in-backward", "on"}).step_in_backward);
+  EXPECT_EQ(with({"--param-dtype", "bf16"}), "accepted");
+  EXPECT_EQ(with({"--clip", "1"}),
+            "--step-in-backward on: the norm of --clip is that of all gradients together");
+  EXPECT_EQ(with({"--param-dtype", "fp16"}),
+            "--step-in-backward on: with a loss scale (--loss-scale, fp16) a step may have to be "
+            "left out, which shows when all gradients are there");
+  EXPECT_EQ(with({"--param-dtype", "fp16", "--loss-scale", "none"}), "accepted");
+  EXPECT_EQ(with({"--parts", "4"}),
+            "--step-in-backward on: takes one part for each rank; give --parts 2");
 }
 
 TEST(TrainOptions, an_option_without_effect_is_named) {

@@ -30,4 +30,10 @@ class UntrainedStrategy : public Strategy {
   ShardLayout layout_;
 };
 
+inline ShardLayout layout_of_nothing(const TrainConfig& config, const Workload&) {
+  ShardLayout layout;
+  layout.world_size = config.shards();
+  return layout;
+}
+
 }  // namespace fsdp

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// From now on SIGINT and SIGTERM go to the child that runs, and are remembered.
+void pass_on_signals();
+int ending_signal();  // that came; 0: none
+[[noreturn]] void end_by(int signal);
+
+// Runs a program with its output in the file `log`, and waits for it. Calls `watch` with its process
+// number each second. Returns its exit status as waitpid() tells it. Throws std::runtime_error if it
+// can't be run.
+int run_child(const std::filesystem::path& program, std::vector<std::string> arguments,
+              const std::filesystem::path& log, const std::function<void(int)>& watch = nullptr);
+
+std::string contents(const std::filesystem::path& file);
+// What is not empty; "" if there is none.
+std::string last_line(const std::string& text);
+
+}  // namespace fsdp

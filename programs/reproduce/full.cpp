@@ -1,0 +1,164 @@
+#include <reproduce/child.h>
+#include <reproduce/full.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kSteps = 10;
+constexpr int64_t kParameters = 2'127'208'000;
+// Published for one GPU and for FSDP on eight.
+constexpr double kFirstLoss = 10.8519020, kFirstLossOfFsdp = 10.8519036;
+constexpr double kLastLoss = 10.8702612, kLastLossOfFsdp = 10.8702623;
+constexpr double kSum = 161786.334758, kSumOfFsdp = 161786.335199;
+constexpr double kTolerance = 1e-6;       // relative: of losses, and of the sum to the published one
+constexpr double kSumTolerance = 1e-8;    // relative: between FSDP and one process
+constexpr double kGiB = 1 << 30;
+constexpr double kMostMemory = 20;   // [GiB] of all ranks
+constexpr double kMostMinutes = 60;  // of FSDP
+constexpr size_t kPoints = 40;       // of the curve
+
+LongRun run_of(const FullSettings& settings, const std::string& mode, int world) {
+  const std::string ranks = std::to_string(world);
+  LongRun run{mode + "-" + ranks, {"--mode", mode, "--world", ranks}, kSteps, 12 * kParameters};
+  const auto add = [&](const TrainOptions& more) {
+    run.options.insert(run.options.end(), more.begin(), more.end());
+  };
+  add({"--model", "gpt2xl", "--recipe", "published", "--checkpoint-activations", "all"});
+  if (mode == "fsdp") add({"--prefetch", "off", "--step-in-backward", "on"});
+  if (settings.cuda) {
+    add({"--device", "cuda"});
+  } else {
+    add({"--offload", "optimizer", "--offload-dir", settings.folder.string()});
+    if (mode == "single") add({"--threads", "2"});
+  }
+  return run;
+}
+
+// The last line of what DDP says.
+std::string refusal_of_ddp(const FullSettings& settings) {
+  const auto log = settings.folder / "ddp";
+  const TrainOptions options{"--mode", "ddp", "--world", std::to_string(settings.world), "--model",
+                             "gpt2xl", "--recipe", "published", "--steps", "1"};
+  if (run_child(settings.train, options, log) == 0)
+    throw std::runtime_error("ddp was not refused");
+  return last_line(contents(log));
+}
+
+double sum_of(const LongResult& run) {
+  return run.result.last.at("param_sum");
+}
+
+// The largest relative difference between the losses of the two runs.
+double difference_of_losses(const LongResult& one, const LongResult& other) {
+  double largest = 0;
+  for (size_t step = 0; step < kSteps; ++step)
+    largest = std::max(largest,
+                       relative_difference(one.result.loss(step), other.result.loss(step)));
+  return largest;
+}
+
+Line line_of(const std::string& mode, int world, const LongResult& run, const LongResult& other,
+             bool on_cpu) {
+  const double from_published =
+      std::max({relative_difference(run.result.loss(0), kFirstLoss),
+                relative_difference(run.result.loss(kSteps - 1), kLastLoss),
+                relative_difference(sum_of(run), kSum)});
+  const double from_other = difference_of_losses(run, other);
+  const double sum_from_other = relative_difference(sum_of(run), sum_of(other));
+  const double memory = static_cast<double>(run.peak()) / kGiB;
+  bool ok = from_published <= kTolerance && from_other <= kTolerance &&
+            sum_from_other <= kSumTolerance;
+  if (on_cpu) ok = ok && memory <= kMostMemory && run.swapped() == 0;
+  if (on_cpu && mode == "fsdp") ok = ok && run.seconds <= 60 * kMostMinutes;
+  return {{mode, std::to_string(world), fixed(run.result.loss(0), 7),
+           fixed(run.result.loss(kSteps - 1), 7), fixed(sum_of(run), 6),
+           scientific(from_published), scientific(from_other), scientific(sum_from_other),
+           on_cpu ? fixed(memory, 1) : "", fixed(run.seconds / 60, 0)},
+          ok};
+}
+
+Table results(const FullSettings& settings, const Full& full) {
+  Table table;
+  table.title = "GPT-2 XL, 2,127,208,000 parameters, published recipe, 10 steps of AdamW";
+  table.header = {"run",       "W",        "loss 0", "loss 9", "param sum",
+                  "published", "the other", "its sum", "GiB",    "min"};
+  table.lines = {{{"published", "1", fixed(kFirstLoss, 7), fixed(kLastLoss, 7), fixed(kSum, 6)}, {}},
+                 {{"published FSDP", "8", fixed(kFirstLossOfFsdp, 7), fixed(kLastLossOfFsdp, 7),
+                   fixed(kSumOfFsdp, 6)},
+                  {}},
+                 line_of("single", 1, full.single, full.fsdp, !settings.cuda),
+                 line_of("fsdp", settings.world, full.fsdp, full.single, !settings.cuda)};
+  table.notes.emplace_back(
+      "A line is ok if losses 0 and 9 and the sum differ from the published ones of one GPU by at "
+      "most 1e-6 (relative; `published` is the largest), each of the ten losses from the other "
+      "run's by at most 1e-6 (`the other`), and the sum from its sum by at most 1e-8 (`its sum`). "
+      "GiB is the most that all ranks hold together, anonymous and shared, sampled each second.");
+  if (settings.cuda) return table;
+  table.notes.emplace_back(
+      "The optimizer's moments, 17 GB, lie in files; blocks recompute their activations; FSDP's "
+      "units step in backward. A line is ok if no rank swaps, GiB is at most 20, and FSDP takes at "
+      "most 60 minutes, checkpoints of 26 GB at every third step included.");
+  table.notes.push_back("DDP on " + std::to_string(settings.world) + " ranks: " + full.ddp);
+  return table;
+}
+
+std::string minutes(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  return std::to_string(whole / 60) + ":" + (whole % 60 < 10 ? "0" : "") +
+         std::to_string(whole % 60);
+}
+
+Table curve(const LongResult& run) {
+  Table table;
+  table.title = "Memory of all ranks of FSDP";
+  table.header = {"min", "anonymous", "shared", "GiB", "curve"};
+  const size_t stride = std::max<size_t>(1, (run.memory.size() + kPoints - 1) / kPoints);
+  for (size_t begin = 0; begin < run.memory.size(); begin += stride) {
+    const auto first = run.memory.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = run.memory.begin() +
+                      static_cast<std::ptrdiff_t>(std::min(begin + stride, run.memory.size()));
+    const auto most = *std::max_element(first, last, [](const auto& a, const auto& b) {
+      return a.anonymous + a.shared < b.anonymous + b.shared;
+    });
+    const double anonymous = static_cast<double>(most.anonymous) / kGiB;
+    const double shared = static_cast<double>(most.shared) / kGiB;
+    table.lines.push_back({{minutes(most.seconds), fixed(anonymous, 1), fixed(shared, 1),
+                            fixed(anonymous + shared, 1),
+                            std::string(static_cast<size_t>(2 * (anonymous + shared)), '#')},
+                           {}});
+  }
+  table.notes.emplace_back(
+      "A line is the largest of the samples since the one above; # is half a GiB. Anonymous is "
+      "what each rank has for itself; shared are the ranks' arenas: shards, and gradients that are "
+      "being reduced.");
+  return table;
+}
+
+}  // namespace
+
+Full run_full(const FullSettings& settings) {
+  pass_on_signals();
+  std::filesystem::create_directories(settings.folder);
+  Full full{run_of(settings, "fsdp", settings.world), run_of(settings, "single", 1), {}, {}, {}};
+  if (!settings.cuda) full.ddp = refusal_of_ddp(settings);
+  full.fsdp = run_or_go_on(settings.train, settings.folder, full.fsdp_run);
+  full.single = run_or_go_on(settings.train, settings.folder, full.single_run);
+  return full;
+}
+
+std::vector<Table> full_tables(const FullSettings& settings, const Full& full) {
+  std::vector<Table> tables{results(settings, full)};
+  if (!settings.cuda) tables.push_back(curve(full.fsdp));
+  return tables;
+}
+
+nlohmann::ordered_json to_json(const Full& full) {
+  return nlohmann::ordered_json::array(
+      {to_json(full.fsdp_run, full.fsdp), to_json(full.single_run, full.single)});
+}
+
+}  // namespace fsdp

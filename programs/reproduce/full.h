@@ -1,0 +1,31 @@
+#pragma once
+
+#include <reproduce/long_run.h>
+#include <reproduce/table.h>
+
+namespace fsdp {
+
+// The long part of the report: GPT-2 XL as it was published, as FSDP and as one process.
+struct FullSettings {
+  std::filesystem::path train;   // program
+  std::filesystem::path folder;  // of state, checkpoints and results
+  bool cuda{};                   // else on the CPU, with the optimizer's state on the disk
+  int world{8};                  // ranks of FSDP
+};
+
+struct Full {
+  LongRun fsdp_run, single_run;
+  LongResult fsdp, single;
+  std::string ddp;  // how DDP was refused; empty on CUDA, where it is not tried
+};
+
+// Runs what has not been run yet. Throws std::runtime_error.
+Full run_full(const FullSettings& settings);
+
+// Losses, parameter sums, memory and time beside the published ones; and, on the CPU, the memory of
+// FSDP's ranks as time goes on.
+std::vector<Table> full_tables(const FullSettings& settings, const Full& full);
+
+nlohmann::ordered_json to_json(const Full& full);
+
+}  // namespace fsdp

@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+#include <reproduce/full.h>
+#include <state/checkpoint_folder.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+#include <fstream>
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A program in place of train: does steps 0 to 3, or those from 2 on if it resumes, and fails after
+// step `fails_after`. Its last line of output are its arguments, unless it fails.
+class LongRuns : public testing::Test {
+ protected:
+  void write_program(int fails_after = -1) const {
+    std::ofstream(program()) << "#!/bin/bash\n"
+                                "all=\"$*\"\n"
+                                "first=0\n"
+                                "while [ $# -gt 0 ]; do\n"
+                                "  case $1 in\n"
+                                "    --log) log=$2 ;;\n"
+                                "    --json) json=$2 ;;\n"
+                                "    --resume) first=2 ;;\n"
+                                "  esac\n"
+                                "  shift\n"
+                                "done\n"
+                                "for step in 0 1 2 3; do\n"
+                                "  [ $step -lt $first ] && continue\n"
+                                "  echo \"{\\\"step\\\":$step,\\\"loss\\\":$((10 * first + step))}\" >> $log\n"
+                                "  if [ $step = "
+                             << fails_after
+                             << " ]; then echo rank 1 is gone; exit 1; fi\n"
+                                "done\n"
+                                "echo '{\"final\":true,\"param_sum\":5}' > $json\n"
+                                "echo $all\n";
+    fs::permissions(program(), fs::perms::owner_all);
+  }
+  std::string program() const { return folder_.path() + "/train"; }
+  std::string of_run() const { return folder_.path() + "/long"; }
+  std::string output() const {
+    std::ifstream file(of_run() + "/output");
+    std::string line;
+    std::getline(file, line);
+    return line;
+  }
+  LongResult run(const TrainOptions& options = {"--seed", "3"}) const {
+    return run_or_go_on(program(), folder_.path(), {"long", options, 4, 3000});
+  }
+  std::string error(const TrainOptions& options = {"--seed", "3"}) const {
+    return error_of<std::runtime_error>([&] { run(options); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(LongRuns, runs_once_and_then_reads_its_results) {
+  write_program();
+  for (int time = 0; time < 2; ++time) {
+    const LongResult result = run();
+    ASSERT_EQ(result.result.steps.size(), 4U);
+    EXPECT_EQ(result.result.loss(3), 3);
+    EXPECT_EQ(result.result.last.at("param_sum"), 5);
+    fs::remove(program());
+  }
+}
+
+TEST_F(LongRuns, goes_on_from_the_checkpoint_of_a_run_that_ended_early) {
+  write_program(2);
+  EXPECT_EQ(error(), "long: rank 1 is gone (see " + of_run() +
+                         "/output; the same command goes on)");
+  fs::create_directories(step_folder(of_run() + "/checkpoints", 2));
+  write_program();
+  const LongResult result = run();
+  EXPECT_CONTAINS(output(), "--resume " + of_run() + "/checkpoints");
+  ASSERT_EQ(result.result.steps.size(), 4U);
+  EXPECT_EQ(result.result.loss(1), 1);
+  EXPECT_EQ(result.result.loss(2), 22) << "step 2 ran twice, and the second time counts";
+  EXPECT_FALSE(fs::exists(of_run() + "/checkpoints")) << "nobody needs them any more";
+}
+
+TEST_F(LongRuns, a_line_that_was_cut_off_by_a_kill_is_passed_over) {
+  write_program();
+  fs::create_directories(of_run());
+  std::ofstream(of_run() + "/log.jsonl") << "{\"step\":0,\"lo\n";
+  std::ofstream(of_run() + "/memory.jsonl")
+      << R"({"seconds":7,"anonymous":20,"shared":10,"swapped":1})" << "\n{\"sec";
+  const LongResult result = run();
+  EXPECT_EQ(result.result.steps.size(), 4U);
+  EXPECT_EQ(result.seconds, 7);
+  EXPECT_EQ(result.peak(), 30);
+  EXPECT_EQ(result.swapped(), 1);
+}
+
+TEST_F(LongRuns, refuses_the_folder_of_another_run) {
+  write_program();
+  run();
+  EXPECT_EQ(error({"--seed", "4"}), of_run() +
+                                        ": holds another run, train --seed 3; remove it or give "
+                                        "another --folder");
+}
+
+TEST_F(LongRuns, refuses_a_disk_without_room_for_two_checkpoints) {
+  write_program();
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
+                    run_or_go_on(program(), folder_.path(), {"long", {}, 4, int64_t{1} << 60});
+                  }),
+                  of_run() + ": needs 3074457345 GB on the disk, and ");
+}
+
+MemorySample sample(double seconds, int64_t gib) {
+  return {seconds, gib << 29, gib << 29, 0};
+}
+
+// Both runs as they should be.
+Full expected() {
+  Full full;
+  for (LongResult* run : {&full.fsdp, &full.single}) {
+    for (int step = 0; step < 10; ++step)
+      run->result.steps.push_back({{"loss", step == 0 ? 10.8519035578 : 10.8702620}});
+    run->result.last = {{"param_sum", 161786.335}};
+    run->memory = {sample(10, 7), sample(70, 19)};
+    run->seconds = 1800;
+  }
+  full.ddp = "it was refused";
+  return full;
+}
+
+std::vector<Table> tables(const Full& full) {
+  return full_tables({"train", "folder", /*cuda=*/false, 8}, full);
+}
+
+TEST(FullTable, is_ok_if_losses_sums_memory_and_time_are) {
+  const auto made = tables(expected());
+  EXPECT_TRUE(made[0].ok()) << made[0].markdown();
+  EXPECT_CONTAINS(made[0].markdown(), "DDP on 8 ranks: it was refused");
+  EXPECT_CONTAINS(made[1].markdown(), "| 1:10 |       9.5 |    9.5 | 19.0 | #####");
+}
+
+TEST(FullTable, is_not_ok_if_anything_is_amiss) {
+  const auto is_ok = [](const std::function<void(Full&)>& spoil) {
+    Full full = expected();
+    spoil(full);
+    return tables(full)[0].ok();
+  };
+  EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.result.steps[4]["loss"] = 10.87028; }));
+  EXPECT_FALSE(is_ok([](Full& f) {
+    for (LongResult* run : {&f.fsdp, &f.single})
+      run->result.steps[9]["loss"] = 10.87028;
+  })) << "far from the published loss";
+  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sum"] = 161786.34; }));
+  EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.memory.push_back(sample(80, 21)); }));
+  EXPECT_FALSE(is_ok([](Full& f) { f.single.memory[0].swapped = 4096; }));
+  EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.seconds = 3601; }));
+}
+
+}  // namespace
+}  // namespace fsdp
