@@ -28,12 +28,15 @@ function(test_executable list target library)
   set_property(GLOBAL APPEND PROPERTY ${list} ${target})
 endfunction()
 
-# The library of one task: the sources in `folder`, over the library of the task before it.
-# It adds exactly one include folder, so a header always belongs to its own stack.
-function(task_library target folder base)
-  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+# The library of one task: its sources in `origin` and those of its extensions, which may be missing, over
+# the library of the task before it. The include folders that it adds hold headers of this task alone: in
+# a stack of two origins, a header always comes from the origin of its task.
+function(task_library target task origin base)
+  set(folders ${origin}/${task} ${origin}/extensions/${task})
+  list(TRANSFORM folders APPEND /*.cpp OUTPUT_VARIABLE patterns)
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(${target} STATIC EXCLUDE_FROM_ALL ${sources})
-  target_include_directories(${target} PUBLIC ${folder})
+  target_include_directories(${target} PUBLIC ${folders})
   target_link_libraries(${target} PUBLIC ${base})
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
 endfunction()
@@ -49,11 +52,11 @@ function(train_strategy name last_task)
   target_precompile_headers(${name}_strategy REUSE_FROM fsdp_pch)
 endfunction()
 
-# One task of the stack `name`, from `folder`, over `base`: the library NAME_taskN and its tests
+# One task of the stack `name`, from `origin`, over `base`: the library NAME_taskN and its tests
 # NAME_taskN_tests, which are listed as fsdp_NAME_tests. Those of the last task train.
-function(add_task name task folder base)
+function(add_task name task origin base)
   string(REGEX MATCH "^task[0-9]" number ${task})
-  task_library(${name}_${number} ${folder} ${base})
+  task_library(${name}_${number} ${task} ${origin} ${base})
   file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
   set(tested ${name}_${number})
   if(number STREQUAL task6)
@@ -76,7 +79,7 @@ function(add_stack name base wanted)
     foreach(folder ${ARGN})
       file(GLOB sources CONFIGURE_DEPENDS ${folder}/${task}/*.cpp)
       if(sources AND NOT found)
-        set(found ${folder}/${task})
+        set(found ${folder})
       endif()
     endforeach()
     if(NOT found)

@@ -17,6 +17,7 @@ from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
 from grader.run import Result  # noqa: E402
 
 LISTED = "task2_flat_parameter/flat_parameter.cpp"
+EXTENSION = "extensions/task4_backward_hooks/accumulate.cpp"
 
 
 class Submissions(unittest.TestCase):
@@ -58,6 +59,28 @@ class Submissions(unittest.TestCase):
         archive = self.zipped(f"x/tasks/{LISTED}", f"__MACOSX/x/tasks/{LISTED}", "../../evil.cpp")
         self.assertEqual(submission.read(archive).files[LISTED], b"// mine\n")
 
+    def test_takes_the_files_of_extensions_from_their_own_folder_alone(self):
+        self.put(f"group7/tasks/{EXTENSION}")
+        self.put(f"group7/tasks/{EXTENSION.removeprefix('extensions/')}", "// elsewhere\n")
+        read = submission.read(self.folder)
+        self.assertEqual(read.files[EXTENSION], b"// mine\n")
+        self.assertEqual(set(read.files), set(course.blank()))
+
+    def test_without_extensions_these_are_as_at_first(self):
+        self.put(f"tasks/{LISTED}")
+        read = submission.read(self.folder)
+        self.assertIn(EXTENSION, read.missing)
+        self.assertEqual(read.files[EXTENSION], course.blank()[EXTENSION])
+
+    def test_what_is_no_file_of_the_course_is_not_built(self):
+        of_an_earlier_course = self.put("graded/task5_sharded_optimizer/locate.cpp")
+        with mock.patch.object(programs, "GRADED", self.folder / "graded"):
+            programs.put_in({EXTENSION: b"// mine\n"})
+            programs.put_in({LISTED: b"// mine\n"})
+        self.assertFalse(of_an_earlier_course.exists())
+        for name in (EXTENSION, LISTED):
+            self.assertEqual((self.folder / "graded" / name).read_bytes(), b"// mine\n")
+
     def test_refuses_two_of_one_file(self):
         self.put(f"tasks/{LISTED}")
         self.put(f"old/tasks/{LISTED}")
@@ -94,9 +117,15 @@ class Submissions(unittest.TestCase):
         tests = next(p for p in programs.all_programs() if p.target == "graded_task7_tests")
         self.assertEqual(program.tasks, tests.tasks)
         self.assertNotEqual(program.key(blank), tests.key(blank))
-        last = f"solutions/{program.task.folder}"
         self.assertIn("programs", program.sources)
-        self.assertTrue(any(last.startswith(folder) for folder in program.sources))
+        self.assertIn("solutions", program.sources)
+
+    def test_a_program_over_solutions_is_known_by_them_and_by_those_of_their_extensions(self):
+        program = next(p for p in programs.all_programs() if p.target == "graded_on_3_task4_tests")
+        found = [folder for folder in program.sources if folder.startswith("solutions/")]
+        expected = [f"solutions/{folder}" for task in course.tasks()[:3] for folder in task.folders]
+        self.assertEqual(found, expected)
+        programs.code(program)  # also if a task has no extensions
 
     def test_the_programs_of_equal_submissions_do_not_end_with_one_of_them(self):
         binary = self.put("bin/tests")

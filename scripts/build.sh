@@ -111,6 +111,14 @@ first_states() {
   fi 2>/dev/null
 }
 
+# sources_of_task TASK FOLDER: prints the paths of the task's C++ files in a folder of the form of tasks/,
+# one per line, with those of its extensions.
+sources_of_task() (
+  cd "$2" || exit 1
+  shopt -s nullglob
+  printf '%s\n' {,extensions/}task"$1"_*/*.{h,cpp}
+)
+
 # steps_to_build DIR TARGET...: prints how many steps ninja would take; nothing if there are none.
 # A dry run of build.ninja itself shows only the step that looks for new files. So that step is done
 # first, and the dry run reads a copy.

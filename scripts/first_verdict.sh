@@ -43,7 +43,9 @@ timed "an edit of meta_init.cpp, problem 1.1" 10 ./fsdp check 1.1
 edit tasks/task1_meta_init/meta_init.h
 timed "an edit of meta_init.h, problem 1.1" 20 ./fsdp check 1.1
 for task in 1 2; do
-  cp "$root"/solutions/task"$task"_*/*.{h,cpp} "$course"/tasks/task"$task"_*/
+  sources_of_task "$task" "$root/solutions" | while read -r file; do
+    cp "$root/solutions/$file" "$course/tasks/$file"
+  done
 done
 timed "the first verdict on problem 2.3, tasks 1 and 2 written" 180 ./fsdp check 2.3
 edit tasks/task2_flat_parameter/flat_parameter.cpp

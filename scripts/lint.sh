@@ -11,9 +11,9 @@ broken=''
 mapfile -t files < <(repository_files)
 mapfile -t cpp < <(sources)
 
-# A task's library adds one include folder, in which its header is found. An include with a path could
+# A task's library adds the include folders in which its headers are found. An include with a path could
 # take the header of another stack, and then two layouts of one class would be linked together.
-names=$(printf '%s\n' "${cpp[@]}" | sed -n 's#^\(solutions\|tasks\)/task.*/\([^/]*\)\.h$#\2#p' | sort -u)
+names=$(printf '%s\n' "${cpp[@]}" | sed -n 's#^\(solutions\|tasks\)/.*task.*/\([^/]*\)\.h$#\2#p' | sort -u)
 task_header="(${names//$'\n'/|})\.h"
 
 # Each function prints the places that break its rule, one per line.

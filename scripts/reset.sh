@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# reset.sh TASK: restores the first state of tasks/taskN_*/, in which nothing is written. The present
-# files are kept in .backup/.
+# reset.sh TASK: restores the first state of tasks/taskN_*/ and tasks/extensions/taskN_*/, in which nothing is
+# written. The present files are kept in .backup/.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -9,12 +9,12 @@ source "$root/scripts/build.sh"
 folder=$(cd "$root" && compgen -G "tasks/task$1_*") || fail "there is no task $1 under tasks/"
 task=$(basename "$folder")
 
-pristine=$(first_states)/$task || fail ".pristine/ is missing: unpack the handout again"
+pristine=$(first_states) || fail ".pristine/ is missing: unpack the handout again"
 
 same=yes
-for file in "$pristine"/*.{h,cpp}; do
-  cmp -s "$file" "$root/$folder/$(basename "$file")" || same=''
-done
+while read -r file; do
+  cmp -s "$pristine/$file" "$root/tasks/$file" || same=''
+done < <(sources_of_task "$1" "$pristine")
 if [[ $same ]]; then
   say "$folder is in its first state; nothing to do"
   exit 0
@@ -25,5 +25,9 @@ for ((number = 1; ; ++number)); do
 done
 mkdir -p "$root/$backup"
 cp -a "$root/$folder/." "$root/$backup"
-cp "$pristine"/*.{h,cpp} "$root/$folder"
+if [[ -d $root/tasks/extensions/$task ]]; then cp -a "$root/tasks/extensions/$task" "$root/$backup/extensions"; fi
+sources_of_task "$1" "$pristine" | while read -r file; do
+  mkdir -p "$root/tasks/$(dirname "$file")"
+  cp "$pristine/$file" "$root/tasks/$file"
+done
 say "$folder is in its first state again; your files are kept in $backup"

@@ -60,16 +60,18 @@ def items_of(handout):
 
 def contracts():
     """(file, sentence) of everything that is to be asked for, in the order of the course."""
-    paths = sorted([*ROOT.glob("solutions/task*/*.h"), *ROOT.glob("tasks/task*/README.md")],
+    patterns = ("solutions/task*/*.h", "solutions/extensions/task*/*.h", "tasks/task*/README.md")
+    paths = sorted((path for pattern in patterns for path in ROOT.glob(pattern)),
                    key=lambda path: (path.parent.name, path.name == "README.md", path.name))
     for path in paths:
+        file = path.relative_to(ROOT).as_posix().partition("/")[2]
         parts = items_of if path.name == "README.md" else comments_of
         seen = set()
         for part in parts(path.read_text()):
             for sentence in sentences(part):
                 if sentence not in seen:
                     seen.add(sentence)
-                    yield f"{path.parent.name}/{path.name}", sentence
+                    yield file, sentence
 
 
 def faults():
@@ -107,7 +109,8 @@ def missing(task):
     """Entries to fill in."""
     seen = {(file, sentence) for file, sentence, _ in entries()}
     for file, sentence in contracts():
-        if file.startswith(f"task{task}_") and (file, sentence) not in seen:
+        of_task = file.removeprefix("extensions/").startswith(f"task{task}_")
+        if of_task and (file, sentence) not in seen:
             yield f"{file}\n{json.dumps(sentence, ensure_ascii=False)} = []"
 
 

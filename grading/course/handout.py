@@ -70,7 +70,8 @@ def tracked():
 def contents(release=1):
     """Path in the handout -> (bytes, executable)."""
     files = {}
-    released = tuple(f"solutions/task{task}_" for task in range(1, release))
+    released = tuple(f"solutions/{folder}_" for task in range(1, release)
+                     for folder in skeletons.folders_of(f"task{task}"))
     for name in tracked():
         if name.startswith(GIVEN) or name in RENAMED or (released and name.startswith(released)):
             path = ROOT / name

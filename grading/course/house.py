@@ -29,8 +29,9 @@ def sources():
 
 
 def room_of(path):
-    """common/comm/link.h -> comm; solutions/task2_x/y.h -> task2; programs/... -> programs"""
-    parts = path.split("/")
+    """common/comm/link.h -> comm; solutions/task2_x/y.h -> task2, and so in solutions/extensions/;
+    programs/... -> programs"""
+    parts = path.replace("solutions/extensions/", "solutions/").split("/")
     if parts[0] == "common":
         return parts[1]
     return "programs" if parts[0] == "programs" else parts[1].partition("_")[0]

@@ -126,8 +126,17 @@ def skeleton_of_header(text):
     return "\n".join(lines) + "\n"
 
 
-def skeleton_of_task(folder, task):
-    """File name -> text."""
+def folder_of(task):
+    return f"task{task['number']}_{task['name']}"
+
+
+def folders_of(folder):
+    """Where a task's files lie, in solutions/ and in tasks/: what it asks for, and its extensions."""
+    return folder, f"extensions/{folder}"
+
+
+def skeleton_of_task(solutions, task):
+    """Path in tasks/ -> text."""
     problems = {
         symbol: problem["number"]
         for problem in task["problem"]
@@ -135,7 +144,12 @@ def skeleton_of_task(folder, task):
     }
     given = set(task.get("given", []))
     files, missing = {}, set(problems)
-    headers = {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
+    paths = {
+        f"{folder}/{path.name}": path
+        for folder in folders_of(folder_of(task))
+        for path in sorted((solutions / folder).glob("*"))
+    }
+    headers = {name: path.read_text() for name, path in paths.items() if path.suffix == ".h"}
     opaque = {
         name
         for text in headers.values()
@@ -143,17 +157,21 @@ def skeleton_of_task(folder, task):
     }
     for name, text in headers.items():
         files[name] = skeleton_of_header(text)
-    for path in sorted(folder.glob("*.cpp")):
+    for file, path in paths.items():
+        if path.suffix != ".cpp":
+            continue
         text = path.read_text()
         if path.name in given:
-            files[path.name] = text
+            files[file] = text
             continue
         local = {s for s in opaque if re.search(rf"^struct {s} {{", text, re.MULTILINE)}
         skeleton, left = skeleton_of_source(text, problems, given, local)
-        files[path.name] = skeleton
+        files[file] = skeleton
         missing &= left
     if missing:
-        raise Refused(f"{folder}: course.toml names {', '.join(sorted(missing))}, defined nowhere")
+        raise Refused(
+            f"{folder_of(task)}: course.toml names {', '.join(sorted(missing))}, defined nowhere"
+        )
     return files
 
 
@@ -175,6 +193,7 @@ def course_source(course):
         for problem in task["problem"]:
             suites = ", ".join(f'"{suite}"' for suite in problem["suites"])
             extension = ", true" if problem.get("extension") else ""
+            extension += ", true" if extension and "symbols" in problem else ""
             lines.append(
                 f'      {{"{problem["number"]}", "{problem["name"]}", {problem["points"]}, '
                 f"{{{suites}}}{extension}}},"
@@ -188,20 +207,21 @@ def generated(root=ROOT):
     course = tomllib.loads((root / "course.toml").read_text())
     files = {"programs/check/course.cpp": course_source(course)}
     for task in course["task"]:
-        folder = f"task{task['number']}_{task['name']}"
-        for name, text in skeleton_of_task(root / "solutions" / folder, task).items():
-            files[f"tasks/{folder}/{name}"] = text
+        for name, text in skeleton_of_task(root / "solutions", task).items():
+            files[f"tasks/{name}"] = text
     return files
+
+
+def sources_in(root):
+    """The paths of the C++ files in tasks/."""
+    for path in (root / "tasks").rglob("*"):
+        if path.suffix in (".h", ".cpp"):
+            yield str(path.relative_to(root))
 
 
 def differences(files, root=ROOT):
     """One line for each file that is not what it should be."""
-    present = {
-        str(path.relative_to(root))
-        for path in (root / "tasks").glob("*/*")
-        if path.suffix in (".h", ".cpp")
-    }
-    for name in sorted(set(files) | present):
+    for name in sorted({*files, *sources_in(root)}):
         path = root / name
         if name not in files:
             yield f"{name}: nothing makes it"
@@ -222,6 +242,9 @@ def main():
         sys.exit(f"skeletons: {refused}")
     if arguments.check:
         sys.exit("\n".join(differences(files)) or 0)
+    if arguments.into != ROOT:  # a first state, in which nothing may stay of an earlier one
+        for name in {*sources_in(arguments.into)} - set(files):
+            (arguments.into / name).unlink()
     for name, text in files.items():
         path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)

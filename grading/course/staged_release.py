@@ -59,9 +59,11 @@ class Course:
         return handout.contents(release)
 
     def own(self, task):
-        """Files of the student's solution, which is not the one that will be released."""
-        folder = ROOT / "grading/instruments/second_solution" / self.folder(task)
-        return {path.name: path.read_text() for path in folder.glob("*.[hc]*")}
+        """Path in tasks/ -> text, of the student's solution, which is not the one that will be released."""
+        second = ROOT / "grading/instruments/second_solution"
+        paths = [path for folder in skeletons.folders_of(self.folder(task))
+                 for path in (second / folder).glob("*.[hc]*")]
+        return {path.relative_to(second).as_posix(): path.read_text() for path in paths}
 
     def marked(self, task, release):
         """A file of the task's tests, with one more test, whose name tells the release."""
@@ -100,12 +102,13 @@ class Copy:
 
     def write(self, task):
         for name, text in self.course.own(task).items():
-            (self.root / "tasks" / self.course.folder(task) / name).write_text(text)
+            (self.root / "tasks" / name).write_text(text)
 
     def spoil(self, task):
         """From now on no program that contains the student's task compiles."""
-        for path in (self.root / "tasks" / self.course.folder(task)).glob("*.cpp"):
-            path.write_text("#error this is the student's own task\n")
+        for folder in skeletons.folders_of(self.course.folder(task)):
+            for path in (self.root / "tasks" / folder).glob("*.[hc]*"):
+                path.write_text("#error this is the student's own task\n")
 
     def check(self, what, points, bases, most=MOST_SECONDS):
         """`what`: the arguments; `points`: those that it should show; `bases`: (task, solutions)."""

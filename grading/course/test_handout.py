@@ -28,8 +28,9 @@ def solution_lines(tasks):
         given |= telling_lines(text)
     lines = set()
     for task in tasks:
-        for path in (handout.ROOT / "solutions").glob(f"task{task}_*/*"):
-            lines |= telling_lines(path.read_text())
+        for folder in skeletons.folders_of(f"task{task}_*"):
+            for path in (handout.ROOT / "solutions").glob(f"{folder}/*"):
+                lines |= telling_lines(path.read_text())
     return lines - given
 
 
@@ -52,8 +53,11 @@ class Handout(unittest.TestCase):
 
     def test_a_release_has_the_solutions_before_it_and_no_other(self):
         files = handout.contents(release=4)
-        folders = {name.split("/")[1] for name in files if name.startswith("solutions/")}
-        self.assertEqual([folder[:5] for folder in sorted(folders)], ["task1", "task2", "task3"])
+        folders = {name.rpartition("/")[0] for name in files if name.startswith("solutions/")}
+        expected = ["solutions/extensions/task2_flat_parameter"]  # the first of them
+        expected += [f"solutions/task{task}" for task in (1, 2, 3)]
+        self.assertEqual([folder if "extensions" in folder else folder.partition("_")[0]
+                          for folder in sorted(folders)], expected)
         self.assertEqual(list(found_in(solution_lines(range(4, 8)), files)), [])
 
     def test_has_nothing_of_the_grader(self):
@@ -62,12 +66,13 @@ class Handout(unittest.TestCase):
 
     def test_every_task_has_its_texts_and_a_first_state(self):
         files = handout.contents()
-        for folder in (handout.ROOT / "solutions").iterdir():
+        solutions = handout.ROOT / "solutions"
+        for folder in solutions.glob("task*"):
             for name in ("README.md", "HINTS.md"):
                 self.assertIn(f"tasks/{folder.name}/{name}", list(files))
-            for header in folder.glob("*.h"):
-                kept = files[f".pristine/{folder.name}/{header.name}"]
-                self.assertEqual(kept, files[f"tasks/{folder.name}/{header.name}"])
+        for source in (*solutions.rglob("*.h"), *solutions.rglob("*.cpp")):
+            name = source.relative_to(solutions).as_posix()
+            self.assertEqual(files[f".pristine/{name}"], files[f"tasks/{name}"])
 
     def test_archives_of_the_same_files_are_the_same(self):
         files = {"fsdp": (b"#!/bin/sh\n", True), "common/base/todo.h": (b"", False)}

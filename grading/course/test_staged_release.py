@@ -11,6 +11,7 @@ import unittest
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import skeletons  # noqa: E402
 import staged_release  # noqa: E402
 
 ROOT = staged_release.ROOT
@@ -64,12 +65,15 @@ inline int run(int argc, char** argv, const std::vector<std::string>& suites, co
 
 class SmallCourse(staged_release.Course):
     """Task N is the function taskN(), which returns what is still to be written, of the tasks before
-    it or of its own."""
+    it or of its own. Its extension is moreN()."""
 
     def task(self, task, returned):
+        folder, extensions = skeletons.folders_of(self.folder(task))
         return {
-            f"task{task}.h": f"#pragma once\n#include <string>\nstd::string task{task}();\n",
-            f"task{task}.cpp": f"#include <task{max(task - 1, 1)}.h>\n#include <task{task}.h>\n"
+            f"{extensions}/more{task}.h": f"#pragma once\nint more{task}();\n",
+            f"{extensions}/more{task}.cpp": f"#include <more{task}.h>\nint more{task}() {{ return {task}; }}\n",
+            f"{folder}/task{task}.h": f"#pragma once\n#include <string>\nstd::string task{task}();\n",
+            f"{folder}/task{task}.cpp": f"#include <task{max(task - 1, 1)}.h>\n#include <task{task}.h>\n"
             f"std::string task{task}() {{ return {returned}; }}\n",
         }
 
@@ -78,8 +82,10 @@ class SmallCourse(staged_release.Course):
 
     def tests(self, task, name):
         suites = "{" + ", ".join(f'"{suite}"' for suite in self.suites(task)) + "}"
-        text = f"#include <task{task}.h>\n#include <tests.h>\n"
-        text += f'int main(int n, char** a) {{ return run(n, a, {suites}, "{name}", task{task}()); }}\n'
+        text = "".join(f"#include <more{i}.h>\n" for i in range(1, task + 1))
+        text += f"#include <task{task}.h>\n#include <tests.h>\n"
+        own = f"more{task}() == {task} ? task{task}() : std::string()"
+        text += f'int main(int n, char** a) {{ return run(n, a, {suites}, "{name}", {own}); }}\n'
         return f"tests/{self.folder(task)}/test.cpp", text.encode()
 
     def marked(self, task, release):
@@ -98,11 +104,11 @@ class SmallCourse(staged_release.Course):
         }
         for task in range(1, 8):
             for name, text in self.task(task, f'"task{task} (problem {task}.1)"').items():
-                texts[f"tasks/{self.folder(task)}/{name}"] = text
-                texts[f".pristine/{self.folder(task)}/{name}"] = text
+                texts[f"tasks/{name}"] = text
+                texts[f".pristine/{name}"] = text
             if task < release:
                 for name, text in self.own(task).items():
-                    texts[f"solutions/{self.folder(task)}/{name}"] = text
+                    texts[f"solutions/{name}"] = text
         files = {name: (text.encode(), name.endswith(".sh")) for name, text in texts.items()}
         for name in ("fsdp", "course.toml", "CMakePresets.json", "cmake/stacks.cmake", "scripts/build.sh"):
             files[name] = ((ROOT / name).read_bytes(), name == "fsdp")
@@ -162,10 +168,15 @@ class StagedRelease(unittest.TestCase):
         begun = self.copy.root / "tasks/task2_flat_parameter/task2.cpp"
         first = self.copy.root / "tasks/task3_forward_hooks/task3.h"
         kept = begun.read_text()
-        with unittest.mock.patch.object(SmallCourse, "task", lambda *_: {"task2.cpp": "2", "task3.h": "3"}):
+        more = [self.copy.root / f"tasks/extensions/{self.copy.course.folder(i)}/more{i}.cpp" for i in (2, 3)]
+        mine = more[0].read_text()
+        changed = {str(path.relative_to(self.copy.root / "tasks")): "3" for path in (begun, first, *more)}
+        with unittest.mock.patch.object(SmallCourse, "task", lambda *_: changed):
             self.copy.release(3)
         self.assertEqual((begun.read_text(), writeup.read_text()), (kept, "mine\n"))
-        self.assertEqual(first.read_text(), "3")
+        self.assertEqual((first.read_text(), more[1].read_text()), ("3", "3"))
+        self.assertEqual(more[0].read_text(), mine)
+        self.assertFalse(first.with_suffix(".cpp").exists())  # what a release has no more is gone
         done = subprocess.run([self.copy.root / "fsdp", "update"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr),
                          (2, "fsdp: update wants the archive of a later release\n"))

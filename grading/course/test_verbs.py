@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import skeletons  # noqa: E402
 
 SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
+EXTENSION = "tasks/extensions/task5_sharded_optimizer/state.cpp"
 
 
 class Verbs(unittest.TestCase):
@@ -65,6 +66,18 @@ class Verbs(unittest.TestCase):
             self.assertEqual((backup / "forward_hooks.cpp").read_text(), f"// mine, {number}\n")
             self.assertEqual((backup / "helper.h").read_text(), "// mine too\n")
 
+    def test_reset_gives_extensions_back_too(self):
+        first = (self.root / EXTENSION).read_text()
+        (self.root / EXTENSION).write_text("// mine\n")
+        other = (self.root / EXTENSION).with_name("p_norm.cpp")
+        other.unlink()
+        status, text = self.run_verb("reset", "5")
+        self.assertEqual(status, 0, text)
+        self.assertEqual((self.root / EXTENSION).read_text(), first)
+        self.assertTrue(other.exists())
+        kept = self.root / ".backup/task5_sharded_optimizer-1/extensions/state.cpp"
+        self.assertEqual(kept.read_text(), "// mine\n")
+
     def test_reset_takes_the_first_state_that_a_handout_carries(self):
         pristine = self.root / ".pristine/task3_forward_hooks"
         pristine.mkdir(parents=True)
@@ -85,9 +98,10 @@ class Verbs(unittest.TestCase):
     def test_a_task_that_is_as_delivered_is_not_built(self):
         script = (
             f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^is_blank()/,/^}}/p' fsdp)\"; "
-            'for task in 3 4; do is_blank $task && echo blank $task; done'
+            'for task in 3 4 5; do is_blank $task && echo blank $task; done'
         )
-        (self.root / SKELETON).write_text((self.root / SKELETON).read_text() + "\n")
+        for name in (SKELETON, EXTENSION):
+            (self.root / name).write_text((self.root / name).read_text() + "\n")
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.root, capture_output=True, text=True
         )

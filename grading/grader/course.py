@@ -5,7 +5,7 @@ import functools
 import hashlib
 import re
 
-from course.skeletons import ROOT, Refused, tomllib  # noqa: F401
+from course.skeletons import ROOT, Refused, folder_of, folders_of, tomllib  # noqa: F401
 
 BUILD = ROOT / "build" / "default"
 
@@ -25,11 +25,23 @@ class Task:
     sentinel: str  # without it no point of the task counts; empty if there is none
     problems: tuple
     extensions: tuple  # problems whose points are no part of the task's
-    files: tuple  # that a student hands in
+    files: tuple  # that a student hands in: their paths in tasks/
 
     @property
     def folder(self):
         return f"task{self.number}_{self.name}"
+
+    @property
+    def folders(self):
+        """Of its files, in tasks/ and in solutions/."""
+        return folders_of(self.folder)
+
+    def path_of(self, name):
+        """The path in tasks/ of its file `name`."""
+        found = [path for path in self.files if path.endswith(f"/{name}")]
+        if len(found) != 1:
+            raise Refused(f"task {self.number} has {len(found)} files called {name}")
+        return found[0]
 
     @property
     def points(self):
@@ -52,8 +64,10 @@ def tasks():
         for p in task["problem"]:
             problem = Problem(p["number"], p["name"], p["points"], tuple(p["suites"]))
             (extensions if p.get("extension") else problems).append(problem)
-        folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
-        files = tuple(sorted(p.name for p in folder.iterdir() if p.suffix in (".h", ".cpp")))
+        paths = [path for folder in folders_of(folder_of(task))
+                 for path in sorted((ROOT / "tasks" / folder).glob("*.*"))]
+        files = tuple(path.relative_to(ROOT / "tasks").as_posix() for path in paths
+                      if path.suffix in (".h", ".cpp"))
         found.append(Task(task["number"], task["name"], task.get("sentinel", ""), tuple(problems),
                           tuple(extensions), files))
     return tuple(found)
@@ -73,8 +87,7 @@ def rubric():
 
 def task_files(folder):
     """Path in tasks/ -> content, of every listed file, from another folder of that form."""
-    names = [f"{task.folder}/{name}" for task in tasks() for name in task.files]
-    return {name: (ROOT / folder / name).read_bytes() for name in names}
+    return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 
 @functools.cache

@@ -15,8 +15,13 @@ def output(*command):
 
 
 def objects(stack, task):
+    """The objects of the task's library, each with the path of its source in tasks/."""
     folder = BUILD / "CMakeFiles" / f"{stack}_task{task.number}.dir"
-    return sorted(folder.rglob("*.cpp.o"))
+    for path in sorted(folder.rglob("*.cpp.o")):
+        name = path.relative_to(folder).as_posix().removesuffix(".o")
+        source = next((source for source in task.files if name.endswith(f"/{source}")), None)
+        if source:  # else it was made of what is no file of the course any more
+            yield path, source
 
 
 def is_strong(kind):
@@ -94,7 +99,7 @@ def wrong_includes(path, stack, task, graded):
         if graded in file.parents or BUILD / "CMakeFiles" in file.parents:
             continue
         name = file.relative_to(ROOT).as_posix()
-        earlier = re.fullmatch(r"solutions/task(\d)_\w+/\w+\.h", name)
+        earlier = re.fullmatch(r"solutions/(?:extensions/)?task(\d)_\w+/\w+\.h", name)
         if earlier and int(earlier[1]) <= solutions:
             continue
         if not name.startswith("common/") or name.startswith("common/testing/"):
@@ -103,8 +108,7 @@ def wrong_includes(path, stack, task, graded):
 
 def wrong(stack, task, graded):
     """Why the task's code is not run, as one line; empty if nothing is wrong."""
-    for path in objects(stack, task):
-        source = f"tasks/{task.folder}/{path.name.removesuffix('.o')}"
+    for path, source in objects(stack, task):
         for why in (*wrong_includes(path, stack, task, graded), *wrong_symbols(path)):
-            return f"{source} {why}"
+            return f"tasks/{source} {why}"
     return ""

@@ -51,11 +51,11 @@ class Program:
         build's own and common/."""
         if self.trains:  # its seconds are compared with those of the reference
             return ["grading/grader/throughput.py", "programs", "solutions"]
-        folders = [task.folder for task in course.tasks()[: self.task.number]]
-        earlier = folders[:-1] if self.base == "reference" else []
-        tests = [f"tests/{folder}" for folder in folders]  # a later task's include an earlier one's
+        tasks = course.tasks()[: self.task.number]
+        earlier = tasks[:-1] if self.base == "reference" else []
+        tests = [f"tests/{task.folder}" for task in tasks]  # a later task's include an earlier one's
         given = ["programs/check", "programs/strategy"]
-        return [*given, *tests, *(f"solutions/{folder}" for folder in earlier)]
+        return [*given, *tests, *(f"solutions/{folder}" for task in earlier for folder in task.folders)]
 
     def key(self, submission, looked_at=True):
         digest = submission.digest([task.number for task in self.tasks])
@@ -81,7 +81,7 @@ def code(program):
     graders = ["grading/rubric.toml", "grading/grader/objects.py"]
     files = []
     for path in (ROOT / name for name in (*own, *graders, *program.sources)):
-        found = path.rglob("*") if path.is_dir() else [path]
+        found = [path] if path.is_file() else path.rglob("*")  # none if there is no such folder
         files += [p for p in found if p == path or p.suffix in (".cpp", ".h", ".cmake")]
     return course.digest(files)
 
@@ -105,7 +105,11 @@ def place_to_build():
 
 
 def put_in(files):
-    """Path in tasks/ -> content. Touches only what is different: ninja goes by the time of a file."""
+    """Path in tasks/ -> content. Touches only what is different: ninja goes by the time of a file. What is
+    no file of the course, as after a change of it, would be compiled too."""
+    for path in GRADED.rglob("*.*"):
+        if path.is_file() and path.relative_to(GRADED).as_posix() not in course.blank():
+            path.unlink()
     for name, content in files.items():
         path = GRADED / name
         if not path.exists() or path.read_bytes() != content:

@@ -23,8 +23,7 @@ class Submission:
         for task in course.tasks():
             if task.number not in numbers:
                 continue
-            for name in task.files:
-                path = f"{task.folder}/{name}"
+            for path in task.files:
                 state.update(f"{path}\0{len(self.files[path])}\0".encode() + self.files[path])
         return state.hexdigest()[:32]
 
@@ -33,8 +32,10 @@ def chosen(paths):
     """Listed file -> the one path that ends with it."""
     found = {}
     for path in paths:
-        listed = "/".join(pathlib.PurePosixPath(path).parts[-2:])
-        if listed not in course.blank():
+        parts = pathlib.PurePosixPath(path).parts
+        ends = ("/".join(parts[-count:]) for count in (3, 2))  # extensions/FOLDER/FILE, FOLDER/FILE
+        listed = next((end for end in ends if end in course.blank()), None)
+        if listed is None:
             continue
         if listed in found:
             raise Refused(f"tasks/{listed} is in it twice: {found[listed]} and {path}")

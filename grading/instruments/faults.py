@@ -45,7 +45,7 @@ def task_of(fault):
 
 
 def path_of(fault):
-    return f"{task_of(fault).folder}/{fault['file']}"
+    return task_of(fault).path_of(fault["file"])
 
 
 def is_of_an_extension(fault):

@@ -48,7 +48,8 @@ def load_equivalent():
 
 def mutate(task, dropped=frozenset()):
     """The task's files with switches, name -> text; and their mutants."""
-    sources = {name: (ROOT / "solutions" / task.folder / name).read_text() for name in task.files}
+    paths = [ROOT / "solutions" / path for path in task.files]
+    sources = {path.name: path.read_text() for path in paths}
     members = [m for name, text in sources.items() for m in switches.members_in(text) if name.endswith(".h")]
     files, mutants = {}, []
     for name, text in sources.items():
@@ -91,7 +92,7 @@ def build(task, chosen, results, job):
             while True:
                 files, mutants = mutate(task, results.dropped | others)
                 compiled = [m for m in mutants if m.key in chosen - results.dropped]
-                programs.put_in({f"{task.folder}/{name}": text.encode() for name, text in files.items()})
+                programs.put_in({task.path_of(name): text.encode() for name, text in files.items()})
                 log = programs.ninja([target], place)
                 wrong = wrong_mutants(log, task, files, compiled)
                 if not wrong:
@@ -108,7 +109,7 @@ def build(task, chosen, results, job):
 def wrong_mutants(log, task, files, mutants):
     """Those on the lines with errors; where such a line has none, all of the statement before it."""
     by_number = {mutant.number: mutant for mutant in mutants}
-    folder = re.escape(f"{programs.GRADED.name}/{task.folder}/")
+    folder = f"{programs.GRADED.name}/(?:extensions/)?{task.folder}/"
     wrong = set()
     for error in re.split(r"\n(?=\S*: In |\S*: At |In file )", log):
         if " error: " not in error:
@@ -188,7 +189,7 @@ def judge(task, mutant, by, listed):
         return by or "equivalent"
     if by and not listed:
         return "time" if by == "time" else "killed"
-    print(f"{task.folder}/{mutant.file}:{mutant.line} in {mutant.function}"
+    print(f"task {task.number}: {mutant.file}:{mutant.line} in {mutant.function}"
           f"{': listed as equivalent, but killed by ' + by if by else ''}\n"
           f"  - {mutant.old}\n  + {mutant.new}", flush=True)
     return "contradicted" if by else "survived"

@@ -32,8 +32,9 @@ REPEATED = ("no_gaps_between_parameters", "sum_not_mean", "prefetch_before_gathe
 
 def that_shards_nothing():
     files = course.task_files("solutions")
-    for path in (ROOT / "grading" / "instruments" / "unsharded").glob("task*/*"):
-        files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
+    unsharded = ROOT / "grading" / "instruments" / "unsharded"
+    for path in filter(pathlib.Path.is_file, unsharded.rglob("*")):
+        files[path.relative_to(unsharded).as_posix()] = path.read_bytes()
     return files
 
 

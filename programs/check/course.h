@@ -11,6 +11,7 @@ struct Problem {
   int points;
   std::vector<std::string> suites;  // of its tests
   bool extension{};                 // counts apart: the task is complete without it
+  bool in_extensions{};             // its functions are written in tasks/extensions/
 };
 
 struct Task {

@@ -184,8 +184,9 @@ void print_next_step(const std::vector<TaskResult>& tasks) {
                         : "\n");
   }
   const Problem& next = other ? *other : *problem;
-  std::printf("Next: problem %s %s, in tasks/task%c_*/; then ./fsdp check %s\n",
-              next.number.c_str(), next.name.c_str(), next.number[0], problem->number.c_str());
+  std::printf("Next: problem %s %s, in tasks/%stask%c_*/; then ./fsdp check %s\n",
+              next.number.c_str(), next.name.c_str(), next.in_extensions ? "extensions/" : "",
+              next.number[0], problem->number.c_str());
 }
 
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests) {

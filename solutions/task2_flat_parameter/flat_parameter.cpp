@@ -5,7 +5,6 @@
 #include <meta_init.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace fsdp {
 
@@ -49,26 +48,6 @@ void FlatParameter::take_over(const Materialize& materialize) {
 
 bool FlatParameter::trainable() const {
   return std::ranges::any_of(parameters_, [](auto& p) { return p.tensor.requires_grad(); });
-}
-
-void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
-  check_mixed_precision(policy);
-  if (state_ != UnitState::sharded || has_gradient()) {
-    throw std::logic_error("unit " + unit_ +
-                           ": set_mixed_precision() needs a sharded unit without gradients");
-  }
-  const c10::Storage storage = full_.storage();
-  full_ = view_of_storage(storage, 0, full_.sizes(), policy.param_dtype);
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& parameter = parameters_[i].tensor;
-    // Not assign_data(), which keeps the dtype.
-    parameter.set_data(
-        view_of_storage(storage, layout_.offsets[i], parameter.sizes(), policy.param_dtype));
-  }
-  MemoryScope scope(MemoryClass::shards);
-  rounded_shard_.reset();
-  if (policy.rounds_parameters()) rounded_shard_ = comm_->empty(shard_numel(), policy.param_dtype);
-  precision_ = policy;
 }
 
 void FlatParameter::unshard_async() {

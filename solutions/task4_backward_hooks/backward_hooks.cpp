@@ -102,17 +102,4 @@ void BackwardHooks::end_backward() {
   if (on_end_) on_end_();
 }
 
-void BackwardHooks::set_requires_gradient_sync(bool sync) {
-  requires_gradient_sync_ = sync;
-}
-
-// Like the end of a pass that has reduced no unit.
-void BackwardHooks::sync_gradients() {
-  drop_broken_pass();
-  const bool sync = requires_gradient_sync_;
-  requires_gradient_sync_ = true;
-  end_backward();
-  requires_gradient_sync_ = sync;
-}
-
 }  // namespace fsdp

@@ -85,67 +85,6 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   return clip(max_norm, std::sqrt(value_of_sum(total)));
 }
 
-double ShardedOptimizer::clip_grad_norm(double max_norm, double norm_type) {
-  check_norm_type(norm_type);
-  if (norm_type == 2) return clip_grad_norm(max_norm);
-  const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
-  at::Tensor own = at::zeros({1}, options);
-  for (const auto& unit : units_) {
-    if (!unit->sharded_gradient().defined()) continue;
-    own = at::maximum(own, largest_magnitude(unit->sharded_gradient()));
-  }
-  const at::Tensor all = at::empty({comm_->world_size()}, options);
-  comm_->all_gather_into(all, own, kNorm).wait();
-  const auto largest = all.max().item<double>();
-  at::Tensor total = at::zeros({kDigits}, options);
-  if (std::isfinite(norm_type)) {
-    for (const auto& unit : units_) {
-      if (!unit->sharded_gradient().defined()) continue;
-      total += sum_of_powers(unit->sharded_gradient(), norm_type, largest);
-    }
-    comm_->all_reduce(total, kNorm).wait();
-  }
-  return clip(max_norm, p_norm(norm_type, largest, total));
-}
-
-std::vector<StateRange> ShardedOptimizer::state() {
-  stop_reading();
-  for (size_t group = 0; group < groups_.size(); ++group)
-    allocate_state(groups_[group].options, pieces_[group]);
-  std::vector<StateRange> ranges;
-  for (const auto& unit : units_) {
-    for (size_t i = 0; i < unit->parameters().size(); ++i) {
-      const auto& [name, parameter] = unit->parameters()[i];
-      // In the parameter: where this rank's shard begins.
-      const int64_t shard = unit->shard_offset() - unit->layout().offsets[i];
-      const int64_t begin = std::max<int64_t>(shard, 0);
-      const int64_t end = std::min(shard + unit->shard_numel(), parameter.numel());
-      if (begin >= end) continue;
-      const at::Tensor value = unit->shard().slice(0, begin - shard, end - shard);
-      ranges.push_back({name, begin, end, value, {}, {}, {}});
-      add_moments(ranges.back(), *unit, begin - shard);
-    }
-  }
-  return ranges;
-}
-
-// `begin`: of the range, in the unit's shard.
-void ShardedOptimizer::add_moments(StateRange& range, const FlatParameter& unit,
-                                   int64_t begin) const {
-  const size_t group = group_of(range.parameter, groups_);
-  for (size_t i = 0; i < runs_[group].size(); ++i) {
-    const Run& run = runs_[group][i];
-    const Piece& piece = pieces_[group][i];
-    const bool holds =
-        run.unit.get() == &unit && run.begin <= begin && begin < run.begin + run.numel;
-    if (!holds || !piece.step.defined()) continue;
-    const int64_t numel = range.end - range.begin;
-    range.exp_avg = piece.exp_avg.narrow(0, begin - run.begin, numel);
-    range.exp_avg_sq = piece.exp_avg_sq.narrow(0, begin - run.begin, numel);
-    range.step = piece.step;
-  }
-}
-
 double ShardedOptimizer::clip(double max_norm, double norm) const {
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <stdexcept>
 
 namespace fsdp {
@@ -14,14 +13,11 @@ using Chain = std::vector<torch::nn::Module*>;
 
 struct Walk {
   std::vector<Module*> wrapped;
-  std::vector<torch::nn::Module*> ignored;
   // In the order met. A module with two names comes twice, and the second gets no parameter.
   std::vector<UnitPlan> plan;
   std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
-  std::set<at::TensorImpl*> kept;  // the parameters that have a place outside ignored modules
 
-  void visit(torch::nn::Module& module, const std::string& path, Chain chain, bool ignore) {
-    ignore = ignore || std::ranges::count(ignored, &module) != 0;
+  void visit(torch::nn::Module& module, const std::string& path, Chain chain) {
     const auto found = std::ranges::find(wrapped, &module);
     if (found != wrapped.end()) {
       chain.push_back(&module);
@@ -30,10 +26,9 @@ struct Walk {
     for (const auto& parameter : module.parameters(/*recurse=*/false)) {
       const auto [place, first] = owners.try_emplace(parameter.unsafeGetTensorImpl(), chain);
       if (!first) place->second = common(place->second, chain);
-      if (!ignore) kept.insert(place->first);
     }
     for (const auto& child : module.named_children())
-      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain, ignore);
+      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
   }
 
   // Not the common beginning: a module that has two names is around both places, on either path.
@@ -50,19 +45,9 @@ std::string name_of(const torch::nn::Module* module) {
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
-  return plan_units(root, policy, {});
-}
-
-std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
-                                 const std::vector<torch::nn::Module*>& ignored) {
-  const auto below = root.modules(/*include_self=*/false);
-  for (const torch::nn::Module* module : ignored) {
-    if (std::ranges::none_of(below, [&](const auto& other) { return other.get() == module; }))
-      throw std::invalid_argument("ignored: a " + name_of(module) + " is not below the root");
-  }
-  Walk walk{policy(root), ignored, {}, {}, {}};
+  Walk walk{policy(root), {}, {}};
   walk.wrapped.push_back(&root);
-  walk.visit(root, "", {}, false);
+  walk.visit(root, "", {});
 
   std::vector<UnitPlan>& plan = walk.plan;
   for (const Module* module : walk.wrapped) {
@@ -72,27 +57,11 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
     }
   }
   for (const NamedParameter& parameter : distinct_parameters(root)) {
-    if (!walk.kept.contains(parameter.tensor.unsafeGetTensorImpl())) continue;
     const auto* owner = walk.owners.at(parameter.tensor.unsafeGetTensorImpl()).back();
     std::ranges::find(plan, owner, &UnitPlan::module)->parameters.push_back(parameter);
   }
   std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
   return plan;
-}
-
-void keep_in_fp32(std::vector<UnitPlan>& plan, Module& root, const ParameterFilter& keep) {
-  std::set<std::string> kept;
-  for (UnitPlan& unit : plan) {
-    std::erase_if(unit.parameters, [&](const NamedParameter& parameter) {
-      return keep(parameter.name) && kept.insert(parameter.name).second;
-    });
-  }
-  if (kept.empty()) return;
-  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
-  UnitPlan apart{"root.fp32", &root, distinct_parameters(root)};
-  std::erase_if(apart.parameters, [&](const NamedParameter& p) { return !kept.contains(p.name); });
-  const bool root_is_left = !plan.empty() && plan.front().module == &root;
-  plan.insert(plan.begin() + (root_is_left ? 1 : 0), std::move(apart));
 }
 
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {

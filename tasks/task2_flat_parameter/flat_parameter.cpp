@@ -6,7 +6,6 @@
 #include <meta_init.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace fsdp {
 
@@ -17,10 +16,6 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
 
 bool FlatParameter::trainable() const {
   todo("FlatParameter::trainable", "2.2");
-}
-
-void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
-  todo("FlatParameter::set_mixed_precision", "2.6");
 }
 
 void FlatParameter::unshard_async() {

@@ -28,12 +28,4 @@ void BackwardHooks::end_backward() {
   todo("BackwardHooks::end_backward", "4.4");
 }
 
-void BackwardHooks::set_requires_gradient_sync(bool sync) {
-  todo("BackwardHooks::set_requires_gradient_sync", "4.5");
-}
-
-void BackwardHooks::sync_gradients() {
-  todo("BackwardHooks::sync_gradients", "4.5");
-}
-
 }  // namespace fsdp

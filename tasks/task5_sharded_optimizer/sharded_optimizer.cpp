@@ -25,12 +25,4 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   todo("ShardedOptimizer::clip_grad_norm", "5.3");
 }
 
-double ShardedOptimizer::clip_grad_norm(double max_norm, double norm_type) {
-  todo("ShardedOptimizer::clip_grad_norm", "5.4");
-}
-
-std::vector<StateRange> ShardedOptimizer::state() {
-  todo("ShardedOptimizer::state", "5.5");
-}
-
 }  // namespace fsdp

@@ -39,14 +39,4 @@ void Prefetcher::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
   todo("Prefetcher::pre_backward", "6.3");
 }
 
-void Prefetcher::set_modules_to_forward_prefetch(Module& module,
-                                                 const std::vector<Module*>& modules) {
-  todo("Prefetcher::set_modules_to_forward_prefetch", "6.6");
-}
-
-void Prefetcher::set_modules_to_backward_prefetch(Module& module,
-                                                  const std::vector<Module*>& modules) {
-  todo("Prefetcher::set_modules_to_backward_prefetch", "6.6");
-}
-
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #include <base/todo.h>
 #include <forward_hooks.h>
 #include <fully_shard.h>
+#include <ignored.h>
 
 namespace fsdp {
 

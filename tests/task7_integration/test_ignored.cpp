@@ -1,4 +1,5 @@
 #include <fully_shard.h>
+#include <ignored.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>

@@ -254,7 +254,15 @@ TEST(Check, goes_on_with_an_extension_if_nothing_else_was_wanted) {
   const TaskResult task = result_of(4, {{"T4_5_accumulate", "b", Outcome::failed}});
   EXPECT_FALSE((CourseResult{{task}, task.sum, task.extensions}).complete());
   const std::string text = report("4.5", task);
-  EXPECT_NE(text.find("\nNext: problem 4.5 accumulate,"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nNext: problem 4.5 accumulate, in tasks/extensions/task4_*/; "),
+            std::string::npos)
+      << text;
+}
+
+TEST(Check, names_the_folder_of_the_task_for_an_extension_without_functions) {
+  const std::string text = report("7.7", result_of(7, {{"T7_7_hybrid", "b", Outcome::failed}}));
+  EXPECT_NE(text.find("\nNext: problem 7.7 hybrid, in tasks/task7_*/; "), std::string::npos)
+      << text;
 }
 
 TEST(Check, goes_on_with_a_problem_that_fails_before_one_that_it_needs) {

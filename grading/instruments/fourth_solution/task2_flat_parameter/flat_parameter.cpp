@@ -137,28 +137,6 @@ bool FlatParameter::trainable() const {
   });
 }
 
-void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
-  check_mixed_precision(policy);
-  if (state_ != UnitState::sharded || has_gradient()) {
-    throw std::logic_error("unit '" + unit_ +
-                           "': its precision is set while it is sharded and has no gradient");
-  }
-  precision_ = policy;
-  const c10::Storage storage = flat_.storage();
-  const auto view = [&](int64_t offset, at::IntArrayRef sizes) {
-    return view_of_storage(storage, offset, sizes, policy.param_dtype);
-  };
-  flat_ = view(0, {layout_.padded_numel});
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& tensor = parameters_[i].tensor;
-    tensor.set_data(view(layout_.offsets[i], tensor.sizes()));
-  }
-  rounded_shard_ =
-      policy.rounds_parameters()
-          ? readable_by_others(*comm_, shard_numel(), MemoryClass::shards, policy.param_dtype)
-          : at::Tensor();
-}
-
 // Nobody reads the copy any more when it changes: whoever changed the shard had to wait for that.
 const at::Tensor& FlatParameter::what_is_gathered() {
   if (!rounded_shard_.defined()) return shard_;

@@ -145,18 +145,4 @@ void BackwardHooks::forget_pass(bool graph_is_kept) {
   if (on_end_) on_end_();
 }
 
-void BackwardHooks::set_requires_gradient_sync(bool sync) {
-  sync_ = sync;
-}
-
-void BackwardHooks::sync_gradients() {
-  drop_broken_pass();
-  Pass reductions(kNoPass);
-  for (const auto& unit : units_ | std::views::reverse) {
-    if (unit->flat->trainable()) reductions.reduce(unit->flat);
-  }
-  reductions.wait();
-  if (on_end_) on_end_();
-}
-
 }  // namespace fsdp

@@ -66,21 +66,6 @@ void ShardedOptimizer::OwnedGroup::step() {
     piece.gradient.reset();
 }
 
-void ShardedOptimizer::OwnedGroup::add_state(const Elements& elements, StateRange& range) {
-  const auto place =
-      std::ranges::find_if(places_, [&](const Elements& whole) { return whole.contain(elements); });
-  if (place == places_.end()) return;
-  allocate_state(options_, pieces_);
-  const Piece& piece = pieces_[static_cast<size_t>(place - places_.begin())];
-  if (!piece.exp_avg.defined()) return;
-  const auto part = [&](const at::Tensor& state) {
-    return state.narrow(0, elements.begin - place->begin, elements.end - elements.begin);
-  };
-  range.exp_avg = part(piece.exp_avg);
-  range.exp_avg_sq = part(piece.exp_avg_sq);
-  range.step = piece.step;
-}
-
 ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
                                    std::vector<ParameterGroup> groups,
                                    std::shared_ptr<Communicator> comm)
@@ -148,49 +133,6 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   const at::Tensor sum = sum_over_gradients(sum_of_squares);
   comm_->all_reduce(sum, kNorm).wait();
   return clip(std::sqrt(value_of_sum(sum)), max_norm);
-}
-
-double ShardedOptimizer::clip_grad_norm(double max_norm, double norm_type) {
-  check_norm_type(norm_type);
-  if (norm_type == 2) return clip_grad_norm(max_norm);
-  const at::NoGradGuard no_grad;
-  const double largest = largest_magnitude_of_all();
-  const at::Tensor sum = sum_over_gradients(
-      [&](const at::Tensor& gradient) { return sum_of_powers(gradient, norm_type, largest); });
-  if (!std::isinf(norm_type)) comm_->all_reduce(sum, kNorm).wait();
-  return clip(p_norm(norm_type, largest, sum), max_norm);
-}
-
-// maximum() and max() pass on NaN.
-double ShardedOptimizer::largest_magnitude_of_all() const {
-  const auto options = at::dtype(at::kDouble).device(comm_->device());
-  at::Tensor own = at::zeros({1}, options);
-  for (const at::Tensor& gradient : gradients())
-    own = at::maximum(own, largest_magnitude(gradient));
-  const at::Tensor all = at::empty({comm_->world_size()}, options);
-  comm_->all_gather_into(all, own, kNorm).wait();
-  return all.max().item<double>();
-}
-
-std::vector<StateRange> ShardedOptimizer::state() {
-  take_shards_back();
-  std::vector<StateRange> ranges;
-  for (const auto& unit : units_) {
-    for (size_t i = 0; i < unit->parameters().size(); ++i) {
-      const auto& [name, tensor] = unit->parameters()[i];
-      const int64_t offset = unit->layout().offsets[i];
-      const Elements own = Elements::owned(unit, offset, offset + tensor.numel());
-      if (own.begin == own.end) continue;
-      StateRange& range = ranges.emplace_back();
-      range.parameter = name;
-      range.begin = own.begin - offset;
-      range.end = own.end - offset;
-      range.value = own.of(unit->shard());
-      for (OwnedGroup& group : owned_)
-        group.add_state(own, range);
-    }
-  }
-  return ranges;
 }
 
 }  // namespace fsdp

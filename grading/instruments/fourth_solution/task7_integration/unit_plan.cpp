@@ -43,28 +43,22 @@ using Chain = std::vector<Module*>;
 // All places of one parameter.
 class Places {
  public:
-  void add(const Chain& chain, bool ignored) {
+  void add(const Chain& chain) {
     if (!around_all_) around_all_ = chain;
     std::erase_if(*around_all_,
                   [&](Module* module) { return std::ranges::find(chain, module) == chain.end(); });
-    ignored_ = ignored_ && ignored;
   }
 
-  bool ignored() const { return ignored_; }
   Module* owner() const { return around_all_->back(); }  // the root is around every place
 
  private:
   std::optional<Chain> around_all_;
-  bool ignored_{true};
 };
 
 // A walk over all paths from the root. What has two names is passed twice.
 class Walk {
  public:
-  Walk(Module& root, const Wrapped& wrapped, const std::set<const AnyModule*>& ignored)
-      : wrapped_(wrapped), ignored_(ignored) {
-    visit(root, "", {}, false);
-  }
+  Walk(Module& root, const Wrapped& wrapped) : wrapped_(wrapped) { visit(root, "", {}); }
 
   // In the order of the first paths.
   const std::vector<UnitPlan>& units() const { return units_; }
@@ -74,81 +68,42 @@ class Walk {
   bool passed(const AnyModule* module) const { return passed_.contains(module); }
 
  private:
-  void visit(const AnyModule& module, const std::string& path, Chain around, bool ignored) {
+  void visit(const AnyModule& module, const std::string& path, Chain around) {
     const bool first = passed_.insert(&module).second;
-    ignored = ignored || ignored_.contains(&module);
     if (Module* unit = wrapped_.find(module)) {
       around.push_back(unit);
       if (first) units_.push_back({path.empty() ? "root" : path, unit, {}});
     }
     for (const at::Tensor& parameter : module.parameters(/*recurse=*/false))
-      places_[parameter.unsafeGetTensorImpl()].add(around, ignored);
+      places_[parameter.unsafeGetTensorImpl()].add(around);
     for (const auto& child : module.named_children()) {
-      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), around, ignored);
+      visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), around);
     }
   }
 
   const Wrapped& wrapped_;
-  const std::set<const AnyModule*>& ignored_;
   std::vector<UnitPlan> units_;
   std::map<const c10::TensorImpl*, Places> places_;
   std::set<const AnyModule*> passed_;
 };
 
-void drop_empty_units(std::vector<UnitPlan>& plan) {
-  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
-}
-
-// Whether the two are one Variable.
-auto same_as(const at::Tensor& tensor) {
-  return [&tensor](const NamedParameter& other) { return other.tensor.is_same(tensor); };
-}
-
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
-  return plan_units(root, policy, {});
-}
-
-std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
-                                 const std::vector<AnyModule*>& ignored) {
   const Wrapped wrapped(root, policy(root));
-  const std::set<const AnyModule*> left_out(ignored.begin(), ignored.end());
-  const Walk walk(root, wrapped, left_out);
+  const Walk walk(root, wrapped);
   for (const Module* module : wrapped.modules()) {
     if (!walk.passed(module)) {
       throw std::invalid_argument("wrap policy: chose a module that is not part of the root");
     }
   }
-  for (const AnyModule* module : ignored) {
-    if (module && module != &root && walk.passed(module)) continue;
-    throw std::invalid_argument("ignored module '" + (module ? module->name() : "null") +
-                                "' is not below the root");
-  }
   std::vector<UnitPlan> plan = walk.units();
   for (NamedParameter& parameter : distinct_parameters(root)) {
-    const Places& places = walk.places(parameter.tensor);
-    if (places.ignored()) continue;
-    std::ranges::find(plan, places.owner(), &UnitPlan::module)
-        ->parameters.push_back(std::move(parameter));
+    Module* const owner = walk.places(parameter.tensor).owner();
+    std::ranges::find(plan, owner, &UnitPlan::module)->parameters.push_back(std::move(parameter));
   }
-  drop_empty_units(plan);
+  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
   return plan;
-}
-
-void keep_in_fp32(std::vector<UnitPlan>& plan, Module& root, const ParameterFilter& keep) {
-  UnitPlan kept{"root.fp32", &root, {}};
-  for (const NamedParameter& parameter : distinct_parameters(root)) {
-    if (!keep(parameter.name)) continue;
-    for (UnitPlan& unit : plan) {
-      if (std::erase_if(unit.parameters, same_as(parameter.tensor)) > 0)
-        kept.parameters.push_back(parameter);
-    }
-  }
-  if (kept.parameters.empty()) return;
-  const bool after_root = !plan.empty() && plan.front().module == &root;
-  plan.insert(plan.begin() + (after_root ? 1 : 0), std::move(kept));
-  drop_empty_units(plan);
 }
 
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {

@@ -151,18 +151,6 @@ void BackwardHooks::reduce(Unit& unit) {
   unit.reduced = true;
 }
 
-void BackwardHooks::set_requires_gradient_sync(bool sync) {
-  sync_ = sync;
-}
-
-void BackwardHooks::sync_gradients() {
-  drop_broken_pass();
-  std::for_each(units_.rbegin(), units_.rend(), [this](const auto& unit) { reduce(*unit); });
-  for (const auto& unit : units_)
-    unit->reduced = false;
-  finish();
-}
-
 void BackwardHooks::finish() {
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = nullptr;

@@ -53,22 +53,7 @@ const torch::nn::Module* owner_of(const std::vector<Path>& places,
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
-  return plan_units(root, policy, {});
-}
-
-std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
-                                 const std::vector<torch::nn::Module*>& ignored) {
   const Tree tree(root);
-  for (const torch::nn::Module* module : ignored) {
-    if (module == nullptr || module == &root || !tree.has(module)) {
-      throw std::invalid_argument("ignored modules: the model does not hold this " +
-                                  (module ? module->name() : "nullptr") + ", or is it");
-    }
-  }
-  const auto is_ignored = [&](const Path& place) {
-    return std::any_of(ignored.begin(), ignored.end(),
-                       [&](const auto* module) { return holds(place, module); });
-  };
   std::unordered_map<const torch::nn::Module*, Module*> chosen{{&root, &root}};
   std::set<const torch::nn::Module*> units{&root};
   for (Module* module : policy(root)) {
@@ -83,7 +68,6 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
   std::unordered_map<const torch::nn::Module*, std::vector<NamedParameter>> owned;
   for (const NamedParameter& parameter : distinct_parameters(root)) {
     const auto& places = tree.places.at(parameter.tensor.unsafeGetTensorImpl());
-    if (std::all_of(places.begin(), places.end(), is_ignored)) continue;
     owned[owner_of(places, units)].push_back(parameter);
   }
   std::vector<UnitPlan> plan;
@@ -92,31 +76,6 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
     plan.push_back({module == &root ? "root" : name, chosen.at(module), owned.at(module)});
   }
   return plan;
-}
-
-void keep_in_fp32(std::vector<UnitPlan>& plan, Module& root, const ParameterFilter& keep) {
-  std::vector<UnitPlan> changed;
-  std::unordered_map<const c10::TensorImpl*, NamedParameter> kept;
-  for (const UnitPlan& unit : plan) {
-    UnitPlan rest{unit.name, unit.module, {}};
-    for (const NamedParameter& parameter : unit.parameters) {
-      if (keep(parameter.name)) {
-        kept.emplace(parameter.tensor.unsafeGetTensorImpl(), parameter);
-      } else {
-        rest.parameters.push_back(parameter);
-      }
-    }
-    if (!rest.parameters.empty()) changed.push_back(rest);
-  }
-  if (kept.empty()) return;
-  UnitPlan apart{"root.fp32", &root, {}};
-  for (const NamedParameter& parameter : distinct_parameters(root))
-    if (kept.count(parameter.tensor.unsafeGetTensorImpl()) != 0)
-      apart.parameters.push_back(parameter);
-  auto after_root = changed.begin();
-  if (after_root != changed.end() && after_root->module == &root) ++after_root;
-  changed.insert(after_root, apart);
-  plan = std::move(changed);
 }
 
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {

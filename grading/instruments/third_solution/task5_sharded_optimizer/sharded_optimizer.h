@@ -71,6 +71,8 @@ class ShardedOptimizer {
 
   void add_pieces(size_t unit);
   void prepare_to_write();  // afterwards no unit is unsharded, and no other rank reads a shard
+  std::vector<at::Tensor> gradients() const;  // those that are defined
+  at::Tensor zero_sum(int64_t numel) const;
   at::Tensor summed(at::Tensor exact_sum) const;               // over ranks; a collective
   double scale_gradients(double max_norm, double norm) const;  // returns the norm
   const Slot* slot_at(size_t unit, int64_t element) const;     // null: it has no state

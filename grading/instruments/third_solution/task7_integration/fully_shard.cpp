@@ -1,5 +1,6 @@
 #include <forward_hooks.h>
 #include <fully_shard.h>
+#include <ignored.h>
 
 namespace fsdp {
 namespace {

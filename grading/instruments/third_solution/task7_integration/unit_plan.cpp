@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <stdexcept>
 
 namespace fsdp {
@@ -63,17 +62,6 @@ Modules wrapped_modules(Module& root, const WrapPolicy& policy, const std::vecto
   return wrapped;
 }
 
-Modules ignored_modules(const Module& root, const std::vector<torch::nn::Module*>& ignored,
-                        const std::vector<Place>& places) {
-  for (const torch::nn::Module* module : ignored) {
-    if (!module) throw std::invalid_argument("ignored modules: a null pointer");
-    if (module == &root || !is_place(places, module)) {
-      throw std::invalid_argument("ignored modules: " + module->name() + " is not below the root");
-    }
-  }
-  return {ignored.begin(), ignored.end()};
-}
-
 using PlacesOf = std::map<const c10::TensorImpl*, std::vector<size_t>>;
 
 PlacesOf places_of_parameters(const std::vector<Place>& places) {
@@ -108,53 +96,22 @@ std::vector<UnitPlan> empty_units(const std::vector<Place>& places, const Module
   return plan;
 }
 
-void drop_empty_units(std::vector<UnitPlan>& plan) {
-  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
-}
-
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
-  return plan_units(root, policy, {});
-}
-
-std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
-                                 const std::vector<torch::nn::Module*>& ignored) {
   const std::vector<Place> places = places_of(root);
-  const Modules left_out = ignored_modules(root, ignored, places);
   const Modules wrapped = wrapped_modules(root, policy, places);
   const PlacesOf parameter_places = places_of_parameters(places);
   std::vector<UnitPlan> plan = empty_units(places, wrapped);
   for (const NamedParameter& parameter : distinct_parameters(root)) {
     const auto& where = parameter_places.at(parameter.tensor.unsafeGetTensorImpl());
-    const bool is_ignored = std::ranges::all_of(
-        where, [&](size_t place) { return !around(places, place, left_out).empty(); });
-    if (is_ignored) continue;
     const torch::nn::Module* owner = owner_of(places, where, wrapped);
     const auto unit = std::ranges::find_if(
         plan, [&](const UnitPlan& planned) { return planned.module == owner; });
     unit->parameters.push_back(parameter);
   }
-  drop_empty_units(plan);
+  std::erase_if(plan, [](const UnitPlan& unit) { return unit.parameters.empty(); });
   return plan;
-}
-
-void keep_in_fp32(std::vector<UnitPlan>& plan, Module& root, const ParameterFilter& keep) {
-  if (!keep) return;
-  std::set<const c10::TensorImpl*> kept;
-  for (UnitPlan& unit : plan) {
-    std::erase_if(unit.parameters, [&](const NamedParameter& parameter) {
-      return keep(parameter.name) && kept.insert(parameter.tensor.unsafeGetTensorImpl()).second;
-    });
-  }
-  if (kept.empty()) return;
-  UnitPlan fp32{"root.fp32", &root, {}};
-  for (const NamedParameter& parameter : distinct_parameters(root)) {
-    if (kept.contains(parameter.tensor.unsafeGetTensorImpl())) fp32.parameters.push_back(parameter);
-  }
-  drop_empty_units(plan);
-  const bool after_root = !plan.empty() && plan.front().module == &root;
-  plan.insert(plan.begin() + (after_root ? 1 : 0), std::move(fp32));
 }
 
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {

@@ -57,7 +57,7 @@ class FlatParameter {
   // it leaves the sum.
   int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
-  void set_mixed_precision(const MixedPrecisionPolicy&) {}  // all stays fp32
+  void set_mixed_precision(const MixedPrecisionPolicy& policy);
 
  private:
   std::string unit_;

@@ -1,0 +1,1 @@
+../../../../../solutions/extensions/task7_integration/ignored.h

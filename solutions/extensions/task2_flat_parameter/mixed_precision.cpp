@@ -1,0 +1,29 @@
+#include <flat_parameter.h>
+#include <memory/live_bytes.h>
+#include <memory/storage.h>
+
+#include <stdexcept>
+
+namespace fsdp {
+
+void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
+  check_mixed_precision(policy);
+  if (state_ != UnitState::sharded || has_gradient()) {
+    throw std::logic_error("unit " + unit_ +
+                           ": set_mixed_precision() needs a sharded unit without gradients");
+  }
+  const c10::Storage storage = full_.storage();
+  full_ = view_of_storage(storage, 0, full_.sizes(), policy.param_dtype);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& parameter = parameters_[i].tensor;
+    // Not assign_data(), which keeps the dtype.
+    parameter.set_data(
+        view_of_storage(storage, layout_.offsets[i], parameter.sizes(), policy.param_dtype));
+  }
+  MemoryScope scope(MemoryClass::shards);
+  rounded_shard_.reset();
+  if (policy.rounds_parameters()) rounded_shard_ = comm_->empty(shard_numel(), policy.param_dtype);
+  precision_ = policy;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,18 @@
+#include <backward_hooks.h>
+
+namespace fsdp {
+
+void BackwardHooks::set_requires_gradient_sync(bool sync) {
+  requires_gradient_sync_ = sync;
+}
+
+// Like the end of a pass that has reduced no unit.
+void BackwardHooks::sync_gradients() {
+  drop_broken_pass();
+  const bool sync = requires_gradient_sync_;
+  requires_gradient_sync_ = true;
+  end_backward();
+  requires_gradient_sync_ = sync;
+}
+
+}  // namespace fsdp
