@@ -26,6 +26,11 @@ long_files() {
   awk 'FNR == 401 { print FILENAME }' "${cpp[@]}" | grep -v '^grading/instruments/.*_solution/'
 }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
+# Somebody reads it in one sitting. What only extension problems ask for is in solutions/extensions/.
+long_reference() {
+  cat solutions/task*/*.{h,cpp} | awk -v most=1551 'END {
+    if (NR > most) printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
+}
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
 broken_scripts() {
   local file
@@ -82,6 +87,7 @@ rule "task headers as <header.h>, no ../" wrong_includes
 rule "header names are unique" repeated_names
 rule "headers have #pragma once" unguarded_headers
 rule "files of at most 400 lines" long_files
+rule "the reference is short" long_reference
 rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
 rule "shell scripts parse" broken_scripts

@@ -50,6 +50,13 @@ std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module)
   return distinct;
 }
 
+std::vector<int64_t> numels_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<int64_t> numels;
+  for (const NamedParameter& parameter : parameters)
+    numels.push_back(parameter.tensor.numel());
+  return numels;
+}
+
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters) {
   for (const auto& [name, parameter] : parameters) {
     if (parameter.scalar_type() != at::kFloat) {

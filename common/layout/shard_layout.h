@@ -31,6 +31,9 @@ using ParameterVisitor = std::function<void(const std::string& name, const at::T
 // lists a tied tensor once per name.
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
+std::vector<int64_t> numels_of(
+    const std::vector<NamedParameter>& parameters);  // [elements] of each
+
 // Throws std::invalid_argument, which names the unit and the first parameter that is not fp32.
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters);
 

@@ -70,13 +70,9 @@ void record(const OperatorHandle& op, c10::DispatchKeySet, Values* stack) {
   stack->insert(stack->end(), results.begin(), results.end());
 }
 
-}  // namespace
-
 TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&record>());
 }
-
-namespace {
 
 void record_on(Tape& tape, const std::function<void()>& construct) {
   if (recording) {

@@ -12,14 +12,7 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
                              std::shared_ptr<Communicator> comm, const Materialize& materialize)
     : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
   check_fp32(unit_, parameters_);
-  std::vector<int64_t> numels;
-  for (const auto& [name, parameter] : parameters_)
-    numels.push_back(parameter.numel());
-  layout_ = flat_layout(numels, comm_->world_size());
-  take_over(materialize);
-}
-
-void FlatParameter::take_over(const Materialize& materialize) {
+  layout_ = flat_layout(numels_of(parameters_), comm_->world_size());
   at::NoGradGuard no_grad;
   {
     MemoryScope scope(MemoryClass::shards);

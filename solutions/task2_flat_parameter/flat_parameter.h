@@ -86,7 +86,6 @@ class FlatParameter {
   at::Tensor sharded_gradient_;  // [padded_numel / W], owned; undefined until a reduction
 
   // How this solution goes about it.
-  void take_over(const Materialize& materialize);
   void flatten_gradients();
   at::Tensor full_;             // [padded_numel], owned; storage of 0 bytes while sharded
   at::Tensor rounded_shard_;    // [padded_numel / W], owned, readable; undefined if nothing rounds

@@ -42,6 +42,14 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   // a pass that broke off it runs at that first sign of what comes next.
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
 
+  // Extension (see "Going further" in the handout), with FSDP2's name. While this is off, a pass
+  // reduces no unit: gradients stay in .grad, and those of the next pass are added to them. A pass
+  // that breaks off drops them all.
+  void set_requires_gradient_sync(bool sync);
+  // Reduces every unit with a trainable parameter, in the reverse order of add(), waits, and calls
+  // what on_end() has set. Call it between passes, on all ranks.
+  void sync_gradients();
+
  private:
   std::function<void()> on_end_;
 
@@ -59,16 +67,6 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
 
   std::vector<std::shared_ptr<Unit>> units_;
 
- public:
-  // Extension (see "Going further" in the handout), with FSDP2's name. While this is off, a pass
-  // reduces no unit: gradients stay in .grad, and those of the next pass are added to them. A pass
-  // that breaks off drops them all.
-  void set_requires_gradient_sync(bool sync);
-  // Reduces every unit with a trainable parameter, in the reverse order of add(), waits, and calls
-  // what on_end() has set. Call it between passes, on all ranks.
-  void sync_gradients();
-
- private:
   // How this solution goes about it.
   void collect(Unit& unit, size_t index);
   void drop_broken_pass();

@@ -26,8 +26,8 @@ namespace fsdp {
 // or the backward ends. A limit of 1 means no prefetch.
 class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
  public:
-  explicit Prefetcher(int limit);          // throws what set_limit() throws
-  Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
+  explicit Prefetcher(int limit) { set_limit(limit); }  // throws what set_limit() throws
+  Prefetcher(const Prefetcher&) = delete;               // the hooks hold this object
 
   // From the next unit on. Throws std::invalid_argument if the limit is below 1; then it stays as
   // it was.
@@ -46,6 +46,12 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
     return forward_order_;
   }
 
+  // Extension (see "Going further" in the handout), with FSDP2's names. From now on, when `module`
+  // has been unsharded in this direction, it issues the units of `modules`, in this order, in place
+  // of those that the limit allows. Throws std::invalid_argument if one was not given to add().
+  void set_modules_to_forward_prefetch(Module& module, const std::vector<Module*>& modules);
+  void set_modules_to_backward_prefetch(Module& module, const std::vector<Module*>& modules);
+
  private:
   using Order = std::vector<std::shared_ptr<FlatParameter>>;
   size_t window_{};       // units issued ahead of the running one
@@ -57,14 +63,6 @@ class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
   void end_forward();                                             // the root's forward has ended
   void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
 
- public:
-  // Extension (see "Going further" in the handout), with FSDP2's names. From now on, when `module`
-  // has been unsharded in this direction, it issues the units of `modules`, in this order, in place
-  // of those that the limit allows. Throws std::invalid_argument if one was not given to add().
-  void set_modules_to_forward_prefetch(Module& module, const std::vector<Module*>& modules);
-  void set_modules_to_backward_prefetch(Module& module, const std::vector<Module*>& modules);
-
- private:
   // How this solution goes about it.
   Order last_order_;  // of the forward before this one
   using Lists = std::map<std::shared_ptr<FlatParameter>, Order>;

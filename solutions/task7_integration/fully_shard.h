@@ -8,7 +8,6 @@
 #include <unit_plan.h>
 #include <wrap_policy.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,11 +19,8 @@ struct FullyShardOptions {
   bool reshard_after_forward{true};          // of every unit but the root
   int limit{2};                              // see Prefetcher; 1 means no prefetch
   FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
-  // Extension (see "Going further" in the handout), FSDP's ignored modules: the parameters that
-  // plan_units() leaves out stay as they are, whole on every rank. Who trains them reduces them
-  // too.
+  // Extensions, see plan_units() in ignored.h, and keep_in_fp32(). Null: none.
   std::vector<torch::nn::Module*> ignored{};
-  // Extension: parameters that get a unit of their own, see keep_in_fp32(). Null: none.
   ParameterFilter keep_fp32{};
 };
 

@@ -38,10 +38,6 @@ struct Walk {
   }
 };
 
-std::string name_of(const torch::nn::Module* module) {
-  return module != nullptr ? module->name() : "null pointer";
-}
-
 }  // namespace
 
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
@@ -52,7 +48,8 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
   std::vector<UnitPlan>& plan = walk.plan;
   for (const Module* module : walk.wrapped) {
     if (std::ranges::count(plan, module, &UnitPlan::module) == 0) {
-      throw std::invalid_argument("wrap policy: it chose a " + name_of(module) +
+      throw std::invalid_argument("wrap policy: it chose a " +
+                                  (module ? module->name() : "null pointer") +
                                   " that is not part of the model");
     }
   }
@@ -69,9 +66,7 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
   layout.world_size = world_size;
   std::map<at::TensorImpl*, ShardLayout::Parameter> places;
   for (const UnitPlan& unit : plan) {
-    std::vector<int64_t> numels;
-    for (const auto& parameter : unit.parameters)
-      numels.push_back(parameter.tensor.numel());
+    const std::vector<int64_t> numels = numels_of(unit.parameters);
     const FlatLayout flat = flat_layout(numels, world_size);
     bool trainable = false;
     for (size_t i = 0; i < numels.size(); ++i) {

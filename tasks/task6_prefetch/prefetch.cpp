@@ -6,10 +6,6 @@
 
 namespace fsdp {
 
-Prefetcher::Prefetcher(int limit) {
-  set_limit(limit);
-}
-
 void Prefetcher::set_limit(int limit) {
   if (limit < 1) throw std::invalid_argument("prefetch: limit must be at least 1");
   window_ = static_cast<size_t>(limit - 1);
