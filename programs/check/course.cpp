@@ -55,6 +55,7 @@ const std::vector<Task>& course() {
       {"7.3", "policy", 4, {"T7_3_policy"}},
       {"7.4", "export", 4, {"T7_4_export"}},
       {"7.5", "the_proof", 6, {"T7_5_the_proof"}},
+      {"7.6", "wrap_by_size", 2, {"T7_6_wrap_by_size"}, true, true},
       {"7.7", "hybrid", 2, {"T7_7_hybrid"}, true},
       {"7.8", "ignored", 3, {"T7_8_ignored", "T7_8_ignored_ranks"}, true, true},
       {"7.9", "keep_fp32", 2, {"T7_9_keep_fp32", "T7_9_keep_fp32_ranks"}, true, true},

@@ -1,5 +1,6 @@
 #include <strategy/wrap_auto.h>
 #include <strategy/wrap_option.h>
+#include <wrap_by_size.h>
 
 #include <charconv>
 #include <cstdint>

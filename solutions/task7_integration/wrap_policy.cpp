@@ -31,34 +31,7 @@ WrapPolicy wrap_if(std::function<bool(const Module&)> chosen) {
   };
 }
 
-using Parameters = std::set<at::TensorImpl*>;  // each once, whatever names it has
-
-// Adds to `chosen` the modules of the tree under `module` that wrap_by_size takes, and to
-// `parameters` those that no chosen one holds.
-void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
-                    std::vector<Module*>& chosen, Parameters& parameters) {
-  Parameters left;
-  int64_t size = 0;
-  for (const auto& child : module.children())
-    choose_by_size(*child, bytes, false, chosen, left);
-  for (const auto& parameter : module.parameters(/*recurse=*/false))
-    left.insert(parameter.unsafeGetTensorImpl());
-  for (const at::TensorImpl* parameter : left)
-    size += parameter->numel() * static_cast<int64_t>(parameter->itemsize());
-  auto* hookable = dynamic_cast<Module*>(&module);
-  if (!root && hookable != nullptr && size >= bytes) {
-    const bool seen = std::ranges::count(chosen, hookable) != 0;
-    if (!seen) chosen.push_back(hookable);
-    return;
-  }
-  parameters.merge(left);
-}
-
 }  // namespace
-
-WrapPolicy wrap_none() {
-  return [](Module&) { return std::vector<Module*>(); };
-}
 
 WrapPolicy wrap_blocks() {
   return wrap_if([](const Module& module) { return class_name(module).ends_with("Block"); });
@@ -76,19 +49,6 @@ WrapPolicy wrap_by_type(std::string name) {
       known += (known.empty() ? "" : ", ") + type;
     throw std::invalid_argument("wrap policy: no module of type " + name + "; there are " +
                                 (known.empty() ? "none that can be hooked" : known));
-  };
-}
-
-WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
-  return [modules](Module&) { return modules; };
-}
-
-WrapPolicy wrap_by_size(int64_t bytes) {
-  return [bytes](Module& root) {
-    std::vector<Module*> chosen;
-    Parameters left;
-    choose_by_size(root, bytes, true, chosen, left);
-    return chosen;
   };
 }
 

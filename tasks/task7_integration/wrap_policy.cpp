@@ -7,24 +7,12 @@
 
 namespace fsdp {
 
-WrapPolicy wrap_none() {
-  return [](Module&) { return std::vector<Module*>(); };
-}
-
 WrapPolicy wrap_blocks() {
   todo("wrap_blocks", "7.1");
 }
 
 WrapPolicy wrap_by_type(std::string name) {
   todo("wrap_by_type", "7.3");
-}
-
-WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
-  return [modules](Module&) { return modules; };
-}
-
-WrapPolicy wrap_by_size(int64_t bytes) {
-  todo("wrap_by_size", "7.3");
 }
 
 }  // namespace fsdp

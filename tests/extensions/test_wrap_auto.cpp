@@ -1,6 +1,7 @@
 #include <strategy/wrap_auto.h>
 #include <strategy/wrap_option.h>
 #include <unit_plan.h>
+#include <wrap_by_size.h>
 
 #include <task7_integration/planned_models.h>
 

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <nn/module.h>
+
+#include <functional>
+#include <vector>
+
+namespace fsdp {
+
+// Chooses the modules below `root` that become units, each once; the root always is one. A unit
+// must be an fsdp::Module, for it has to be hooked.
+using WrapPolicy = std::function<std::vector<Module*>(Module& root)>;
+
+WrapPolicy wrap_none();  // the root alone
+WrapPolicy wrap_by_hand(std::vector<Module*> modules);
+
+}  // namespace fsdp
