@@ -72,6 +72,21 @@ class Submissions(unittest.TestCase):
         self.assertIn(EXTENSION, read.missing)
         self.assertEqual(read.files[EXTENSION], course.blank()[EXTENSION])
 
+    def test_an_extension_that_is_missing_gives_way_to_the_same_function_in_a_file_of_the_task(self):
+        self.put(f"tasks/{LISTED}")
+        missing = "extensions/task2_flat_parameter/mixed_precision.cpp"
+        text = submission.read(self.folder).files[missing].decode()
+        self.assertIn("\n[[gnu::weak]] void FlatParameter::set_mixed_precision(", text)
+        self.assertEqual(text.replace("[[gnu::weak]] ", "").encode(), course.blank()[missing])
+        for task in course.tasks():  # every function of theirs
+            self.put(f"tasks/{task.files[0]}")
+        files = submission.read(self.folder).files
+        for name, text in files.items():
+            if name.startswith("extensions/") and name.endswith(".cpp"):
+                self.assertEqual(text.count(b"[[gnu::weak]] "), text.count(b"todo("), name)
+        self.put(f"tasks/{missing}")
+        self.assertEqual(submission.read(self.folder).files[missing], b"// mine\n")
+
     def test_what_is_no_file_of_the_course_is_not_built(self):
         of_an_earlier_course = self.put("graded/task5_sharded_optimizer/locate.cpp")
         with mock.patch.object(programs, "GRADED", self.folder / "graded"):

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import pathlib
+import re
 import stat
 import zipfile
 
@@ -90,4 +91,18 @@ def read(path):
     else:
         raise Refused(f"{path} is neither a folder nor a zip")
     missing = tuple(name for name in course.blank() if name not in files)
-    return Submission({**course.blank(), **files}, missing)
+    return Submission({**course.blank(), **without_extensions(files), **files}, missing)
+
+
+def without_extensions(files):
+    """Path -> content, of the missing extensions of tasks that were handed in: as at first, but weak, so that
+    a function counts that another file of the task defines. So it is in what a student began before the
+    extensions had files of their own."""
+    made = {}
+    for task in course.tasks():
+        missing = [name for name in task.files if name not in files]
+        for name in missing if len(missing) < len(task.files) else ():
+            if name.startswith("extensions/") and name.endswith(".cpp"):
+                definition = rb"(?m)^(?=\w[\w:<>]* [\w:]+\()"
+                made[name] = re.sub(definition, b"[[gnu::weak]] ", course.blank()[name])
+    return made
