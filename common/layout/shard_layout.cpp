@@ -50,7 +50,7 @@ std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module)
   return distinct;
 }
 
-std::vector<int64_t> numels_of(const std::vector<NamedParameter>& parameters) {
+std::vector<int64_t> numel_of_each(const std::vector<NamedParameter>& parameters) {
   std::vector<int64_t> numels;
   for (const NamedParameter& parameter : parameters)
     numels.push_back(parameter.tensor.numel());

@@ -31,7 +31,7 @@ using ParameterVisitor = std::function<void(const std::string& name, const at::T
 // lists a tied tensor once per name.
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
-std::vector<int64_t> numels_of(
+std::vector<int64_t> numel_of_each(
     const std::vector<NamedParameter>& parameters);  // [elements] of each
 
 // Throws std::invalid_argument, which names the unit and the first parameter that is not fp32.

@@ -12,9 +12,9 @@ void pass_on_signals();
 int ending_signal();  // that came; 0: none
 [[noreturn]] void end_by(int signal);
 
-// Runs a program with its output in the file `log`, and waits for it. Calls `watch` with its process
-// number each second. Returns its exit status as waitpid() tells it. Throws std::runtime_error if it
-// can't be run.
+// Runs a program with its output in the file `log`, and waits for it. Calls `watch` with its
+// process number each second. Returns its exit status as waitpid() tells it. Throws
+// std::runtime_error if it can't be run.
 int run_child(const std::filesystem::path& program, std::vector<std::string> arguments,
               const std::filesystem::path& log, const std::function<void(int)>& watch = nullptr);
 

@@ -14,8 +14,8 @@ constexpr int64_t kParameters = 2'127'208'000;
 constexpr double kFirstLoss = 10.8519020, kFirstLossOfFsdp = 10.8519036;
 constexpr double kLastLoss = 10.8702612, kLastLossOfFsdp = 10.8702623;
 constexpr double kSum = 161786.334758, kSumOfFsdp = 161786.335199;
-constexpr double kTolerance = 1e-6;       // relative: of losses, and of the sum to the published one
-constexpr double kSumTolerance = 1e-8;    // relative: between FSDP and one process
+constexpr double kTolerance = 1e-6;     // relative: of losses, and of the sum to the published one
+constexpr double kSumTolerance = 1e-8;  // relative: between FSDP and one process
 constexpr double kGiB = 1 << 30;
 constexpr double kMostMemory = 20;   // [GiB] of all ranks
 constexpr double kMostMinutes = 60;  // of FSDP
@@ -41,10 +41,10 @@ LongRun run_of(const FullSettings& settings, const std::string& mode, int world)
 // The last line of what DDP says.
 std::string refusal_of_ddp(const FullSettings& settings) {
   const auto log = settings.folder / "ddp";
-  const TrainOptions options{"--mode", "ddp", "--world", std::to_string(settings.world), "--model",
-                             "gpt2xl", "--recipe", "published", "--steps", "1"};
-  if (run_child(settings.train, options, log) == 0)
-    throw std::runtime_error("ddp was not refused");
+  const TrainOptions options{"--mode",  "ddp",    "--world",  std::to_string(settings.world),
+                             "--model", "gpt2xl", "--recipe", "published",
+                             "--steps", "1"};
+  if (run_child(settings.train, options, log) == 0) throw std::runtime_error("ddp was not refused");
   return last_line(contents(log));
 }
 
@@ -56,8 +56,8 @@ double sum_of(const LongResult& run) {
 double difference_of_losses(const LongResult& one, const LongResult& other) {
   double largest = 0;
   for (size_t step = 0; step < kSteps; ++step)
-    largest = std::max(largest,
-                       relative_difference(one.result.loss(step), other.result.loss(step)));
+    largest =
+        std::max(largest, relative_difference(one.result.loss(step), other.result.loss(step)));
   return largest;
 }
 
@@ -70,28 +70,29 @@ Line line_of(const std::string& mode, int world, const LongResult& run, const Lo
   const double from_other = difference_of_losses(run, other);
   const double sum_from_other = relative_difference(sum_of(run), sum_of(other));
   const double memory = static_cast<double>(run.peak()) / kGiB;
-  bool ok = from_published <= kTolerance && from_other <= kTolerance &&
-            sum_from_other <= kSumTolerance;
+  bool ok =
+      from_published <= kTolerance && from_other <= kTolerance && sum_from_other <= kSumTolerance;
   if (on_cpu) ok = ok && memory <= kMostMemory && run.swapped() == 0;
   if (on_cpu && mode == "fsdp") ok = ok && run.seconds <= 60 * kMostMinutes;
   return {{mode, std::to_string(world), fixed(run.result.loss(0), 7),
-           fixed(run.result.loss(kSteps - 1), 7), fixed(sum_of(run), 6),
-           scientific(from_published), scientific(from_other), scientific(sum_from_other),
-           on_cpu ? fixed(memory, 1) : "", fixed(run.seconds / 60, 0)},
+           fixed(run.result.loss(kSteps - 1), 7), fixed(sum_of(run), 6), scientific(from_published),
+           scientific(from_other), scientific(sum_from_other), on_cpu ? fixed(memory, 1) : "",
+           fixed(run.seconds / 60, 0)},
           ok};
 }
 
 Table results(const FullSettings& settings, const Full& full) {
   Table table;
   table.title = "GPT-2 XL, 2,127,208,000 parameters, published recipe, 10 steps of AdamW";
-  table.header = {"run",       "W",        "loss 0", "loss 9", "param sum",
+  table.header = {"run",       "W",         "loss 0",  "loss 9", "param sum",
                   "published", "the other", "its sum", "GiB",    "min"};
-  table.lines = {{{"published", "1", fixed(kFirstLoss, 7), fixed(kLastLoss, 7), fixed(kSum, 6)}, {}},
-                 {{"published FSDP", "8", fixed(kFirstLossOfFsdp, 7), fixed(kLastLossOfFsdp, 7),
-                   fixed(kSumOfFsdp, 6)},
-                  {}},
-                 line_of("single", 1, full.single, full.fsdp, !settings.cuda),
-                 line_of("fsdp", settings.world, full.fsdp, full.single, !settings.cuda)};
+  table.lines = {
+      {{"published", "1", fixed(kFirstLoss, 7), fixed(kLastLoss, 7), fixed(kSum, 6)}, {}},
+      {{"published FSDP", "8", fixed(kFirstLossOfFsdp, 7), fixed(kLastLossOfFsdp, 7),
+        fixed(kSumOfFsdp, 6)},
+       {}},
+      line_of("single", 1, full.single, full.fsdp, !settings.cuda),
+      line_of("fsdp", settings.world, full.fsdp, full.single, !settings.cuda)};
   table.notes.emplace_back(
       "A line is ok if losses 0 and 9 and the sum differ from the published ones of one GPU by at "
       "most 1e-6 (relative; `published` is the largest), each of the ten losses from the other "

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -145,8 +145,8 @@ class Watcher {
     if (done > first_step_ && first_at_ > 0) {
       const double each = (step_at_ - first_at_) / static_cast<double>(done - first_step_);
       const double rest = each * static_cast<double>(run_.steps - done) - (now.seconds - step_at_);
-      left = ", about " + std::to_string(std::max<int64_t>(1, std::llround(rest / 60))) +
-             " min left";
+      left =
+          ", about " + std::to_string(std::max<int64_t>(1, std::llround(rest / 60))) + " min left";
     }
     const auto filled = static_cast<size_t>(20 * done / run_.steps);
     std::fprintf(stderr, "%s%s: step %lld of %lld [%s%s] %.0f min%s, %.1f GiB   %s",
@@ -163,12 +163,12 @@ class Watcher {
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
   double before_{};  // [s] that the run took before it was interrupted
   std::optional<MemorySample> largest_;
-  double first_{};               // of the samples of which it is the largest: when
-  int64_t steps_before_{};       // that the run had done then
-  int64_t shown_{-1};            // steps
-  double step_at_{};             // when the last step was seen
-  double first_at_{};            // and the first one of this part of the run
-  int64_t first_step_{};         // which it was
+  double first_{};          // of the samples of which it is the largest: when
+  int64_t steps_before_{};  // that the run had done then
+  int64_t shown_{-1};       // steps
+  double step_at_{};        // when the last step was seen
+  double first_at_{};       // and the first one of this part of the run
+  int64_t first_step_{};    // which it was
 };
 
 // Held while a run is under way, by the program that it runs too.

@@ -246,8 +246,9 @@ void check_step_in_backward(const TrainConfig& config) {
   if (config.clip)
     throw UsageError(option + "the norm of --clip is that of all gradients together");
   if (config.loss_scaler)
-    throw UsageError(option + "with a loss scale (--loss-scale, fp16) a step may have to be left "
-                              "out, which shows when all gradients are there");
+    throw UsageError(option +
+                     "with a loss scale (--loss-scale, fp16) a step may have to be left "
+                     "out, which shows when all gradients are there");
   if (config.parts > config.world)
     throw UsageError(option + "takes one part for each rank; give --parts " +
                      std::to_string(config.world));

@@ -12,7 +12,7 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
                              std::shared_ptr<Communicator> comm, const Materialize& materialize)
     : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
   check_fp32(unit_, parameters_);
-  layout_ = flat_layout(numels_of(parameters_), comm_->world_size());
+  layout_ = flat_layout(numel_of_each(parameters_), comm_->world_size());
   at::NoGradGuard no_grad;
   {
     MemoryScope scope(MemoryClass::shards);

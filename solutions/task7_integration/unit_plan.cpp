@@ -66,7 +66,7 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
   layout.world_size = world_size;
   std::map<at::TensorImpl*, ShardLayout::Parameter> places;
   for (const UnitPlan& unit : plan) {
-    const std::vector<int64_t> numels = numels_of(unit.parameters);
+    const std::vector<int64_t> numels = numel_of_each(unit.parameters);
     const FlatLayout flat = flat_layout(numels, world_size);
     bool trainable = false;
     for (size_t i = 0; i < numels.size(); ++i) {

@@ -29,9 +29,8 @@ TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
   const TrainConfig config = config_of("ddp", 2);
   const int64_t needed = 2 * (16 * 1600 + 4 + 8);
   require_enough_memory(config, layout_on(2), "shm", 2, needed);
-  EXPECT_EQ(error_of<std::runtime_error>([&] {
-              require_enough_memory(config, layout_on(2), "shm", 2, needed - 1);
-            }),
+  EXPECT_EQ(error_of<std::runtime_error>(
+                [&] { require_enough_memory(config, layout_on(2), "shm", 2, needed - 1); }),
             "--mode ddp of a model needs 51,224 bytes on 2 ranks, without activations, and this "
             "machine has 51,223; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
 }

@@ -41,10 +41,10 @@ MULTI_RANK_TEST(StepInBackward, changes_no_bit_and_costs_the_memory_that_is_pred
 
 // Those of two units at a time, or of the first block and the root.
 MULTI_RANK_TEST(StepInBackward, keeps_few_sharded_gradients) {
-  const Workload workload = workload_of({"ten layers", [] {
-                                           return std::make_shared<GPT2>(
-                                               GPT2Options{200, kContext, kWidth, 10, 2, 12});
-                                         }});
+  const Workload workload =
+      workload_of({"ten layers", [] {
+                     return std::make_shared<GPT2>(GPT2Options{200, kContext, kWidth, 10, 2, 12});
+                   }});
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     std::map<bool, int64_t> peaks;
     for (const bool in_backward : {false, true}) {
@@ -79,8 +79,7 @@ MULTI_RANK_TEST(StepInBackward, leaves_the_state_of_a_plain_run) {
           });
         }
         const std::string state = state_sha256(strategy->state(), *rank.communicator());
-        if (rank.rank() == 0)
-          rank.observe((in_backward ? "in backward" : "plain") + place, state);
+        if (rank.rank() == 0) rank.observe((in_backward ? "in backward" : "plain") + place, state);
       }
     }
   });

@@ -17,26 +17,27 @@ namespace fs = std::filesystem;
 class LongRuns : public testing::Test {
  protected:
   void write_program(int fails_after = -1) const {
-    std::ofstream(program()) << "#!/bin/bash\n"
-                                "all=\"$*\"\n"
-                                "first=0\n"
-                                "while [ $# -gt 0 ]; do\n"
-                                "  case $1 in\n"
-                                "    --log) log=$2 ;;\n"
-                                "    --json) json=$2 ;;\n"
-                                "    --resume) first=2 ;;\n"
-                                "  esac\n"
-                                "  shift\n"
-                                "done\n"
-                                "for step in 0 1 2 3; do\n"
-                                "  [ $step -lt $first ] && continue\n"
-                                "  echo \"{\\\"step\\\":$step,\\\"loss\\\":$((10 * first + step))}\" >> $log\n"
-                                "  if [ $step = "
-                             << fails_after
-                             << " ]; then echo rank 1 is gone; exit 1; fi\n"
-                                "done\n"
-                                "echo '{\"final\":true,\"param_sum\":5}' > $json\n"
-                                "echo $all\n";
+    std::ofstream(program())
+        << "#!/bin/bash\n"
+           "all=\"$*\"\n"
+           "first=0\n"
+           "while [ $# -gt 0 ]; do\n"
+           "  case $1 in\n"
+           "    --log) log=$2 ;;\n"
+           "    --json) json=$2 ;;\n"
+           "    --resume) first=2 ;;\n"
+           "  esac\n"
+           "  shift\n"
+           "done\n"
+           "for step in 0 1 2 3; do\n"
+           "  [ $step -lt $first ] && continue\n"
+           "  echo \"{\\\"step\\\":$step,\\\"loss\\\":$((10 * first + step))}\" >> $log\n"
+           "  if [ $step = "
+        << fails_after
+        << " ]; then echo rank 1 is gone; exit 1; fi\n"
+           "done\n"
+           "echo '{\"final\":true,\"param_sum\":5}' > $json\n"
+           "echo $all\n";
     fs::permissions(program(), fs::perms::owner_all);
   }
   std::string program() const { return folder_.path() + "/train"; }
@@ -70,8 +71,8 @@ TEST_F(LongRuns, runs_once_and_then_reads_its_results) {
 
 TEST_F(LongRuns, goes_on_from_the_checkpoint_of_a_run_that_ended_early) {
   write_program(2);
-  EXPECT_EQ(error(), "long: rank 1 is gone (see " + of_run() +
-                         "/output; the same command goes on)");
+  EXPECT_EQ(error(),
+            "long: rank 1 is gone (see " + of_run() + "/output; the same command goes on)");
   fs::create_directories(step_folder(of_run() + "/checkpoints", 2));
   write_program();
   const LongResult result = run();
@@ -87,7 +88,8 @@ TEST_F(LongRuns, a_line_that_was_cut_off_by_a_kill_is_passed_over) {
   fs::create_directories(of_run());
   std::ofstream(of_run() + "/log.jsonl") << "{\"step\":0,\"lo\n";
   std::ofstream(of_run() + "/memory.jsonl")
-      << R"({"seconds":7,"anonymous":20,"shared":10,"swapped":1})" << "\n{\"sec";
+      << R"({"seconds":7,"anonymous":20,"shared":10,"swapped":1})"
+      << "\n{\"sec";
   const LongResult result = run();
   EXPECT_EQ(result.result.steps.size(), 4U);
   EXPECT_EQ(result.seconds, 7);

@@ -19,8 +19,7 @@ class InitOption : public testing::Test {
 TEST_F(InitOption, names_a_folder) {
   EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).init, folder_.path());
   EXPECT_EQ(parse({"--model", "gpt2-tiny"}).init, "");
-  EXPECT_EQ(refusal({"--init", folder_.path()}),
-            "--init " + folder_.path() + ": takes hf:FOLDER");
+  EXPECT_EQ(refusal({"--init", folder_.path()}), "--init " + folder_.path() + ": takes hf:FOLDER");
   EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
 }
 

@@ -18,16 +18,13 @@ TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
 }
 
 TEST(OffloadOption, refuses_what_cannot_be_meant) {
-  EXPECT_EQ(refusal({"--offload", "optimizer"}),
-            "--offload optimizer: needs --offload-dir");
+  EXPECT_EQ(refusal({"--offload", "optimizer"}), "--offload optimizer: needs --offload-dir");
   EXPECT_EQ(refusal({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
-  EXPECT_EQ(refusal({"--pinned", "1", "--offload", "none"}),
-            "--pinned: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--pinned", "1", "--offload", "none"}), "--pinned: needs --offload optimizer");
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/missing"}),
             "--offload-dir /missing: no such folder");
-  EXPECT_EQ(
-      refusal({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),
-      "--offload optimizer: sgd has no state; give --optimizer adamw");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),
+            "--offload optimizer: sgd has no state; give --optimizer adamw");
 }
 
 TEST(OffloadOption, refuses_a_folder_that_lies_in_memory) {
