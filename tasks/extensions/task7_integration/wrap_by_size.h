@@ -1,6 +1,6 @@
 #pragma once
 
-#include <nn/wrap_policy.h>
+#include <nn/unit_policy.h>
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include <nn/wrap_policy.h>
+#include <nn/unit_policy.h>
 
 namespace fsdp {
 
