@@ -9,6 +9,7 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kBlockAlignment = 64;
+constexpr size_t kMostSplit = 4;
 
 }  // namespace
 
@@ -31,14 +32,14 @@ c10::DataPtr Arena::allocate(size_t bytes) {
   char* begin;
   {
     std::lock_guard lock(mutex_);
-    auto fit = by_size_.lower_bound({needed, nullptr});
-    if (fit == by_size_.end()) {
+    const auto found = stretch_for(needed);
+    if (found == free_.end()) {
       throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
                                " bytes) has no room for " + std::to_string(bytes) + " bytes");
     }
-    size_t stretch = fit->first;
-    begin = fit->second;
-    erase(free_.find(begin));
+    const size_t stretch = found->second;
+    begin = found->first;
+    erase(found);
     if (stretch > needed) insert(begin + needed, stretch - needed);
   }
   auto* header = new (begin) Header{this, needed, bytes, MemoryScope::current()};
@@ -66,6 +67,16 @@ void Arena::free(void* data) {
   arena.insert(static_cast<char*>(data) - sizeof(Header), header.stretch);
 }
 
+// The shortest stretch that is long enough. But one of more than kMostSplit times `needed` is left to
+// the large tensors that come back to it, since behind the last block there is memory as well.
+Arena::Stretches::iterator Arena::stretch_for(size_t needed) {
+  const auto fit = by_size_.lower_bound({needed, nullptr});
+  if (fit == by_size_.end()) return free_.end();
+  const auto last = std::prev(free_.end());
+  if (fit->first / kMostSplit > needed && last->second >= needed) return last;
+  return free_.find(fit->second);
+}
+
 void Arena::insert(char* begin, size_t bytes) {
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && next->first == begin + bytes) {
@@ -85,7 +96,7 @@ void Arena::insert(char* begin, size_t bytes) {
   by_size_.emplace(bytes, begin);
 }
 
-void Arena::erase(std::map<char*, size_t>::iterator stretch) {
+void Arena::erase(Stretches::iterator stretch) {
   by_size_.erase({stretch->second, stretch->first});
   free_.erase(stretch);
 }

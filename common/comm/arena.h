@@ -10,8 +10,9 @@
 
 namespace fsdp {
 
-// Allocates the storage of tensors in one fixed stretch of memory: best fit; free neighbours are
-// merged; data begin at multiples of 64 bytes. Counts as live the bytes that were asked for.
+// Allocates the storage of tensors in one fixed stretch of memory: best fit, but a small tensor does
+// not split a large gap; free neighbours are merged; data begin at multiples of 64 bytes. Counts as
+// live the bytes that were asked for.
 class Arena final : public c10::Allocator {
  public:
   Arena(char* begin, size_t bytes);
@@ -23,13 +24,15 @@ class Arena final : public c10::Allocator {
 
  private:
   struct Header;
+  using Stretches = std::map<char*, size_t>;  // of free memory: begin, bytes
   static void free(void* data);
   void insert(char* begin, size_t bytes);
-  void erase(std::map<char*, size_t>::iterator stretch);
+  void erase(Stretches::iterator stretch);
+  Stretches::iterator stretch_for(size_t needed);
 
   std::mutex mutex_;
   size_t total_;
-  std::map<char*, size_t> free_;                // by address: to merge neighbours
+  Stretches free_;                              // by address: to merge neighbours
   std::set<std::pair<size_t, char*>> by_size_;  // the same stretches: to find the best fit
 };
 

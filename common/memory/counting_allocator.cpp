@@ -12,7 +12,7 @@ namespace fsdp::counting_allocator {
 namespace {
 
 constexpr size_t kWorthKeeping = size_t{1} << 20;
-constexpr int64_t kMostKept = int64_t{1} << 27;  // [bytes] beyond the peak
+constexpr int64_t kMostKept = int64_t{1} << 26;  // [bytes] beyond the peak
 
 // Lies before the data. Its alignment is what torch expects of a block.
 struct alignas(64) Header {

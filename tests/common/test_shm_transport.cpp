@@ -125,6 +125,19 @@ TEST(ShmTransport, reuses_freed_memory_of_the_arena) {
   EXPECT_EQ(text, "");
 }
 
+TEST(ShmTransport, keeps_a_large_gap_of_the_arena_for_a_large_tensor) {
+  auto text = failure(1, [](Communicator& comm, SharedRegion&) {
+    constexpr int64_t kLarge = 1'000'000, kSmall = 100'000;
+    at::Tensor large = comm.empty(kLarge), behind = comm.empty(kSmall);
+    const void* gap = large.data_ptr();
+    large.reset();
+    at::Tensor small = comm.empty(kSmall);
+    large = comm.empty(kLarge);
+    require(large.data_ptr() == gap, "the small tensor lies in the gap of the large one");
+  });
+  EXPECT_EQ(text, "");
+}
+
 TEST(ShmTransport, says_that_the_arena_is_full) {
   auto text = failure(1, [](Communicator& comm, SharedRegion&) { comm.empty(int64_t{1} << 50); });
   EXPECT_CONTAINS(text, "has no room for 4503599627370496 bytes");
