@@ -1,6 +1,7 @@
 #include <comm/arena.h>
 #include <memory/poison.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -9,15 +10,19 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kBlockAlignment = 64;
-constexpr size_t kMostSplit = 4;
+
+bool is_part_of_a_rank(MemoryClass cls) {
+  return cls == MemoryClass::shards || cls == MemoryClass::sharded_gradients ||
+         cls == MemoryClass::optimizer_state;
+}
 
 }  // namespace
 
 // Lies before the data of each block.
 struct alignas(kBlockAlignment) Arena::Header {
   Arena* owner;
-  size_t stretch;  // [bytes] with this header and the rounding
-  size_t bytes;    // asked for
+  size_t length;  // [bytes] with this header and the rounding
+  size_t bytes;   // asked for
   MemoryClass cls;
 };
 
@@ -27,23 +32,16 @@ Arena::Arena(char* begin, size_t bytes) : total_(bytes) {
 
 c10::DataPtr Arena::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &Arena::free, c10::kCPU};
-  size_t needed =
+  const size_t needed =
       sizeof(Header) + (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
-  char* begin;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = stretch_for(needed);
-    if (found == free_.end()) {
-      throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
-                               " bytes) has no room for " + std::to_string(bytes) + " bytes");
-    }
-    const size_t stretch = found->second;
-    begin = found->first;
-    erase(found);
-    if (stretch > needed) insert(begin + needed, stretch - needed);
+  const MemoryClass cls = MemoryScope::current();
+  char* begin = take(needed, is_part_of_a_rank(cls));
+  if (begin == nullptr) {
+    throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
+                             " bytes) has no room for " + std::to_string(bytes) + " bytes");
   }
-  auto* header = new (begin) Header{this, needed, bytes, MemoryScope::current()};
-  live_bytes::add(header->cls, static_cast<int64_t>(bytes));
+  auto* header = new (begin) Header{this, needed, bytes, cls};
+  live_bytes::add(cls, static_cast<int64_t>(bytes));
   void* data = header + 1;
   poison::spoil(data, bytes);
   return {data, data, &Arena::free, c10::kCPU};
@@ -64,41 +62,41 @@ void Arena::free(void* data) {
   poison::spoil(data, header.bytes);
   Arena& arena = *header.owner;
   std::lock_guard lock(arena.mutex_);
-  arena.insert(static_cast<char*>(data) - sizeof(Header), header.stretch);
+  arena.insert(static_cast<char*>(data) - sizeof(Header), header.length);
 }
 
-// The shortest stretch that is long enough. But one of more than kMostSplit times `needed` is left to
-// the large tensors that come back to it, since behind the last block there is memory as well.
-Arena::Stretches::iterator Arena::stretch_for(size_t needed) {
-  const auto fit = by_size_.lower_bound({needed, nullptr});
-  if (fit == by_size_.end()) return free_.end();
-  const auto last = std::prev(free_.end());
-  if (fit->first / kMostSplit > needed && last->second >= needed) return last;
-  return free_.find(fit->second);
+char* Arena::take(size_t bytes, bool from_begin) {
+  const std::lock_guard lock(mutex_);
+  const auto fits = [bytes](const auto& gap) { return gap.second >= bytes; };
+  auto found = gaps_.end();
+  if (from_begin) {
+    found = std::find_if(gaps_.begin(), gaps_.end(), fits);
+  } else if (const auto last = std::find_if(gaps_.rbegin(), gaps_.rend(), fits);
+             last != gaps_.rend()) {
+    found = std::prev(last.base());
+  }
+  if (found == gaps_.end()) return nullptr;
+  const auto [begin, length] = *found;
+  gaps_.erase(found);
+  char* rest = from_begin ? begin + bytes : begin;
+  if (length > bytes) insert(rest, length - bytes);
+  return from_begin ? begin : begin + (length - bytes);
 }
 
 void Arena::insert(char* begin, size_t bytes) {
-  auto next = free_.lower_bound(begin);
-  if (next != free_.end() && next->first == begin + bytes) {
+  auto next = gaps_.lower_bound(begin);
+  if (next != gaps_.end() && next->first == begin + bytes) {
     bytes += next->second;
-    auto merged = next++;
-    erase(merged);
+    next = gaps_.erase(next);
   }
-  if (next != free_.begin()) {
-    auto previous = std::prev(next);
+  if (next != gaps_.begin()) {
+    const auto previous = std::prev(next);
     if (previous->first + previous->second == begin) {
-      begin = previous->first;
-      bytes += previous->second;
-      erase(previous);
+      previous->second += bytes;
+      return;
     }
   }
-  free_.emplace(begin, bytes);
-  by_size_.emplace(bytes, begin);
-}
-
-void Arena::erase(Stretches::iterator stretch) {
-  by_size_.erase({stretch->second, stretch->first});
-  free_.erase(stretch);
+  gaps_.emplace(begin, bytes);
 }
 
 }  // namespace fsdp

@@ -5,35 +5,32 @@
 
 #include <map>
 #include <mutex>
-#include <set>
-#include <utility>
 
 namespace fsdp {
 
-// Allocates the storage of tensors in one fixed stretch of memory: best fit, but a small tensor does
-// not split a large gap; free neighbours are merged; data begin at multiples of 64 bytes. Counts as
-// live the bytes that were asked for.
+// Allocates the storage of tensors in one fixed stretch of memory. What is one rank's part of a
+// tensor and lasts (MemoryClass::shards, sharded_gradients, optimizer_state) lies from the begin,
+// all else from the end, each in the first gap that is long enough. So a small tensor that stays
+// does not split the gap of a large one that comes and goes, and a step touches few pages more than
+// it has bytes alive. Data begin at multiples of 64 bytes. Counts as live the bytes asked for.
 class Arena final : public c10::Allocator {
  public:
-  Arena(char* begin, size_t bytes);
+  Arena(char* begin, size_t bytes);  // both multiples of 64
 
-  // Throws std::runtime_error if no free stretch is long enough.
+  // Throws std::runtime_error if no gap is long enough.
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, size_t bytes) const override;
 
  private:
   struct Header;
-  using Stretches = std::map<char*, size_t>;  // of free memory: begin, bytes
   static void free(void* data);
+  char* take(size_t bytes, bool from_begin);  // null if no gap is long enough
   void insert(char* begin, size_t bytes);
-  void erase(Stretches::iterator stretch);
-  Stretches::iterator stretch_for(size_t needed);
 
   std::mutex mutex_;
   size_t total_;
-  Stretches free_;                              // by address: to merge neighbours
-  std::set<std::pair<size_t, char*>> by_size_;  // the same stretches: to find the best fit
+  std::map<char*, size_t> gaps_;  // begin, bytes; no two are neighbours
 };
 
 }  // namespace fsdp

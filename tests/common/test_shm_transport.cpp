@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
 
+#include <fstream>
 #include <functional>
 #include <stdexcept>
 
@@ -125,15 +126,33 @@ TEST(ShmTransport, reuses_freed_memory_of_the_arena) {
   EXPECT_EQ(text, "");
 }
 
-TEST(ShmTransport, keeps_a_large_gap_of_the_arena_for_a_large_tensor) {
+// [bytes] of memory files that this process has touched.
+int64_t touched() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("RssShmem:", 0) == 0) return std::stoll(line.substr(9)) * 1024;
+  }
+  return 0;
+}
+
+TEST(ShmTransport, a_step_touches_hardly_more_of_the_arena_than_is_alive_at_once) {
   auto text = failure(1, [](Communicator& comm, SharedRegion&) {
-    constexpr int64_t kLarge = 1'000'000, kSmall = 100'000;
-    at::Tensor large = comm.empty(kLarge), behind = comm.empty(kSmall);
-    const void* gap = large.data_ptr();
-    large.reset();
-    at::Tensor small = comm.empty(kSmall);
-    large = comm.empty(kLarge);
-    require(large.data_ptr() == gap, "the small tensor lies in the gap of the large one");
+    constexpr int64_t kTable = 6'000'000, kBlock = 2'500'000, kRanks = 8;
+    constexpr int64_t kPage = int64_t{1} << 21;
+    const int64_t before = touched();
+    at::Tensor last;  // the shard that is reduced last is alive until the next one is
+    const auto reduce = [&](int64_t numel) {
+      const MemoryScope whole(MemoryClass::gradients);
+      const at::Tensor gradient = comm.empty(numel).zero_();
+      const MemoryScope part(MemoryClass::sharded_gradients);
+      last = comm.empty(numel / kRanks).zero_();
+    };
+    reduce(kTable);
+    for (int block = 0; block < 12; ++block)
+      reduce(kBlock);
+    reduce(kTable);
+    const int64_t more = touched() - before - live_bytes::peak().total;
+    require(more < 2 * kPage, std::to_string(more) + " bytes more");
   });
   EXPECT_EQ(text, "");
 }
