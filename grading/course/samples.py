@@ -2,6 +2,7 @@
 
 import re
 
+from course import memory_figure
 from course.claimed import normal, run
 from grader import bank, changed, course, programs
 from grader.course import BUILD, ROOT, Refused
@@ -88,8 +89,12 @@ def numbers(sample):
     return sample["says"].format(", ".join(found))
 
 
+def levers_of_memory(_):
+    return memory_figure.table()
+
+
 KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solutions": check_of_solutions,
-         "indented": failing_training}
+         "indented": failing_training, "levers": levers_of_memory}
 
 
 def plain(text, sample):
