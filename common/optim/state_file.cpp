@@ -3,33 +3,15 @@
 #include <memory/live_bytes.h>
 #include <optim/state_file.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <cerrno>
 #include <stdexcept>
 
 namespace fsdp {
 namespace {
 
 constexpr int64_t kPage = 4096;
-
-[[noreturn]] void fail(const std::string& folder, int error, const std::string& doing) {
-  throw std::runtime_error(folder + ": " + doing + ": " + std::strerror(error));
-}
-
-// A file without a name where the file system knows them, else one whose name is removed at once.
-int open_nameless(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (descriptor >= 0) return descriptor;
-  if (errno != EOPNOTSUPP && errno != EISDIR) fail(folder, errno, "can't make a file for state");
-  std::string path = folder + "/fsdp-state-XXXXXX";
-  const int named = mkostemp(path.data(), O_CLOEXEC);
-  if (named < 0) fail(folder, errno, "can't make a file for state");
-  unlink(path.c_str());
-  return named;
-}
 
 }  // namespace
 
@@ -38,45 +20,39 @@ int64_t pinned_bytes(int64_t bytes, int64_t wanted) {
 }
 
 StateFile::StateFile(const std::string& folder, int64_t bytes, int64_t pinned)
-    : folder_(folder), bytes_(bytes), pinned_(pinned_bytes(bytes, pinned)) {
-  descriptor_ = open_nameless(folder);
+    : folder_(folder),
+      bytes_(bytes),
+      pinned_(pinned_bytes(bytes, pinned)),
+      file_(folder, bytes_ - pinned_, "the optimizer state of a rank") {
   const int64_t in_file = bytes_ - pinned_;
+  if (bytes_ == 0) return;
+  void* const all = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) file_.fail(errno, "can't map optimizer state");
+  begin_ = static_cast<char*>(all);
   try {
-    const int error = in_file == 0 ? 0 : posix_fallocate(descriptor_, 0, in_file);
-    if (error != 0) {
-      fail(folder, error,
-           "can't reserve " + std::to_string(in_file) + " bytes for the optimizer state of a rank");
-    }
-    if (bytes_ == 0) return;
-    void* const all = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED) fail(folder, errno, "can't map optimizer state");
-    begin_ = static_cast<char*>(all);
     if (in_file > 0 && mmap(begin_ + pinned_, static_cast<size_t>(in_file), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_FIXED, descriptor_, 0) == MAP_FAILED) {
-      fail(folder, errno, "can't map optimizer state");
+                            MAP_SHARED | MAP_FIXED, file_.descriptor(), 0) == MAP_FAILED) {
+      file_.fail(errno, "can't map optimizer state");
     }
     thread_ = std::thread([this] { work(); });
   } catch (...) {
-    if (begin_ != nullptr) munmap(begin_, static_cast<size_t>(bytes_));
-    close(descriptor_);
+    munmap(begin_, static_cast<size_t>(bytes_));
     throw;
   }
   live_bytes::add(MemoryClass::optimizer_state, pinned_);
 }
 
 StateFile::~StateFile() {
-  if (begin_ != nullptr) {
-    {
-      const std::lock_guard lock(mutex_);
-      stops_ = true;
-    }
-    jobs_changed_.notify_all();
-    thread_.join();
-    munmap(begin_, static_cast<size_t>(bytes_));
-    live_bytes::remove(MemoryClass::optimizer_state, pinned_, begin_);
+  if (begin_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
   }
-  close(descriptor_);
+  jobs_changed_.notify_all();
+  thread_.join();
+  munmap(begin_, static_cast<size_t>(bytes_));
+  live_bytes::remove(MemoryClass::optimizer_state, pinned_, begin_);
 }
 
 at::Tensor StateFile::zeros(int64_t numel) {
@@ -117,7 +93,7 @@ void StateFile::write_behind(const at::Tensor& tensor) {
   const auto ahead = to_read_after(part);
   std::unique_lock lock(mutex_);
   jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
-  if (error_ != 0) fail(folder_, error_, "can't write optimizer state");
+  if (error_ != 0) file_.fail(error_, "can't write optimizer state");
   if (ahead) jobs_.push_back({*ahead, /*write=*/false});
   jobs_.push_back({part, /*write=*/true});
   ++behind_;
@@ -137,7 +113,7 @@ void StateFile::work() {
       madvise(address(part), static_cast<size_t>(part.end - part.begin), MADV_WILLNEED);
       continue;
     }
-    sync_file_range(descriptor_, part.begin, part.end - part.begin, SYNC_FILE_RANGE_WRITE);
+    sync_file_range(file_.descriptor(), part.begin, part.end - part.begin, SYNC_FILE_RANGE_WRITE);
     if (written) let_go(*written);
     written = part;
     lock.lock();
@@ -151,14 +127,14 @@ void StateFile::work() {
 void StateFile::let_go(const Part& part) {
   const int64_t count = part.end - part.begin;
   if (sync_file_range(
-          descriptor_, part.begin, count,
+          file_.descriptor(), part.begin, count,
           SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
     const std::lock_guard lock(mutex_);
     error_ = errno;
     return;
   }
   madvise(address(part), static_cast<size_t>(count), MADV_DONTNEED);
-  posix_fadvise(descriptor_, part.begin, count, POSIX_FADV_DONTNEED);
+  posix_fadvise(file_.descriptor(), part.begin, count, POSIX_FADV_DONTNEED);
 }
 
 }  // namespace fsdp

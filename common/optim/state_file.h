@@ -1,6 +1,7 @@
 #pragma once
 
 #include <base/torch.h>
+#include <memory/nameless_file.h>
 
 #include <condition_variable>
 #include <deque>
@@ -53,7 +54,7 @@ class StateFile {
   std::string folder_;
   int64_t bytes_, pinned_;
   int64_t given_{};  // [bytes] to tensors
-  int descriptor_;
+  NamelessFile file_;
   char* begin_{};  // [bytes_], mapped: `pinned_` bytes of memory, then the file
 
   std::map<int64_t, Part> next_;  // by where the part before it begins

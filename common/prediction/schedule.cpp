@@ -81,11 +81,10 @@ class ShardedStep : public ScheduledStep {
   }
 
   void backward() override {
-    const int sums = turns_.partial_sums(part_ + 1) - turns_.partial_sums(part_);
-    if (sums > 0) has_gradient_.assign(has_gradient_.size(), false);  // it was put aside
+    if (puts_aside()) has_gradient_.assign(has_gradient_.size(), false);
     for (const size_t root : roots_)
       add(Schedule::Compute{root, Phase::backward});
-    if (arrangement_.turns_first) return backward_without_reduction(sums);
+    if (arrangement_.turns_first) return backward_without_reduction();
     size_t left = order_.size();
     allocate(MemoryClass::gradients, root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
@@ -102,12 +101,11 @@ class ShardedStep : public ScheduledStep {
       reduce(*root);
     }
     wait_for_reduction();
-    if (sums < 0) allocate(MemoryClass::sharded_gradients, sums * trainable_bytes_);
   }
 
   // A gradient is added to that of the part before, or begins another partial sum.
-  void backward_without_reduction(int sums) {
-    const int begun = sums > 0 || part_ == 0 ? 1 : 0;
+  void backward_without_reduction() {
+    const int begun = begins_sum() ? 1 : 0;
     size_t left = order_.size();
     allocate(MemoryClass::gradients, begun * root_bytes_after_[left]);
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
@@ -118,8 +116,12 @@ class ShardedStep : public ScheduledStep {
     });
     for (const size_t root : roots_)
       reshard(root);
-    const int64_t all = std::accumulate(gradient_bytes_.begin(), gradient_bytes_.end(), int64_t{});
-    allocate(MemoryClass::gradients, (sums - begun) * all);
+  }
+
+  Sum sum() const override {
+    if (!arrangement_.turns_first) return {MemoryClass::sharded_gradients, trainable_bytes_};
+    return {MemoryClass::gradients,
+            std::accumulate(gradient_bytes_.begin(), gradient_bytes_.end(), int64_t{})};
   }
 
   void reduce_last() override {
@@ -282,19 +284,23 @@ class ReplicaStep : public ScheduledStep {
   int parts_of_a_rank() const override {
     return config_.mode == "ddp" ? arrangement_.turns : arrangement_.parts();
   }
-  // single adds the gradients of a part to a partial sum that is there, or they begin another one.
-  // ddp has to reduce them before.
+  // single adds the gradients of a part to a sum that is there, or they begin another one. ddp has
+  // to reduce them before, unless that is done once, after the last part.
   void backward() override {
-    const Arrangement& order = config_.mode == "ddp" ? turns_ : arrangement_;
-    const bool ddp = config_.mode == "ddp" && !arrangement_.turns_first;
-    const int sums = order.partial_sums(part_ + 1) - order.partial_sums(part_);
-    const int begun = ddp || sums > 0 ? 1 : 0;
-    const int64_t bytes =
-        kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{});
-    allocate(MemoryClass::gradients, begun * bytes);
-    if (ddp) reduce_buckets();
-    allocate(MemoryClass::gradients, (sums - begun) * bytes);
+    if (begins_sum()) allocate(MemoryClass::gradients, sum().bytes);
+    if (reduces_each()) reduce_buckets();
   }
+  Sum sum() const override {
+    return {MemoryClass::gradients,
+            kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{})};
+  }
+  const Arrangement& order() const override {
+    return config_.mode == "ddp" ? turns_ : arrangement_;
+  }
+  bool puts_aside() const override {
+    return reduces_each() ? part_ > 0 : ScheduledStep::puts_aside();
+  }
+  bool reduces_each() const { return config_.mode == "ddp" && !arrangement_.turns_first; }
   void reduce_last() override {
     if (config_.mode == "ddp") reduce_buckets();
   }

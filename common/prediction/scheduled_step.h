@@ -30,11 +30,13 @@ class ScheduledStep {
     if (!first_ || config_.first_step > 0 || !config_.init.empty()) allocate_state();
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {
+      if (training_ && puts_aside()) put_aside();
       enter(Phase::forward);
       forward();
       if (!training_) continue;
       enter(Phase::backward);
       backward();
+      free_added_sums();
     }
     const bool single = config_.mode == "single";
     if (training_ && arrangement_.turns_first) reduce_last();
@@ -51,6 +53,18 @@ class ScheduledStep {
  protected:
   virtual void hold() = 0;  // allocates what is alive all the time
   virtual int parts_of_a_rank() const { return arrangement_.turns; }
+  // What a rank adds the gradients of its parts to, as a tree of this order.
+  struct Sum {
+    MemoryClass cls;
+    int64_t bytes;
+  };
+  virtual Sum sum() const = 0;
+  virtual const Arrangement& order() const { return turns_; }
+  // Whether part_ begins another sum than that of the parts before, which has to wait for it.
+  virtual bool puts_aside() const {
+    return part_ > 0 && order().partial_sums(part_ + 1) > order().partial_sums(part_);
+  }
+  bool begins_sum() const { return part_ == 0 || puts_aside(); }
   virtual void forward() {}  // of part_
   virtual void backward() = 0;
   virtual void reduce_last() {}  // the gradients of all parts, which backward() has left
@@ -80,8 +94,7 @@ class ScheduledStep {
   // AdamW keeps two moments of each element and a step count of each piece.
   void add_state(int64_t elements, int64_t pieces) {
     if (config_.optimizer.kind == OptimizerOptions::Kind::sgd) return;
-    const bool in_file = !config_.offload_dir.empty();
-    (in_file ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
+    (in_files() ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
     state_bytes_ += kElement * pieces;
   }
   int64_t state_bytes() const { return state_bytes_; }  // that are not allocated yet
@@ -102,6 +115,22 @@ class ScheduledStep {
   Schedule schedule_;
 
  private:
+  bool in_files() const { return !config_.offload_dir.empty(); }
+  void put_aside() {
+    if (!in_files()) return;
+    const auto [cls, bytes] = sum();
+    allocate(cls, -bytes);
+    auto& most = schedule_.put_aside_bytes;
+    most = std::max(most, order().partial_sums(part_) * bytes);
+  }
+  // After part_ was computed. A sum in a file takes no memory.
+  void free_added_sums() {
+    if (in_files()) return;
+    const auto [cls, bytes] = sum();
+    const int before = order().partial_sums(part_) + (begins_sum() ? 1 : 0);
+    allocate(cls, -(before - order().partial_sums(part_ + 1)) * bytes);
+  }
+
   int64_t state_bytes_{};
 };
 

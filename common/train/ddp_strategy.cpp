@@ -55,11 +55,11 @@ class DdpStrategy : public ReplicaStrategy {
     TreeSum gradients({.turns = arrangement_.turns});
     std::vector<at::Tensor> losses;
     for (int turn = 0; turn < arrangement_.turns; ++turn) {
+      if (turn > 0) gradients.put_aside(put_aside());
       live_bytes::enter(Phase::forward);
       const int part = arrangement_.part(comm_->rank(), turn);
       const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
       live_bytes::enter(Phase::backward);
-      if (turn > 0) gradients.put_aside(replica_.buckets());
       begin_backward();
       backward(loss, loss_scale_);
       end_backward();

@@ -9,6 +9,7 @@
 #include <optim/update_rule.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace fsdp {
@@ -42,6 +43,7 @@ class Replica {
   // Padding is zero, all other values are undefined.
   void allocate_gradients(const Communicator* comm);
   const std::vector<at::Tensor>& buckets() const { return buckets_; }  // [bucket_numels()[i]]
+  std::vector<at::Tensor> take_buckets() { return std::exchange(buckets_, {}); }
   const std::vector<int64_t>& bucket_numels() const { return bucket_numels_; }
   at::Tensor gradient(const Slot& slot) const;  // a view of a bucket, shaped as the parameter
 

@@ -13,7 +13,8 @@ ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, S
       arrangement_(config.arrangement()),
       layout_(std::move(layout)),
       model_(workload_.build()),
-      replica_(*model_, with_state_file(config, layout_, 0), bucket_sizes) {
+      replica_(*model_, with_state_file(config, layout_, 0), bucket_sizes),
+      offload_dir_(config.offload_dir) {
   layout_.check(distinct_parameters(*model_));
   move_buffers(*model_, config.comm.device);
 }
@@ -64,11 +65,11 @@ std::vector<at::Tensor> ReplicaStrategy::accumulate(const std::vector<int>& part
   TreeSum gradients(sums);
   std::vector<at::Tensor> losses;
   for (const int part : parts) {
+    if (gradients.puts_aside()) gradients.put_aside(put_aside());
+    first_ = losses.empty() || gradients.puts_aside();
     live_bytes::enter(Phase::forward);
     losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
     live_bytes::enter(Phase::backward);
-    first_ = losses.size() == 1 || gradients.puts_aside();
-    if (losses.size() > 1 && first_) gradients.put_aside(replica_.buckets());
     if (first_) replica_.allocate_gradients(comm);
     collected_.assign(replica_.slots().size(), false);
     backward(losses.back(), loss_scale_);

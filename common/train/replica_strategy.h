@@ -1,5 +1,6 @@
 #pragma once
 
+#include <train/offload.h>
 #include <train/replica.h>
 #include <train/strategy.h>
 
@@ -37,6 +38,10 @@ class ReplicaStrategy : public Strategy {
   // are allocated through `comm` unless it is null. Returns the losses. Needs collect_in_buckets().
   std::vector<at::Tensor> accumulate(const std::vector<int>& parts, const Arrangement& sums,
                                      int64_t step, const Communicator* comm);
+  // The buckets, until TreeSum adds them: in memory, or in a file.
+  std::vector<at::Tensor> put_aside() {
+    return fsdp::put_aside(replica_.take_buckets(), offload_dir_);
+  }
   void divide_gradients();  // by the number of parts, and by what the loss was multiplied with
 
   Workload workload_;
@@ -47,6 +52,7 @@ class ReplicaStrategy : public Strategy {
   int64_t loss_scale_{1};
 
  private:
+  std::string offload_dir_;  // empty: all lies in memory
   void collect(const Replica::Slot& slot, size_t index);
   void zero_what_was_not_used();
 

@@ -28,6 +28,7 @@ class FsdpStrategy : public Strategy {
       : workload_(std::move(workload)),
         comm_(std::move(comm)),
         arrangement_(config.arrangement()),
+        offload_dir_(config.offload_dir),
         rounds_parameters_(config.precision.rounds_parameters()),
         forward_limit_(config.limit_in_forward()),
         backward_limit_(config.limit_in_backward()) {
@@ -68,7 +69,7 @@ class FsdpStrategy : public Strategy {
     TreeSum gradients({.turns = arrangement_.turns});
     std::vector<at::Tensor> losses;
     for (int turn = 0; turn < arrangement_.turns; ++turn) {
-      if (gradients.puts_aside()) gradients.put_aside(take_gradients());
+      if (gradients.puts_aside()) gradients.put_aside(put_aside(take_gradients(), offload_dir_));
       live_bytes::enter(Phase::forward);
       sharded_->prefetcher()->set_limit(forward_limit_);
       const int part = arrangement_.part(comm_->global_rank(), turn);
@@ -192,6 +193,7 @@ class FsdpStrategy : public Strategy {
   Workload workload_;
   std::shared_ptr<Communicator> comm_;
   Arrangement arrangement_;
+  std::string offload_dir_;
   bool rounds_parameters_;
   int64_t loss_scale_{1};
   int forward_limit_, backward_limit_;

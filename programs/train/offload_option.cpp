@@ -21,7 +21,8 @@ bool is_memory(const std::string& folder) {
 void add_offload_options(CLI::App& app, TrainConfig& config) {
   app.add_option_function<std::string>(
          "--offload", [](const std::string&) {},
-         "optimizer (AdamW's moments lie in a file of each rank) or none (default none)")
+         "optimizer (AdamW's moments lie in a file of each rank, and sums of gradients that wait for "
+         "other parts of the batch) or none (default none)")
       ->check(CLI::IsMember({"none", "optimizer"}));
   app.add_option("--offload-dir", config.offload_dir,
                  "folder of these files, which have no name and end with the run");

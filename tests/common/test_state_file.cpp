@@ -81,8 +81,10 @@ TEST(StateFile, says_at_once_that_its_bytes_do_not_fit) {
                   ": can't reserve 2097152 bytes for the optimizer state of a rank: File too "
                   "large");
     const std::string missing = folder.path() + "/missing";
-    EXPECT_EQ(error_of<std::runtime_error>([&] { StateFile(missing, 64, 0); }),
-              missing + ": can't make a file for state: No such file or directory");
+    EXPECT_EQ(
+        error_of<std::runtime_error>([&] { StateFile(missing, 64, 0); }),
+        missing +
+            ": can't make a file for the optimizer state of a rank: No such file or directory");
   });
 }
 

@@ -113,10 +113,7 @@ MULTI_RANK_TEST(CheckpointedTraining, keeps_less_from_forward_to_backward) {
           TrainConfig config = extension_config(mode, world_size());
           config.parts = world_size();
           const Workload workload = checkpointed(language_models().front(), every);
-          const auto strategy =
-              config.mode == "fsdp"
-                  ? make_fsdp_strategy(config, workload, rank.communicator())
-                  : make_single_strategy(config, workload, shard_layout(config, workload));
+          const auto strategy = strategy_of(rank, config, workload);
           train_step(*strategy, config, 0);
           rank.observe("rest", live_bytes::peak(Phase::forward)[MemoryClass::rest]);
         });

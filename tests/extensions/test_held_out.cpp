@@ -26,19 +26,13 @@ std::shared_ptr<Dataset> dataset_of(const TrainConfig& config) {
   return make_modular_dataset(config.modulus, config.seed);
 }
 
-std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config) {
-  const Workload workload = language_modeling(config, dataset_of(config));
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
-  const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
-  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
-  const ShardLayout layout = shard_layout(config, workload);
-  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
-  return make_single_strategy(config, workload, layout);
+Workload workload_of(const TrainConfig& config) {
+  return language_modeling(config, dataset_of(config));
 }
 
 // Two steps, each followed by an evaluation if `evaluates`.
 void train(TestRank& rank, const TrainConfig& config, bool evaluates) {
-  const auto strategy = strategy_of(rank, config);
+  const auto strategy = strategy_of(rank, config, workload_of(config));
   const HeldOut held_out(config, *dataset_of(config));
   for (int64_t step = 0; step < 2; ++step) {
     train_step(*strategy, config, step);
@@ -107,7 +101,7 @@ MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) 
 TEST(HeldOut, is_the_mean_over_the_tokens_that_are_asked_for) {
   const TrainConfig config = addition_config("single", 1);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const auto strategy = strategy_of(rank, config);
+    const auto strategy = strategy_of(rank, config, workload_of(config));
     const auto data = dataset_of(config);
     const auto result = HeldOut(config, *data).evaluate(*strategy, *rank.communicator());
     const Batch rows = data->held_out(9, kModularSeq);

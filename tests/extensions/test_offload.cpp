@@ -1,6 +1,10 @@
 #include <state/whole_state.h>
 
+#include <common/expect_text.h>
 #include <common/temporary_folder.h>
+#include <sys/resource.h>
+
+#include <csignal>
 
 #include "models.h"
 #include "trained.h"
@@ -39,6 +43,46 @@ MULTI_RANK_TEST(Offload, of_the_moments_changes_no_bit_and_costs_the_memory_that
   }
 }
 
+// Of twelve parts: up to two sums of gradients wait for a third.
+MULTI_RANK_TEST(Offload, of_sums_that_wait_changes_no_bit_and_costs_the_memory_that_is_predicted) {
+  const TemporaryFolder folder;
+  const Workload workload = workload_of(language_models().at(2));
+  for (const char* accumulate : {"each", "last"}) {
+    for (const char* mode : {"fsdp", "ddp", "single"}) {
+      SCOPED_TRACE(std::string(mode) + ", " + accumulate);
+      TrainConfig config = config_of(mode, world_size(), "", 0);
+      config.accumulate = accumulate;
+      const auto expected = hash_of_single(config, workload);
+      config.offload_dir = folder.path();
+      const RankRun run =
+          run_ranks(mode == std::string("single") ? 1 : world_size(),
+                    [&](TestRank& rank) { train_as_predicted(rank, config, workload); });
+      expect_as_predicted(run);
+      expect_on_rank(run, 0, "hash", expected);
+    }
+  }
+}
+
+// [bytes] of gradients, at most, of one process.
+int64_t most_gradients(const std::string& folder) {
+  const Workload workload = workload_of(language_models().at(2));
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const TrainConfig config = config_of("single", 1, folder, 0);
+    const auto strategy = strategy_of(rank, config, workload);
+    for (size_t phase = 0; phase < kPhases; ++phase)
+      live_bytes::reset(static_cast<Phase>(phase));
+    train_step(*strategy, config, 0);
+    rank.observe("bytes", live_bytes::peak(Phase::backward)[MemoryClass::gradients]);
+  });
+  return run.at(0, "bytes");
+}
+
+TEST(OffloadOfSums, leaves_one_of_them_in_memory) {
+  const TemporaryFolder folder;
+  const int64_t all = most_gradients("");  // at the seventh part: of 4, of 2 and its own
+  EXPECT_EQ(most_gradients(folder.path()), all / 3);
+}
+
 MULTI_RANK_TEST(Offload, leaves_the_same_state_in_every_mode) {
   const TemporaryFolder folder;
   const Workload workload = workload_of(language_models().at(2));
@@ -46,12 +90,11 @@ MULTI_RANK_TEST(Offload, leaves_the_same_state_in_every_mode) {
     for (const auto& place : {std::string(), folder.path()}) {
       const std::string where = place.empty() ? " in memory" : " in files";
       const TrainConfig fsdp = config_of("fsdp", world_size(), place, 100);
-      const auto sharded = make_fsdp_strategy(fsdp, workload, rank.communicator());
+      const auto sharded = strategy_of(rank, fsdp, workload);
       const std::string state = state_after_two_steps(*sharded, fsdp, rank);
       if (rank.rank() == 0) rank.observe("fsdp" + where, state);
       const TrainConfig ddp = config_of("ddp", world_size(), place, 100);
-      const auto replicas =
-          make_ddp_strategy(ddp, workload, shard_layout(ddp, workload), rank.communicator());
+      const auto replicas = strategy_of(rank, ddp, workload);
       const std::string of_replicas = state_after_two_steps(*replicas, ddp, rank);
       if (rank.rank() == 0) rank.observe("ddp" + where, of_replicas);
     }
@@ -59,6 +102,23 @@ MULTI_RANK_TEST(Offload, leaves_the_same_state_in_every_mode) {
   const auto expected = run.at(0, "fsdp in memory");
   for (const char* which : {"fsdp in files", "ddp in memory", "ddp in files"})
     expect_on_rank(run, 0, which, expected);
+}
+
+TEST(OffloadOfSums, says_at_once_that_they_do_not_fit) {
+  const TemporaryFolder folder;
+  const Workload workload = workload_of(language_models().at(2));
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const TrainConfig config = config_of("single", 1, folder.path(), 1 << 30);  // no moments in it
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{20000, 20000};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    rank.observe("error",
+                 error_of<std::runtime_error>([&] { strategy_of(rank, config, workload); }));
+  });
+  expect_on_rank(run, 0, "error",
+                 folder.path() +
+                     ": can't reserve 28032 bytes for sums of gradients that wait: File "
+                     "too large");
 }
 
 }  // namespace

@@ -10,16 +10,7 @@ MULTI_RANK_SUITE(StateHash);
 
 std::string state_hash_after_two_steps(TestRank& rank, const TrainConfig& config,
                                        const Workload& workload) {
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
-  const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
-  std::unique_ptr<Strategy> strategy;
-  if (config.mode == "fsdp") {
-    strategy = make_fsdp_strategy(config, workload, comm);
-  } else {
-    const ShardLayout layout = shard_layout(config, workload);
-    strategy = config.mode == "ddp" ? make_ddp_strategy(config, workload, layout, comm)
-                                    : make_single_strategy(config, workload, layout);
-  }
+  const auto strategy = strategy_of(rank, config, workload);
   for (int64_t step = 0; step < 2; ++step)
     train_step(*strategy, config, step);
   return state_sha256(strategy->state(), *rank.communicator());

@@ -22,6 +22,16 @@ inline TrainConfig extension_config(const std::string& mode, int world_size) {
   return config;
 }
 
+inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config,
+                                             const Workload& workload) {
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
+  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
+  const ShardLayout layout = shard_layout(config, workload);
+  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
+  return make_single_strategy(config, workload, layout);
+}
+
 inline std::string hash_of(Strategy& strategy) {
   ParameterSummary summary;
   strategy.full_parameters([&](const auto&, const at::Tensor& p) { summary.add(p); });
@@ -44,7 +54,7 @@ inline std::string hash_after_two_steps(Strategy& strategy, const TrainConfig& c
 inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
   config.mode = "single";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const auto strategy = make_single_strategy(config, workload, shard_layout(config, workload));
+    const auto strategy = strategy_of(rank, config, workload);
     rank.observe("hash", hash_after_two_steps(*strategy, config));
   });
   return run.at(0, "hash");
@@ -53,7 +63,7 @@ inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workloa
 // On a rank: observes the hash, and what of live bytes and traffic was not as predicted.
 inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
                                const Workload& workload) {
-  const auto strategy = make_fsdp_strategy(config, workload, rank.communicator());
+  const auto strategy = strategy_of(rank, config, workload);
   train_step(*strategy, config, 0);
   for (size_t phase = 0; phase < kPhases; ++phase)
     live_bytes::reset(static_cast<Phase>(phase));

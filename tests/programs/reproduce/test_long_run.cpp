@@ -123,7 +123,7 @@ Full expected() {
   for (LongResult* run : {&full.fsdp, &full.single}) {
     for (int step = 0; step < 10; ++step)
       run->result.steps.push_back({{"loss", step == 0 ? 10.8519035578 : 10.8702620}});
-    run->result.last = {{"param_sum", 161786.335}};
+    run->result.last = {{"param_sum", 161786.335}, {"param_sha256", "96e67427a6eb6d55"}};
     run->memory = {sample(10, 7), sample(70, 19)};
     run->seconds = 1800;
   }
@@ -153,7 +153,9 @@ TEST(FullTable, is_not_ok_if_anything_is_amiss) {
     for (LongResult* run : {&f.fsdp, &f.single})
       run->result.steps[9]["loss"] = 10.87028;
   })) << "far from the published loss";
-  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sum"] = 161786.34; }));
+  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.steps[4]["loss"] = 10.8702620001; }));
+  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sha256"] = "another"; }));
+  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sum"] = 161787; }));
   EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.memory.push_back(sample(80, 21)); }));
   EXPECT_FALSE(is_ok([](Full& f) { f.single.memory[0].swapped = 4096; }));
   EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.seconds = 3601; }));
