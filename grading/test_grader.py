@@ -1,16 +1,24 @@
 """The grader without compiling anything: what it takes, how points come about, what it writes."""
 
+import contextlib
+import io
 import json
+import os
 import pathlib
+import random
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import warnings
 import zipfile
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import (  # noqa: E402
-    changed, classroom, course, objects, programs, report, run, schema, score, submission, throughput,
+    changed, classroom, course, objects, programs, report, run, sandbox, schema, score, session, submission,
+    throughput, whole_file,
 )
 from grader import grade as grading  # noqa: E402
 from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
@@ -156,6 +164,81 @@ class Submissions(unittest.TestCase):
             self.assertFalse(kept.exists())
 
 
+class HostileSubmissions(unittest.TestCase):
+    """As many as FSDP_HOSTILE says. Each is read or refused with a text that can be printed; nothing is
+    written."""
+
+    COUNT = int(os.environ.get("FSDP_HOSTILE", "200"))
+    PARTS = ["tasks", "..", ".", "", "x" * 300, "m\udcfcll", "\x1b]0;title\x07", "a\nb", "/", "C:", "ä",
+             "__MACOSX", ".git", *LISTED.split("/")]
+
+    def name(self, dice):
+        kind = dice.random()
+        if kind < 0.3:
+            return f"tasks/{LISTED}"
+        if kind < 0.6:
+            return "/".join(dice.choices(self.PARTS, k=dice.randrange(1, 6))) + f"/{LISTED}"
+        return "/".join(dice.choices(self.PARTS, k=dice.randrange(1, 40)))
+
+    def zip_of(self, dice, path):
+        raw = io.BytesIO()
+        with warnings.catch_warnings(), zipfile.ZipFile(raw, "w") as archive:
+            warnings.simplefilter("ignore")  # two members of one name
+            for _ in range(dice.randrange(4)):
+                info = zipfile.ZipInfo(self.name(dice).encode(errors="replace").decode() or "x")
+                info.external_attr = dice.choice([0o120777, 0o100644, 0o10644, 0o40755]) << 16
+                info.compress_type = dice.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+                archive.writestr(info, dice.randbytes(dice.randrange(2000)))
+        data = bytearray(raw.getvalue())
+        for _ in range(dice.choice([0, 1, 3, 40])):  # damaged: sizes, offsets, methods, names, content
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        if dice.random() < 0.2:
+            del data[dice.randrange(len(data)):]
+        path.write_bytes(data)
+
+    def folder_of(self, dice, path):
+        path.mkdir()
+        for _ in range(dice.randrange(1, 5)):
+            parts = [part for part in self.name(dice).split("/") if part not in ("", ".", "..")]
+            file = path.joinpath(*(part[:200] for part in parts))
+            with contextlib.suppress(OSError):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                make = dice.choice([lambda: file.write_bytes(b"x"), lambda: os.mkfifo(file), file.mkdir,
+                                    lambda: file.symlink_to("/dev/zero"), lambda: file.symlink_to(file),
+                                    lambda: file.symlink_to(path)])
+                if not os.path.lexists(file):
+                    make()
+
+    def test_are_read_or_refused_in_a_line(self):
+        for number in range(self.COUNT):
+            dice = random.Random(number)
+            with self.subTest(number=number), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / dice.choice(["a.zip", "m\udcfcll.zip"])
+                (self.zip_of if dice.random() < 0.6 else self.folder_of)(dice, path)
+                before = sorted(os.walk(folder))
+                try:
+                    read = submission.read(path)
+                    self.assertEqual(set(read.files), set(course.blank()))
+                except course.Refused as refused:
+                    self.assertTrue(str(refused).replace("\n", "").isprintable())
+                    str(refused).encode()
+                self.assertEqual(sorted(os.walk(folder)), before)
+
+    def test_a_folder_of_a_thousand_folders_in_one_another_is_refused_or_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            at = os.getcwd()
+            try:
+                os.chdir(folder)
+                for _ in range(1200):
+                    os.mkdir("d")
+                    os.chdir("d")
+            finally:
+                os.chdir(at)
+            with self.assertRaises(course.Refused):
+                submission.read(folder)
+            subprocess.run(["rm", "-rf", os.path.join(folder, "d")], check=True)
+
+
 class Changed(unittest.TestCase):
     def put(self, **change):
         files = {LISTED: b"one two two"}
@@ -205,9 +288,9 @@ class NamesOfOthers(unittest.TestCase):
 
 
 class Compiling(unittest.TestCase):
-    def compile(self, command, seconds):
+    def compile(self, command, seconds, **limits):
         """The log and the steps of a build of one command."""
-        limits = {**course.rubric()["limits"], "build_seconds": seconds}
+        limits = {**course.rubric()["limits"], "build_seconds": seconds, **limits}
         steps = []
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as place:
             (pathlib.Path(folder) / "build.ninja").write_text(
@@ -245,9 +328,20 @@ class Compiling(unittest.TestCase):
         self.assertEqual(errors("graded_on_2_task3_tests"), ["3", "4"])
         self.assertEqual(errors("graded_on_3_task4_tests"), [])
 
-    def test_ends_when_the_time_is_over(self):
-        log, _ = self.compile("sleep 5", seconds=0.1)
+    def test_ends_when_the_time_is_over_with_what_ninja_has_started(self):
+        log, _ = self.compile("echo $$$$ > pid; sleep 600", seconds=0.5)
         self.assertIn("the time for compiling was over", log)
+        self.assertFalse([path for path in pathlib.Path("/proc").glob("*/cmdline")
+                          if path.parent.name.isdigit() and text_of(path) == "sleep\x00600\x00"])
+
+    def test_ends_when_the_compiler_prints_too_much(self):
+        log, _ = self.compile("yes | head -c 100000", seconds=60, log_characters=5000)
+        self.assertIn("error: the compiler prints too much", log)
+        self.assertLess(len(log), 6000)
+
+    def test_a_compiler_writes_no_file_beyond_the_limit(self):
+        log, _ = self.compile("head -c 2000000 /dev/zero > big; wc -c < big", seconds=60, object_bytes=1 << 20)
+        self.assertIn("\n1048576\n", log)
 
 
 OUTCOMES = {"passed": (2, 0, 0), "failed": (0, 2, 0), "not started": (0, 0, 2)}
@@ -406,6 +500,84 @@ class Looks(unittest.TestCase):
         self.assertEqual(len(found), 2)
         self.assertIn("uses _exit: a solution that starts or ends processes", found[0])
         self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[1])
+
+
+    def test_a_tool_that_fails_or_prints_too_much_is_a_refusal(self):
+        for command in (["false"], ["yes"]):
+            with (self.assertRaises(course.Refused) as caught,
+                  mock.patch.object(objects, "LIMITS", ("prlimit", "--fsize=10000", "--cpu=60"))):
+                objects.output(*command)
+            self.assertIn(f"{command[0]} fails on its object, or prints too much", str(caught.exception))
+
+    def test_what_a_tool_prints_may_be_any_bytes(self):
+        self.assertEqual(objects.output("printf", r"_Z1f\377"), "_Z1f\\xff")
+        self.assertIn("a\\xff", objects.output("c++filt", given="a\udcff"))
+
+    def test_only_the_courses_headers_and_those_of_the_system_may_be_included(self):
+        def included(name):
+            with mock.patch.object(objects, "output", lambda *_: f"x.o: #deps 1\n    {name}\n"):
+                path = objects.BUILD / "x.o"
+                return list(objects.wrong_includes(path, "graded", None, objects.BUILD / "graded"))
+
+        for name in ("/usr/include/stdio.h", "../../common/comm/call.h", "graded/task1/x.h"):
+            self.assertEqual(included(name), [], name)
+        for name in ("/proc/solutions/task2/x.cpp", "/dev/ptmx", "/etc/passwd", "../../solutions/task1/x.h",
+                     "../../common/testing/multi_rank.h", "../../tests/x.h", "../../../seed"):
+            self.assertEqual(len(included(name)), 1, name)
+
+
+class Sandbox(unittest.TestCase):
+    def test_what_tries_to_break_out_does_not(self):
+        if sandbox.best_mode() == "limits":
+            self.skipTest("this machine has neither namespaces nor another user")
+        self.assertTrue(sandbox.works(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], sandbox.best_mode()))
+
+    def test_a_program_that_does_not_start_there_is_refused_with_the_folder(self):
+        with tempfile.TemporaryDirectory() as folder:  # only its owner may enter it
+            program = pathlib.Path(folder) / "tests"
+            program.write_text("no program")
+            program.chmod(0o755)
+            with self.assertRaises(course.Refused) as caught:
+                sandbox.require_that_tests_run(program)
+        self.assertIn(f"other users may not enter {folder}", str(caught.exception))
+
+    def test_what_a_program_leaves_running_as_its_user_is_ended(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root changes the user")
+        job = 900
+        left = subprocess.Popen(["setpriv", "--reuid", str(sandbox.FIRST_USER + job), "--clear-groups", "setsid",
+                                 "sleep", "600"])
+        while text_of(pathlib.Path(f"/proc/{left.pid}/cmdline")) != "sleep\x00600\x00":
+            time.sleep(0.01)
+        sandbox.clean_up(job)
+        self.assertEqual(left.wait(20), -9)
+
+
+class Sessions(unittest.TestCase):
+    def test_end_with_what_left_its_group(self):
+        started = subprocess.Popen(["bash", "-mc", "sleep 600 & echo $!; wait"], start_new_session=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        with started:
+            number = int(started.stdout.readline())
+            session.end(started)
+        self.assertNotIn(number, list(session.members(started.pid)))
+        self.assertNotEqual(text_of(pathlib.Path(f"/proc/{number}/cmdline")), "sleep\x00600\x00")
+
+
+class Files(unittest.TestCase):
+    def test_a_text_with_any_characters_is_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "page"
+            whole_file.write(path, "m\udcfcll")
+            self.assertEqual(path.read_text(), "m\\udcfcll")
+
+
+def text_of(path):
+    """Empty if the process has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":

@@ -21,7 +21,12 @@ DIVIDER = "// How this solution goes about it."
 
 
 class Refused(Exception):
-    """What can't be graded, or made a skeleton of, and why, in one line."""
+    """What can't be graded, or made a skeleton of, and why. Names from outside may hold anything: what can't
+    be printed is shown by its code, so that no terminal obeys it."""
+
+    def __init__(self, why):
+        text = str(why).encode(errors="backslashreplace").decode()
+        super().__init__("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text))
 
 
 def items(text):

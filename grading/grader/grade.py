@@ -4,8 +4,8 @@ import dataclasses
 import time
 
 from course import skeletons
-from grader import course, run, score, throughput
-from grader.course import Refused
+from grader import course, run, sandbox, score, throughput
+from grader.course import BUILD, Refused
 from grader.programs import BASES, all_programs, build, build_programs
 
 KINDS = ("tests", "hidden")
@@ -57,6 +57,7 @@ def prepare(only=None):
     numbers = only or [task.number for task in course.tasks()]
     trainer = [] if only else ["reference_train"]
     build("check", *trainer, *(f"mine_task{number}_tests" for number in numbers))
+    sandbox.require_that_tests_run(BUILD / "bin" / f"mine_task{numbers[0]}_tests")
 
 
 def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=None, kinds=KINDS):

@@ -6,12 +6,26 @@ import functools
 import pathlib
 import re
 import subprocess
+import tempfile
 
-from grader.course import BUILD, ROOT, rubric
+from grader.course import BUILD, ROOT, Refused, rubric
 
 
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+MOST_BYTES = 20_000_000  # of an object
+MOST_OUTPUT = 256_000_000  # [bytes] of a tool
+LIMITS = ("prlimit", f"--fsize={MOST_OUTPUT}", "--as=4294967296", "--cpu=120", "--core=0")
+
+
+def output(*command, given=""):
+    """What the tool prints. A student's object may make it print or take anything, so it has limits."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as text:
+        text.write(given.encode(errors="surrogateescape"))
+        text.seek(0)
+        done = subprocess.run([*LIMITS, *command], stdin=text, stdout=out, stderr=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise Refused(f"can't be looked at: {command[0]} fails on its object, or prints too much")
+        out.seek(0)
+        return out.read().decode(errors="backslashreplace")
 
 
 def objects(stack, task):
@@ -77,8 +91,7 @@ def wrong_uses(names):
         for name in sorted(names.intersection(forbidden)):
             yield f"uses {name}: a solution that {does} is not graded"
     listing = "\n".join(sorted(names))
-    done = subprocess.run(["c++filt"], input=listing, capture_output=True, text=True, check=True)
-    for name in done.stdout.splitlines():
+    for name in output("c++filt", given=listing).splitlines():
         short = name.partition("(")[0]
         for forbidden, why in rubric()["forbidden"].items():
             if name.startswith(forbidden):
@@ -88,13 +101,23 @@ def wrong_uses(names):
                 yield f"uses {short}: a solution that {does} is not graded"
 
 
+@functools.cache
+def given_folders():
+    """In which all files may be included: the system's, the compiler's and LibTorch's."""
+    torch = (pathlib.Path(path).resolve() for path in libraries() if "libtorch" in path)
+    return (pathlib.Path("/usr"), *(path.parent.parent for path in torch))
+
+
 def wrong_includes(path, stack, task, graded):
     """Of the repository a solution includes common/ and the tasks' headers; the rest is not its own."""
     solutions = int((re.search(r"_on_(\d)$", stack) or [0, 0])[1])  # of tasks 1 to this one
     listing = output("ninja", "-C", str(BUILD), "-t", "deps", str(path.relative_to(BUILD)))
     for line in filter(None, listing.splitlines()[1:]):
         file = (BUILD / line.strip()).resolve()
-        if ROOT not in file.parents or ROOT / ".venv" in file.parents:
+        if any(folder in file.parents for folder in given_folders()):
+            continue
+        if ROOT not in file.parents:
+            yield f"includes {file}, which is no header of the course, of LibTorch or of the compiler"
             continue
         if graded in file.parents or BUILD / "CMakeFiles" in file.parents:
             continue
@@ -109,6 +132,11 @@ def wrong_includes(path, stack, task, graded):
 def wrong(stack, task, graded):
     """Why the task's code is not run, as one line; empty if nothing is wrong."""
     for path, source in objects(stack, task):
-        for why in (*wrong_includes(path, stack, task, graded), *wrong_symbols(path)):
-            return f"tasks/{source} {why}"
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
+            for why in (*wrong_includes(path, stack, task, graded), *wrong_symbols(path)):
+                return f"tasks/{source} {why}"
+        except Refused as refused:
+            return f"tasks/{source} {refused}"
     return ""

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import threading
 
-from grader import course, objects
+from grader import course, objects, session
 from grader.course import BUILD, ROOT, Refused
 
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
@@ -124,6 +124,8 @@ def limit_compiler():
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = course.rubric()["limits"]["object_bytes"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
 def ninja(targets, place, on_step=None):
@@ -138,21 +140,24 @@ def ninja(targets, place, on_step=None):
         preexec_fn=limit_compiler,
         pass_fds=(place.fileno(),),
     )
-    end = threading.Timer(course.rubric()["limits"]["build_seconds"], process.kill)
+    end = threading.Timer(course.rubric()["limits"]["build_seconds"], session.end, [process])
     end.start()
-    lines = []
+    lines, left = [], course.rubric()["limits"]["log_characters"]
     with process:
         try:
-            for line in process.stdout:
+            while line := process.stdout.readline(left):
                 lines.append(line)
+                left -= len(line)
                 step = re.match(r"\[(\d+/\d+)\]", line)
                 if step and on_step:
                     on_step(step[1])
-            if process.wait() < 0:
+            if left <= 0:
+                lines.append("\nerror: the compiler prints too much\n")
+            elif process.wait() < 0:
                 lines.append("the time for compiling was over\n")
         finally:
             end.cancel()
-            process.kill()  # after an interrupt
+            session.end(process)  # after an interrupt, or compilers that outlive ninja
     return "".join(lines)
 
 

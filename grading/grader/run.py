@@ -1,19 +1,17 @@
 """Runs the tests of a program of graded code. The program that compares is the same tests over the
 skeletons: it holds nothing of what is graded (common/testing/judge/remote_ranks.h)."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import tempfile
 import time
 
-from grader import course, programs, sandbox, whole_file
+from grader import course, programs, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
 OVERHEAD = 60  # [s] to list tests and to end
@@ -76,8 +74,7 @@ def run(command, environment, seconds):
     except subprocess.TimeoutExpired:
         pass
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        session.end(process)
     if printed is None:
         return None, "".join(process.communicate())
     return process.returncode, "".join(printed)
@@ -94,6 +91,7 @@ def run_tests(path, task, seed, job):
     }
     if seed:
         environment["FSDP_TEST_SEED"] = seed
+    sandbox.clean_up(job)
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "tests.json")
         command = [BUILD / "bin" / "check", str(task.number), "--stacks", "mine"]

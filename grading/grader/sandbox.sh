@@ -11,9 +11,15 @@ exec 9<"$1"
 shift
 
 limited() {
-  local as=(--no-new-privs)
-  if [[ $(id -u) == 0 && ${FSDP_SANDBOX_USER-} ]]; then
-    as+=(--reuid "$FSDP_SANDBOX_USER" --regid "$FSDP_SANDBOX_USER" --clear-groups)
+  # The change of the user forgets which signal the end of the parent sends.
+  local as=(--no-new-privs --pdeathsig KILL)
+  if [[ $(id -u) == 0 ]]; then
+    # In a user namespace root has all capabilities there: with them it would take the mounts away.
+    as+=(--bounding-set=-all --inh-caps=-all --ambient-caps=-all)
+    as+=(--securebits=+noroot,+noroot_locked)
+    if [[ ${FSDP_SANDBOX_USER-} ]]; then
+      as+=(--reuid "$FSDP_SANDBOX_USER" --regid "$FSDP_SANDBOX_USER" --clear-groups)
+    fi
   fi
   # shellcheck disable=SC2086
   exec prlimit $FSDP_LIMITS setpriv "${as[@]}" \

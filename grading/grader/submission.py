@@ -77,7 +77,9 @@ def read_zip(path):
                     files[listed] = file.read(MOST_BYTES + 1)
                 if len(files[listed]) > MOST_BYTES:
                     raise Refused(f"{name} has more than {MOST_BYTES} bytes")
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+    except Refused:
+        raise
+    except Exception as error:  # zipfile throws many kinds for a file that is none, or is damaged
         raise Refused(f"{path.name} can't be read as a zip: {error}") from None
     return files
 
@@ -85,7 +87,10 @@ def read_zip(path):
 def read(path):
     path = pathlib.Path(path)
     if path.is_dir():
-        files = read_folder(path)
+        try:
+            files = read_folder(path)
+        except (OSError, RecursionError, ValueError) as error:
+            raise Refused(f"{path.name} can't be read: {error}") from None
     elif path.is_file():
         files = read_zip(path)
     else:

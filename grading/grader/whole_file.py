@@ -5,5 +5,5 @@ import os
 
 def write(path, text):
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text)
+    partial.write_text(text, encoding="utf-8", errors="backslashreplace")
     partial.replace(path)
