@@ -20,7 +20,8 @@ constexpr double kMostMemory = 20;   // [GiB] of all ranks
 constexpr double kMostMinutes = 60;  // of FSDP
 constexpr size_t kPoints = 40;       // of the curve
 
-// One process (single) plays the ranks of FSDP one after another: each has a row of the batch.
+// One process (single) plays the ranks of FSDP one after another: each has a row of the batch, and
+// computes on one thread, since the bits of a long sum depend on the number of threads.
 LongRun run_of(const FullSettings& settings, const std::string& mode) {
   const std::string ranks = std::to_string(settings.world);
   LongRun run{mode + "-" + ranks, {"--mode", mode, "--world", ranks}, kSteps, 12 * kParameters};
@@ -33,7 +34,6 @@ LongRun run_of(const FullSettings& settings, const std::string& mode) {
     add({"--device", "cuda"});
   } else {
     add({"--offload", "optimizer", "--offload-dir", settings.folder.string()});
-    if (mode == "single") add({"--threads", "2"});
   }
   return run;
 }
