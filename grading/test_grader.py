@@ -515,7 +515,8 @@ class Looks(unittest.TestCase):
 
     def test_only_the_courses_headers_and_those_of_the_system_may_be_included(self):
         def included(name):
-            with mock.patch.object(objects, "output", lambda *_: f"x.o: #deps 1\n    {name}\n"):
+            with (mock.patch.object(objects, "output", lambda *_: f"x.o: #deps 1\n    {name}\n"),
+                  mock.patch.object(objects, "given_folders", lambda: (pathlib.Path("/usr"),))):
                 path = objects.BUILD / "x.o"
                 return list(objects.wrong_includes(path, "graded", None, objects.BUILD / "graded"))
 

@@ -37,7 +37,7 @@ Settings parse(int argc, char** argv) {
   app.add_option("--train", settings.train, "the train program to run")->check(CLI::ExistingFile);
   app.add_option("--out", settings.out, "folder of the report (default: writeup)");
   app.add_flag("--full", settings.full,
-               "GPT-2 XL instead, on the CPU in about an hour and a half, 20 GiB of memory and 70 "
+               "GPT-2 XL instead, on the CPU in about two hours, 20 GiB of memory and 70 "
                "GB on the disk; goes on where it was interrupted")
       ->excludes("--only");
   app.add_option("--folder", settings.folder,
