@@ -18,6 +18,7 @@ class NamelessFile {
   ~NamelessFile();
   NamelessFile(const NamelessFile&) = delete;
 
+  const std::string& folder() const { return folder_; }
   int descriptor() const { return descriptor_; }
   [[noreturn]] void fail(int error, const std::string& doing) const;
 

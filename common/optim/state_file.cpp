@@ -20,8 +20,7 @@ int64_t pinned_bytes(int64_t bytes, int64_t wanted) {
 }
 
 StateFile::StateFile(const std::string& folder, int64_t bytes, int64_t pinned)
-    : folder_(folder),
-      bytes_(bytes),
+    : bytes_(bytes),
       pinned_(pinned_bytes(bytes, pinned)),
       file_(folder, bytes_ - pinned_, "the optimizer state of a rank") {
   const int64_t in_file = bytes_ - pinned_;
@@ -58,7 +57,7 @@ StateFile::~StateFile() {
 at::Tensor StateFile::zeros(int64_t numel) {
   const int64_t bytes = numel * static_cast<int64_t>(sizeof(float));
   if (given_ + bytes > bytes_) {
-    throw std::logic_error(folder_ + ": " + std::to_string(bytes_) +
+    throw std::logic_error(file_.folder() + ": " + std::to_string(bytes_) +
                            " bytes are reserved for optimizer state, and more is wanted");
   }
   void* const data = begin_ + given_;

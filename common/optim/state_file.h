@@ -51,7 +51,6 @@ class StateFile {
   void let_go(const Part& part);
   char* address(const Part& part) const { return begin_ + pinned_ + part.begin; }
 
-  std::string folder_;
   int64_t bytes_, pinned_;
   int64_t given_{};  // [bytes] to tensors
   NamelessFile file_;

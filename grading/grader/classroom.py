@@ -58,12 +58,12 @@ def class_seed(arguments, out):
 def grade_into(name, path, seed, fresh, out, progress):
     """One of the class: its results.json and its page. The grade, or the refusal."""
     folder = out / name
+    folder.mkdir(exist_ok=True)
 
     def write(now):
         report.write_results(folder / "results.json", now)
 
     try:
-        folder.mkdir(exist_ok=True)
         handed_in = submission.read(path)
         with new_job() as job:
             done = grade.grade(name, handed_in, seed, job, fresh, write,

@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
 #include <memory/nameless_file.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 
 #include "expect_text.h"
 #include "in_a_process.h"
+#include "limit_file_size.h"
 #include "temporary_folder.h"
 
 namespace fsdp {
@@ -28,9 +28,7 @@ TEST(NamelessFile, reserves_its_bytes_without_a_name_until_it_is_closed) {
 TEST(NamelessFile, says_what_does_not_fit_where) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{kMiB, kMiB};
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit_file_size(kMiB);
     EXPECT_EQ(
         error_of<std::runtime_error>([&] { NamelessFile(folder.path(), 2 * kMiB, "a test"); }),
         folder.path() + ": can't reserve 2097152 bytes for a test: File too large");

@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
 #include <optim/state_file.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <filesystem>
 
 #include "expect_text.h"
 #include "in_a_process.h"
+#include "limit_file_size.h"
 #include "temporary_folder.h"
 
 namespace fsdp {
@@ -71,9 +70,7 @@ TEST(StateFile, refuses_more_than_was_reserved) {
 TEST(StateFile, says_at_once_that_its_bytes_do_not_fit) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{kMiB, kMiB};
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit_file_size(kMiB);
     const std::string error =
         error_of<std::runtime_error>([&] { StateFile(folder.path(), 2 * kMiB, 0); });
     EXPECT_EQ(error,

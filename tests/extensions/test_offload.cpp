@@ -1,10 +1,8 @@
 #include <state/whole_state.h>
 
 #include <common/expect_text.h>
+#include <common/limit_file_size.h>
 #include <common/temporary_folder.h>
-#include <sys/resource.h>
-
-#include <csignal>
 
 #include "models.h"
 #include "trained.h"
@@ -109,9 +107,7 @@ TEST(OffloadOfSums, says_at_once_that_they_do_not_fit) {
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const TrainConfig config = config_of("single", 1, folder.path(), 1 << 30);  // no moments in it
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{20000, 20000};
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit_file_size(20000);
     rank.observe("error",
                  error_of<std::runtime_error>([&] { strategy_of(rank, config, workload); }));
   });

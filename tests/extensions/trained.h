@@ -1,8 +1,8 @@
 #pragma once
 
+#include <common/strategy_of.h>
 #include <prediction/prediction.h>
 #include <report/parameter_summary.h>
-#include <strategy/fsdp_strategy.h>
 
 #include <task7_integration/predicted_peaks.h>
 
@@ -20,16 +20,6 @@ inline TrainConfig extension_config(const std::string& mode, int world_size) {
   config.steps = 2;
   config.optimizer.lr = 0.01;
   return config;
-}
-
-inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config,
-                                             const Workload& workload) {
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
-  const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
-  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
-  const ShardLayout layout = shard_layout(config, workload);
-  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
-  return make_single_strategy(config, workload, layout);
 }
 
 inline std::string hash_of(Strategy& strategy) {

@@ -1,5 +1,5 @@
+#include <common/strategy_of.h>
 #include <report/parameter_summary.h>
-#include <strategy/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 
 #include <set>
@@ -51,24 +51,12 @@ TrainConfig config_of(const std::string& mode, int world_size, int parts) {
   return config;
 }
 
-std::unique_ptr<Strategy> make(const TrainConfig& config, TestRank& rank) {
-  const Workload workload{build, loss};
-  if (config.mode == "fsdp") {
-    const bool replicas = config.shards() < config.world;
-    const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
-    return make_fsdp_strategy(config, workload, comm);
-  }
-  const ShardLayout layout = shard_layout(config, workload);
-  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, rank.communicator());
-  return make_single_strategy(config, workload, layout);
-}
-
 // The hash of the parameters after three steps.
 nlohmann::json hash_of(const TrainConfig& config, const std::string& backend = "shm") {
   const RankRun run = run_ranks(
       config.mode == "single" ? 1 : config.world,
       [&](TestRank& rank) {
-        const auto strategy = make(config, rank);
+        const auto strategy = strategy_of(rank, config, {build, loss});
         for (int64_t step = 0; step < 3; ++step) {
           strategy->forward_backward(step);
           if (config.clip) strategy->clip_grad_norm(*config.clip, config.norm_type);
