@@ -17,8 +17,8 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import (  # noqa: E402
-    changed, classroom, course, objects, programs, report, run, sandbox, schema, score, session, submission,
-    throughput, whole_file,
+    changed, classroom, course, objects, programs, report, run, sandbox, schema, score, session, source_text,
+    submission, throughput, whole_file,
 )
 from grader import grade as grading  # noqa: E402
 from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
@@ -284,7 +284,7 @@ class NamesOfOthers(unittest.TestCase):
                   mock.patch.object(objects, "libraries", lambda: []),
                   mock.patch.object(objects, "symbols", lambda *args: [(args[-1].stem, "T")])):
                 found = objects.names_of_others.__wrapped__()
-        self.assertEqual(set(found), {f"libfsdp_{room}" for room in rooms})
+        self.assertEqual(found, {f"libfsdp_{room}": (f"common/{room}", True) for room in rooms})
 
 
 class Compiling(unittest.TestCase):
@@ -494,13 +494,59 @@ class Reports(unittest.TestCase):
         self.assertTrue(lines[2].endswith(",no tasks/"))
 
 
+class SourceText(unittest.TestCase):
+    def refusal(self, text, is_header=False):
+        return (source_text.wrong(text.encode(), is_header) or (0, ""))[1]
+
+    def test_assembly_is_refused_wherever_it_hides(self):
+        for text in ("int a = 1'000; asm(\"\"); char c = 'a';", "// \\\n\n__asm__(\"nop\");",
+                     "auto q = u8'\"'; asm(\"nop\");", "as\\\nm(\"nop\");", "/* */ asm volatile(\"\");",
+                     "#define A asm\n", "_Pragma(\"weak f\")", "auto s = \"\\\\\"; asm(\"\");"):
+            self.assertRegex(self.refusal(text), "uses (_Pragma|asm|__asm__)", text)
+
+    def test_words_that_only_look_so_are_not(self):
+        for text in ("// asm here\nint x;", "/* asm ## */", 'auto s = "asm ## \\"asm\\"";', "int plasm = 0x1'asmu;",
+                     "char c = '\"'; // asm", "#include <x.h> // #define\n", "  # pragma once\n", "#\n",
+                     "int located = concatenated();", '#pragma GCC diagnostic ignored "-Wx"\n', ""):
+            self.assertEqual(self.refusal(text), "", text)
+
+    def test_a_header_is_the_same_for_all_that_include_it(self):
+        for text in ("#define x y\n", " #ifdef x\n", "int a;\n%: undef x\n", "#if 0\n"):
+            self.assertIn("in a header", self.refusal(text, True))
+            self.assertEqual(self.refusal(text), "", text)
+        self.assertEqual(self.refusal("#pragma once\n#include <vector>\n", True), "")
+
+    def test_directives_that_rename_or_read_are_refused_with_their_name(self):
+        for text, name in (("#line 1 \"a\"\n", "line"), ("# 1 \"a\"\n", "1"), ("#include_next <a>\n", "include_next"),
+                           ("#embed <a>\n", "embed"), ("#pragma weak f = g\n", "pragma weak"),
+                           ("#/**/line 7\n", "line"), ("#pragma GCC poison x\n", "pragma GCC poison"),
+                           ("#pragma redefine_extname a b\n", "pragma redefine_extname")):
+            self.assertIn(f"has #{name}", self.refusal(text))
+        for text in ("a ## b", "%:%:", "#define f(x) x ## y\n", "C10_CONCATENATE(as, m)", "auto s = R\"(asm)\";"):
+            self.assertNotEqual(self.refusal(text), "", text)
+
+    def test_the_line_is_told(self):
+        self.assertEqual(source_text.wrong(b"int a;\n\nasm(1);", False)[0], 3)
+
+    def test_every_solution_passes(self):
+        for folder in ("tasks", "solutions", "grading/instruments"):
+            for path in (course.ROOT / folder).rglob("*.[hc]*"):
+                if path.suffix in (".h", ".cpp"):
+                    self.assertIsNone(source_text.wrong(path.read_bytes(), path.suffix == ".h"), path)
+
+
 class Looks(unittest.TestCase):
     def test_what_a_solution_may_not_use_is_named_with_the_reason(self):
-        found = list(objects.wrong_uses({"_exit", "memcpy", "_ZN4fsdp12Communicator8take_logEv"}))
-        self.assertEqual(len(found), 2)
-        self.assertIn("uses _exit: a solution that starts or ends processes", found[0])
-        self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[1])
-
+        names = {"_exit", "memcpy", "_ZN4fsdp12Communicator8take_logEv", "_ZN4c10d5StoreD2Ev", "_Znwm",
+                 "_ZTVN10__cxxabiv117__class_type_infoE", "_ZN4fsdp3badIiEEvT_"}
+        with mock.patch.object(objects, "names_of_others", lambda: {
+                "_ZN4fsdp3badIiEEvT_": ("common/testing", True)}):
+            found = sorted(objects.wrong_uses(names))
+        self.assertEqual(len(found), 4)
+        self.assertIn("uses _exit: a solution computes", found[0])
+        self.assertIn("uses c10d::Store::~Store, which is nothing of std", found[1])
+        self.assertIn("uses fsdp::bad<int> of common/testing/, on which no task stands", found[3])
+        self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[2])
 
     def test_a_tool_that_fails_or_prints_too_much_is_a_refusal(self):
         for command in (["false"], ["yes"]):

@@ -1,6 +1,6 @@
 """Looks at what the compiler made of a student's files, before it runs: a solution includes nothing of
-the reference or of the tests, defines no name that is somebody else's, and uses nothing that changes
-what is measured (grading/rubric.toml, `forbidden`)."""
+the reference or of the tests, defines no name that is somebody else's, and uses only what a solution
+needs (grading/rubric.toml, `allowed`), and of that nothing that changes what is measured (`forbidden`)."""
 
 import functools
 import pathlib
@@ -59,46 +59,87 @@ def libraries():
 
 @functools.cache
 def names_of_others():
-    """Mangled name -> the library that defines it."""
+    """Mangled name -> (the library that defines it, whether it does so strongly)."""
     found = {}
     for archive in sorted(BUILD.glob("libfsdp_*.a")):  # the rooms of common/
         for name, kind in symbols("-g", "--defined-only", archive):
-            if is_strong(kind):
-                found[name] = "the course's own code"
+            if not found.get(name, ("", False))[1]:
+                found[name] = (f"common/{archive.stem.removeprefix('libfsdp_')}", is_strong(kind))
     for library in libraries():
         for name, kind in symbols("-D", "--defined-only", library):
             if is_strong(kind):
-                found.setdefault(name.partition("@")[0], pathlib.Path(library).name)
+                found.setdefault(name.partition("@")[0], (pathlib.Path(library).name, True))
     return found
+
+
+# What the linker has beside functions and variables.
+OF_A_NAME = re.compile(r"^((construction vtable|vtable|VTT|typeinfo( name)?|guard variable|reference temporary "
+                       r"#\d+|TLS (init|wrapper) function) for |(non-virtual|virtual|covariant return) thunk to )+")
+
+
+def demangled(names):
+    """Of mangled names in order: as in C++, without parameters and the type that is returned."""
+    listing = "\n".join(names)
+    plain, full = (output("c++filt", *how, given=listing).splitlines() for how in (("-p",), ()))
+    return [OF_A_NAME.sub("", whole if short.startswith("_Z") else short) for short, whole in zip(plain, full)]
+
+
+def begins_with(name, families):
+    """Whether the name is one of these or lies in one of these namespaces or classes."""
+    return any(name == family or re.match(rf"{re.escape(family)}(::|\W)", name) for family in families)
 
 
 def wrong_symbols(path):
     others = names_of_others()
-    for name, _ in symbols("-g", "--defined-only", path):
-        if name.startswith("DW.ref."):
-            continue
-        if not name.startswith("_Z"):
+    defined = dict(symbols("-g", "--defined-only", path))
+    mangled = sorted(name for name in defined if name.startswith("_Z"))
+    for name in sorted(set(defined).difference(mangled)):
+        if not name.startswith("DW.ref."):
             yield f"defines {name}, a name of C: everybody's {name} would be this one"
-        elif name in others:
-            yield f"defines {output('c++filt', name).strip()}, which is {others[name]}'s"
+    for name, readable in zip(mangled, demangled(mangled)):
+        strong = is_strong(defined[name])
+        whose, strongly = others.get(name, ("", False))
+        if strongly or (whose and strong):
+            yield f"defines {readable}, which is {whose}'s"
+        elif strong and begins_with(readable, rubric()["allowed"]["reserved"]):
+            yield f"defines {readable}: a solution defines names of its own alone"
+        elif not strong and defined[name] not in "VWu":
+            yield f"defines {readable} so that the program's start decides what it is"
     yield from wrong_uses({name for name, _ in symbols("-u", path)})
     if re.search(r"\t(syscall|sysenter|int +\$0x80)\b", output("objdump", "-d", path)):
         yield "calls the kernel by an instruction of its own"
 
 
 def wrong_uses(names):
-    for does, forbidden in rubric()["forbidden_c"].items():
-        for name in sorted(names.intersection(forbidden)):
+    """`names`: as the linker has them, also with a version."""
+    plain = sorted({name.partition("@")[0] for name in names})
+    allowed = rubric()["allowed"]
+    for name in plain:
+        if not name.startswith("_Z") and name not in allowed["c"]:
+            yield (f"uses {name}: a solution computes; it reads and writes no files, starts and ends no "
+                   "process, and leaves time and the environment alone")
+    mangled = [name for name in plain if name.startswith("_Z")]
+    for name, readable in zip(mangled, demangled(mangled)):
+        yield from wrong_use(name, readable)
+
+
+def wrong_use(mangled, name):
+    """At most one reason. `name`: the mangled one as in C++."""
+    allowed = rubric()["allowed"]
+    for forbidden, why in rubric()["forbidden"].items():
+        if name.startswith(forbidden):
+            yield f"uses {name}: {why}"
+            return
+    for does, starts in rubric()["forbidden_cpp"].items():
+        if name.startswith(tuple(starts)):
             yield f"uses {name}: a solution that {does} is not graded"
-    listing = "\n".join(sorted(names))
-    for name in output("c++filt", given=listing).splitlines():
-        short = name.partition("(")[0]
-        for forbidden, why in rubric()["forbidden"].items():
-            if name.startswith(forbidden):
-                yield f"uses {short}: {why}"
-        for does, starts in rubric()["forbidden_cpp"].items():
-            if name.startswith(tuple(starts)):
-                yield f"uses {short}: a solution that {does} is not graded"
+            return
+    if not begins_with(name, allowed["cpp"]):
+        yield f"uses {name}, which is nothing of std, of LibTorch or of the course"
+        return
+    room, strongly = names_of_others().get(mangled, ("", False))
+    if strongly and room.startswith("common/") and room.removeprefix("common/") not in allowed["rooms"]:
+        yield f"uses {name} of {room}/, on which no task stands"
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import threading
 
-from grader import course, objects, session
+from grader import course, objects, session, source_text
 from grader.course import BUILD, ROOT, Refused
 
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
@@ -78,7 +78,7 @@ def training_program():
 def code(program):
     """A hash of everything that a program depends on besides the submission, and whether it is run."""
     own = ["CMakeLists.txt", "cmake", "common", "course.toml"]
-    graders = ["grading/rubric.toml", "grading/grader/objects.py"]
+    graders = ["grading/rubric.toml", "grading/grader/objects.py", "grading/grader/source_text.py"]
     files = []
     for path in (ROOT / name for name in (*own, *graders, *program.sources)):
         found = [path] if path.is_file() else path.rglob("*")  # none if there is no such folder
@@ -219,29 +219,47 @@ def keep_program(binary, job):
     return path
 
 
+def refused_unseen(submission, wanted):
+    """Program -> Built, of those that are not even compiled."""
+    built = {}
+    for program in wanted:
+        names = (name for task in program.tasks for name in task.files)
+        if why := source_text.wrong_in(submission.files, names):
+            built[program] = Built(None, "is not run: " + why)
+    return built
+
+
+def refused_object(program, refused):
+    """Why the compiled program is not run. `refused`: (stack, task) -> why, of those that are known."""
+    for task in program.tasks:
+        at = (program.stack, task)
+        if at not in refused:
+            refused[at] = objects.wrong(program.stack, task, GRADED)
+        if refused[at]:
+            return refused[at]
+    return ""
+
+
 def build_programs(submission, wanted, job, looked_at=True, on_step=None):
     """Program -> Built. Each is refused or moved away before the next submission takes the place."""
-    built = {}
+    built = refused_unseen(submission, wanted) if looked_at else {}
+    wanted = [program for program in wanted if program not in built]
+    if not wanted:
+        return built
     with place_to_build() as place:
         put_in(submission.files)
         targets = sorted({program.target for program in wanted})
         for target in targets:
             (BUILD / "bin" / target).unlink(missing_ok=True)
         log = ninja(targets, place, on_step)
-        refused = {}  # (stack, task) -> why
+        refused = {}
         for program in wanted:
             binary = BUILD / "bin" / program.target
             if not binary.exists():
                 part = errors_of(program, log) or log[-3000:]
                 built[program] = Built(None, "does not compile:\n" + first_errors(part, program.stack))
-                continue
-            for task in program.tasks:
-                at = (program.stack, task)
-                if looked_at and at not in refused:
-                    refused[at] = objects.wrong(program.stack, task, GRADED)
-            why = next(filter(None, (refused.get((program.stack, t)) for t in program.tasks)), "")
-            if why:
+            elif why := refused_object(program, refused) if looked_at else "":
                 built[program] = Built(None, "is not run: " + why)
-                continue
-            built[program] = Built(keep_program(binary, job))
+            else:
+                built[program] = Built(keep_program(binary, job))
     return built
