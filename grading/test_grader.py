@@ -494,6 +494,30 @@ class Reports(unittest.TestCase):
         self.assertTrue(lines[2].endswith(",no tasks/"))
 
 
+class Throughput(unittest.TestCase):
+    PRINTED = ("param sum 1.0 (change +0.1), sha256 abc123\n"
+               "bytes per rank: peak 1,000, all_gather 2,000, metrics 16 (last step)\n")
+
+    def trained(self, text, status=0):
+        with (mock.patch.object(run, "run", lambda *_: (status, text)),
+              mock.patch.object(sandbox, "clean_up", lambda *_: None),
+              mock.patch.object(sandbox, "environment", lambda *_: {})):
+            return throughput.train("program", 1, 0)
+
+    def test_reads_what_training_prints(self):
+        got = self.trained("step 1\n" + self.PRINTED)
+        self.assertEqual((got.parameters, got.peak, got.traffic, got.why), ("abc123", 1000, 2016, ""))
+
+    def test_results_that_graded_code_prints_beside_are_refused(self):
+        forged = "bytes per rank: peak 1, all_gather 0 (last step)"
+        for text in (forged + "\n" + self.PRINTED, self.PRINTED + "x" + forged, "sha256 0\n" + self.PRINTED):
+            self.assertEqual(self.trained(text).why, "training prints its results more than once")
+
+    def test_training_that_fails_says_how(self):
+        self.assertIn("no loss", self.trained("no loss").why)
+        self.assertIn("at the end", self.trained(self.PRINTED + "at the end", 1).why)
+
+
 class SourceText(unittest.TestCase):
     def refusal(self, text, is_header=False):
         return (source_text.wrong(text.encode(), is_header) or (0, ""))[1]

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <sstream>
+#include <stdexcept>
 
 namespace fsdp {
 namespace {
@@ -63,6 +65,17 @@ std::string position(const ObservedTensor& tensor, int64_t index) {
   for (size_t d = place.size(); d-- > 0; index /= tensor.sizes[d])
     place[d] = index % tensor.sizes[d];
   return list(place);
+}
+
+// The number of bytes of a tensor of this type and these sizes; none if there is no such tensor.
+std::optional<int64_t> bytes_of(int dtype, const std::vector<int64_t>& sizes) {
+  const auto types = static_cast<int>(at::ScalarType::Undefined);
+  if (dtype < 0 || dtype >= types) return {};
+  auto bytes = static_cast<int64_t>(c10::elementSize(static_cast<at::ScalarType>(dtype)));
+  for (const int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return {};
+  }
+  return bytes;
 }
 
 std::vector<double> values(const ObservedTensor& tensor) {
@@ -207,10 +220,15 @@ bool is_tensor(const nlohmann::json& observation) {
 }
 
 ObservedTensor to_tensor(const nlohmann::json& observation) {
-  ObservedTensor tensor{static_cast<at::ScalarType>(observation.at(kDtype).get<int>()),
-                        observation.at(kSizes).get<std::vector<int64_t>>(),
-                        observation.at(kBytes).get_binary(),
-                        {}};
+  const int dtype = observation.at(kDtype).get<int>();
+  const auto sizes = observation.at(kSizes).get<std::vector<int64_t>>();
+  const auto& bytes = observation.at(kBytes).get_binary();
+  if (bytes_of(dtype, sizes) != static_cast<int64_t>(bytes.size())) {
+    throw std::invalid_argument("an observation of type " + std::to_string(dtype) + " and sizes " +
+                                list(sizes) + " has " + std::to_string(bytes.size()) +
+                                " bytes: it is no tensor");
+  }
+  ObservedTensor tensor{static_cast<at::ScalarType>(dtype), sizes, bytes, {}};
   if (observation.contains(kPlaces)) tensor.places = observation.at(kPlaces).get<Places>();
   return tensor;
 }

@@ -29,13 +29,17 @@ def train(program, seed, job):
     if status is None:
         return Training(why="training did not end in time")
     seconds = time.monotonic() - started
-    parameters = re.search(r"sha256 (\w+)", text)
-    bytes_per_rank = re.search(r"bytes per rank: peak ([\d,]+), (.*) \(last step\)", text)
+    # Graded code prints into the same stream. It can't keep the program from printing its lines, so
+    # lines of another's are seen by their number.
+    parameters = re.findall(r"(?m)^.*sha256 (\w+)", text)
+    bytes_per_rank = re.findall(r"(?m)^.*bytes per rank: peak ([\d,]+), (.*) \(last step\)", text)
     if status != 0 or not parameters or not bytes_per_rank:
         return Training(why="training failed: " + text.strip()[-500:])
-    traffic = sum(int(n.replace(",", "")) for n in re.findall(r" ([\d,]+)", bytes_per_rank.group(2)))
-    peak = int(bytes_per_rank.group(1).replace(",", ""))
-    return Training(seconds, parameters.group(1), peak, traffic)
+    if len(parameters) > 1 or len(bytes_per_rank) > 1:
+        return Training(why="training prints its results more than once")
+    traffic = sum(int(n.replace(",", "")) for n in re.findall(r" ([\d,]+)", bytes_per_rank[0][1]))
+    peak = int(bytes_per_rank[0][0].replace(",", ""))
+    return Training(seconds, parameters[0], peak, traffic)
 
 
 def compare(program, seed, job):

@@ -1,0 +1,55 @@
+#include <base/torch.h>
+#include <gtest/gtest.h>
+#include <testing/observed_tensor.h>
+
+#include "expect_text.h"
+
+namespace fsdp {
+namespace {
+
+nlohmann::json observation(int dtype, const std::vector<int64_t>& sizes, size_t bytes) {
+  return {{"<dtype>", dtype},
+          {"<sizes>", sizes},
+          {"<bytes>", nlohmann::json::binary(std::vector<uint8_t>(bytes))}};
+}
+
+constexpr int kFloat = static_cast<int>(at::kFloat);
+
+void expect_no_tensor(const nlohmann::json& value) {
+  try {
+    to_tensor(value);
+    ADD_FAILURE() << "is taken for a tensor";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_CONTAINS(std::string(error.what()), "it is no tensor");
+  }
+}
+
+TEST(ObservedTensor, holds_the_bytes_of_all_its_elements) {
+  EXPECT_EQ(to_tensor(observation(kFloat, {2, 3}, 24)).numel(), 6);
+  EXPECT_EQ(to_tensor(observation(kFloat, {}, 4)).numel(), 1);
+  EXPECT_EQ(to_tensor(observation(kFloat, {0, 3}, 0)).numel(), 0);
+}
+
+TEST(ObservedTensor, is_refused_with_other_bytes_than_those_of_its_elements) {
+  for (const size_t bytes : {0, 20, 23, 25, 48})
+    expect_no_tensor(observation(kFloat, {2, 3}, bytes));
+}
+
+TEST(ObservedTensor, is_refused_with_sizes_that_no_tensor_has) {
+  expect_no_tensor(observation(kFloat, {-2, -3}, 24));
+  expect_no_tensor(observation(kFloat, {int64_t{1} << 62, 4}, 0));
+}
+
+TEST(ObservedTensor, is_refused_with_a_type_that_is_none) {
+  for (const int dtype : {-1, 1000})
+    expect_no_tensor(observation(dtype, {0}, 0));
+}
+
+TEST(ObservedTensor, without_bytes_is_equal_to_no_tensor) {
+  const nlohmann::json three = observation(kFloat, {3}, 12);
+  EXPECT_EQ(difference(three, three), "");
+  EXPECT_THROW(difference(observation(kFloat, {3}, 0), three), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace fsdp
