@@ -549,6 +549,13 @@ class SourceText(unittest.TestCase):
         for text in ("a ## b", "%:%:", "#define f(x) x ## y\n", "C10_CONCATENATE(as, m)", "auto s = R\"(asm)\";"):
             self.assertNotEqual(self.refusal(text), "", text)
 
+    def test_attributes_that_speak_to_the_linker_are_refused(self):
+        for text in ("__attribute__((section(\".text\"))) const char c[] = {15, 5};", "[[gnu::alias(\"f\")]] int g();",
+                     "[[using gnu: __ifunc__(\"f\")]] int g();", "__attribute((weakref(\"f\"))) static int g();"):
+            self.assertIn("beside attributes", self.refusal(text), text)
+        for text in ("int section(int alias);", "[[gnu::weak]] int g();", "[[nodiscard]] int f(int section);"):
+            self.assertEqual(self.refusal(text), "", text)
+
     def test_the_line_is_told(self):
         self.assertEqual(source_text.wrong(b"int a;\n\nasm(1);", False)[0], 3)
 

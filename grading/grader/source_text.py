@@ -16,6 +16,8 @@ TOKENS = re.compile(
     |(?P<directive>(?:(?<=\n)|\A)[^\S\n]*(?:\#|%:)(?P<what>(?:\\.|[^\n])*))""", re.DOTALL | re.VERBOSE)
 RAW_STRING = re.compile(r"""\b(?:u8|[uUL])?R\"""")
 ASSEMBLY = {"asm", "__asm", "__asm__", "_Pragma", "__pragma"}
+# Attributes that put bytes among the instructions, or give a function another name.
+LINKER = re.compile(r"(__)?(section|ifunc|weakref|alias|constructor|destructor)(__)?")
 IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
 
@@ -43,12 +45,15 @@ def wrong(content, is_header):
     spliced = re.sub(r"\\[^\S\n]*\n", "", text)
     if RAW_STRING.search(spliced):
         return 1 + spliced[:RAW_STRING.search(spliced).start()].count("\n"), "has a raw string"
+    has_attributes = re.search(r"__attribute|\bgnu\b", spliced)
     for token in TOKENS.finditer(spliced):
         line = 1 + spliced[:token.start()].count("\n")
         if token["word"] in ASSEMBLY:
             return line, f"uses {token['word']}: a solution is written in C++ alone"
         if token["word"] and re.search(r"CAT_?\d*$|CONCAT|PASTE", token["word"]):
             return line, f"uses {token['word']}: it could make any word"
+        if token["word"] and has_attributes and LINKER.fullmatch(token["word"]):
+            return line, f"uses the word {token['word']} beside attributes: no solution needs that one"
         if token["pastes"]:
             return line, "pastes tokens (##): they could make any word"
         if token["directive"]:
