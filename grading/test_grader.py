@@ -483,6 +483,49 @@ class Reports(unittest.TestCase):
             self.assertNotIn("<b>ada", page)
             self.assertNotIn("<script>", page)
 
+    def test_hidden_cases_say_nothing_before_their_day(self):
+        grade = whole_grade()
+        task = course.tasks()[1]
+        hidden = result_of(task, "failed")
+        for problem in hidden.problems.values():
+            problem["explanation"] = "rank 3 of 6 is wrong"
+        grade.scores[2] = [score.score_task(task, "own", {"tests": result_of(task), "hidden": hidden})]
+        results = report.gradescope(grade)
+        for entry in results["tests"]:
+            told = "rank 3 of 6" in entry.get("output", "")
+            self.assertEqual(told, entry["name"].startswith("2.") and "hidden" in entry["name"], entry["name"])
+        for text in (results["output"], report.student_page(grade)):
+            self.assertNotIn("rank 3 of 6", text)
+            for points in (grade.points, grade.best(task).points):
+                self.assertNotRegex(text, rf"(?<![\d.]){points:g} (of|points)")
+        self.assertIn("95 of 95 points", results["output"])
+
+    def test_refused_not_compiled_and_wrong_are_told_apart(self):
+        grade = whole_grade("failed")
+        for number, why in ((2, "is not run: tasks/x.cpp uses system"), (3, "does not compile:\ntasks/x.cpp:1: error")):
+            result = Result([], why)
+            grade.scores[number] = [
+                score.score_task(course.tasks()[number - 1], "own", {"tests": result, "hidden": result})]
+        self.assertEqual(grade.remark, "task 2 refused: tasks/x.cpp uses system; "
+                                       "task 3 does not compile: tasks/x.cpp:1: error")
+        for text in (classroom.table([grade]), classroom.class_page([grade]), report.student_page(grade)):
+            self.assertIn("task 2 refused", text)
+            self.assertIn("task 3 does not compile", text)
+        self.assertEqual(whole_grade("failed").remark, "")
+
+    def test_of_two_bases_with_equal_points_the_one_is_shown_that_tells_more(self):
+        task = course.tasks()[2]
+        nothing = Result([], "is not run: task 1 is refused")
+        own = score.score_task(task, "own", {"tests": nothing, "hidden": nothing})
+        other = scored(task, "reference", "failed")
+        self.assertEqual(score.better([own, other]).base, "reference")
+
+    def test_a_refused_submission_is_one_sentence(self):
+        page = report.student_page(Grade("ada", refused="no tasks/"))
+        self.assertIn("ada: not graded", page)
+        self.assertNotIn("<table>", page)
+        self.assertNotIn("not graded yet", str(report.gradescope(Grade("ada", refused="no tasks/"))))
+
     def test_the_page_of_a_class_tells_its_median(self):
         page = classroom.class_page([whole_grade(), Grade("bob"), Grade("eve"), whole_grade()])
         self.assertIn(f"4 submissions, median {most_points() / 2:g} of", page)
@@ -548,6 +591,14 @@ class SourceText(unittest.TestCase):
             self.assertIn(f"has #{name}", self.refusal(text))
         for text in ("a ## b", "%:%:", "#define f(x) x ## y\n", "C10_CONCATENATE(as, m)", "auto s = R\"(asm)\";"):
             self.assertNotEqual(self.refusal(text), "", text)
+
+    def test_an_include_names_a_file_as_everybody_sees_it(self):
+        for text in ('#include "/proc/self/cwd/x.cpp"\n', "#include </dev/ptmx>\n", "#include FILE\n",
+                     '#include "../../../../proc/self/cwd/x.h"\n', '#include/**/"/etc/passwd"\n'):
+            self.assertIn("has #include of", self.refusal(text), text)
+        for text in ('#include "../task1_meta_init/meta_init.h"\n', "#include <sys/process.h>\n",
+                     "#include<vector>// all\n"):
+            self.assertEqual(self.refusal(text), "", text)
 
     def test_attributes_that_speak_to_the_linker_are_refused(self):
         for text in ("__attribute__((section(\".text\"))) const char c[] = {15, 5};", "[[gnu::alias(\"f\")]] int g();",

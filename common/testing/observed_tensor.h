@@ -29,8 +29,8 @@ struct ObservedTensor {
 
 // to_observation() makes of a tensor a value that can be sent; to_tensor() reads it back;
 // is_tensor() returns whether a value was made by to_observation(). to_tensor() throws
-// std::invalid_argument if the value does not hold the bytes of all elements: what a rank reports may
-// have been made by graded code, and would be equal to every tensor without them.
+// std::invalid_argument if the value does not hold the bytes of all elements: what a rank reports
+// may have been made by graded code, and would be equal to every tensor without them.
 nlohmann::json to_observation(const at::Tensor& tensor);
 nlohmann::json with_places(nlohmann::json observation, const Places& places);
 bool is_tensor(const nlohmann::json& observation);

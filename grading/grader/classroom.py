@@ -115,7 +115,7 @@ def table(grades):
     for done in grades:
         points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
         writer.writerow([done.name, f"{done.points:g}", *points, done.throughput.get("points", 0),
-                         f"{done.extension_points:g}", f"{done.seconds:.0f}", done.refused])
+                         f"{done.extension_points:g}", f"{done.seconds:.0f}", done.remark])
     return text.getvalue()
 
 
@@ -161,10 +161,10 @@ def class_page(grades):
         )
         + f"<td class=number>{done.throughput.get('points', 0):g}"
         f"<td class=number>{done.extension_points:g}<td class=number>{done.seconds:.0f}"
-        f"<td>{html.escape(done.refused)}"
+        f"<td>{html.escape(done.remark)}"
         for done in sorted(grades, key=lambda done: -done.points)
     )
-    heads = "".join(f"<th class=number>{task.number}" for task in course.tasks())
+    heads = "".join(f"<th class=number>task {task.number} of {task.points:g}" for task in course.tasks())
     tests = "".join(
         f"<tr><td>{html.escape(suite)}<td>{html.escape(sentence.replace('_', ' '))}"
         f"<td class=number>{passed} of {len(grades)}"
@@ -177,7 +177,7 @@ def class_page(grades):
         f"<style>svg rect {{ fill: #4878a8 }} svg text {{ font-size: 11px; text-anchor: middle; "
         f"fill: currentColor }}</style><h1>{title}</h1><h2>Points</h2>{histogram(points, most)}"
         f"<table><tr><th>submission<th class=number>points{heads}<th class=number>throughput"
-        f"<th class=number>extensions<th class=number>seconds<th>{rows}"
+        f"<th class=number>extensions<th class=number>seconds<th>remark{rows}"
         f"</table><h2>How many pass which test</h2><p>On every number of ranks; the hardest first.</p>"
         f"<table><tr><th>suite<th>test<th class=number>pass<th>{tests}</table>"
     )

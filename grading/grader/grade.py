@@ -32,6 +32,24 @@ class Grade:
         return round(tests + self.throughput.get("points", 0), 2)
 
     @property
+    def usual_points(self):
+        """What a student may see before the hidden cases are shown."""
+        tests = sum(self.best(task).usual_points for task in course.tasks() if self.best(task))
+        return round(tests + self.throughput.get("points", 0), 2)
+
+    @property
+    def remark(self):
+        """Why the whole or a task was not run, as one line."""
+        found = [self.refused] if self.refused else []
+        for task in course.tasks():
+            best = self.best(task)
+            if best and best.why:
+                words = best.why.removeprefix("is not run: ").splitlines()
+                kind = "refused" if best.why.startswith("is not run: ") else words.pop(0).rstrip(":")
+                found.append(f"task {task.number} {kind}: {' '.join(words)[:200]}".rstrip(": "))
+        return "; ".join(found)
+
+    @property
     def extensions(self):
         """(Problem, points) of each extension, which count in no sum of the course."""
         return [found for task in course.tasks() if self.best(task) for found in self.best(task).extensions]
@@ -43,6 +61,11 @@ class Grade:
 
 def most_points():
     return sum(task.points for task in course.tasks()) + course.rubric()["throughput"]["points"]
+
+
+def most_usual_points():
+    tests = sum(score.parts(p)["tests"] for task in course.tasks() for p in task.problems)
+    return round(tests + course.rubric()["throughput"]["points"], 2)
 
 
 def most_extension_points():

@@ -4,7 +4,7 @@ import html
 import json
 
 from grader import course, whole_file
-from grader.grade import most_extension_points, most_points
+from grader.grade import most_extension_points, most_points, most_usual_points
 
 BASE_NAMES = {
     "own": "your own tasks before it",
@@ -24,7 +24,22 @@ def counts_text(counts):
 
 def bases_text(grade, task):
     scores = sorted(grade.scores[task.number], key=lambda score: score.base)
-    return "; ".join(f"over {BASE_NAMES[s.base]}: {s.points:g}" for s in scores)
+    both = scores[0].task.number > 1  # nothing comes before the first task
+    return "; ".join((f"over {BASE_NAMES[s.base]}: " if both else "") + f"{shown_points(s):g}"
+                     for s in (scores if both else scores[:1]))
+
+
+def hidden_is_shown():
+    return course.rubric()["visibility"]["hidden"] == "visible"
+
+
+def shown_points(score):
+    """Of a Grade or of a TaskScore."""
+    return score.points if hidden_is_shown() else score.usual_points
+
+
+def most_shown_points():
+    return most_points() if hidden_is_shown() else most_usual_points()
 
 
 def entry(name, number, points, output, visibility, tags=()):
@@ -52,20 +67,25 @@ def of_problem(task_score, problem_score):
     usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}"
     hidden = (
         f"{head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
-        "These are the same tests with other numbers of ranks, sizes and values."
+        "These are the same tests with other numbers of ranks, sizes and values.\n\n"
+        f"{problem_score.texts['hidden']}"
     )
     name = f"{problem.number} {problem.name}"
     yield entry(name, problem.number, problem_score.points["tests"], usual.strip(),
                 visibility["tests"], [task])
-    yield entry(f"{name}, hidden cases", problem.number, problem_score.points["hidden"], hidden,
+    yield entry(f"{name}, hidden cases", problem.number, problem_score.points["hidden"], hidden.strip(),
                 visibility["hidden"], [task, "hidden"])
 
 
-def unknown(task):
-    """Of a task that was not graded yet."""
+def waiting(grade):
+    return "not graded: see the remark on the whole" if grade.refused else "not graded yet"
+
+
+def unknown(task, why):
+    """Of a task that was not graded yet, or never will be."""
     for problem in task.problems:
         yield entry(f"{problem.number} {problem.name}", problem.number, (0, problem.points),
-                    "not graded yet", "visible", [f"task {task.number}"])
+                    why, "visible", [f"task {task.number}"])
 
 
 def of_throughput(grade):
@@ -77,7 +97,7 @@ def of_throughput(grade):
             f"Full points are given up to {settings['full']:g} times."
         )
     else:
-        text = measured.get("why", "not graded yet")
+        text = measured.get("why") or waiting(grade)
     return entry("throughput", "7.6", (measured.get("points", 0), settings["points"]), text,
                  course.rubric()["visibility"]["throughput"], ["task 7"])
 
@@ -85,7 +105,8 @@ def of_throughput(grade):
 def of_extensions(grade):
     """An entry without points: what it tells counts in no sum."""
     lines = [f"{p.number} {p.name}: {points:g} of {p.points:g}" for p, points in grade.extensions]
-    head = f"{grade.extension_points:g} of {most_extension_points():g} points, which are not part of the grade"
+    earned = f"{grade.extension_points:g} of {most_extension_points():g} points"
+    head = f"{earned}, which are not part of the grade"
     return {
         "name": "extensions",
         "output": "\n".join([head, *lines]),
@@ -108,7 +129,12 @@ def leaderboard(grade):
 def summary(grade):
     if grade.refused:
         return f"Not graded: {grade.refused}"
-    lines = [f"{grade.points:g} of {most_points():g} points, graded in {grade.seconds:.0f} s."]
+    later = most_points() - most_shown_points()
+    held = f" The hidden cases' {later:g} come later." if later else ""
+    points = f"{shown_points(grade):g} of {most_shown_points():g} points"
+    lines = [f"{points}, graded in {grade.seconds:.0f} s.{held}"]
+    if grade.remark:
+        lines.append(f"Not run: {grade.remark}.")
     if not grade.complete:
         lines.append("The grader stopped early. This is what it knew by then.")
     if grade.missing:
@@ -128,7 +154,7 @@ def gradescope(grade):
         for problem in best.problems if best else ():
             tests.extend(of_problem(best, problem))
         if best is None:
-            tests.extend(unknown(task))
+            tests.extend(unknown(task, waiting(grade)))
     tests.append(of_throughput(grade))
     score = round(sum(test["score"] for test in tests), 2)
     return {
@@ -157,10 +183,10 @@ def write_results(path, grade):
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: #1b1f24; background: #fff }
-table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem; text-align: left;
+table { border-collapse: collapse; width: 100% } td { overflow-wrap: anywhere } td, th { padding: .25rem .6rem; text-align: left;
   border-bottom: 1px solid #d8dee4; vertical-align: top } td.number, th.number { text-align: right;
   white-space: nowrap }
-pre { overflow-x: auto; background: #f3f5f7; padding: .7rem; font-size: 13px }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f3f5f7; padding: .7rem; font-size: 13px }
 .full { color: #17692c } .part { color: #8a5a00 } .none { color: #a3201d }
 meter { width: 8rem }
 @media (prefers-color-scheme: dark) { body { color: #dde2e8; background: #14171a }
@@ -176,22 +202,28 @@ def page(title, body):
     )
 
 
+def row(test):
+    """Of a student's page; of what is not visible yet, only that it comes."""
+    score, most = test["score"], test["max_score"]
+    name = html.escape(test["name"])
+    if test["visibility"] != "visible":
+        return f"<tr><td>{name}<td class=number>of {most:g}, later<td>"
+    kind = "full" if score == most else "part" if score else "none"
+    details = ""
+    if kind != "full" and test["output"]:
+        details = f"<details><summary>why</summary><pre>{html.escape(test['output'])}</pre></details>"
+    return (f"<tr><td>{name}{details}<td class='number {kind}'>{score:g} of {most:g}"
+            f"<td><meter value={score} max={most}></meter>")
+
+
 def student_page(grade):
     results = gradescope(grade)
-    rows = []
     *graded, extensions = results["tests"]
-    for test in graded:
-        score, most = test["score"], test["max_score"]
-        kind = "full" if score == most else "part" if score else "none"
-        shown = test["visibility"] == "visible"
-        details = ""
-        if shown and kind != "full" and test["output"]:
-            details = f"<details><summary>why</summary><pre>{html.escape(test['output'])}</pre></details>"
-        rows.append(
-            f"<tr><td>{html.escape(test['name'])}{details}<td class='number {kind}'>"
-            f"{score:g} of {most:g}<td><meter value={score} max={most}></meter>"
-        )
-    title = f"{grade.name}: {results['score']:g} of {most_points():g} points"
+    points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points():g} points"
+    title = f"{grade.name}: {points}"
     body = f"<h1>{html.escape(title)}</h1><pre>{html.escape(results['output'])}</pre>"
-    body += "<table><tr><th>problem<th class=number>points<th>" + "".join(rows) + "</table>"
-    return page(title, f"{body}<h2>Extensions</h2><pre>{html.escape(extensions['output'])}</pre>")
+    if not grade.refused:
+        rows = "".join(map(row, graded))
+        body += f"<table><tr><th>problem<th class=number>points<th>{rows}</table>"
+        body += f"<h2>Extensions</h2><pre>{html.escape(extensions['output'])}</pre>"
+    return page(title, body)

@@ -12,7 +12,12 @@ class ProblemScore:
     problem: object
     counts: dict  # "tests" and "hidden" -> (passed, failed, not started)
     points: dict  # "tests" and "hidden" -> (score, most)
-    text: str  # the failure to show, or why nothing was run
+    texts: dict  # "tests" and "hidden" -> the failure to show, or why nothing was run
+
+    @property
+    def text(self):
+        """Without a word of the hidden cases."""
+        return self.texts["tests"]
 
 
 @dataclasses.dataclass
@@ -22,11 +27,24 @@ class TaskScore:
     problems: list
     outcomes: dict  # test -> whether it passes on every number of ranks, hidden ones too
     remark: str = ""  # about the whole task
+    why: str = ""  # no test of it was run
     extensions: list = dataclasses.field(default_factory=list)  # (Problem, points), outside `points`
 
     @property
     def points(self):
         return sum(score for problem in self.problems for score, _ in problem.points.values())
+
+    @property
+    def usual_points(self):
+        """Without those of the hidden cases."""
+        return round(sum(problem.points["tests"][0] for problem in self.problems), 2)
+
+    @property
+    def tests(self):
+        """How many of the usual tests passed, and how many ran."""
+        counts = [problem.counts["tests"] for problem in self.problems]
+        passed = sum(count[0] for count in counts)
+        return passed, passed + sum(count[1] for count in counts)
 
 
 def parts(problem):
@@ -54,14 +72,13 @@ def points_of(number, most, result, held):
 
 def score_problem(problem, results, held):
     """`results`: kind -> Result. What share of the tests passed is for `check` to say."""
-    counts, points, texts = {}, {}, []
+    counts, points, texts = {}, {}, {}
     for kind, most in parts(problem).items():
         found = results[kind].problems.get(problem.number)
         counts[kind] = counts_of(found)
         points[kind] = (points_of(problem.number, most, results[kind], held), most)
-        texts.append(results[kind].why or (shortened(found["explanation"]) if found else ""))
-    visible, hidden = texts
-    return ProblemScore(problem, counts, points, visible or hidden)
+        texts[kind] = results[kind].why or (shortened(found["explanation"]) if found else "")
+    return ProblemScore(problem, counts, points, texts)
 
 
 def outcomes(results):
@@ -77,7 +94,7 @@ def score_task(task, base, results):
     tests decides about the hidden ones too."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
-    score = TaskScore(task, base, problems, outcomes(results))
+    score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why)
     for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
         points = points_of(problem.number, problem.points, results["tests"], held)
         score.extensions.append((problem, points))
@@ -91,5 +108,6 @@ def score_task(task, base, results):
 
 
 def better(scores):
-    """The best of a task's scores; the one over the student's own tasks where points are equal."""
-    return max(scores, key=lambda score: (score.points, score.base == "own"))
+    """The best of a task's scores; where points are equal the one of which more tests pass, then of which
+    more run: it tells a student most; then the one over the student's own tasks."""
+    return max(scores, key=lambda score: (score.points, *score.tests, score.base == "own"))
