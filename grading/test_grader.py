@@ -297,6 +297,7 @@ class Compiling(unittest.TestCase):
                 f"rule run\n  command = {command}\nbuild made: run\n"
             )
             with (mock.patch.object(programs, "BUILD", folder),
+                  mock.patch.object(sandbox, "compiler_environment", lambda *_: dict(os.environ)),
                   mock.patch.object(course, "rubric", lambda: {"limits": limits})):
                 return programs.ninja(["made"], place, steps.append), steps
 
@@ -340,8 +341,15 @@ class Compiling(unittest.TestCase):
         self.assertLess(len(log), 6000)
 
     def test_a_compiler_writes_no_file_beyond_the_limit(self):
-        log, _ = self.compile("head -c 2000000 /dev/zero > big; wc -c < big", seconds=60, object_bytes=1 << 20)
-        self.assertIn("\n1048576\n", log)
+        limits = {**course.rubric()["limits"], "object_bytes": 1 << 20}
+        with (tempfile.TemporaryDirectory() as folder,
+              mock.patch.object(sandbox, "rubric", lambda: {"limits": limits}),
+              mock.patch.object(sandbox, "read_by_compilers", lambda: [])):
+            os.chmod(folder, 0o777)
+            environment = {**sandbox.compiler_environment(0, "limits"), "FSDP_FOLDER": folder}
+            command = [sandbox.SCRIPT, "/bin/sh", "-c", "head -c 2000000 /dev/zero > big; wc -c < big"]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        self.assertEqual(done.stdout, "1048576\n")
 
 
 OUTCOMES = {"passed": (2, 0, 0), "failed": (0, 2, 0), "not started": (0, 0, 2)}
@@ -544,7 +552,7 @@ class Throughput(unittest.TestCase):
     def trained(self, text, status=0):
         with (mock.patch.object(run, "run", lambda *_: (status, text)),
               mock.patch.object(sandbox, "clean_up", lambda *_: None),
-              mock.patch.object(sandbox, "environment", lambda *_: {})):
+              mock.patch.object(sandbox, "environment", lambda *_, **__: {})):
             return throughput.train("program", 1, 0)
 
     def test_reads_what_training_prints(self):
@@ -670,11 +678,31 @@ class Sandbox(unittest.TestCase):
                 sandbox.require_that_tests_run(program)
         self.assertIn(f"other users may not enter {folder}", str(caught.exception))
 
+    def test_what_runs_there_has_lost_system_calls(self):
+        if not sandbox.filters_calls():
+            self.skipTest("confine is not built, or the kernel filters no calls")
+        tries = "setsid true; unshare --user true && exit 1; exit 0"
+        done = subprocess.run([sandbox.SCRIPT, "/bin/sh", "-c", tries], env=sandbox.environment(),
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("setsid: setsid failed: Operation not permitted", done.stderr)
+
+    def test_compilers_see_neither_solutions_nor_results_nor_devices(self):
+        if sandbox.best_mode() != "namespaces" or not (course.BUILD / "build.ninja").exists():
+            self.skipTest("this machine has no namespaces, or nothing is built")
+        for seen, path in ((True, "common/comm/call.h"), (True, "solutions/task2_flat_parameter/flat_parameter.h"),
+                           (False, "solutions/task2_flat_parameter/flat_parameter.cpp"),
+                           (False, "grading/rubric.toml"), (False, f"{programs.KEPT}/lock"),
+                           (False, f"/proc/1/root{course.ROOT}/grading"), (False, "/dev/ptmx"), (False, "/dev/kmsg")):
+            command = [sandbox.SCRIPT, "/usr/bin/test", "-e", course.ROOT / path]
+            done = subprocess.run(command, env=sandbox.compiler_environment())
+            self.assertEqual(done.returncode == 0, seen, path)
+
     def test_what_a_program_leaves_running_as_its_user_is_ended(self):
         if os.geteuid() != 0:
             self.skipTest("only root changes the user")
         job = 900
-        left = subprocess.Popen(["setpriv", "--reuid", str(sandbox.FIRST_USER + job), "--clear-groups", "setsid",
+        left = subprocess.Popen(["setpriv", "--reuid", str(sandbox.users(job)[1]), "--clear-groups", "setsid",
                                  "sleep", "600"])
         while text_of(pathlib.Path(f"/proc/{left.pid}/cmdline")) != "sleep\x00600\x00":
             time.sleep(0.01)

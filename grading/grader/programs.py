@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import threading
 
-from grader import course, objects, session, source_text
+from grader import course, objects, sandbox, session, source_text
 from grader.course import BUILD, ROOT, Refused
 
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
@@ -78,7 +78,8 @@ def training_program():
 def code(program):
     """A hash of everything that a program depends on besides the submission, and whether it is run."""
     own = ["CMakeLists.txt", "cmake", "common", "course.toml"]
-    graders = ["grading/rubric.toml", "grading/grader/objects.py", "grading/grader/source_text.py"]
+    graders = ["grading/rubric.toml", "grading/grader/objects.py", "grading/grader/source_text.py",
+               "grading/grader/compile.sh"]
     files = []
     for path in (ROOT / name for name in (*own, *graders, *program.sources)):
         found = [path] if path.is_file() else path.rglob("*")  # none if there is no such folder
@@ -117,19 +118,9 @@ def put_in(files):
             path.write_bytes(content)
 
 
-def limit_compiler():
-    import resource
-
-    seconds = course.rubric()["limits"]["compiler_seconds"]
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    most = course.rubric()["limits"]["object_bytes"]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-
-def ninja(targets, place, on_step=None):
-    """Builds what can be built; the log. Calls on_step("3/70") as it goes on."""
+def ninja(targets, place, on_step=None, job=0):
+    """Builds what can be built, with compilers in the sandbox (compile.sh); the log. Calls
+    on_step("3/70") as it goes on."""
     process = subprocess.Popen(
         ["ninja", "-C", BUILD, "-k", "0", *targets],
         stdout=subprocess.PIPE,
@@ -137,7 +128,7 @@ def ninja(targets, place, on_step=None):
         text=True,
         errors="replace",
         start_new_session=True,
-        preexec_fn=limit_compiler,
+        env=sandbox.compiler_environment(job),
         pass_fds=(place.fileno(),),
     )
     end = threading.Timer(course.rubric()["limits"]["build_seconds"], session.end, [process])
@@ -251,7 +242,7 @@ def build_programs(submission, wanted, job, looked_at=True, on_step=None):
         targets = sorted({program.target for program in wanted})
         for target in targets:
             (BUILD / "bin" / target).unlink(missing_ok=True)
-        log = ninja(targets, place, on_step)
+        log = ninja(targets, place, on_step, job)
         refused = {}
         for program in wanted:
             binary = BUILD / "bin" / program.target

@@ -85,7 +85,7 @@ def run_tests(path, task, seed, job):
     started = time.monotonic()
     limit = rubric()["limits"]["task_seconds"]
     environment = {
-        **sandbox.environment(job),
+        **sandbox.environment(job, seen=[path]),
         "FSDP_ROOT": str(ROOT),
         "FSDP_RANKS_OF": f"{sandbox.SCRIPT} {path}",
     }

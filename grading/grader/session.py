@@ -47,6 +47,6 @@ def end(process):
     kill_all(lambda: members(process.pid))
 
 
-def end_user(user):
-    """Whether nothing of the user runs now."""
-    return kill_all(lambda: [number for number, _, its in processes() if its == user])
+def end_users(users):
+    """Whether nothing of the users runs now."""
+    return kill_all(lambda: [number for number, _, its in processes() if its in users])

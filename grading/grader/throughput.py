@@ -24,7 +24,7 @@ def train(program, seed, job):
     command = [sandbox.SCRIPT, program, *settings, "--recipe", "published", "--seed", str(seed)]
     started = time.monotonic()
     limit = rubric()["limits"]["train_seconds"]
-    status, text = run.run(command, sandbox.environment(job), limit)
+    status, text = run.run(command, sandbox.environment(job, seen=[program]), limit)
     sandbox.clean_up(job)
     if status is None:
         return Training(why="training did not end in time")
