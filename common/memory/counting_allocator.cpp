@@ -12,11 +12,13 @@ namespace fsdp::counting_allocator {
 namespace {
 
 constexpr size_t kWorthKeeping = size_t{1} << 20;
+constexpr size_t kMostUnused = 8;  // a kept block may be larger than what is wanted by 1 / this
 constexpr int64_t kMostKept = int64_t{1} << 26;  // [bytes] beyond the peak
 
 // Lies before the data. Its alignment is what torch expects of a block.
 struct alignas(64) Header {
-  size_t bytes;
+  size_t bytes;  // asked for
+  size_t room;   // [bytes] of the block without this header, at least `bytes`
   MemoryClass cls;
 };
 
@@ -36,17 +38,18 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   struct Kept {
-    size_t bytes;
+    size_t room;
     void* block;
   };
 
-  void* take(size_t bytes);
-  void keep(Kept kept);
+  Kept take(size_t bytes);
+  void keep(Kept kept, size_t used);
   void trim(int64_t bytes_to_come);
 
   std::mutex mutex_;
   std::vector<Kept> kept_;  // oldest first
   int64_t kept_bytes_{};
+  int64_t unused_bytes_{};  // of alive blocks that are larger than what was asked for
 };
 
 // Never destroyed: tensors of static duration are freed after main().
@@ -58,7 +61,8 @@ CountingAllocator& instance() {
 // The context is the data pointer itself: raw_allocate(), which mkldnn calls, demands it.
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free, c10::kCPU};
-  auto* header = new (take(bytes)) Header{bytes, MemoryScope::current()};
+  const Kept taken = take(bytes);
+  auto* header = new (taken.block) Header{bytes, taken.room, MemoryScope::current()};
   void* data = header + 1;
   poison::spoil(data, bytes);
   return {data, data, &CountingAllocator::free, c10::kCPU};
@@ -70,37 +74,43 @@ void CountingAllocator::free(void* data) {
   const size_t bytes = header->bytes;
   live_bytes::remove(header->cls, static_cast<int64_t>(bytes), data);
   poison::spoil(data, bytes);
-  if (bytes < kWorthKeeping) {
+  if (header->room < kWorthKeeping) {
     c10::free_cpu(header);
   } else {
-    instance().keep({bytes, header});
+    instance().keep({header->room, header}, bytes);
   }
 }
 
-// Returns memory for a header and `bytes`, and counts them: the kept block of this size that was
-// freed last, or else a new one. Counts last, since the allocation may throw, and under the lock,
-// so that another thread's trim() sees these bytes either as kept or as alive.
-void* CountingAllocator::take(size_t bytes) {
+// Returns memory for a header and `bytes`, and counts them: the smallest kept block that has room for
+// them and little more, of two the one that was freed last, or else a new one. Counts last, since
+// the allocation may throw, and under the lock, so that another thread's trim() sees these bytes
+// either as kept or as alive.
+CountingAllocator::Kept CountingAllocator::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const auto same_size = [&](const Kept& kept) { return kept.bytes == bytes; };
-  const auto found = std::find_if(kept_.rbegin(), kept_.rend(), same_size);
-  void* block = nullptr;
-  if (found != kept_.rend()) {
-    block = found->block;
-    kept_bytes_ -= static_cast<int64_t>(bytes);
-    kept_.erase(std::next(found).base());
+  auto best = kept_.end();
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+    const bool fits = kept->room >= bytes && kept->room - bytes <= bytes / kMostUnused;
+    if (fits && (best == kept_.end() || kept->room <= best->room)) best = kept;
+  }
+  Kept taken{bytes, nullptr};
+  if (best != kept_.end()) {
+    taken = *best;
+    kept_bytes_ -= static_cast<int64_t>(taken.room);
+    unused_bytes_ += static_cast<int64_t>(taken.room - bytes);
+    kept_.erase(best);
   } else {
     trim(static_cast<int64_t>(bytes));
-    block = c10::alloc_cpu(bytes + sizeof(Header));
+    taken.block = c10::alloc_cpu(bytes + sizeof(Header));
   }
   live_bytes::add(MemoryScope::current(), static_cast<int64_t>(bytes));
-  return block;
+  return taken;
 }
 
-void CountingAllocator::keep(Kept kept) {
+void CountingAllocator::keep(Kept kept, size_t used) {
   const std::lock_guard lock(mutex_);
+  unused_bytes_ -= static_cast<int64_t>(kept.room - used);
   kept_.push_back(kept);
-  kept_bytes_ += static_cast<int64_t>(kept.bytes);
+  kept_bytes_ += static_cast<int64_t>(kept.room);
   trim(0);
 }
 
@@ -110,10 +120,10 @@ void CountingAllocator::trim(int64_t bytes_to_come) {
   if (kept_.empty()) return;
   const int64_t alive = live_bytes::now().total + bytes_to_come;
   const int64_t peak = std::max(live_bytes::peak_total(), alive);
-  const int64_t room = peak + std::min(peak / 4, kMostKept) - alive;
+  const int64_t room = peak + std::min(peak / 4, kMostKept) - alive - unused_bytes_;
   auto end = kept_.begin();
   for (; end != kept_.end() && kept_bytes_ > room; ++end) {
-    kept_bytes_ -= static_cast<int64_t>(end->bytes);
+    kept_bytes_ -= static_cast<int64_t>(end->room);
     c10::free_cpu(end->block);
   }
   kept_.erase(kept_.begin(), end);

@@ -4,10 +4,11 @@
 #include <memory/memory_class.h>
 
 // The CPU allocator that counts every block into live_bytes, in the class of the thread that
-// allocates it. It keeps freed blocks of 1 MiB and more for an allocation of the same size: the
-// system, if it got them back, would write zeros to their pages again at every use. Whenever it
-// allocates or frees, it releases the oldest kept blocks until kept and alive bytes together are at
-// most 5/4 of the most that was ever alive, and at most 128 MiB more than that.
+// allocates it. It keeps freed blocks of 1 MiB and more for allocations that need at least 8/9 of
+// them: the system, if it got them back, would write zeros to their pages again at every use. So a
+// tensor of nearly the size of one that comes and goes takes turns with it. Whenever the allocator
+// gets or gives up a block, it releases the oldest kept ones until kept and alive blocks together
+// are at most 5/4 of the bytes that were ever alive, and at most 64 MiB more than these.
 namespace fsdp::counting_allocator {
 
 // Replaces the process's CPU allocator. Call it once, before the first tensor: it does not count
