@@ -1,7 +1,6 @@
 #include <comm/arena.h>
 #include <memory/poison.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -11,9 +10,10 @@ namespace {
 
 constexpr size_t kBlockAlignment = 64;
 
-bool is_part_of_a_rank(MemoryClass cls) {
-  return cls == MemoryClass::shards || cls == MemoryClass::sharded_gradients ||
-         cls == MemoryClass::optimizer_state;
+AddressRanges::From side_of(MemoryClass cls) {
+  const bool lasts = cls == MemoryClass::shards || cls == MemoryClass::sharded_gradients ||
+                     cls == MemoryClass::optimizer_state;
+  return lasts ? AddressRanges::From::begin : AddressRanges::From::end;
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ struct alignas(kBlockAlignment) Arena::Header {
 };
 
 Arena::Arena(char* begin, size_t bytes) : total_(bytes) {
-  insert(begin, bytes);
+  gaps_.insert(begin, bytes);
 }
 
 c10::DataPtr Arena::allocate(size_t bytes) {
@@ -35,7 +35,7 @@ c10::DataPtr Arena::allocate(size_t bytes) {
   const size_t needed =
       sizeof(Header) + (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   const MemoryClass cls = MemoryScope::current();
-  char* begin = take(needed, is_part_of_a_rank(cls));
+  char* begin = take(needed, cls);
   if (begin == nullptr) {
     throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
                              " bytes) has no room for " + std::to_string(bytes) + " bytes");
@@ -62,41 +62,12 @@ void Arena::free(void* data) {
   poison::spoil(data, header.bytes);
   Arena& arena = *header.owner;
   std::lock_guard lock(arena.mutex_);
-  arena.insert(static_cast<char*>(data) - sizeof(Header), header.length);
+  arena.gaps_.insert(static_cast<char*>(data) - sizeof(Header), header.length);
 }
 
-char* Arena::take(size_t bytes, bool from_begin) {
+char* Arena::take(size_t bytes, MemoryClass cls) {
   const std::lock_guard lock(mutex_);
-  const auto fits = [bytes](const auto& gap) { return gap.second >= bytes; };
-  auto found = gaps_.end();
-  if (from_begin) {
-    found = std::find_if(gaps_.begin(), gaps_.end(), fits);
-  } else if (const auto last = std::find_if(gaps_.rbegin(), gaps_.rend(), fits);
-             last != gaps_.rend()) {
-    found = std::prev(last.base());
-  }
-  if (found == gaps_.end()) return nullptr;
-  const auto [begin, length] = *found;
-  gaps_.erase(found);
-  char* rest = from_begin ? begin + bytes : begin;
-  if (length > bytes) insert(rest, length - bytes);
-  return from_begin ? begin : begin + (length - bytes);
-}
-
-void Arena::insert(char* begin, size_t bytes) {
-  auto next = gaps_.lower_bound(begin);
-  if (next != gaps_.end() && next->first == begin + bytes) {
-    bytes += next->second;
-    next = gaps_.erase(next);
-  }
-  if (next != gaps_.begin()) {
-    const auto previous = std::prev(next);
-    if (previous->first + previous->second == begin) {
-      previous->second += bytes;
-      return;
-    }
-  }
-  gaps_.emplace(begin, bytes);
+  return gaps_.take(bytes, side_of(cls));
 }
 
 }  // namespace fsdp

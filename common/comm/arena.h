@@ -1,9 +1,9 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <memory/address_ranges.h>
 #include <memory/live_bytes.h>
 
-#include <map>
 #include <mutex>
 
 namespace fsdp {
@@ -25,12 +25,11 @@ class Arena final : public c10::Allocator {
  private:
   struct Header;
   static void free(void* data);
-  char* take(size_t bytes, bool from_begin);  // null if no gap is long enough
-  void insert(char* begin, size_t bytes);
+  char* take(size_t bytes, MemoryClass cls);  // null if no gap is long enough
 
   std::mutex mutex_;
   size_t total_;
-  std::map<char*, size_t> gaps_;  // begin, bytes; no two are neighbours
+  AddressRanges gaps_;
 };
 
 }  // namespace fsdp

@@ -1,24 +1,22 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <memory/counting_allocator.h>
+#include <memory/large_blocks.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
-#include <vector>
 
 namespace fsdp::counting_allocator {
 namespace {
 
-constexpr size_t kWorthKeeping = size_t{1} << 20;
-constexpr size_t kMostUnused = 8;  // a kept block may be larger than what is wanted by 1 / this
-constexpr int64_t kMostKept = int64_t{1} << 26;  // [bytes] beyond the peak
+constexpr size_t kLarge = size_t{1} << 17;  // [bytes] for smaller ones malloc() keeps its pages
 
 // Lies before the data. Its alignment is what torch expects of a block.
 struct alignas(64) Header {
-  size_t bytes;  // asked for
-  size_t room;   // [bytes] of the block without this header, at least `bytes`
+  size_t bytes;
   MemoryClass cls;
 };
 
@@ -35,21 +33,16 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   static void free(void* data);
+  void keep_at_most(int64_t bytes) { most_kept_ = bytes; }
 
  private:
-  struct Kept {
-    size_t room;
-    void* block;
-  };
-
-  Kept take(size_t bytes);
-  void keep(Kept kept, size_t used);
-  void trim(int64_t bytes_to_come);
+  void* take(size_t bytes);
+  void give_back(Header* block, size_t bytes);
+  void trim();
 
   std::mutex mutex_;
-  std::vector<Kept> kept_;  // oldest first
-  int64_t kept_bytes_{};
-  int64_t unused_bytes_{};  // of alive blocks that are larger than what was asked for
+  LargeBlocks large_;
+  std::atomic<int64_t> most_kept_{int64_t{1} << 28};  // [bytes] beyond the peak
 };
 
 // Never destroyed: tensors of static duration are freed after main().
@@ -61,8 +54,7 @@ CountingAllocator& instance() {
 // The context is the data pointer itself: raw_allocate(), which mkldnn calls, demands it.
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free, c10::kCPU};
-  const Kept taken = take(bytes);
-  auto* header = new (taken.block) Header{bytes, taken.room, MemoryScope::current()};
+  auto* header = new (take(bytes)) Header{bytes, MemoryScope::current()};
   void* data = header + 1;
   poison::spoil(data, bytes);
   return {data, data, &CountingAllocator::free, c10::kCPU};
@@ -74,59 +66,37 @@ void CountingAllocator::free(void* data) {
   const size_t bytes = header->bytes;
   live_bytes::remove(header->cls, static_cast<int64_t>(bytes), data);
   poison::spoil(data, bytes);
-  if (header->room < kWorthKeeping) {
-    c10::free_cpu(header);
-  } else {
-    instance().keep({header->room, header}, bytes);
-  }
+  instance().give_back(header, bytes);
 }
 
-// Returns memory for a header and `bytes`, and counts them: the smallest kept block that has room for
-// them and little more, of two the one that was freed last, or else a new one. Counts last, since
-// the allocation may throw, and under the lock, so that another thread's trim() sees these bytes
-// either as kept or as alive.
-CountingAllocator::Kept CountingAllocator::take(size_t bytes) {
+// Returns memory for a header and `bytes`, and counts them. Counts last, since the allocation may
+// throw, and under the lock, so that another thread's trim() sees these bytes either as kept or as
+// alive.
+void* CountingAllocator::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  auto best = kept_.end();
-  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
-    const bool fits = kept->room >= bytes && kept->room - bytes <= bytes / kMostUnused;
-    if (fits && (best == kept_.end() || kept->room <= best->room)) best = kept;
-  }
-  Kept taken{bytes, nullptr};
-  if (best != kept_.end()) {
-    taken = *best;
-    kept_bytes_ -= static_cast<int64_t>(taken.room);
-    unused_bytes_ += static_cast<int64_t>(taken.room - bytes);
-    kept_.erase(best);
-  } else {
-    trim(static_cast<int64_t>(bytes));
-    taken.block = c10::alloc_cpu(bytes + sizeof(Header));
-  }
+  void* block = bytes >= kLarge ? large_.take(bytes + sizeof(Header)) : nullptr;
+  if (block == nullptr) block = c10::alloc_cpu(bytes + sizeof(Header));
   live_bytes::add(MemoryScope::current(), static_cast<int64_t>(bytes));
-  return taken;
+  trim();
+  return block;
 }
 
-void CountingAllocator::keep(Kept kept, size_t used) {
+void CountingAllocator::give_back(Header* block, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  unused_bytes_ -= static_cast<int64_t>(kept.room - used);
-  kept_.push_back(kept);
-  kept_bytes_ += static_cast<int64_t>(kept.room);
-  trim(0);
+  if (large_.holds(block)) {
+    large_.give_back(block, bytes + sizeof(Header));
+    trim();
+  } else {
+    c10::free_cpu(block);
+  }
 }
 
-// Releases the oldest kept blocks until there is room for `bytes_to_come` within 5/4 of the peak,
-// and within kMostKept beyond it.
-void CountingAllocator::trim(int64_t bytes_to_come) {
-  if (kept_.empty()) return;
-  const int64_t alive = live_bytes::now().total + bytes_to_come;
-  const int64_t peak = std::max(live_bytes::peak_total(), alive);
-  const int64_t room = peak + std::min(peak / 4, kMostKept) - alive - unused_bytes_;
-  auto end = kept_.begin();
-  for (; end != kept_.end() && kept_bytes_ > room; ++end) {
-    kept_bytes_ -= static_cast<int64_t>(end->room);
-    c10::free_cpu(end->block);
-  }
-  kept_.erase(kept_.begin(), end);
+// Keeps what fits, with the bytes that are alive, within 5/4 of the peak, and within most_kept_
+// beyond it.
+void CountingAllocator::trim() {
+  const int64_t peak = live_bytes::peak_total();
+  const int64_t most = peak + std::min(peak / 4, most_kept_.load()) - live_bytes::now().total;
+  large_.release(large_.kept() - most);
 }
 
 }  // namespace
@@ -134,6 +104,10 @@ void CountingAllocator::trim(int64_t bytes_to_come) {
 void install() {
   constexpr uint8_t kAboveDefault = 200;
   c10::SetCPUAllocator(&instance(), kAboveDefault);
+}
+
+void keep_at_most(int64_t bytes) {
+  instance().keep_at_most(bytes);
 }
 
 void reclassify(const c10::DataPtr& block, MemoryClass cls) {

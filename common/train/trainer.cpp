@@ -67,6 +67,8 @@ int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
       gpu::use_gpu_of(context.rank);
     } else {
       counting_allocator::install();
+      // Who puts state into files has no memory to spare.
+      if (!config.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
     }
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);

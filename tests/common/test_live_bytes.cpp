@@ -2,11 +2,13 @@
 #include <base/torch.h>
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/reclassify.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <stdexcept>
 #include <thread>
@@ -180,35 +182,42 @@ const void* place_of_tensor(int64_t bytes) {
   return at::empty({bytes}, at::kByte).const_data_ptr();
 }
 
-TEST(LiveBytes, a_tensor_takes_the_freed_block_of_one_that_is_a_little_larger) {
+TEST(LiveBytes, a_tensor_lies_in_the_memory_of_those_that_were_freed) {
   EXPECT_EQ(failure([] {
               const void* const place = place_of_tensor(9 << 20);
-              if (place_of_tensor(8 << 20) != place) throw std::runtime_error("8 of 9 MiB");
+              {
+                const at::Tensor first = at::empty({4 << 20}, at::kByte);
+                const at::Tensor second = at::empty({3 << 20}, at::kByte);
+                if (first.const_data_ptr() != place) throw std::runtime_error("4 of 9 MiB");
+              }
               if (place_of_tensor(9 << 20) != place) throw std::runtime_error("9 MiB again");
-              if (place_of_tensor(7 << 20) == place) throw std::runtime_error("7 of 9 MiB");
               require_equal(live_bytes::peak_total(), 9 << 20, "counted as asked for");
             }),
             "");
 }
 
-// Of all blocks that this process has of malloc(), alive or kept; 0 under the address sanitizer.
-int64_t bytes_of_malloc() {
-  const auto info = mallinfo2();
-  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+// [bytes] of memory that this process has touched and not given back.
+int64_t resident() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t addresses = 0, pages = 0;
+  statm >> addresses >> pages;
+  return pages * getpagesize();
 }
 
-// Allocates a block of `big` bytes, which is freed at once and kept, and then small ones.
+// Fills a tensor of `big` bytes, whose memory is kept, and then many that are too small for it.
 void expect_taken_at_most(int64_t big, int64_t most) {
   EXPECT_EQ(failure([&] {
-              constexpr int64_t kSmall = 512 << 10;
-              constexpr int64_t kPages = 4 << 20;  // what malloc() adds to 500 blocks
-              const int64_t before = bytes_of_malloc();
-              at::empty({big}, at::kByte);
+              constexpr int64_t kSmall = 100 << 10;
+              constexpr int64_t kBesides = 8 << 20;  // what the process takes for other things
+              counting_allocator::keep_at_most(64 << 20);
+              at::zeros({1 << 20}, at::kByte);  // loads what fills
+              const int64_t before = resident();
+              at::zeros({big}, at::kByte);
               std::vector<at::Tensor> small;
-              for (int i = 0; i < 500; ++i) {
-                small.push_back(at::empty({kSmall}, at::kByte));
-                const int64_t taken = bytes_of_malloc() - before;
-                if (taken > std::max(most, (i + 1) * kSmall / 4 * 5) + kPages) {
+              while (live_bytes::now().total < big) {
+                small.push_back(at::zeros({kSmall}, at::kByte));
+                const int64_t taken = resident() - before;
+                if (taken > most + kBesides) {
                   throw std::runtime_error(std::to_string(taken) + " bytes, more than " +
                                            std::to_string(most));
                 }
@@ -217,12 +226,37 @@ void expect_taken_at_most(int64_t big, int64_t most) {
             "");
 }
 
-TEST(LiveBytes, kept_blocks_are_released_when_small_ones_need_the_room) {
+TEST(LiveBytes, what_is_kept_is_released_when_small_ones_need_the_room) {
   expect_taken_at_most(64 << 20, (64 << 20) / 4 * 5);
 }
 
 TEST(LiveBytes, little_is_kept_beyond_a_large_peak) {
-  expect_taken_at_most(1 << 30, (1 << 30) + (64 << 20));
+  expect_taken_at_most(512 << 20, (512 + 64) << 20);
+}
+
+TEST(LiveBytes, the_same_tensors_again_touch_no_new_memory) {
+  EXPECT_EQ(failure([] {
+              const auto faults = [] {
+                rusage usage{};
+                getrusage(RUSAGE_SELF, &usage);
+                return usage.ru_minflt;
+              };
+              const auto step = [] {
+                std::vector<at::Tensor> saved;
+                for (const int64_t mega : {9, 1, 4, 2})
+                  saved.push_back(at::zeros({mega << 18}));
+                const at::Tensor first = at::zeros({10 << 18});
+                saved.resize(2);
+                at::zeros({11 << 18});
+              };
+              step();
+              const long before = faults();
+              for (int i = 0; i < 20; ++i)
+                step();
+              const long pages = faults() - before;
+              if (pages > 300) throw std::runtime_error(std::to_string(pages) + " pages");
+            }),
+            "");
 }
 
 TEST(LiveBytes, an_allocation_that_fails_is_not_counted) {
