@@ -15,8 +15,9 @@ class AddressRanges {
   // set. Returns their begin, or null if no range is long enough.
   char* take(size_t bytes, From from);
 
-  void insert(char* begin, size_t bytes);    // none of them may be in the set
-  size_t remove(char* begin, size_t bytes);  // those that are in the set; returns how many they were
+  void insert(char* begin, size_t bytes);  // none of them may be in the set
+  size_t remove(char* begin,
+                size_t bytes);  // those that are in the set; returns how many they were
 
   const std::map<char*, size_t>& all() const { return ranges_; }  // begin, bytes
 

@@ -23,7 +23,7 @@ class LargeBlocks {
   bool holds(const void* block) const;        // whether take() returned it
 
   int64_t kept() const { return kept_bytes_; }  // [bytes] of pages in gaps that were in use before
-  void release(int64_t bytes);                  // of these pages to the system, those at the end first
+  void release(int64_t bytes);  // of these pages to the system, those at the end first
 
  private:
   char* begin_{};

@@ -259,6 +259,21 @@ TEST(LiveBytes, the_same_tensors_again_touch_no_new_memory) {
             "");
 }
 
+TEST(LiveBytes, large_tensors_need_no_reserved_addresses) {
+  EXPECT_EQ(failure([] {
+              std::ifstream statm("/proc/self/statm");
+              rlim_t addresses = 0;  // [pages] of this process
+              statm >> addresses;
+              const rlim_t most = addresses * getpagesize() + (rlim_t{200} << 20);
+              const rlimit limit{most, most};
+              if (setrlimit(RLIMIT_AS, &limit) != 0) throw std::runtime_error("no limit");
+              const at::Tensor large = at::ones({16 << 20});
+              require_equal(live_bytes::now().total, 64 << 20, "alive");
+              if (large[-1].item<float>() != 1) throw std::runtime_error("wrong values");
+            }),
+            "");
+}
+
 TEST(LiveBytes, an_allocation_that_fails_is_not_counted) {
   EXPECT_EQ(failure([] {
               bool failed = false;
