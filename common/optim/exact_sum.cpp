@@ -23,7 +23,7 @@ class Digits {
  public:
   // Adds value x 2^(shift + kLowestExponent).
   void add(uint64_t value, int shift) {
-    const auto wide = static_cast<unsigned __int128>(value) << (shift % kBase);
+    const auto wide = static_cast<UInt128>(value) << (shift % kBase);
     for (int i = 0; i < 3; ++i)
       digits_[shift / kBase + i] += static_cast<uint32_t>(wide >> (kBase * i));
   }
@@ -124,7 +124,7 @@ at::Tensor sum_of_squares_on_gpu(const at::Tensor& tensor) {
   return as_tensor(digits, elements.device());
 }
 
-at::Tensor exact_sum_of(unsigned __int128 whole, int exponent) {
+at::Tensor exact_sum_of(UInt128 whole, int exponent) {
   Digits digits;
   digits.add(static_cast<uint64_t>(whole), exponent - kLowestExponent);
   digits.add(static_cast<uint64_t>(whole >> 64), exponent - kLowestExponent + 64);
@@ -143,8 +143,8 @@ double value_of_sum(const at::Tensor& exact_sum) {
   while (top > 2 && digits[top] == 0)
     --top;
   // Three digits have more bits than an fp64. Of the others it only counts whether they are zero.
-  auto leading = static_cast<unsigned __int128>(digits[top]) << (2 * kBase) |
-                 static_cast<unsigned __int128>(digits[top - 1]) << kBase | digits[top - 2];
+  auto leading = static_cast<UInt128>(digits[top]) << (2 * kBase) |
+                 static_cast<UInt128>(digits[top - 1]) << kBase | digits[top - 2];
   for (size_t i = 0; i + 2 < top; ++i)
     leading |= static_cast<unsigned>(digits[i] != 0);
   return std::ldexp(static_cast<double>(leading),

@@ -15,8 +15,10 @@ inline constexpr int64_t kDigits = 20;
 // so is every digit. On CUDA the CPU waits for the result.
 at::Tensor sum_of_squares(const at::Tensor& tensor);
 
+__extension__ using UInt128 = unsigned __int128;  // which programs with -Wpedantic do not have
+
 // The exact sum of one number, whole x 2^exponent, on the CPU. The exponent is at least -298.
-at::Tensor exact_sum_of(unsigned __int128 whole, int exponent);
+at::Tensor exact_sum_of(UInt128 whole, int exponent);
 
 // The number that an exact sum stands for, rounded once to fp64. On CUDA the CPU waits for it.
 double value_of_sum(const at::Tensor& exact_sum);

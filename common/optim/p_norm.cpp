@@ -24,7 +24,7 @@ at::Tensor largest_magnitude(const at::Tensor& tensor) {
 }
 
 at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double largest) {
-  unsigned __int128 sum = 0;
+  UInt128 sum = 0;
   if (std::isfinite(norm_type) && std::isfinite(largest) && largest > 0) {
     const at::Tensor elements = tensor.detach().cpu().contiguous();
     const float* data = elements.data_ptr<float>();
