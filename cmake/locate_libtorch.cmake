@@ -1,9 +1,9 @@
 # Sets LibTorch_ROOT to the folder of the LibTorch to use, and LibTorch_VERSION; neither if none is
 # found. Looked at in this order: Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH (an unpacked LibTorch or
-# a wheel's torch folder; CMake's variables first, then the environment's), then the torch of a
-# Python: the project's .venv, then python3. The torch of a Python is passed over when it is older
-# than what this project is tested with. Read by FindLibTorch.cmake and, in script mode, by
-# scripts/setup.sh.
+# a wheel's torch folder; CMake's variables first, then the environment's), then LibTorch_BUILT_WITH,
+# which an installed fsdp knows, then the torch of a Python: the project's .venv, then python3. The
+# torch of a Python is passed over when it is older than what this project is tested with. Read by
+# FindLibTorch.cmake and, in script mode, by scripts/setup.sh.
 
 set(LibTorch_TESTED 2.11.0)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH _project)
@@ -33,7 +33,7 @@ foreach(_prefix ${CMAKE_PREFIX_PATH} ${_prefixes} ${LIBTORCH} $ENV{LIBTORCH})
   list(APPEND _named ${_prefix} ${_prefix}/torch)
 endforeach()
 
-foreach(_folder ${LibTorch_ROOT} ${_named})
+foreach(_folder ${LibTorch_ROOT} ${_named} ${LibTorch_BUILT_WITH})
   libtorch_version(${_folder} LibTorch_VERSION)
   if(LibTorch_VERSION)
     set(LibTorch_ROOT ${_folder})

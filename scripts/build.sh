@@ -77,8 +77,8 @@ build() {
 # newer ones by itself.) Then writes the list anew.
 touch_old_files() {
   local list=$1/contents file
-  (cd "$root" && find CMakeLists.txt appendix cmake common examples grading programs solutions tasks \
-    tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
+  (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs solutions \
+    tasks tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
   if [[ -f $list ]]; then
     LC_ALL=C comm -13 "$list" "$list.new" | while read -r _ file; do
       [[ $root/$file -nt $list ]] || touch "$root/$file"
@@ -170,3 +170,18 @@ require_preset() {
 
 # Finds the program $2 of the pinned wheel $1, so that every machine runs the same version.
 tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }
+
+# check NAME COMMAND...: runs the command as one check, which passes if the command does. Adds to the file
+# `totals`, and shows what a command that fails has said; the folder `work` is for that.
+check() {
+  local name=$1 result=passed start=$SECONDS
+  shift
+  "$@" >"$work/check" 2>&1 || result=failed
+  printf '%-36s %s  %d s\n' "$name" "$result" $((SECONDS - start))
+  if [[ $result == passed ]]; then
+    echo 1 0 0 >>"$totals"
+  else
+    sed 's/^/    /' "$work/check"
+    echo 0 1 0 >>"$totals"
+  fi
+}

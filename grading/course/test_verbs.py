@@ -115,6 +115,22 @@ class Verbs(unittest.TestCase):
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
+    def test_install_refuses_what_is_no_prefix_before_it_builds(self):
+        (self.root / "file").write_text("")
+        prefix = str(self.root / "prefix")
+        for arguments, reason in (
+            ((), "install wants one folder: the PREFIX to install into"),
+            ((prefix, prefix), "install wants one folder: the PREFIX to install into"),
+            (("",), "install wants one folder: the PREFIX to install into"),
+            (("/proc/prefix",), "install: '/proc/prefix' is no folder that can be written; name another one"),
+            ((f"{self.root}/file",), f"install: '{self.root}/file' is no folder that can be written; name another one"),
+            (("--prefix", prefix), "option '--prefix' is unknown to install; allowed: --preset NAME"),
+            (("--preset", "fast", prefix), "--preset 'fast' is unknown; allowed: default, debug, cuda, asan, tsan"),
+            (("--preset", "asan", prefix), "install: --preset asan is only for tests; allowed: default, debug, cuda"),
+        ):
+            self.assertEqual(self.run_verb("install", *arguments), (2, f"fsdp: {reason}\n"))
+        self.assertFalse((self.root / "build").exists())
+
     @unittest.skipIf(pathlib.Path("/dev/nvidia0").exists(), "this machine has a GPU")
     def test_device_cuda_without_a_gpu_is_refused_before_anything_is_built(self):
         status, text = self.run_verb("train", "--device", "cuda", "--mode", "fsdp")

@@ -1,0 +1,43 @@
+#pragma once
+
+// The library: what a program that shards its own model may use. These headers and what they
+// include are installed; docs/api.md is made from them.
+
+// Ranks, and the collectives between them.
+#include <comm/communicator.h>
+#include <comm/communicator_options.h>
+#include <comm/launcher.h>
+
+// Modules, and the way to build one without memory.
+#include <checkpoint_activations.h>
+#include <meta_init.h>
+#include <nn/module.h>
+
+// Sharding.
+#include <backward_hooks.h>
+#include <flat_parameter.h>
+#include <fully_shard.h>
+#include <ignored.h>
+#include <keep_fp32.h>
+#include <layout/mixed_precision.h>
+#include <layout/shard_layout.h>
+#include <nn/unit_policy.h>
+#include <prefetch.h>
+#include <unit_plan.h>
+#include <wrap_by_size.h>
+#include <wrap_policy.h>
+
+// Training.
+#include <optim/loss_scaler.h>
+#include <optim/state_range.h>
+#include <optim/update_rule.h>
+#include <sharded_optimizer.h>
+
+// State.
+#include <locate.h>
+#include <state/checkpoint.h>
+#include <state/model_state.h>
+#include <state/whole_state.h>
+
+// What a run takes.
+#include <memory/live_bytes.h>
