@@ -45,20 +45,6 @@ trap 'rm -rf "$work"' EXIT
 totals=$work/totals  # lines "passed failed skipped"
 touch "$totals"
 
-# check NAME COMMAND...: runs the command as one check, which passes if the command does.
-check() {
-  local name=$1 result=passed start=$SECONDS
-  shift
-  "$@" >"$work/check" 2>&1 || result=failed
-  printf '%-36s %s  %d s\n' "$name" "$result" $((SECONDS - start))
-  if [[ $result == passed ]]; then
-    echo 1 0 0 >>"$totals"
-  else
-    sed 's/^/    /' "$work/check"
-    echo 0 1 0 >>"$totals"
-  fi
-}
-
 # Runs a script that adds to the totals itself. If it ends without adding anything, it has failed.
 counted() {
   local before
@@ -112,6 +98,7 @@ if [[ $preset == default ]]; then
   echo "== checks"
   check "appendix prints what it shows" "$root/scripts/appendix.sh"
   check "format" "$root/scripts/format.sh" --check
+  counted "$root/scripts/outside.sh" "$totals"
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
   counted run_part instruments/faults 100

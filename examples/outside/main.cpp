@@ -1,0 +1,45 @@
+// outside RANKS STEPS FOLDER: trains on RANKS ranks, and saves a checkpoint in FOLDER after every
+// fifth step and at the end. If FOLDER has checkpoints, it goes on from the latest one.
+#include <ATen/Parallel.h>
+#include <fsdp.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "training.h"
+
+namespace {
+
+int train(const fsdp::RankContext& context, int64_t steps, const std::string& folder) {
+  at::set_num_threads(1);  // the ranks share this machine's cores
+  torch::manual_seed(1);   // the same parameters on every rank
+  Training training(fsdp::Communicator::create(context), folder);
+  const bool speaks = context.rank == 0;
+  if (speaks && training.steps() > 0)
+    std::printf("goes on after step %ld\n", static_cast<long>(training.steps()));
+  while (training.steps() < steps) {
+    const double rate = training.next_rate(), loss = training.step();
+    const auto done = static_cast<long>(training.steps());
+    if (speaks) std::printf("step %ld: rate %.5f, loss %.6f\n", done, rate, loss);
+    if (done % 5 != 0 && done != steps) continue;
+    training.save();
+    if (speaks) std::printf("saved in %s\n", folder.c_str());
+    std::fflush(stdout);
+  }
+  const std::string sha256 = training.sha256();
+  if (speaks) std::printf("sha256 %s\n", sha256.c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc == 4 ? std::atoi(argv[1]) : 0;
+  if (ranks < 1) {
+    std::fprintf(stderr, "usage: outside RANKS STEPS FOLDER\n");
+    return 2;
+  }
+  return fsdp::start(ranks, [&](const fsdp::RankContext& context) {
+    return train(context, std::atol(argv[2]), argv[3]);
+  });
+}

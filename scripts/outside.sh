@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs the library, moves it, and builds examples/outside with it as a project elsewhere, where a
+# warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
+# torchrun if ./fsdp setup --peers has installed that. Adds "passed failed skipped" to the file $1.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+totals=$work/totals  # lines "passed failed skipped"
+ranks=4
+
+# Warnings in headers of imported targets are left out by default.
+builds_elsewhere() {
+  "$root/fsdp" install "$work/prefix" &&
+    mv "$work/prefix" "$work/the prefix" &&
+    cp -r "$root/examples/outside" "$work/project" &&
+    cmake -G Ninja -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/the prefix" \
+      -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON &&
+    cmake --build "$work/build"
+}
+
+# With what looks like a LibTorch of another version.
+refuses_another_libtorch() {
+  local other=$work/libtorch api=include/torch/csrc/api/include/torch said
+  mkdir -p "$other/lib" "$other/$api" && touch "$other/lib/"lib{torch_cpu,c10}.so "$other/$api/torch.h"
+  printf '#define TORCH_VERSION_%s\n' 'MAJOR 1' 'MINOR 2' 'PATCH 3' >"$other/$api/version.h"
+  said=$(cmake -S "$work/project" -B "$work/other" -DCMAKE_PREFIX_PATH="$work/the prefix" \
+    -DLIBTORCH="$other" 2>&1) && { echo "it was taken: $said"; return 1; }
+  tr -s ' \n' ' ' <<<"$said" | grep -qF "but $other has 1.2.3: name the folder" || { echo "$said"; return 1; }
+}
+
+outside() { "$work/build/outside" "$@"; }
+sha256_of() { sed -n 's/^sha256 //p' <<<"$1"; }
+same() {
+  [[ $1 && $1 == "$2" ]] || { echo "'$1' is not '$2'"; return 1; }
+}
+
+# Kills a run when it has saved its first checkpoint. How far it comes before the signal arrives does not
+# matter: the run that goes on, and the one that was never disturbed, end seven steps later.
+goes_on_after_a_kill() {
+  local line process last resumed whole
+  exec {output}< <(exec "$work/build/outside" "$ranks" 1000000 "$work/killed")
+  process=$!
+  while read -r line <&"$output" && [[ $line != saved* ]]; do :; done
+  kill -KILL "$process" || { echo "it has ended by itself: $line"; return 1; }
+  cat <&"$output" >/dev/null  # until the last rank has ended
+  exec {output}<&-
+  last=$(outside "$ranks" 0 "$work/killed" | sed -n 's/^goes on after step //p')
+  [[ $last ]] || { echo "it has left no checkpoint"; return 1; }
+  resumed=$(outside "$ranks" $((last + 7)) "$work/killed") || return 1
+  whole=$(outside "$ranks" $((last + 7)) "$work/whole") || return 1
+  grep -qx "goes on after step $last" <<<"$resumed" &&
+    same "$(sha256_of "$resumed")" "$(sha256_of "$whole")"
+}
+
+# A port that is free: the usual one may be in use.
+torchrun() { "$root/.venv-peers/bin/torchrun" --standalone --no-python --nproc-per-node "$ranks" "$@"; }
+
+outside_in_torchrun() {
+  local started alone
+  started=$(torchrun "$work/build/outside" "$ranks" 7 "$work/started") || return 1
+  alone=$(outside "$ranks" 7 "$work/alone") || return 1
+  same "$(sha256_of "$started")" "$(sha256_of "$alone")"
+}
+
+train_in_torchrun() {
+  local options=(--mode fsdp --world "$ranks" --model gpt2-tiny --steps 3) hash='"state_sha256":"[^"]*"'
+  torchrun "$root/fsdp" train "${options[@]}" --json "$work/started.json" || return 1
+  "$root/fsdp" train "${options[@]}" --json "$work/alone.json" || return 1
+  same "$(grep -o "$hash" "$work/started.json")" "$(grep -o "$hash" "$work/alone.json")"
+}
+
+check "a project elsewhere builds" builds_elsewhere
+if [[ -x $work/build/outside ]]; then
+  check "another LibTorch is refused" refuses_another_libtorch
+  check "it is killed and goes on" goes_on_after_a_kill
+  if [[ -x $root/.venv-peers/bin/torchrun ]]; then
+    check "it computes the same in torchrun" outside_in_torchrun
+    check "train computes the same in torchrun" train_in_torchrun
+  else
+    echo "in torchrun: skipped, there is no .venv-peers; ./fsdp setup --peers makes it"
+    echo 0 0 2 >>"$totals"
+  fi
+fi
+
+if [[ ${1-} ]]; then cat "$totals" >>"$1"; fi
+! grep -q '^0 1' "$totals"
