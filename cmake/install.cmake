@@ -24,6 +24,7 @@ endwhile()
 
 add_library(fsdp STATIC EXCLUDE_FROM_ALL)
 set_target_properties(fsdp PROPERTIES LINKER_LANGUAGE CXX)
+add_dependencies(everything fsdp)
 target_compile_features(fsdp PUBLIC cxx_std_20)
 target_include_directories(fsdp INTERFACE $<INSTALL_INTERFACE:include/fsdp>)
 target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json)
