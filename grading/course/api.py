@@ -27,6 +27,8 @@ the namespace `fsdp`. Lengths in brackets, as `[n]`, are shapes, or the unit of 
 # A class ends with the first line "};"; all else at the first line that ends with ";" or is "}".
 OPENS_CLASS = re.compile(r"(class|struct|enum)\b.*\{$")
 FORWARD = re.compile(r"(class|struct|enum class) [\w:]+;")
+# What Markdown would take for a tag or for emphasis, after what it leaves alone: code in backquotes.
+SPECIAL = re.compile(r"((?:`[^`]*`|[^`<*])*)([<*])")
 NAME = re.compile(r"(?:class|struct|enum class|using) (?:\[\[\w+\]\] )?(\w+)|(\w+)(?=\(|\{|;| =)")
 
 
@@ -121,7 +123,7 @@ def prose(comments):
             kind = "example"
         if kind != before:
             lines.append("")
-        lines.append("  " + line if kind == "example" else re.sub(r"([<*])", r"\\\1", line))
+        lines.append("  " + line if kind == "example" else re.sub(SPECIAL, r"\1\\\2", line))
     return "\n".join(lines).lstrip("\n")
 
 
