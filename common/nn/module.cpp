@@ -2,7 +2,10 @@
 
 #include <ATen/SequenceNumber.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace fsdp {
@@ -10,6 +13,7 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+using Places = c10::ArrayRef<torch::Tensor*>;
 
 // A hook may remove itself while it runs, so lists are run from a copy; shared pointers keep that
 // cheap and give each registration an identity.
@@ -21,23 +25,63 @@ struct Callback : torch::CustomClassHolder {
   std::function<void()> run;
 };
 
-// Identity whose backward runs a callback. As a custom function it forbids that its output be
-// changed in place, which would take the callback out of the graph in silence.
+// Identity of tensors whose backward runs a callback once, when the gradients of all are complete.
+// As a custom function it forbids that its outputs be changed in place, which would take the
+// callback out of the graph in silence.
 struct CallInBackward : torch::autograd::Function<CallInBackward> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& tensor,
+  static variable_list forward(AutogradContext* context, at::TensorList tensors,
                                std::function<void()> callback) {
     context->set_materialize_grads(false);
     context->saved_data["callback"] =
         c10::IValue::make_capsule(c10::make_intrusive<Callback>(std::move(callback)));
-    return tensor.view_as(tensor);
+    variable_list same;
+    same.reserve(tensors.size());
+    for (const auto& tensor : tensors)
+      same.push_back(tensor.view_as(tensor));
+    return same;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     auto held = context->saved_data["callback"].toCapsule();
     static_cast<Callback&>(*held).run();
-    return {gradients[0], torch::Tensor()};
+    gradients.emplace_back();  // of the callback
+    return gradients;
   }
 };
+
+bool requires_grad(const torch::Tensor* tensor) {
+  return tensor->defined() && tensor->requires_grad();
+}
+
+void replace(Places places, const torch::Tensor& tensor, const torch::Tensor& by) {
+  const auto* old = tensor.unsafeGetTensorImpl();  // `tensor` may lie at one of the places
+  for (torch::Tensor* place : places)
+    if (place->unsafeGetTensorImpl() == old) *place = by;
+}
+
+// The tensor that a call shows to its hooks. Null: there is none at all.
+const torch::Tensor* shown(Places places) {
+  auto found = std::ranges::find_if(places, requires_grad);
+  if (found == places.end())
+    found = std::ranges::find_if(places, [](const auto* place) { return place->defined(); });
+  if (found == places.end()) found = places.begin();
+  return found == places.end() ? nullptr : *found;
+}
+
+// Lets the gradients of `inputs` go through one node, which runs the callback. A tensor that has
+// several places goes through it once: so its gradients are added up in the order of their coming,
+// as they would be without the node.
+void call_after_gradients(Places inputs, std::function<void()> callback) {
+  variable_list tensors;
+  for (const torch::Tensor* input : inputs) {
+    const auto is_same = [&](const torch::Tensor& other) { return other.is_same(*input); };
+    if (requires_grad(input) && std::ranges::none_of(tensors, is_same)) tensors.push_back(*input);
+  }
+  if (tensors.empty()) return;
+  const auto same = CallInBackward::apply(at::TensorList(tensors), std::move(callback));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    replace(inputs, tensors[i], same[i]);
+}
 
 // A view that is changed in place is cut off from its node, and the hooks at that node are lost;
 // the base keeps its own. A base older than the call belongs to others: what they do with it is no
@@ -49,6 +93,29 @@ torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
   return made_in_call ? base : output;
 }
 
+// Runs the callback once in each pass, when the first gradient of one of `outputs` arrives.
+void call_before_gradients(Places outputs, uint64_t first_node, std::function<void()> callback) {
+  struct OncePerPass {
+    std::function<void()> run;
+    int last{-1};  // the engine's number of the pass
+  };
+  const auto once = std::make_shared<OncePerPass>(OncePerPass{std::move(callback)});
+  for (torch::Tensor* output : outputs) {
+    if (!requires_grad(output)) continue;
+    if (output->is_leaf()) *output = output->view_as(*output);  // else it keeps the hook for ever
+    hook_anchor(*output, first_node).register_hook([once](const torch::Tensor&) {
+      const int pass = torch::autograd::get_current_graph_task_id();
+      if (std::exchange(once->last, pass) != pass) once->run();
+    });
+  }
+}
+
+std::string without_impl(std::string name) {
+  if (name.ends_with("Impl") && !name.ends_with(":Impl") && name != "Impl")
+    name.resize(name.size() - 4);
+  return name;
+}
+
 }  // namespace
 
 // Owned by the module alone: a closure that cannot lock its weak pointer has outlived the module.
@@ -58,7 +125,7 @@ struct Module::Hooks {
     bool always_call;
   };
   Forward in_place_of_forward;  // none: forward() itself
-  HookList<Hook> forward_pre;
+  HookList<ForwardHook> forward_pre;
   HookList<ForwardHook> forward;
   HookList<BackwardHook> full_backward_pre;
   HookList<BackwardHook> full_backward;
@@ -86,18 +153,12 @@ struct Module::Hooks {
     };
   }
 
-  torch::Tensor run_forward_pre(Module& module, torch::Tensor input) const {
-    for (const auto& hook : HookList<Hook>(forward_pre)) {
-      if (auto replaced = (*hook)(module, input); replaced.defined()) input = replaced;
-    }
-    return input;
-  }
-
-  torch::Tensor run_forward(Module& module, torch::Tensor output) const {
-    for (const auto& hook : HookList<ForwardHook>(forward)) {
-      if (auto replaced = hook->run(module, output); replaced.defined()) output = replaced;
-    }
-    return output;
+  static void run(const HookList<ForwardHook>& hooks, Module& module, Places places) {
+    torch::Tensor none;
+    const torch::Tensor* found = shown(places);
+    const torch::Tensor& tensor = found ? *found : none;
+    for (const auto& hook : HookList<ForwardHook>(hooks))
+      if (const auto by = hook->run(module, tensor); by.defined()) replace(places, tensor, by);
   }
 
   // The exception under way is the one to report, not what it leads to.
@@ -112,34 +173,44 @@ struct Module::Hooks {
   }
 };
 
-torch::Tensor Module::operator()(torch::Tensor input) {
-  const auto hooks = hooks_;
-  if (!hooks) return forward(std::move(input));
+const std::string& Module::name() const {
+  if (name_.empty()) name_ = without_impl(torch::nn::Module::name());
+  return name_;
+}
 
-  const uint64_t first_node = at::sequence_number::peek();
+torch::Tensor Module::operator()(torch::Tensor input) {
   torch::Tensor output;
+  run_between_hooks({&input}, [&]() -> TensorPlaces {
+    const bool replaced = hooks_ && hooks_->in_place_of_forward;
+    output = replaced ? hooks_->in_place_of_forward(*this, std::move(input))
+                      : forward(std::move(input));
+    return {&output};
+  });
+  return output;
+}
+
+void Module::run_between_hooks(const TensorPlaces& inputs,
+                               c10::function_ref<TensorPlaces()> forward) {
+  const auto hooks = hooks_;
+  if (!hooks) {
+    forward();
+    return;
+  }
+  const uint64_t first_node = at::sequence_number::peek();
+  TensorPlaces outputs;
   try {
-    input = hooks->run_forward_pre(*this, std::move(input));
-    if (!hooks->full_backward.empty() && torch::GradMode::is_enabled() && input.defined() &&
-        input.requires_grad()) {
-      input = CallInBackward::apply(input, Hooks::runner(hooks, &Hooks::full_backward, *this));
-    }
-    const auto& replaced = hooks->in_place_of_forward;
-    output = replaced ? replaced(*this, std::move(input)) : forward(std::move(input));
+    Hooks::run(hooks->forward_pre, *this, inputs);
+    if (!hooks->full_backward.empty() && torch::GradMode::is_enabled())
+      call_after_gradients(inputs, Hooks::runner(hooks, &Hooks::full_backward, *this));
+    outputs = forward();
   } catch (...) {
     hooks->run_forward_after_throw(*this);
     throw;
   }
-  output = hooks->run_forward(*this, std::move(output));
-
-  if (!hooks->full_backward_pre.empty() && torch::GradMode::is_enabled() && output.defined() &&
-      output.requires_grad()) {
-    if (output.is_leaf()) output = output.view_as(output);  // a leaf would keep the hook for ever
-    hook_anchor(output, first_node)
-        .register_hook([run = Hooks::runner(hooks, &Hooks::full_backward_pre, *this)](
-                           const torch::Tensor&) { run(); });
-  }
-  return output;
+  Hooks::run(hooks->forward, *this, outputs);
+  if (!hooks->full_backward_pre.empty() && torch::GradMode::is_enabled())
+    call_before_gradients(outputs, first_node,
+                          Hooks::runner(hooks, &Hooks::full_backward_pre, *this));
 }
 
 void Module::HookHandle::remove() {
@@ -156,7 +227,7 @@ void Module::set_forward(Forward forward) {
 }
 
 Module::HookHandle Module::register_forward_pre_hook(Hook hook) {
-  return Hooks::add(hooks(), &Hooks::forward_pre, std::move(hook));
+  return Hooks::add(hooks(), &Hooks::forward_pre, Hooks::ForwardHook{std::move(hook), false});
 }
 
 Module::HookHandle Module::register_forward_hook(Hook hook, bool always_call) {

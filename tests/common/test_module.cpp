@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "hook_events.h"
 #include "in_a_process.h"
 
 namespace fsdp {
 namespace {
-
-using Events = std::vector<std::string>;
 
 // y = f(w x) with a record of when w's gradient is accumulated.
 class Probe : public Module {
@@ -36,16 +35,6 @@ class Probe : public Module {
   Function finish_;
   torch::Tensor weight_;  // [3, 3]
 };
-
-Module::BackwardHook note(Events& events, const std::string& event) {
-  return [&events, event](Module&) { events.push_back(event); };
-}
-
-// With "opens" before and "closes" after the gradients of the module.
-void note_backward(Module& module, Events& events) {
-  module.register_full_backward_pre_hook(note(events, "opens"));
-  module.register_full_backward_hook(note(events, "closes"));
-}
 
 torch::Tensor input() {
   return torch::ones({2, 3}).set_requires_grad(true);
