@@ -1,0 +1,31 @@
+#pragma once
+
+#include <nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <utility>
+
+namespace fsdp {
+
+// torch::nn::ModuleHolder, but a call of the holder is a call of the module, with its hooks.
+template <class Contained>
+class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
+ public:
+  using torch::nn::ModuleHolder<Contained>::ModuleHolder;
+
+  template <class... Inputs>
+  auto operator()(Inputs&&... inputs) {
+    return (**this)(std::forward<Inputs>(inputs)...);
+  }
+};
+
+}  // namespace fsdp
+
+// Defines the class Name, a holder of the module NameImpl: what TORCH_MODULE(Name) does for
+// torch's, whose calls would run no hooks.
+#define FSDP_MODULE(Name)                                    \
+  class Name : public fsdp::ModuleHolder<Name##Impl> {       \
+   public:                                                   \
+    using fsdp::ModuleHolder<Name##Impl>::ModuleHolder;      \
+    using Impl [[maybe_unused]] = Name##Impl;                \
+  }
