@@ -1,8 +1,6 @@
-#include <common/strategy_of.h>
-#include <report/parameter_summary.h>
-#include <testing/multi_rank.h>
-
 #include <set>
+
+#include "hash_of_training.h"
 
 // One batch in one number of parts gives the same bits on every number of ranks.
 namespace fsdp {
@@ -51,24 +49,8 @@ TrainConfig config_of(const std::string& mode, int world_size, int parts) {
   return config;
 }
 
-// The hash of the parameters after three steps.
 nlohmann::json hash_of(const TrainConfig& config, const std::string& backend = "shm") {
-  const RankRun run = run_ranks(
-      config.mode == "single" ? 1 : config.world,
-      [&](TestRank& rank) {
-        const auto strategy = strategy_of(rank, config, {build, loss});
-        for (int64_t step = 0; step < 3; ++step) {
-          strategy->forward_backward(step);
-          if (config.clip) strategy->clip_grad_norm(*config.clip, config.norm_type);
-          strategy->step();
-        }
-        ParameterSummary summary;
-        strategy->full_parameters([&](const auto&, const at::Tensor& p) { summary.add(p); });
-        if (rank.rank() == 0) rank.observe("hash", summary.sha256());
-      },
-      {.backend = backend});
-  EXPECT_EQ(run.failure(), "");
-  return run.at(0, "hash");
+  return hash_of_training(config, {build, loss}, backend);
 }
 
 // Of one process that computes all parts, and knows nothing of ranks.
