@@ -48,7 +48,8 @@ class ModuleOf<Output(Inputs...)> : public OtherShape {
   static_assert(!std::is_same_v<std::tuple<Inputs...>, std::tuple<at::Tensor>>,
                 "a module of one tensor takes const at::Tensor&, unless it returns a tensor");
   static_assert(std::is_same_v<Output, std::decay_t<Output>>, "a module returns a value");
-  static_assert(TensorsInside<Output>::kFound, "the output of a module holds a tensor");
+  static_assert(TensorsInside<Output>::kFound || TensorsInside<Output>::kHidden,
+                "the output of a module holds a tensor");
   static_assert(!TensorsInside<Output>::kHidden,
                 "tensors could hide in the output; a class says which it has by a member: "
                 "auto tensors() { return std::tie(keys, values); }");
