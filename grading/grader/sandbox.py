@@ -10,7 +10,7 @@ import stat
 import subprocess
 import tempfile
 
-from grader import session
+from grader import memory_group, session
 from grader.course import BUILD, ROOT, Refused, rubric
 
 SCRIPT = ROOT / "grading" / "grader" / "sandbox.sh"
@@ -37,6 +37,7 @@ def environment(job=0, mode=None, seen=()):
         **with_user(job, mode),
         "FSDP_CONFINE": str(CONFINE) if filters_calls() else "",
         "FSDP_SEEN": "\n".join(map(str, [*libraries(), CONFINE, *seen])),
+        "FSDP_GROUP": memory_group.of(job, limits["all_memory_bytes"]),
         "FSDP_LIMITS": f"--nproc={limits['processes']} --fsize={limits['file_bytes']} "
         f"--data={limits['memory_bytes']} --core=0 --nofile=1024",
     }

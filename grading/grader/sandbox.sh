@@ -7,7 +7,8 @@
 # of prlimit. FSDP_SEEN: files and folders to read besides, a path a line; FSDP_HIDDEN: a folder in one
 # of them that is not to be read. FSDP_FOLDER: where PROGRAM starts, otherwise /tmp. FSDP_WRITES: the one
 # folder that it may change; what it writes elsewhere is scratch, or refused. FSDP_CONFINE: the program
-# that takes system calls away (programs/confine.cpp).
+# that takes system calls away (programs/confine.cpp). FSDP_GROUP: the folder of the control group that
+# limits the memory of all its processes together (memory_group.py).
 set -eu
 
 limited() {
@@ -66,6 +67,12 @@ close_off() {
     mount -t tmpfs -o size=64m,nr_inodes=4096,mode=1777 scratch "$path"
   done
 }
+
+if [[ ! ${FSDP_INSIDE-} ]]; then
+  if [[ ${FSDP_GROUP-} ]]; then echo $$ > "$FSDP_GROUP/cgroup.procs"; fi
+  # If the machine has no memory left, the kernel ends this first, and not the grader.
+  echo 1000 > /proc/self/oom_score_adj || true
+fi
 
 case ${FSDP_SANDBOX-limits} in
   namespaces)
