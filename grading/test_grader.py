@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,8 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import (  # noqa: E402
-    changed, classroom, course, objects, programs, report, run, sandbox, schema, score, session, source_text,
-    submission, throughput, whole_file,
+    changed, classroom, course, header_text, memory_group, objects, programs, report, run, sandbox, schema,
+    score, session, source_text, submission, throughput, whole_file,
 )
 from grader import grade as grading  # noqa: E402
 from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
@@ -608,6 +609,10 @@ class SourceText(unittest.TestCase):
                      "#include<vector>// all\n"):
             self.assertEqual(self.refusal(text), "", text)
 
+    def test_a_header_includes_no_source(self):
+        self.assertIn("in a header: the tests would be", self.refusal('#include "flat_parameter.cpp"\n', True))
+        self.assertEqual(self.refusal('#include "flat_parameter.cpp"\n'), "")
+
     def test_attributes_that_speak_to_the_linker_are_refused(self):
         for text in ("__attribute__((section(\".text\"))) const char c[] = {15, 5};", "[[gnu::alias(\"f\")]] int g();",
                      "[[using gnu: __ifunc__(\"f\")]] int g();", "__attribute((weakref(\"f\"))) static int g();"):
@@ -623,6 +628,97 @@ class SourceText(unittest.TestCase):
             for path in (course.ROOT / folder).rglob("*.[hc]*"):
                 if path.suffix in (".h", ".cpp"):
                     self.assertIsNone(source_text.wrong(path.read_bytes(), path.suffix == ".h"), path)
+
+
+class HeaderText(unittest.TestCase):
+    NAME = "task2_flat_parameter/flat_parameter.h"
+    LAYOUT = "task2_flat_parameter/flat_layout.h"
+    END = "}  // namespace fsdp"
+
+    def refusal(self, text, name=NAME):
+        return (header_text.wrong(name, text.encode()) or (0, ""))[1]
+
+    def with_(self, text):
+        """Why the header is refused with this at the end of its namespace."""
+        given = course.blank()[self.NAME].decode()
+        return self.refusal(given.replace(self.END, f"{text}\n{self.END}"))
+
+    def changed(self, old, new, name=NAME):
+        given = course.blank()[name].decode()
+        self.assertIn(old, given)
+        return self.refusal(given.replace(old, new), name)
+
+    def test_names_that_the_tests_use_are_refused(self):
+        for text in ("inline void expect_on_all_ranks(const std::string&, int) {}", "struct HeldMemory {};",
+                     "template <class... A> int run_ranks(A&&...) { return 0; }", "using std::vector;",
+                     "namespace live_bytes { int now(); }", "namespace std { struct vector; }",
+                     "bool operator==(const std::vector<int>&, const std::vector<int>&);",
+                     "struct My { friend void run_ranks(My) {} };", "enum My { HeldMemory };",
+                     "inline void TestRank::observe(int) {}", "namespace mine { int run_ranks(int); }",
+                     "struct Held\\\nMemory {};", "}\ntemplate <> struct testing::internal::X<int> {};\nnamespace fsdp {"):
+            self.assertIn("means something else in the tests", self.with_(text), text)
+
+    def test_what_brings_names_into_the_tests_is_refused(self):
+        for text, why in (("namespace { struct Mine {}; }", "namespace without a name"),
+                          ("inline namespace mine {}", "inline namespace"), ("using namespace std;", "using namespace"),
+                          ("namespace mine = std;", "the name mine"), ("namespace <% %>", "hard to read"),
+                          ("TORCH_LIBRARY(mine, m) {}", "macro"), ("typedef int Mine;", "typedef"),
+                          ("extern \"C\" { }", "extern of a language"), ("namespace mine {", "ends inside a namespace")):
+            self.assertIn(why, self.with_(text), text)
+
+    def test_variables_are_refused(self):
+        for text in ("static const int my_x = [] { return 1; }();", "inline std::string my_x{\"a\"};", "int my_x;",
+                     "static Mine my_x(1);", "const Mine my_x(1);", "template <class T> int My<T>::my_v(1);",
+                     "struct My { inline static int my_v = make(); };", "struct My {} my_x;",
+                     "struct My { static inline std::string my_v{}; };"):
+            self.assertIn("has a variable", self.with_(text), text)
+
+    def test_what_the_header_declares_for_the_tests_stays(self):
+        for name, old, new in ((self.LAYOUT, "std::vector<int64_t> offsets", "Mine offsets"),
+                               (self.LAYOUT, "struct FlatLayout {", "struct FlatLayout : Mine {}; struct Mine {"),
+                               (self.LAYOUT, "FlatLayout flat_layout(", "Mine flat_layout("),
+                               (self.NAME, "enum class UnitState { sharded, gathering, unsharded };",
+                                "struct UnitState {};"),
+                               (self.NAME, "const at::Tensor& shard() const {",
+                                "Mine shard() { return {}; }\n  const at::Tensor& shard() const {"),
+                               (self.NAME, " public:\n", " public:\n  bool operator==(const FlatParameter&) const;\n"),
+                               (self.NAME, " private:\n", " private:\n  struct at {};\n")):
+            self.assertRegex(self.changed(old, new, name), "the course's header|the tests would use", new)
+
+    def test_members_and_helpers_with_names_of_their_own_are_not(self):
+        self.assertEqual(self.with_(
+            "struct MyThing { int a{}; std::vector<int> b; MyThing(int) : a{1}, b(2) {} bool f() const { return a < 1; } };"
+            "inline int my_helper(const std::vector<int>& v) { return v.size() > 1 ? 1 : 2; }"
+            "constexpr int kMyOwn = 3; template <class T> T my_t(T t); namespace my_own { inline int my_f() { return 1; } }"
+            "int my_x(const at::Tensor& x, int = 3); enum class MyEnum : uint8_t { a, b }; class FlatParameter;"), "")
+        self.assertEqual(self.changed(
+            " private:\n", " private:\n static at::Tensor helper(int x); struct Mine { int x;"
+            " bool operator==(const Mine&) const = default; }; static constexpr int kX = 1; std::array<int, 3> a_{};"
+            " int b_[3]{}; std::function<void(int)> f_ = [](int) {}; ~FlatParameter();\n"), "")
+
+    def test_any_text_is_read_or_refused(self):
+        generator = random.Random(0)
+        pieces = re.findall(r"\w+|\s+|[^\w\s]", course.blank()[self.NAME].decode())
+        for _ in range(300):
+            text = pieces[:]
+            for _ in range(generator.choice((1, 3, 30))):
+                at, end = sorted(generator.choices(range(len(text) + 1), k=2))
+                text[at:at + 9] = generator.choice((text[end:end + 9], [], list("{}()<>[]:;=,~"), text[at:at + 9] * 2))
+            self.refusal("".join(text))
+        for text in ("struct A {" * 5000, "(" * 5000, "a<" * 5000, "template <> " * 5000, "namespace a {" * 5000):
+            self.assertNotEqual(self.refusal(text), "", text[:20])
+
+    def test_the_line_is_told(self):
+        self.assertEqual(header_text.wrong(self.NAME, b"#pragma once\n\nint x;\n")[0], 3)
+        self.assertEqual(header_text.wrong_in({self.NAME: b"int x;", LISTED: b"int x;"}, [LISTED, self.NAME])[:50],
+                         f"tasks/{self.NAME}:1 has a variable"[:50])
+
+    def test_every_solution_passes(self):
+        for folder in ("tasks", "solutions", *(f"grading/instruments/{name}_solution"
+                                               for name in ("second", "third", "fourth"))):
+            for path in (course.ROOT / folder).rglob("*.h"):
+                name = path.relative_to(course.ROOT / folder).as_posix()
+                self.assertIsNone(header_text.wrong(name, path.read_bytes()), path)
 
 
 class Looks(unittest.TestCase):
@@ -649,12 +745,25 @@ class Looks(unittest.TestCase):
         self.assertEqual(objects.output("printf", r"_Z1f\377"), "_Z1f\\xff")
         self.assertIn("a\\xff", objects.output("c++filt", given="a\udcff"))
 
+    def test_what_a_header_adds_to_the_tests_is_looked_at(self):
+        uses = {"over mine": {"_exit", "memcpy", "_ZN4fsdp8TestRank7observeEv"},
+                "over blank": {"_ZN4fsdp8TestRank7observeEv"}}
+        files = {"over mine": ["/etc/passwd", "/usr/include/x.h"], "over blank": ["/usr/include/x.h"]}
+        with (mock.patch.object(objects, "tests_over_headers", lambda *_: [("over mine", "over blank")]),
+              mock.patch.object(objects, "symbols", lambda _, path: [(name, "U") for name in uses[path]]),
+              mock.patch.object(objects, "included", lambda path: list(map(pathlib.Path, files[path]))),
+              mock.patch.object(objects, "given_folders", lambda: (pathlib.Path("/usr"),))):
+            found = list(objects.wrong_in_tests("graded", None, objects.BUILD / "graded"))
+        self.assertEqual(len(found), 2)
+        self.assertIn("includes /etc/passwd, which is no header", found[0])
+        self.assertIn("uses _exit: a solution computes", found[1])
+
     def test_only_the_courses_headers_and_those_of_the_system_may_be_included(self):
         def included(name):
             with (mock.patch.object(objects, "output", lambda *_: f"x.o: #deps 1\n    {name}\n"),
                   mock.patch.object(objects, "given_folders", lambda: (pathlib.Path("/usr"),))):
-                path = objects.BUILD / "x.o"
-                return list(objects.wrong_includes(path, "graded", None, objects.BUILD / "graded"))
+                files = objects.included(objects.BUILD / "x.o")
+                return list(objects.wrong_includes(files, "graded", objects.BUILD / "graded"))
 
         for name in ("/usr/include/stdio.h", "../../common/comm/call.h", "graded/task1/x.h"):
             self.assertEqual(included(name), [], name)
@@ -686,6 +795,23 @@ class Sandbox(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0)
         self.assertIn("setsid: setsid failed: Operation not permitted", done.stderr)
+
+    def test_what_runs_there_is_the_first_to_end_when_memory_is_short(self):
+        done = subprocess.run([sandbox.SCRIPT, "/bin/cat", "/proc/self/oom_score_adj"], capture_output=True,
+                              env=sandbox.environment(), text=True)
+        self.assertEqual(done.stdout, "1000\n")
+
+    def test_all_processes_together_have_a_limit_of_memory(self):
+        if not memory_group.place() or sandbox.best_mode() != "namespaces":
+            self.skipTest("no control group can be made here, or no scratch folder in memory")
+        # Files in memory are in no limit of a process.
+        takes = "head -c 60000000 /dev/zero > /tmp/a && head -c 60000000 /dev/zero > /dev/shm/a && echo all"
+        for megabytes, printed in ((90, ""), (1024, "all\n")):
+            with mock.patch.dict(course.rubric()["limits"], all_memory_bytes=megabytes << 20):
+                environment = sandbox.environment(job=901)
+            done = subprocess.run([sandbox.SCRIPT, "/bin/sh", "-c", takes], env=environment, text=True,
+                                  capture_output=True)
+            self.assertEqual(done.stdout, printed, done.stderr)
 
     def test_compilers_see_neither_solutions_nor_results_nor_devices(self):
         if sandbox.best_mode() != "namespaces" or not (course.BUILD / "build.ninja").exists():

@@ -28,9 +28,13 @@ def output(*command, given=""):
         return out.read().decode(errors="backslashreplace")
 
 
+def folder_of(target):
+    return BUILD / "CMakeFiles" / f"{target}.dir"
+
+
 def objects(stack, task):
     """The objects of the task's library, each with the path of its source in tasks/."""
-    folder = BUILD / "CMakeFiles" / f"{stack}_task{task.number}.dir"
+    folder = folder_of(f"{stack}_task{task.number}")
     for path in sorted(folder.rglob("*.cpp.o")):
         name = path.relative_to(folder).as_posix().removesuffix(".o")
         source = next((source for source in task.files if name.endswith(f"/{source}")), None)
@@ -151,12 +155,16 @@ def given_folders():
     return (pathlib.Path("/usr"), *(path.parent.parent for path in torch))
 
 
-def wrong_includes(path, stack, task, graded):
+def included(path):
+    """What is included in an object."""
+    listing = output("ninja", "-C", str(BUILD), "-t", "deps", str(path.relative_to(BUILD)))
+    return [(BUILD / line.strip()).resolve() for line in filter(None, listing.splitlines()[1:])]
+
+
+def wrong_includes(files, stack, graded):
     """Of the repository a solution includes common/ and the tasks' headers; the rest is not its own."""
     solutions = int((re.search(r"_on_(\d)$", stack) or [0, 0])[1])  # of tasks 1 to this one
-    listing = output("ninja", "-C", str(BUILD), "-t", "deps", str(path.relative_to(BUILD)))
-    for line in filter(None, listing.splitlines()[1:]):
-        file = (BUILD / line.strip()).resolve()
+    for file in files:
         if any(folder in file.parents for folder in given_folders()):
             continue
         if ROOT not in file.parents:
@@ -172,14 +180,36 @@ def wrong_includes(path, stack, task, graded):
             yield f"includes {name}, which is no solution's"
 
 
+def tests_over_headers(stack, task):
+    """What else is compiled over the headers of the task, each with the same over the skeletons'."""
+    for what in (f"task{task.number}_tests", "strategy", "train"):
+        folder, blank = folder_of(f"{stack}_{what}"), folder_of(f"mine_{what}")
+        for path in sorted(folder.rglob("*.o")):
+            if (same := blank / path.relative_to(folder)).exists():
+                yield path, same
+
+
+def wrong_in_tests(stack, task, graded):
+    """What the headers add to the tests: it runs when the tests call an inline function."""
+    for path, blank in tests_over_headers(stack, task):
+        used, usual = ({name for name, _ in symbols("-u", object_)} for object_ in (path, blank))
+        usually = set(included(blank))
+        files = (file for file in included(path) if file not in usually)
+        yield from wrong_includes(files, stack, graded)
+        yield from wrong_uses(used - usual)
+
+
 def wrong(stack, task, graded):
     """Why the task's code is not run, as one line; empty if nothing is wrong."""
     for path, source in objects(stack, task):
         try:
             if path.stat().st_size > MOST_BYTES:
                 return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
-            for why in (*wrong_includes(path, stack, task, graded), *wrong_symbols(path)):
+            for why in (*wrong_includes(included(path), stack, graded), *wrong_symbols(path)):
                 return f"tasks/{source} {why}"
         except Refused as refused:
             return f"tasks/{source} {refused}"
-    return ""
+    try:
+        return next((f"a header of tasks/{task.folder} {why}" for why in wrong_in_tests(stack, task, graded)), "")
+    except Refused as refused:
+        return f"the tests over tasks/{task.folder} {refused}"

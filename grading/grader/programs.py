@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import threading
 
-from grader import course, objects, sandbox, session, source_text
+from grader import course, header_text, objects, sandbox, session, source_text
 from grader.course import BUILD, ROOT, Refused
 
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
@@ -78,8 +78,8 @@ def training_program():
 def code(program):
     """A hash of everything that a program depends on besides the submission, and whether it is run."""
     own = ["CMakeLists.txt", "cmake", "common", "course.toml"]
-    graders = ["grading/rubric.toml", "grading/grader/objects.py", "grading/grader/source_text.py",
-               "grading/grader/compile.sh"]
+    looks = ("objects.py", "source_text.py", "header_text.py", "declarations.py", "compile.sh")
+    graders = ["grading/rubric.toml", *(f"grading/grader/{name}" for name in looks)]
     files = []
     for path in (ROOT / name for name in (*own, *graders, *program.sources)):
         found = [path] if path.is_file() else path.rglob("*")  # none if there is no such folder
@@ -214,8 +214,9 @@ def refused_unseen(submission, wanted):
     """Program -> Built, of those that are not even compiled."""
     built = {}
     for program in wanted:
-        names = (name for task in program.tasks for name in task.files)
-        if why := source_text.wrong_in(submission.files, names):
+        names = [name for task in program.tasks for name in task.files]
+        looks = (look.wrong_in(submission.files, names) for look in (source_text, header_text))
+        if why := next(filter(None, looks), ""):
             built[program] = Built(None, "is not run: " + why)
     return built
 

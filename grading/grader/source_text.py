@@ -22,13 +22,15 @@ IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
 
 
-def wrong_include(text):
+def wrong_include(text, is_header):
     """Where a file lies is for objects.py to judge; here, that its name means the same to all who look."""
     named = re.match(r"""\s*include\s*[<"]([^>"]+)[>"]""", re.sub(r"/\*.*?\*/", " ", text))
     if not named:
         return "has #include of what is no name of a file"
     if named[1].startswith("/") or re.search(r"(^|/)(proc|dev)/", named[1]):
         return f"has #include of {named[1]}: name the header as it lies in an include folder"
+    if is_header and named[1].endswith(".cpp"):
+        return f"has #include of {named[1]} in a header: the tests would be compiled over it"
     return ""
 
 
@@ -39,7 +41,7 @@ def wrong_directive(text, is_header):
     if name in IN_EVERY_FILE or not words:
         if name in ("pragma GCC", "pragma clang") and words[2:3] != ["diagnostic"]:
             return f"has #{name} {' '.join(words[2:3])}: only diagnostics may be set"
-        return wrong_include(text) if name == "include" else ""
+        return wrong_include(text, is_header) if name == "include" else ""
     if name not in IN_SOURCES:
         return f"has #{name or text.strip()[:20]}, which no solution needs"
     if is_header:

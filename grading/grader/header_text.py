@@ -1,0 +1,88 @@
+"""Looks at what the headers of a submission declare. The tests are compiled over them, so a name that the
+tests use could mean something of the student's there, and a variable would run code before the tests."""
+
+import functools
+import re
+
+from grader import course
+from grader.course import ROOT
+from grader.declarations import WORD, Reader, Refusal, code_of
+
+ELSEWHERE = "move it to the class or to the .cpp file, or give it another name"
+
+
+@functools.cache
+def words_of_tests():
+    """What the tests and the rooms of common/ call something: in code, not in comments."""
+    words = set()
+    for folder in ("tests", "common"):
+        for path in sorted((ROOT / folder).rglob("*.*")):
+            if path.suffix in (".h", ".cpp"):
+                words.update(WORD.findall(code_of(path.read_text())))
+    return words
+
+
+@functools.cache
+def given():
+    """Path in tasks/ of a header -> what it declares as students get it."""
+    return {name: Reader(code_of(content.decode())).read()
+            for name, content in course.blank().items() if name.endswith(".h")}
+
+
+@functools.cache
+def words_of_headers():
+    return frozenset().union(*(header.words for header in given().values()))
+
+
+def changed(header, before):
+    """(index, why) of each thing of the course's header that is not as it was."""
+    for name, ways in before.seen.items():
+        for what in ways:
+            if what not in header.seen.get(name, {}):
+                yield 0, f"lacks `{name}` as the course's header has it: `{what}`"
+        for what, at in header.seen.get(name, {}).items():
+            if what not in ways:
+                yield at, f"has another `{name}` than the course's header: `{what}`"
+    for name, ways in header.seen.items():
+        class_, _, sign = name.rpartition("::")
+        if class_ in before.seen and name not in before.seen and sign.startswith("operator"):
+            if sign != "operator=":
+                yield min(ways.values()), f"gives {class_} an {sign}, which the tests would use"
+
+
+def refused(header, before):
+    """(index, why) of everything that is refused in a header. `before`: as students get it."""
+    for name, at in header.names.items():
+        if name not in before.names and name in words_of_tests() | words_of_headers():
+            yield at, f"declares {name}, which means something else in the tests or in common/: {ELSEWHERE}"
+    for name, at in header.inner.items():
+        if name not in before.inner and name in words_of_headers():
+            yield at, f"declares {name} in a class, where the course's headers mean another {name}"
+    yield from changed(header, before)
+
+
+def wrong(path, content):
+    """(line, why) of the first thing that is refused in a header, or None. `path`: in tasks/."""
+    code = code_of(content.decode(errors="replace"))
+    if found := re.search(r"<%|%>|<:(?!:)|:>|\\", code):
+        return code.count("\n", 0, found.start()) + 1, f"has {found[0]}, which is hard to read"
+    reader = Reader(code)
+    try:
+        reader.read()
+        found = next(refused(reader.header, given()[path]), None)
+    except Refusal as refusal:
+        found = refusal.at, str(refusal)
+    except RecursionError:
+        found = 0, "has too many braces in one another"
+    if not found:
+        return None
+    at, why = found
+    return (reader.lines[at] if at < len(reader.lines) else 1), why
+
+
+def wrong_in(files, names):
+    """Why these of the files are not compiled, as one line; empty if nothing is wrong."""
+    for name in names:
+        if name.endswith(".h") and (found := wrong(name, files[name])):
+            return f"tasks/{name}:{found[0]} {found[1]}"
+    return ""
