@@ -34,6 +34,8 @@ class CountingAllocator final : public c10::Allocator {
 
   static void free(void* data);
   void keep_at_most(int64_t bytes) { most_kept_ = bytes; }
+  void release_kept();
+  int64_t alive() const { return alive_; }
 
  private:
   void* take(size_t bytes);
@@ -43,6 +45,7 @@ class CountingAllocator final : public c10::Allocator {
   std::mutex mutex_;
   LargeBlocks large_;
   std::atomic<int64_t> most_kept_{int64_t{1} << 28};  // [bytes] beyond the peak
+  std::atomic<int64_t> alive_{};  // [bytes] of the blocks of this allocator
 };
 
 // Never destroyed: tensors of static duration are freed after main().
@@ -65,6 +68,7 @@ void CountingAllocator::free(void* data) {
   Header* header = header_of(data);
   const size_t bytes = header->bytes;
   live_bytes::remove(header->cls, static_cast<int64_t>(bytes), data);
+  instance().alive_ -= static_cast<int64_t>(bytes);
   poison::spoil(data, bytes);
   instance().give_back(header, bytes);
 }
@@ -77,6 +81,7 @@ void* CountingAllocator::take(size_t bytes) {
   void* block = bytes >= kLarge ? large_.take(bytes + sizeof(Header)) : nullptr;
   if (block == nullptr) block = c10::alloc_cpu(bytes + sizeof(Header));
   live_bytes::add(MemoryScope::current(), static_cast<int64_t>(bytes));
+  alive_ += static_cast<int64_t>(bytes);
   trim();
   return block;
 }
@@ -97,6 +102,11 @@ void CountingAllocator::trim() {
   const int64_t peak = live_bytes::peak_total();
   const int64_t most = peak + std::min(peak / 4, most_kept_.load()) - live_bytes::now().total;
   large_.release(large_.kept() - most);
+}
+
+void CountingAllocator::release_kept() {
+  const std::lock_guard lock(mutex_);
+  large_.release(large_.kept());
 }
 
 }  // namespace

@@ -11,6 +11,10 @@ void tell(const RankRun& run, const std::string& name, const std::string& table,
   ADD_FAILURE_AT(file, line) << '\n' << run.story(name, expected) << '"' << name << '"' << table;
 }
 
+std::string row(int rank, const std::string& text) {
+  return "\n  rank " + std::to_string(rank) + ": " + text;
+}
+
 // Compares the observations of the ranks with what is expected of them; expected[r] is null where
 // rank r is only to be shown.
 void compare(const RankRun& run, const std::string& name,
@@ -23,7 +27,7 @@ void compare(const RankRun& run, const std::string& name,
     const nlohmann::json& actual = run.at(rank, name, file, line);
     const std::string wrong = wanted == nullptr ? "" : difference(actual, *wanted);
     equal &= wrong.empty();
-    table += "\n  rank " + std::to_string(rank) + ": " + (wrong.empty() ? summary(actual) : wrong);
+    table += row(rank, wrong.empty() ? summary(actual) : wrong);
   }
   if (!equal) tell(run, name, table, file, line, expected);
 }
@@ -41,6 +45,23 @@ std::string wrong_mean(const ObservedTensor& actual, int world_size) {
            std::to_string(static_cast<int64_t>(expected)) + ": " + why;
   }
   return "";
+}
+
+// Of what HeldMemory::taken() observed, the bytes of one kind: "tensors" or "besides".
+void expect_less(const RankRun& run, const std::string& name, const std::string& kind,
+                 int64_t limit, const std::string& why, const char* file, int line) {
+  bool less = true;
+  std::string table;
+  for (int rank = 0; rank < run.world_size(); ++rank) {
+    if (!run.observed(rank, name)) continue;
+    const auto bytes = run.at(rank, name, file, line).at(kind).get<int64_t>();
+    const std::string where = kind == "tensors" ? "in tensors" : "besides tensors";
+    table += row(rank, "holds " + std::to_string(bytes) + " bytes " + where);
+    if (run.world_size() == 1 || bytes < limit) continue;
+    less = false;
+    table += ", expected fewer than " + std::to_string(limit) + ": " + why;
+  }
+  if (!less) tell(run, name, table, file, line);
 }
 
 }  // namespace
@@ -70,16 +91,13 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole, const char* file,
                     int line) {
-  bool part = true;
-  std::string table;
-  for (int rank = 0; rank < run.world_size(); ++rank) {
-    const auto bytes = run.at(rank, name, file, line).get<int64_t>();
-    table += "\n  rank " + std::to_string(rank) + ": " + std::to_string(bytes) + " bytes";
-    if (run.world_size() == 1 || bytes < whole) continue;
-    part = false;
-    table += ", expected fewer than " + std::to_string(whole) + ": a part of the whole";
-  }
-  if (!part) tell(run, name, table, file, line);
+  expect_less(run, name, "tensors", whole, "a part of the whole", file, line);
+}
+
+void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole, const char* file,
+                      int line) {
+  expect_less(run, name, "besides", whole / 8 * 3 + 1,
+              "no copy of what other ranks own, in whatever memory", file, line);
 }
 
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const char* file,
@@ -88,7 +106,7 @@ void expect_mean_over_ranks(const RankRun& run, const std::string& name, const c
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const ObservedTensor actual = run.tensor(rank, name, file, line);
     const std::string wrong = wrong_mean(actual, run.world_size());
-    if (!wrong.empty()) table += "\n  rank " + std::to_string(rank) + ": " + wrong;
+    if (!wrong.empty()) table += row(rank, wrong);
   }
   if (!table.empty()) tell(run, name, table, file, line);
 }

@@ -27,10 +27,14 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// For what shows that something is sharded: if there are several ranks, fails unless every one
-// observed as `name` fewer bytes than `whole`, the least that the whole takes, without padding.
+// Both look at what HeldMemory::taken() observed as `name`, and pass on one rank. The first fails
+// unless every rank holds in tensors fewer bytes than `whole`, the least that the whole takes,
+// without padding. The second fails unless every rank that observed `name` holds besides tensors at
+// most 3/8 of `whole`: a copy of what the other ranks own of it is half of it or more.
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole,
                     const char* file = __builtin_FILE(), int line = __builtin_LINE());
+void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole,
+                      const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // For gradients that rank r made of provenance::gradient(r, W), observed with their places: fails
 // unless every element of a parameter is the mean over the ranks and padding is zero. Says which

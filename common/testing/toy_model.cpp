@@ -5,6 +5,15 @@
 #include <stdexcept>
 
 namespace fsdp {
+namespace {
+
+constexpr int kLargeLayers = 16;
+
+int64_t large_width() {
+  return test_choice<int64_t>("width of a large model", {512, 509, 515, 520});
+}
+
+}  // namespace
 
 ToyBlock::ToyBlock(int64_t width, int64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(static_cast<uint64_t>(seed)));
@@ -54,8 +63,17 @@ std::vector<ToyUnit> toy_units(ToyModel& model) {
   return units;
 }
 
-int64_t toy_bytes(int layers) {
-  return (84 + layers * int64_t{59}) * int64_t{sizeof(float)};  // embedding and head; each block
+int64_t toy_bytes(int layers, int64_t width) {
+  const int64_t root = 12 * width;  // embedding and head
+  return (root + layers * (width * width + width + 3)) * int64_t{sizeof(float)};
+}
+
+std::shared_ptr<ToyModel> large_toy() {
+  return std::make_shared<ToyModel>(kLargeLayers, large_width());
+}
+
+int64_t large_toy_bytes() {
+  return toy_bytes(kLargeLayers, large_width());
 }
 
 int64_t toy_shard_bytes(int layers, int world_size) {

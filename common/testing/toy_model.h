@@ -50,8 +50,12 @@ struct ToyUnit {
 
 std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 
-// [bytes] of the parameters of a ToyModel of the default sizes, without padding.
-int64_t toy_bytes(int layers);
+// [bytes] of the parameters of a ToyModel of the default vocabulary, without padding.
+int64_t toy_bytes(int layers, int64_t width = 7);
+
+// A ToyModel large enough for HeldMemory, of 16 blocks of 1 MB, and toy_bytes() of it.
+std::shared_ptr<ToyModel> large_toy();
+int64_t large_toy_bytes();
 
 // [bytes] that one of W ranks owns of it.
 int64_t toy_shard_bytes(int layers, int world_size);

@@ -271,17 +271,39 @@ TEST(ErrorText, that_lacks_a_word_is_shown_with_the_word) {
                   "the error lacks \"pointer\"; it says: nothing");
 }
 
+// What each of some ranks says to have taken.
+RankRun taken_by(int world_size, int64_t tensors, int64_t besides) {
+  return run_ranks(world_size, [=](TestRank& rank) {
+    rank.observe("held", nlohmann::json{{"tensors", tensors}, {"besides", besides}});
+  });
+}
+
 TEST(Part, of_the_whole_is_less_than_the_whole_on_two_ranks) {
   const auto told = [](int world_size, int64_t whole) {
-    const RankRun run =
-        run_ranks(world_size, [](TestRank& rank) { rank.observe("bytes held", 64); });
-    return failures_of([&] { expect_part_of(run, "bytes held", whole); });
+    const RankRun run = taken_by(world_size, 64, 1000);
+    return failures_of([&] { expect_part_of(run, "held", whole); });
   };
   EXPECT_EQ(told(1, 64), "");
   EXPECT_EQ(told(2, 65), "");
   EXPECT_CONTAINS(
       told(2, 64),
-      "\"bytes held\"\n  rank 0: 64 bytes, expected fewer than 64: a part of the whole");
+      "\"held\"\n  rank 0: holds 64 bytes in tensors, expected fewer than 64: a part of "
+      "the whole\n  rank 1: holds 64");
+}
+
+TEST(Part, that_others_own_is_held_nowhere_on_two_ranks) {
+  const auto told = [](int world_size, int64_t besides) {
+    const RankRun run = taken_by(world_size, 1000, besides);
+    return failures_of([&] {
+      expect_no_copies(run, "held", 64);
+      expect_no_copies(run, "what no rank has observed", 64);
+    });
+  };
+  EXPECT_EQ(told(1, 64), "");
+  EXPECT_EQ(told(2, 24), "");
+  EXPECT_CONTAINS(told(2, 32),
+                  "rank 1: holds 32 bytes besides tensors, expected fewer than 25: no copy of what "
+                  "other ranks own, in whatever memory");
 }
 
 TEST(Ratio, is_a_fraction_of_small_numbers) {

@@ -3,6 +3,7 @@
 #include <forward_hooks.h>
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
+#include <testing/held_memory.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 

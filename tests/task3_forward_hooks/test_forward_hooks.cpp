@@ -295,12 +295,13 @@ MULTI_RANK_TEST(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_roo
 MULTI_RANK_TEST(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const int64_t before = live_bytes::now().total;
-    ShardedToy sharded(rank, 8);  // the root stays unsharded besides the shards
+    const HeldMemory memory;
+    ShardedToy sharded(rank, large_toy());  // the root stays unsharded besides the shards
     (*sharded.model)(toy_tokens(0));
-    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+    rank.observe("what the rank holds", memory.taken());
   });
-  expect_part_of(run, "bytes that the rank holds", toy_bytes(8));
+  expect_part_of(run, "what the rank holds", large_toy_bytes());
+  expect_no_copies(run, "what the rank holds", large_toy_bytes());
 }
 
 }  // namespace

@@ -35,12 +35,13 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
 MULTI_RANK_TEST(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const int64_t before = live_bytes::now().total;
-    Sharded sharded(rank);
+    const HeldMemory memory;
+    Sharded sharded(rank, large_toy());
     plain_loss(*sharded.model, rank.rank()).backward();
-    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+    rank.observe("what the rank holds", memory.taken());
   });
-  expect_part_of(run, "bytes that the rank holds", 2 * toy_bytes(3));
+  expect_part_of(run, "what the rank holds", 2 * large_toy_bytes());
+  expect_no_copies(run, "what the rank holds", large_toy_bytes());
 }
 
 MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharded) {

@@ -1,3 +1,5 @@
+#include <testing/held_memory.h>
+
 #include <type_traits>
 
 #include "trained_units.h"
@@ -63,14 +65,28 @@ MULTI_RANK_TEST(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
 
 // The sentinel. It asks for no exact bytes, so a step that is wrong in another way passes it.
 MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto units = make_units(rank, make_parameters());
+  constexpr int kLargeUnits = 16;
+  const auto numel = test_choice<int64_t>("numel of a large unit", {262'144, 258'000, 270'001});
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Units units;
+    for (int i = 0; i < kLargeUnits; ++i) {
+      at::Tensor values = at::ones({numel}).set_requires_grad(true);
+      values.mutable_grad() = at::ones({numel});
+      const std::string name = "unit" + std::to_string(i);
+      units.push_back(std::make_shared<FlatParameter>(
+          name, std::vector<NamedParameter>{{"weight", values}}, rank.communicator()));
+      units.back()->collect_gradient(0);
+      units.back()->reduce_gradient();
+      units.back()->wait_for_reduction();
+    }
+    const HeldMemory memory;
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
-    reduce_gradients(units, 0);
     optimizer.step();
-    rank.observe("bytes of the rank's state", live(MemoryClass::optimizer_state));
+    rank.observe("what the rank holds of the state", memory.taken());
   });
-  expect_part_of(run, "bytes of the rank's state", ExpectedState(0, 1).at_least);
+  const int64_t parameters = kLargeUnits * numel * int64_t{sizeof(float)};
+  expect_part_of(run, "what the rank holds of the state", 2 * parameters);
+  expect_no_copies(run, "what the rank holds of the state", parameters);
 }
 
 MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {

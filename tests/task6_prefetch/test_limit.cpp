@@ -32,13 +32,14 @@ MULTI_RANK_TEST(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) 
 MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const int64_t before = live_bytes::now().total;
-    PrefetchingToy toy(rank, 2);
+    const HeldMemory memory;
+    PrefetchingToy toy(rank, 2, large_toy());
     toy.step(rank);
     toy.step(rank);
-    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+    rank.observe("what the rank holds", memory.taken());
   });
-  expect_part_of(run, "bytes that the rank holds", toy_bytes(4));
+  expect_part_of(run, "what the rank holds", large_toy_bytes());
+  expect_no_copies(run, "what the rank holds", large_toy_bytes());
 }
 
 MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused) {

@@ -4,6 +4,7 @@
 #include <nn/models.h>
 #include <sharded_optimizer.h>
 #include <testing/call_text.h>
+#include <testing/held_memory.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 
@@ -34,12 +35,25 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_
 MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const int64_t before = live_bytes::now().total;
-    ToyModel model(3);
-    const auto sharded = fully_shard(model, rank.communicator());
-    rank.observe("bytes that the rank holds", live_bytes::now().total - before);
+    const HeldMemory memory;
+    const auto model = large_toy();
+    const auto sharded = fully_shard(*model, rank.communicator());
+    rank.observe("what the rank holds", memory.taken());
   });
-  expect_part_of(run, "bytes that the rank holds", toy_bytes(3));
+  expect_part_of(run, "what the rank holds", large_toy_bytes());
+  expect_no_copies(run, "what the rank holds", large_toy_bytes());
+  // A copy may also be made later. What fails there in another way is for other tests.
+  const RankRun later = try_ranks(world_size(), [](TestRank& rank) {
+    rank.communicator();
+    const HeldMemory memory;
+    const auto model = large_toy();
+    const auto sharded = fully_shard(*model, rank.communicator());
+    as_far_as_written([&] {
+      (*model)(toy_tokens(rank.rank())).square().sum().backward();
+      rank.observe("what the rank holds after backward", memory.taken());
+    });
+  });
+  expect_no_copies(later, "what the rank holds after backward", large_toy_bytes());
 }
 
 // The calls of a backward pass of three blocks.

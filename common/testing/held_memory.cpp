@@ -1,0 +1,73 @@
+#include <base/todo.h>
+#include <malloc.h>
+#include <memory/counting_allocator.h>
+#include <memory/live_bytes.h>
+#include <sys/prctl.h>
+#include <testing/held_memory.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace fsdp {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kKernelTells = false;
+#else
+constexpr bool kKernelTells = true;
+#endif
+
+// [bytes] of its private mappings that this process alone has written to, also if they were swapped
+// out. A page that it shares with the process that forked it counts from when it changes it.
+int64_t written_bytes() {
+  std::ifstream file("/proc/self/smaps");
+  int64_t bytes = 0;
+  bool is_private = false, found = false;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string first, second;
+    words >> first >> second;
+    if (!first.ends_with(':')) {  // a mapping begins: "7f00-7fff rw-p"
+      is_private = second.ends_with('p');
+    } else if (is_private && (first == "Private_Dirty:" || first == "Swap:")) {
+      bytes += std::stoll(second) * 1024;
+      found = true;
+    }
+  }
+  if (!found) throw std::runtime_error("HeldMemory: /proc/self/smaps tells no Private_Dirty");
+  return bytes;
+}
+
+}  // namespace
+
+HeldMemory::HeldMemory() {
+  // A huge page is written to as a whole, however little of it is used.
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+  before_ = now();
+}
+
+HeldMemory::Bytes HeldMemory::now() {
+  counting_allocator::release_kept();
+  malloc_trim(0);
+  if (!kKernelTells) return {live_bytes::now().total, 0, 0};
+  return {live_bytes::now().total, counting_allocator::alive(), written_bytes()};
+}
+
+nlohmann::json HeldMemory::taken() const {
+  const Bytes after = now();
+  const int64_t besides = after.written - before_.written - (after.on_heap - before_.on_heap);
+  return {{"tensors", after.tensors - before_.tensors}, {"besides", std::max(besides, int64_t{0})}};
+}
+
+void as_far_as_written(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const NotStarted&) {
+    take_todo();  // the note of it would end the test
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <testing/held_memory.h>
+
+#include <memory>
+
+#include "small_unit.h"
+
+// What HeldMemory can measure: 16 units of 1 MB.
+namespace fsdp {
+
+inline const std::vector<std::vector<int64_t>> kLargeShapes{
+    {test_choice<int64_t>("rows of a large parameter", {256, 251, 260, 267}), 1024}, {1000}};
+inline constexpr int kLargeUnits = 16;
+
+inline int64_t large_bytes() {
+  return kLargeUnits * (kLargeShapes[0][0] * 1024 + 1000) * int64_t{sizeof(float)};
+}
+
+using LargeUnits = std::vector<std::unique_ptr<FlatParameter>>;
+
+inline LargeUnits make_large_units(TestRank& rank) {
+  LargeUnits units;
+  for (int i = 0; i < kLargeUnits; ++i) {
+    units.push_back(std::make_unique<FlatParameter>(
+        "unit" + std::to_string(i), make_parameters(kLargeShapes), rank.communicator()));
+  }
+  return units;
+}
+
+// Uses each unit as forward and backward do, and observes what the rank keeps from then on.
+inline void use_large_units(TestRank& rank) {
+  rank.communicator();
+  const HeldMemory memory;
+  const LargeUnits units = make_large_units(rank);
+  as_far_as_written([&] {
+    for (const auto& unit : units) {
+      unit->unshard();
+      unit->reshard();
+    }
+    rank.observe("what the rank keeps after reshard()", memory.taken());
+    for (const auto& unit : units) {
+      unit->unshard();
+      collect_all(*unit, rank);
+      reduce(*unit);
+      unit->reshard();
+    }
+    rank.observe("what the rank keeps after reduce_gradient()", memory.taken());
+  });
+}
+
+}  // namespace fsdp
