@@ -7,10 +7,10 @@
 namespace fsdp {
 
 // What a rank has taken since this object was made and still holds, for expect_part_of() and
-// expect_no_copies(): as tensors, and besides, as in a std::vector, a static array or the memory under
-// at::from_blob(). The kernel counts the latter: the pages that this process alone has written to.
-// Partly used pages and what torch keeps for itself are in that count too, so measure a model of 16
-// MB. Allocators first give back what they keep for reuse.
+// expect_no_copies(): as tensors, and besides, as in a std::vector, a static array or the memory
+// under at::from_blob(). The kernel counts the latter: the pages that this process alone has
+// written to. Partly used pages and what torch keeps for itself are in that count too, so measure a
+// model of 16 MB. Allocators first give back what they keep for reuse.
 class HeldMemory {
  public:
   HeldMemory();  // throws std::runtime_error if the kernel does not tell
@@ -29,8 +29,8 @@ class HeldMemory {
   Bytes before_;
 };
 
-// Runs `part`. If a function is not written yet, it ends early and the test goes on: that function is
-// not what the test is about.
+// Runs `part`. If a function is not written yet, it ends early and the test goes on: that function
+// is not what the test is about.
 void as_far_as_written(const std::function<void()>& part);
 
 }  // namespace fsdp
