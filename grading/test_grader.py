@@ -580,6 +580,27 @@ class SourceText(unittest.TestCase):
                      "#define A asm\n", "_Pragma(\"weak f\")", "auto s = \"\\\\\"; asm(\"\");"):
             self.assertRegex(self.refusal(text), "uses (_Pragma|asm|__asm__)", text)
 
+    def test_what_a_compiler_reads_otherwise_hides_nothing(self):
+        assembly = 'asm("nop");'
+        for text in (f"#if 0\n' /*\n#endif\n{assembly}\n// */\n", f"#warning it's /*\n{assembly}\n// */\n",
+                     f'#if 0\n#include <x\'/*>\n#endif\n{assembly}\n// */\n', "// \\\u00a0\n" + assembly,
+                     "// \\\x1c\n" + assembly, "// \\\r \n" + assembly, "// a\r" + assembly,
+                     f'#define X /*\n" */ {assembly} //"\nX\n', f"#if __has_include(<a/*b>)\n#endif\n{assembly}\n// */",
+                     f"#if 0\n1$'a'/*'\n#endif\n{assembly}\n// */'", f"#if 0\n1\u00e4'a'/*'\n#endif\n{assembly}\n// */'",
+                     f"/* {assembly}", '\\u0061sm("nop");', "as\0m(1);"):
+            self.assertNotEqual(self.refusal(text), "", text)
+        for text in ("\ufeff#define x y\n", "\0#define x y\n", "\v#define x y\n", "/*\n*/#define x y\n"):
+            self.assertNotEqual(self.refusal(text, True), "", text)
+        self.assertEqual(self.refusal("\ufeff#pragma once\r\n// gr\u00f6\u00dfe\n", True), "")
+
+    def test_macros_of_the_systems_headers_make_no_words(self):
+        for text in ("__REDIRECT(long f, (int), write);", "#define f __CONCAT(as, m)\n", "ITT_JOIN(as, m)",
+                     "_IO_x y;", "TORCH_SDT(a, b)"):
+            self.assertRegex(self.refusal(text), "could make any word|belong to the compiler", text)
+        for text in ("__builtin_expect(x, 1);", "#ifdef __clang__\n", "throw __func__;", "__FILE__, __LINE__",
+                     "_x = y_; __int128 z;", "#if __cplusplus > 1 && defined(__cpp_lib_format)\n"):
+            self.assertEqual(self.refusal(text), "", text)
+
     def test_words_that_only_look_so_are_not(self):
         for text in ("// asm here\nint x;", "/* asm ## */", 'auto s = "asm ## \\"asm\\"";', "int plasm = 0x1'asmu;",
                      "char c = '\"'; // asm", "#include <x.h> // #define\n", "  # pragma once\n", "#\n",
@@ -621,7 +642,8 @@ class SourceText(unittest.TestCase):
             self.assertEqual(self.refusal(text), "", text)
 
     def test_the_line_is_told(self):
-        self.assertEqual(source_text.wrong(b"int a;\n\nasm(1);", False)[0], 3)
+        for text in ("int a;\n\nasm(1);", "/*\n*/\nasm(1);", "#define a \\\n b\nasm(1);", "int \\\n\\\n asm;"):
+            self.assertEqual(source_text.wrong(text.encode(), False)[0], 3, text)
 
     def test_every_solution_passes(self):
         for folder in ("tasks", "solutions", "grading/instruments"):

@@ -1,30 +1,43 @@
 """Looks at the text of a student's files for what leaves no trace in the compiled code: assembly could
 put any file of the machine into it, and a header that looks different to its own .cpp file and to the
-tests could change the tests."""
+tests could change the tests. It reads a text as a compiler does, and refuses what compilers read in
+different ways."""
 
+import bisect
+import itertools
 import re
 
-# What a compiler reads as one token, so that no comment hides code and no code hides as a comment. Raw
-# strings are refused before.
+# A comment does not end a line, and no comment hides code and no code hides as a comment. Raw strings and
+# what is `odd` are refused: a quote without its end, or characters with which a number goes on for the
+# compiler and ends here.
 TOKENS = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)
-    |(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"
-    |(?:u8|[uUL])?'(?:\\.|[^'\\\n])*'
-    |\.?\d(?:'?[\w.])*
+    |(?P<newline>\n)
+    |(?P<text>(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+    |(?P<odd>["'\\$@`]|/\*|\.?\d(?:[eEpP][+-]|'?[\w.])*[^\x00-\x7f])
+    |(?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
     |(?P<word>[^\W\d]\w*)
     |(?P<pastes>\#\#|%:%:)
-    |(?P<directive>(?:(?<=\n)|\A)[^\S\n]*(?:\#|%:)(?P<what>(?:\\.|[^\n])*))""", re.DOTALL | re.VERBOSE)
-RAW_STRING = re.compile(r"""\b(?:u8|[uUL])?R\"""")
+    |(?P<hash>\#|%:)
+    |(?P<other>\S)""", re.ASCII | re.DOTALL | re.VERBOSE)
+SPLICE = re.compile(r"\\[ \t\f\v]*\n")  # which joins two lines
+RAW_STRING = re.compile(r"""\b(?:u8|[uUL])?R\"""", re.ASCII)
+CONTROL = re.compile(r"[^\t\n\v\f\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]")
 ASSEMBLY = {"asm", "__asm", "__asm__", "_Pragma", "__pragma"}
+# Names of the compiler and of the system's headers, whose macros could make any word. Of these a solution
+# may use what the compiler itself defines.
+RESERVED = re.compile(r"_[_A-Z]\w*", re.ASCII)
+COMPILERS = re.compile(r"__builtin_\w+|__cplusplus|__cpp_\w+|__int128|__restrict|__attribute|__m\d+\w*|__\w+__")
+MAKES_WORDS = re.compile(r"CAT_?\d*$|CONCAT|PASTE|JOIN|TORCH_SDT")
 # Attributes that put bytes among the instructions, or give a function another name.
 LINKER = re.compile(r"(__)?(section|ifunc|weakref|alias|constructor|destructor)(__)?")
 IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
 
 
-def wrong_include(text, is_header):
+def wrong_include(words, is_header):
     """Where a file lies is for objects.py to judge; here, that its name means the same to all who look."""
-    named = re.match(r"""\s*include\s*[<"]([^>"]+)[>"]""", re.sub(r"/\*.*?\*/", " ", text))
+    named = re.match(r"""[<"]([^>"]+)[>"]""", "".join(words))
     if not named:
         return "has #include of what is no name of a file"
     if named[1].startswith("/") or re.search(r"(^|/)(proc|dev)/", named[1]):
@@ -34,47 +47,86 @@ def wrong_include(text, is_header):
     return ""
 
 
-def wrong_directive(text, is_header):
-    """`text` of a directive, after its #."""
-    words = re.sub(r"/\*.*?\*/|//.*", " ", text).split()
-    name = " ".join(words[:2]) if words[:1] == ["pragma"] else re.match(r"\w*", (words or [""])[0])[0]
+def wrong_directive(words, is_header):
+    """`words` of a directive, after its #."""
+    name = " ".join(words[:2]) if words[:1] == ["pragma"] else "".join(words[:1])
     if name in IN_EVERY_FILE or not words:
         if name in ("pragma GCC", "pragma clang") and words[2:3] != ["diagnostic"]:
             return f"has #{name} {' '.join(words[2:3])}: only diagnostics may be set"
-        return wrong_include(text, is_header) if name == "include" else ""
+        return wrong_include(words[1:], is_header) if name == "include" else ""
     if name not in IN_SOURCES:
-        return f"has #{name or text.strip()[:20]}, which no solution needs"
+        return f"has #{name[:40]}, which no solution needs"
     if is_header:
         return f"has #{name} in a header: what a header says must be the same everywhere; use #pragma once"
     return ""
 
 
+def wrong_token(token, has_attributes):
+    word = token["word"]
+    if token["odd"]:
+        return f"has {token['odd'][:20]} where it is no part of a text: compilers read it in different ways"
+    if token["pastes"]:
+        return "pastes tokens (##): they could make any word"
+    if not word:
+        return ""
+    if word in ASSEMBLY:
+        return f"uses {word}: a solution is written in C++ alone"
+    if MAKES_WORDS.search(word):
+        return f"uses {word}: it could make any word"
+    if has_attributes and LINKER.fullmatch(word):
+        return f"uses the word {word} beside attributes: no solution needs that one"
+    if RESERVED.fullmatch(word) and not COMPILERS.fullmatch(word):
+        return f"uses {word}: names that begin so belong to the compiler and to the system"
+    return ""
+
+
+def lines(text):
+    """The tokens of each line but comments."""
+    line = []
+    for token in TOKENS.finditer(text):
+        if token["newline"]:
+            yield line
+            line = []
+        elif not token["comment"]:
+            line.append(token)
+    yield line
+
+
+def wrong_line(line, is_header, has_attributes):
+    """(where, why) of the first thing that is refused, or None."""
+    if line and line[0]["hash"]:
+        words = [token[0] for token in line[1:]]
+        if why := wrong_directive(words, is_header):
+            return line[0].start(), why
+        if words[:1] == ["include"]:
+            line = [token for token in line if token["odd"]]
+    for token in line:
+        if why := wrong_token(token, has_attributes):
+            return token.start(), why
+    return None
+
+
 def wrong(content, is_header):
     """(line, why) of the first thing that is refused in the file, or None. `content`: its bytes."""
-    text = content.decode(errors="replace").replace("\r\n", "\n")
+    text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if found := CONTROL.search(text):
+        return 1 + text[:found.start()].count("\n"), f"has the control character {ascii(found[0])}"
     if "??" in text and re.search(r"\?\?[=/'()!<>-]", text):
         return 1, "has a trigraph"
-    spliced = re.sub(r"\\[^\S\n]*\n", "", text)
-    if RAW_STRING.search(spliced):
-        return 1 + spliced[:RAW_STRING.search(spliced).start()].count("\n"), "has a raw string"
+    parts = SPLICE.split(text)
+    splices = list(itertools.accumulate(map(len, parts[:-1])))  # where a line was joined to the next
+    spliced = "".join(parts)
+
+    def number(at):
+        return 1 + spliced[:at].count("\n") + bisect.bisect(splices, at)
+
+    if found := RAW_STRING.search(spliced):
+        return number(found.start()), "has a raw string"
     has_attributes = re.search(r"__attribute|\bgnu\b", spliced)
-    for token in TOKENS.finditer(spliced):
-        line = 1 + spliced[:token.start()].count("\n")
-        if token["word"] in ASSEMBLY:
-            return line, f"uses {token['word']}: a solution is written in C++ alone"
-        if token["word"] and re.search(r"CAT_?\d*$|CONCAT|PASTE", token["word"]):
-            return line, f"uses {token['word']}: it could make any word"
-        if token["word"] and has_attributes and LINKER.fullmatch(token["word"]):
-            return line, f"uses the word {token['word']} beside attributes: no solution needs that one"
-        if token["pastes"]:
-            return line, "pastes tokens (##): they could make any word"
-        if token["directive"]:
-            why = wrong_directive(token["what"], is_header)
-            # A directive is no place to hide what is refused elsewhere.
-            if not why and (found := re.search(r"\b(asm|__asm|__asm__|_Pragma)\b|##|%:%:", token["what"])):
-                why = f"uses {found[0]} in a directive"
-            if why:
-                return line, why
+    for line in lines(spliced):
+        if found := wrong_line(line, is_header, has_attributes):
+            at, why = found
+            return number(at), why
     return None
 
 
