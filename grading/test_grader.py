@@ -1,6 +1,7 @@
 """The grader without compiling anything: what it takes, how points come about, what it writes."""
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -23,6 +24,7 @@ from grader import (  # noqa: E402
 )
 from grader import grade as grading  # noqa: E402
 from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
+from grader.progress import Progress  # noqa: E402
 from grader.run import Result  # noqa: E402
 
 LISTED = "task2_flat_parameter/flat_parameter.cpp"
@@ -492,6 +494,29 @@ class Reports(unittest.TestCase):
             self.assertNotIn("<b>ada", page)
             self.assertNotIn("<script>", page)
 
+    def test_names_and_texts_of_students_are_no_formula_no_script_and_no_command_of_a_terminal(self):
+        for name in ("=HYPERLINK(1)", "+1", "-1", "@x"):
+            cells = next(csv.reader([classroom.table([Grade(name, refused=name)]).splitlines()[1]]))
+            self.assertEqual((cells[0], cells[-1]), (f"'{name}", f"'{name}"))
+        page = classroom.class_page([Grade("javascript:alert(1)"), Grade("a#b'?%\udcff"), Grade("\x1b]0;x\x07")])
+        self.assertEqual(re.findall("href='(.*?)'", page), [
+            "./javascript%3Aalert%281%29/report.html", "./a%23b%27%3F%25%FF/report.html",
+            "./%1B%5D0%3Bx%07/report.html"])
+        self.assertNotIn("\x1b", page)
+        bad = score.shortened("a\x1b[2J\0\nb\udcff\tc")
+        self.assertEqual(bad, "a\\x1b[2J\\x00\nb\\udcff\tc")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            Progress(1).show("\x1b[2J", "")
+        self.assertNotIn("\x1b", printed.getvalue())
+
+    def test_a_submission_is_not_called_as_the_results_of_the_class(self):
+        for name in ("seed", "grades.csv", "class.html.zip"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / name
+                path.touch() if name.endswith(".zip") else path.mkdir()
+                with self.assertRaisesRegex(course.Refused, "rename it"):
+                    classroom.submissions(pathlib.Path(folder))
+
     def test_hidden_cases_say_nothing_before_their_day(self):
         grade = whole_grade()
         task = course.tasks()[1]
@@ -841,10 +866,28 @@ class Sandbox(unittest.TestCase):
         for seen, path in ((True, "common/comm/call.h"), (True, "solutions/task2_flat_parameter/flat_parameter.h"),
                            (False, "solutions/task2_flat_parameter/flat_parameter.cpp"),
                            (False, "grading/rubric.toml"), (False, f"{programs.KEPT}/lock"),
-                           (False, f"/proc/1/root{course.ROOT}/grading"), (False, "/dev/ptmx"), (False, "/dev/kmsg")):
+                           (False, f"/proc/1/root{course.ROOT}/grading/rubric.toml"), (False, "/dev/ptmx"), (False, "/dev/kmsg")):
             command = [sandbox.SCRIPT, "/usr/bin/test", "-e", course.ROOT / path]
             done = subprocess.run(command, env=sandbox.compiler_environment())
             self.assertEqual(done.returncode == 0, seen, path)
+
+    def test_assembly_is_refused_whatever_made_the_word_but_not_that_of_headers(self):
+        if not (course.BUILD / "build.ninja").exists() or "clang" in sandbox.compiler():
+            self.skipTest("nothing is built, or not by g++, which has an assembler of its own")
+        with tempfile.TemporaryDirectory(dir=course.BUILD, prefix="graded_output.") as folder:
+            os.chmod(folder, 0o755)
+            graded = pathlib.Path(folder) / "graded"
+            graded.mkdir()
+            (pathlib.Path(folder) / "given.h").write_text(
+                '#define MAKES(a, b) a##b\ninline void wait_a_little() { asm volatile("nop"); }\n')
+            for made, text in ((True, "void f() { wait_a_little(); }"), (False, 'void f() { MAKES(as, m)("nop"); }'),
+                               (False, 'MAKES(as, m)("nop");')):
+                (graded / "mine.cpp").write_text(f'#include <given.h>\n{text}\n')
+                command = [sandbox.COMPILE, sandbox.compiler(), f"-I{folder}", "-c", graded / "mine.cpp", "-o", "mine.o"]
+                done = subprocess.run(command, cwd=folder, env=sandbox.compiler_environment(), capture_output=True,
+                                      text=True)
+                self.assertEqual(done.returncode == 0, made, text + done.stderr)
+                self.assertEqual("error: uses assembly" in done.stderr, not made, text)
 
     def test_what_a_program_leaves_running_as_its_user_is_ended(self):
         if os.geteuid() != 0:

@@ -20,13 +20,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIVIDER = "// How this solution goes about it."
 
 
+def printable(text):
+    """Names and texts from outside may hold anything: what can't be printed is shown by its code, so that no
+    terminal obeys it and every format of files takes it."""
+    text = text.encode(errors="backslashreplace").decode()
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 class Refused(Exception):
-    """What can't be graded, or made a skeleton of, and why. Names from outside may hold anything: what can't
-    be printed is shown by its code, so that no terminal obeys it."""
+    """What can't be graded, or made a skeleton of, and why, as it can be printed."""
 
     def __init__(self, why):
-        text = str(why).encode(errors="backslashreplace").decode()
-        super().__init__("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text))
+        super().__init__(printable(str(why)))
 
 
 def items(text):

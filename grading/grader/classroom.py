@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import statistics
+import urllib.parse
 
 from grader import course, grade, report, submission, whole_file
 from grader.course import Refused
@@ -26,6 +27,10 @@ def default_jobs():
     return max(1, min((os.cpu_count() or 1) // 2, memory() // BYTES_PER_JOB))
 
 
+# What stands beside the folders of the submissions.
+TABLE, PAGE, SEED = "grades.csv", "class.html", "seed"
+
+
 def submissions(folder):
     """Name -> path."""
     found = {}
@@ -35,6 +40,8 @@ def submissions(folder):
         name = path.name if path.is_dir() else path.stem
         if name in found:
             raise Refused(f"{folder} has both {found[name].name} and {path.name}")
+        if name in (TABLE, PAGE, SEED):
+            raise Refused(f"{path} can't be called so: its results would be in the place of {name}; rename it")
         found[name] = path
     if not found:
         raise Refused(f"{folder} has no folder and no zip to grade")
@@ -43,7 +50,7 @@ def submissions(folder):
 
 def class_seed(arguments, out):
     """The same for the whole class, also when it is resumed."""
-    file = out / "seed"
+    file = out / SEED
     if arguments.seed:
         seed = arguments.seed
     elif file.exists():
@@ -101,10 +108,15 @@ def grade_all(arguments):
             what = f"{done.points:6.2f} points, {done.seconds:4.0f} s"
             progress.show(done.name, done.refused or what)
             known = [grades[name] for name in found if name in grades]
-            whole_file.write(out / "grades.csv", table(known))
-            whole_file.write(out / "class.html", class_page(known))
-    print(f"{out}/grades.csv, {out}/class.html; hidden cases: {out}/seed")
+            whole_file.write(out / TABLE, table(known))
+            whole_file.write(out / PAGE, class_page(known))
+    print(f"{out}/{TABLE}, {out}/{PAGE}; hidden cases: {out}/{SEED}")
     return 0
+
+
+def cell(text):
+    """A spreadsheet takes what begins so for a formula, and runs it."""
+    return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
 
 
 def table(grades):
@@ -114,8 +126,8 @@ def table(grades):
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
         points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
-        writer.writerow([done.name, f"{done.points:g}", *points, done.throughput.get("points", 0),
-                         f"{done.extension_points:g}", f"{done.seconds:.0f}", done.remark])
+        writer.writerow([cell(done.name), f"{done.points:g}", *points, done.throughput.get("points", 0),
+                         f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark)])
     return text.getvalue()
 
 
@@ -153,7 +165,8 @@ def class_page(grades):
     points = [done.points for done in grades]
     middle = statistics.median(points)
     rows = "".join(
-        f"<tr><td><a href='{html.escape(done.name)}/report.html'>{html.escape(done.name)}</a>"
+        f"<tr><td><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
+        f"{html.escape(course.printable(done.name))}</a>"
         f"<td class=number>{done.points:g}"
         + "".join(
             f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # compile.sh COMPILER ARGUMENT...: compiles or links what is graded. If the grader builds (it sets
 # FSDP_SANDBOX), the compiler runs in the sandbox: it writes to a folder of its own, and what it made is
-# then moved to where the build wants it.
+# then moved to where the build wants it. g++ takes its assembler from assembler/.
 set -eu
 if [[ ! ${FSDP_SANDBOX-} ]]; then exec "$@"; fi
 
@@ -9,6 +9,7 @@ scratch=$(mktemp -d "$PWD/graded_output.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 if [[ ${FSDP_SANDBOX_USER-} ]]; then chown "$FSDP_SANDBOX_USER" "$scratch"; fi
 
+folder=${BASH_SOURCE[0]%/*}
 command=() wanted=() before=
 for argument; do
   if [[ $before == -o || $before == -MF ]]; then
@@ -19,7 +20,7 @@ for argument; do
   before=$argument
 done
 
-FSDP_FOLDER=$PWD FSDP_WRITES=$scratch "${BASH_SOURCE[0]%/*}/sandbox.sh" "${command[@]}"
+FSDP_FOLDER=$PWD FSDP_WRITES=$scratch "$folder/sandbox.sh" "${command[0]}" -B "$folder/assembler" "${command[@]:1}"
 for path in "${wanted[@]}"; do
   made=$scratch/${path##*/}
   if [[ ! -f $made || -L $made ]]; then

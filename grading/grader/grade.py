@@ -47,7 +47,7 @@ class Grade:
                 words = best.why.removeprefix("is not run: ").splitlines()
                 kind = "refused" if best.why.startswith("is not run: ") else words.pop(0).rstrip(":")
                 found.append(f"task {task.number} {kind}: {' '.join(words)[:200]}".rstrip(": "))
-        return "; ".join(found)
+        return course.printable("; ".join(found))
 
     @property
     def extensions(self):

@@ -220,7 +220,7 @@ def student_page(grade):
     results = gradescope(grade)
     *graded, extensions = results["tests"]
     points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points():g} points"
-    title = f"{grade.name}: {points}"
+    title = f"{course.printable(grade.name)}: {points}"
     body = f"<h1>{html.escape(title)}</h1><pre>{html.escape(results['output'])}</pre>"
     if not grade.refused:
         rows = "".join(map(row, graded))

@@ -15,6 +15,7 @@ from grader.course import BUILD, ROOT, Refused, rubric
 
 SCRIPT = ROOT / "grading" / "grader" / "sandbox.sh"
 COMPILE = ROOT / "grading" / "grader" / "compile.sh"
+ASSEMBLER = COMPILE.parent / "assembler"  # what compile.sh makes of the compiler's
 CONFINE = BUILD / "bin" / "confine"
 FIRST_USER = 61_000  # that graded code runs as
 USERS = 50  # of each job: one for each run, in turns
@@ -81,7 +82,7 @@ def compiler():
 def read_by_compilers():
     """What the compilers and linkers of graded code read: the build, the course's own code, of the
     solutions the headers alone, and what build.ninja names elsewhere."""
-    own = [BUILD, *(ROOT / name for name in ("common", "programs", "tests"))]
+    own = [BUILD, ASSEMBLER, *(ROOT / name for name in ("common", "programs", "tests"))]
     ninja = (BUILD / "build.ninja").read_text()
     named = re.findall(r"(?<=-isystem )/\S+", ninja) + re.findall(r" (/\S+)/[^/\s]+\.(?:so|a)\b", ninja)
     installed = str(pathlib.Path(compiler()).parent.parent)

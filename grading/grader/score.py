@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from grader.course import rubric
+from grader.course import printable, rubric
 
 
 @dataclasses.dataclass
@@ -60,7 +60,7 @@ def counts_of(found):
 
 
 def shortened(text):
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in printable(text).splitlines() if line.strip()]
     return "\n".join(lines[:60])[:6000]
 
 
@@ -77,7 +77,7 @@ def score_problem(problem, results, held):
         found = results[kind].problems.get(problem.number)
         counts[kind] = counts_of(found)
         points[kind] = (points_of(problem.number, most, results[kind], held), most)
-        texts[kind] = results[kind].why or (shortened(found["explanation"]) if found else "")
+        texts[kind] = shortened(results[kind].why or (found["explanation"] if found else ""))
     return ProblemScore(problem, counts, points, texts)
 
 
