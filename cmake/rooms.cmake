@@ -44,6 +44,12 @@ torch_room(testing base comm layout memory nn trace)
 target_include_directories(fsdp_comm SYSTEM
                            PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
+# Of a function that several objects define, as of a template, a linker takes the first definition. So what
+# runs the tests and compares comes before the code of a task, and all of it.
+set(first testing base comm layout memory nn trace)
+list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
+target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first} $<TARGET_FILE:GTest::gtest>
+                                           LINKER:--no-whole-archive)
 file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
 target_sources(fsdp_testing PRIVATE ${judge_sources})
 
