@@ -45,7 +45,7 @@ std::vector<nlohmann::json> Channel::frames() const {
     std::memcpy(&length, data + at, sizeof length);
     at += sizeof length;
     if (length > size - at) break;
-    frames.push_back(nlohmann::json::from_cbor(data + at, data + at + length));
+    frames.push_back(from_frame(data + at, length));
   }
   munmap(mapped, size);
   return frames;

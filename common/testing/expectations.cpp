@@ -32,16 +32,20 @@ void compare(const RankRun& run, const std::string& name,
   if (!equal) tell(run, name, table, file, line, expected);
 }
 
-// The mean over ranks in each element of a parameter, zero in padding, in place of what `actual`
-// has.
-std::string wrong_mean(const ObservedTensor& actual, int world_size) {
+// What `actual` has in place of the mean over ranks in each element of a parameter, and of zero in
+// padding. Where these lie is the test's to say: a rank's own places could leave out elements.
+std::string wrong_mean(const ObservedTensor& actual, const Places& places, int world_size) {
+  if (actual.numel() != places.shard_numel) {
+    return "has " + std::to_string(actual.numel()) + " elements, expected " +
+           std::to_string(places.shard_numel);
+  }
   for (int64_t i = 0; i < actual.numel(); ++i) {
-    const bool padding = !actual.places->in_parameter(i);
+    const bool padding = !places.in_parameter(i);
     const double value = actual.value(i);
     const auto expected = padding ? 0 : static_cast<double>(provenance::mean(world_size));
     if (value == expected) continue;
     const std::string why = padding ? "padding is not zero" : provenance::decode(value, world_size);
-    return actual.places->text(i) + ": is " + actual.text(i) + ", expected " +
+    return places.text(i) + ": is " + actual.text(i) + ", expected " +
            std::to_string(static_cast<int64_t>(expected)) + ": " + why;
   }
   return "";
@@ -100,12 +104,12 @@ void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole
               "no copy of what other ranks own, in whatever memory", file, line);
 }
 
-void expect_mean_over_ranks(const RankRun& run, const std::string& name, const char* file,
-                            int line) {
+void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,
+                            const char* file, int line) {
   std::string table;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const ObservedTensor actual = run.tensor(rank, name, file, line);
-    const std::string wrong = wrong_mean(actual, run.world_size());
+    const std::string wrong = wrong_mean(actual, places(rank), run.world_size());
     if (!wrong.empty()) table += row(rank, wrong);
   }
   if (!table.empty()) tell(run, name, table, file, line);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <testing/places.h>
 #include <testing/rank_run.h>
 
 #include <functional>
@@ -36,10 +37,11 @@ void expect_part_of(const RankRun& run, const std::string& name, int64_t whole,
 void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole,
                       const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// For gradients that rank r made of provenance::gradient(r, W), observed with their places: fails
-// unless every element of a parameter is the mean over the ranks and padding is zero. Says which
-// ranks are missing and which are counted twice.
-void expect_mean_over_ranks(const RankRun& run, const std::string& name,
+// For gradients that rank r made of provenance::gradient(r, W): fails unless rank r observed as
+// many elements as its shard has by `places`, every element of a parameter is the mean over the
+// ranks, and padding is zero. Says which ranks are missing and which are counted twice.
+using PlacesOfRank = std::function<Places(int rank)>;
+void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,
                             const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // Fails unless `error`, what an exception says, contains `word`. Works in a rank, too.

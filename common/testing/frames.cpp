@@ -5,6 +5,35 @@
 #include <cstring>
 
 namespace fsdp {
+namespace {
+
+using Json = nlohmann::json;
+
+// Ends the reading of a value that is too deep, before the next one in it is read.
+class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
+  using Parser = nlohmann::detail::json_sax_dom_parser<Json>;
+
+ public:
+  using Parser::Parser;
+  bool start_object(size_t size) { return goes_on() && Parser::start_object(size); }
+  bool start_array(size_t size) { return goes_on() && Parser::start_array(size); }
+  bool end_object() { return --depth_, Parser::end_object(); }
+  bool end_array() { return --depth_, Parser::end_array(); }
+
+ private:
+  bool goes_on() { return ++depth_ <= 100; }
+
+  int depth_{};
+};
+
+}  // namespace
+
+Json from_frame(const uint8_t* bytes, uint64_t length) {
+  Json value;
+  Shallow parser(value);
+  if (Json::sax_parse(bytes, bytes + length, &parser, Json::input_format_t::cbor)) return value;
+  throw Json::parse_error::create(110, length, "it is too deep", nullptr);
+}
 
 std::vector<uint8_t> to_frame(const nlohmann::json& value) {
   std::vector<uint8_t> bytes(sizeof(uint64_t));

@@ -3,6 +3,7 @@
 #include <testing/rank_run.h>
 #include <testing/story.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace fsdp {
@@ -24,7 +25,7 @@ std::string RankRun::story(const std::string& name,
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     const auto found = observed_after_[rank].find(name);
     if (found == observed_after_[rank].end()) continue;
-    steps[rank].resize(found->second);
+    steps[rank].resize(std::min(found->second, steps[rank].size()));
     const bool known = !place && rank < expected.size() && expected[rank] != nullptr;
     if (known) place = place_of_call(steps[rank], observations_[rank].at(name), *expected[rank]);
   }

@@ -220,12 +220,26 @@ TEST(Provenance, is_checked_in_parameters_and_padding_must_be_zero) {
     observe(rank, "sum", 3 * mean, 0);
     observe(rank, "padded", mean, 1);
   });
-  EXPECT_EQ(failures_of([&] { expect_mean_over_ranks(run, "right"); }), "");
-  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "sum"); }),
+  EXPECT_EQ(failures_of([&] { expect_mean_over_ranks(run, "right", places_of_rank); }), "");
+  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "sum", places_of_rank); }),
                   "rank 0: weight[0, 0], which rank 0 owns: is 93, expected 31: the sum, not the "
                   "mean: exactly 3 times too large");
-  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "padded"); }),
+  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "padded", places_of_rank); }),
                   "padding after weight, which rank 1 owns: is 1, expected 0: padding is not zero");
+}
+
+TEST(Provenance, is_checked_in_all_elements_of_the_shard) {
+  const RankRun run = run_ranks(3, [&](TestRank& rank) {
+    Places nowhere;
+    nowhere.shard_numel = 16;
+    rank.observe("nothing", at::zeros({0}), places_of_rank(rank.rank()));
+    rank.observe("padding alone", at::zeros({16}), nowhere);
+  });
+  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "nothing", places_of_rank); }),
+                  "rank 2: has 0 elements, expected 16");
+  EXPECT_CONTAINS(
+      failures_of([&] { expect_mean_over_ranks(run, "padding alone", places_of_rank); }),
+      "rank 0: weight[0, 0], which rank 0 owns: is 0, expected 31");
 }
 
 // What torch says of an undefined tensor, with and without the stack that it adds.

@@ -114,6 +114,23 @@ inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const st
   rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
 }
 
+// The places of a rank's shard, as the layout has to be.
+inline Places places_of_rank(int rank, int world_size) {
+  Places places;
+  for (size_t i = 0; i < kShapes.size(); ++i)
+    places.parameters.push_back({"p" + std::to_string(i), kShapes[i], kOffsets[i]});
+  places.shard_numel = padded_numel(world_size) / world_size;
+  places.begin = rank * places.shard_numel;
+  return places;
+}
+
+// The gradients that the ranks observed as `name` are the means of those that collect() gives.
+inline void expect_mean_gradient(const RankRun& run, const std::string& name,
+                                 int line = __builtin_LINE()) {
+  const auto places = [&](int rank) { return places_of_rank(rank, run.world_size()); };
+  expect_mean_over_ranks(run, name, places, __FILE__, line);
+}
+
 // A link whose time is counted, not measured: a collective takes one hop to each other rank.
 inline constexpr int64_t kHop = 1'000;  // [ns]
 inline RunOptions counted_link(const std::shared_ptr<CountedClock>& clock) {

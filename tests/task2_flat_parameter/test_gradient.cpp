@@ -135,7 +135,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks)
     reduce(unit);
     observe_gradient(rank, unit, "gradient");
   });
-  expect_mean_over_ranks(run, "gradient");
+  expect_mean_gradient(run, "gradient");
 }
 
 // "gradient of p0, p2", for the choice 101 in bits.
@@ -280,7 +280,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, waiting_without_a_reduction_under_way_change
     observe_gradient(rank, unit, "gradient after a second wait");
   });
   expect_on_all_ranks(run, "there is a gradient after waiting for nothing", false);
-  expect_mean_over_ranks(run, "gradient after a second wait");
+  expect_mean_gradient(run, "gradient after a second wait");
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
@@ -309,7 +309,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
                       padded_numel(world_size()) / world_size() * 4);
   expect_shards(run, oracle, "gradient after three passes");
-  expect_mean_over_ranks(run, "gradient of the pass after drop_gradient()");
+  expect_mean_gradient(run, "gradient of the pass after drop_gradient()");
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
@@ -362,7 +362,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
   expect_on_all_ranks(run, "bytes of full gradients after abandon_gradient()", 0);
   expect_on_all_ranks(run, "bytes of sharded gradients after abandon_gradient()", 0);
   expect_on_all_ranks(run, "there is a sharded gradient", false);
-  expect_mean_over_ranks(run, "gradient");
+  expect_mean_gradient(run, "gradient");
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
@@ -373,7 +373,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_bef
     unit.abandon_gradient();
     observe_gradient(rank, unit, "gradient");
   });
-  expect_mean_over_ranks(run, "gradient");
+  expect_mean_gradient(run, "gradient");
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {

@@ -135,7 +135,7 @@ class Program {
     std::vector<uint8_t> bytes(length);
     read(bytes.data(), length, deadline);
     has_reported_ = true;
-    return Json::from_cbor(bytes);
+    return from_frame(bytes.data(), length);
   }
 
   void read(void* into, uint64_t count, Clock::time_point deadline) {

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+// What somebody who wants to deceive or to stop a reader of records may write in their place. The
+// same seed gives the same.
+namespace fsdp {
+
+using Dice = std::mt19937_64;
+
+inline size_t below(Dice& dice, size_t end) {
+  return dice() % end;
+}
+
+inline nlohmann::json hostile_value(Dice& dice) {
+  const std::vector<nlohmann::json> values{
+      nullptr,
+      true,
+      -1,
+      0,
+      1e308,
+      NAN,
+      INT64_MIN,
+      UINT64_MAX,
+      int64_t{1} << 40,
+      "",
+      "\xff\xfe\x1b[2J\n[       OK ] ",
+      std::string(100'000, 'x'),
+      nlohmann::json::array(),
+      nlohmann::json::object(),
+      nlohmann::json::binary({0xff, 0}),
+      nlohmann::json::array({{{"<dtype>", 6}, {"<sizes>", {-1, 1 << 30}}, {"<bytes>", nullptr}}}),
+      {{"<dtype>", 6}, {"<sizes>", {0}}, {"<bytes>", nlohmann::json::binary({})}},
+      {{"begin", INT64_MAX}, {"shard_numel", -1}, {"parameters", {{{"name", 3}}}}}};
+  return values[below(dice, values.size())];
+}
+
+// Changes, removes or doubles one part of `value`, however deep.
+inline void spoil(nlohmann::json& value, Dice& dice) {
+  if (!value.is_structured() || value.empty() || below(dice, 6) == 0) {
+    value = hostile_value(dice);
+    return;
+  }
+  auto part = value.begin();
+  std::advance(part, below(dice, value.size()));
+  const size_t how = below(dice, 8);
+  if (how == 0) {
+    value.erase(part);
+  } else if (how == 1 && value.is_array()) {
+    const nlohmann::json copy = *part;
+    value.push_back(copy);
+  } else {
+    spoil(*part, dice);
+  }
+}
+
+// Changes bytes, cuts the end off, or adds some.
+inline void spoil(std::string& bytes, Dice& dice) {
+  for (size_t i = below(dice, 4); i > 0 && !bytes.empty(); --i)
+    bytes[below(dice, bytes.size())] = static_cast<char>(dice());
+  const size_t how = below(dice, 6);
+  if (how == 0) bytes.resize(below(dice, bytes.size() + 1));
+  if (how == 1) bytes += bytes.substr(below(dice, bytes.size() + 1));
+}
+
+// How many of them a test tries: FSDP_HOSTILE, or a few.
+inline int hostile_tries() {
+  const char* count = std::getenv("FSDP_HOSTILE");
+  return count == nullptr ? 60 : std::stoi(count);
+}
+
+}  // namespace fsdp
