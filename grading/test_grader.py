@@ -17,7 +17,9 @@ import warnings
 import zipfile
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+GRADING = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(GRADING), str(GRADING / "instruments")]
+import exploits  # noqa: E402
 from grader import (  # noqa: E402
     changed, classroom, course, header_text, memory_group, objects, programs, report, run, sandbox, schema,
     score, session, source_text, submission, throughput, whole_file,
@@ -338,6 +340,14 @@ class Compiling(unittest.TestCase):
         self.assertFalse([path for path in pathlib.Path("/proc").glob("*/cmdline")
                           if path.parent.name.isdigit() and text_of(path) == "sleep\x00600\x00"])
 
+    def test_what_a_killed_compiler_leaves_is_removed(self):
+        kept = []
+        with mock.patch.object(session, "end", lambda process: kept.extend(
+                pathlib.Path(process.args[2]).glob("graded_output.*"))):
+            self.compile("mkdir graded_output.1 && head -c 1000 /dev/zero > graded_output.1/x; false", seconds=60)
+        self.assertEqual(len(kept), 1)
+        self.assertFalse(kept[0].exists())
+
     def test_ends_when_the_compiler_prints_too_much(self):
         log, _ = self.compile("yes | head -c 100000", seconds=60, log_characters=5000)
         self.assertIn("error: the compiler prints too much", log)
@@ -427,6 +437,67 @@ class Scores(unittest.TestCase):
         self.assertEqual(result.problems["2.1"]["share"], 0.5)
         self.assertTrue(result.sentinel_fails)
         self.assertFalse(other.sentinel_fails)
+
+
+class HostileResults(unittest.TestCase):
+    """As many as FSDP_HOSTILE says. What is no result of `check` gives no point and no traceback."""
+
+    VALUES = [None, True, -1, 1, 2, 1e308, float("nan"), float("inf"), 2**70, "", "x\udcff\0\x1b[2J", [], {}, [[]],
+              {"number": []}, "9" * 5000]
+
+    def spoil(self, value, dice):
+        """A copy in which one part is another, is missing, or is there twice."""
+        if not isinstance(value, (dict, list)) or not value or dice.random() < 0.15:
+            return dice.choice(self.VALUES)
+        copy = value.copy()
+        at = dice.choice(list(copy)) if isinstance(copy, dict) else dice.randrange(len(copy))
+        kind = dice.random()
+        if kind < 0.15:
+            del copy[at]
+        elif kind < 0.3 and isinstance(copy, list):
+            copy.append(copy[at])
+        else:
+            copy[at] = self.spoil(copy[at], dice)
+        return copy
+
+    def test_are_no_result_and_bring_no_point(self):
+        task = course.tasks()[1]
+        failed = result_of(task, "failed")
+        written = {"sentinel_fails": [], "problems": list(failed.problems.values()), "tests": failed.tests}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tests.json"
+            for number in range(int(os.environ.get("FSDP_HOSTILE", "200"))):
+                dice = random.Random(number)
+                text = json.dumps(self.spoil(written, dice) if number else written).encode()
+                for _ in range(dice.choice([0, 0, 1, 5])):
+                    at = dice.randrange(len(text))
+                    text = text[:at] + bytes([dice.choice(b"\xff\0[{\"x,")]) + text[at + dice.randrange(3):]
+                with self.subTest(number=number):
+                    path.write_bytes(text)
+                    result = run.read_result(path, task, 0)
+                    got = score.score_task(task, "own", {"tests": result, "hidden": result})
+                    grade = Grade("ada", scores={2: [got]}, complete=True)
+                    self.assertEqual(grade.points, 0)
+                    self.assertEqual(schema.wrong(report.gradescope(grade)), [])
+                    classroom.class_page([grade])
+                    report.student_page(grade).encode()
+
+    def test_nested_without_end_are_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tests.json"
+            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000):
+                path.write_text(text)
+                self.assertIn("gave no result", run.read_result(path, course.tasks()[1], 0).why)
+
+
+class Kept(unittest.TestCase):
+    def test_results_are_kept_but_not_those_for_which_the_machine_is_to_blame(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "KEPT", pathlib.Path(folder)):
+            for why, kept in (("", True), ("does not compile:\nx.cpp:1: error", True), ("is not run: uses system", True),
+                              ("gave no result: its tests did not end", False),
+                              ("does not compile:\nx.o: No space left on device", False)):
+                run.keep(why, "", Result([], why))
+                self.assertEqual(run.kept(why, "") is not None, kept, why)
 
 
 class Grades(unittest.TestCase):
@@ -528,10 +599,11 @@ class Reports(unittest.TestCase):
         for entry in results["tests"]:
             told = "rank 3 of 6" in entry.get("output", "")
             self.assertEqual(told, entry["name"].startswith("2.") and "hidden" in entry["name"], entry["name"])
-        for text in (results["output"], report.student_page(grade)):
-            self.assertNotIn("rank 3 of 6", text)
-            for points in (grade.points, grade.best(task).points):
-                self.assertNotRegex(text, rf"(?<![\d.]){points:g} (of|points)")
+        passed = whole_grade()
+        self.assertNotEqual(passed.points, grade.points)
+        passed.scores[2] = [scored(task, "own")]
+        self.assertEqual(results["output"], report.gradescope(passed)["output"])
+        self.assertEqual(report.student_page(grade), report.student_page(passed))
         self.assertIn("95 of 95 points", results["output"])
 
     def test_refused_not_compiled_and_wrong_are_told_apart(self):
@@ -670,6 +742,15 @@ class SourceText(unittest.TestCase):
         for text in ("int a;\n\nasm(1);", "/*\n*/\nasm(1);", "#define a \\\n b\nasm(1);", "int \\\n\\\n asm;"):
             self.assertEqual(source_text.wrong(text.encode(), False)[0], 3, text)
 
+    def test_exploits_are_refused_with_the_words_that_their_bank_has(self):
+        found = 0
+        for exploit in exploits.load():
+            files = exploits.submission(exploit).files
+            if why := source_text.wrong_in(files, files):
+                self.assertTrue(any(words in why for words in exploit["refused"].split(" | ")), f"{exploit['name']}: {why}")
+                found += 1
+        self.assertGreater(found, 10)  # the others are refused when they are compiled
+
     def test_every_solution_passes(self):
         for folder in ("tasks", "solutions", "grading/instruments"):
             for path in (course.ROOT / folder).rglob("*.[hc]*"):
@@ -781,6 +862,43 @@ class Looks(unittest.TestCase):
         self.assertIn("uses fsdp::bad<int> of common/testing/, on which no task stands", found[3])
         self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[2])
 
+    def test_what_reaches_files_the_environment_and_the_tests_own_memory_is_refused(self):
+        names = {"_ZN2at4_ops9from_file4callEN3c1017basic_string_viewIcEE": "reads or writes files",
+                 "_ZN2at12MapAllocatorD1Ev": "reads or writes files",
+                 "_ZNSt12__basic_fileIcE8sys_openEiSt13_Ios_Openmode": "reads or writes files",
+                 "_ZN5torch8autograd8profiler14ProfilerResult4saveERKSs": "reads or writes files",
+                 "_ZN3c105utils7set_envEPKcS2_b": "reads or changes the environment",
+                 "_ZN3c1018FatalSignalHandler11getInstanceEv": "handles signals",
+                 "_ZN5torch7Library5_implEPKcONS_11CppFunctionENS_18_RegisterOrVerifyE": "registers operators",
+                 "_ZN3c1020SetStorageImplCreateENS_10DeviceTypeEPFvvE": "is not a solution's to change",
+                 "_ZN5torch8inductor9loadModelEv": "nothing of std, of LibTorch or of the course",
+                 "_ZN4fsdp7MappingC1EiRKNS_8OpenFileE": "of common/comm/, on which no task stands",
+                 "_ZN4fsdp12Communicator4rankEv": "", "_ZN2at4_ops4view4callERKNS_6TensorE": "",
+                 "_ZN5torch7Library9_fallbackEONS_11CppFunctionE": ""}
+        rooms = {name: ("common/comm", True) for name in names if name.startswith("_ZN4fsdp")}
+        with mock.patch.object(objects, "names_of_others", lambda: rooms):
+            for name, why in names.items():
+                found = list(objects.wrong_uses({name}))
+                self.assertEqual(len(found), 1 if why else 0, f"{name}: {found}")
+                self.assertIn(why, "".join(found))
+
+    def test_not_even_a_template_may_be_another_in_the_libraries_of_the_tests(self):
+        defined = [("_ZN8nlohmann6detail5writeEv", "W"), ("_ZN7testing14TestPartResultD1Ev", "W"), ("_ZN3CLI3AppD2Ev", "V"),
+                   ("_ZNSt6vectorIiE4sizeEv", "W"), ("_ZN4fsdp4mineEv", "W"), ("_ZNK2at6Tensor3cpuEv", "W"),
+                   ("_ZN2at6Tensor3cpuEv", "T")]
+        with (mock.patch.object(objects, "symbols", lambda *how: defined if "--defined-only" in how else []),
+              mock.patch.object(objects, "names_of_others", lambda: {})):
+            found = sorted(why.split(":")[0] for why in objects.wrong_symbols("/bin/true"))
+        self.assertEqual(found, ["defines CLI", "defines at", "defines nlohmann", "defines testing"])
+
+    def test_every_solution_that_is_built_passes(self):
+        found = [(path, source) for stack in ("reference", "second", "third", "fourth") for task in course.tasks()
+                 for path, source in objects.objects(stack, task)]
+        if not found:
+            self.skipTest("no solution is built")
+        for path, source in found:
+            self.assertEqual(list(objects.wrong_symbols(path)), [], f"{path.parts[-4:]} of {source}")
+
     def test_a_tool_that_fails_or_prints_too_much_is_a_refusal(self):
         for command in (["false"], ["yes"]):
             with (self.assertRaises(course.Refused) as caught,
@@ -824,6 +942,11 @@ class Sandbox(unittest.TestCase):
         if sandbox.best_mode() == "limits":
             self.skipTest("this machine has neither namespaces nor another user")
         self.assertTrue(sandbox.works(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], sandbox.best_mode()))
+
+    def test_what_runs_there_is_ended_first_if_memory_runs_out(self):
+        done = subprocess.run([sandbox.SCRIPT, "/bin/cat", "/proc/self/oom_score_adj"], env=sandbox.environment(),
+                              capture_output=True, text=True)
+        self.assertEqual(done.stdout, "1000\n", done.stderr)
 
     def test_a_program_that_does_not_start_there_is_refused_with_the_folder(self):
         with tempfile.TemporaryDirectory() as folder:  # only its owner may enter it
@@ -874,7 +997,7 @@ class Sandbox(unittest.TestCase):
     def test_assembly_is_refused_whatever_made_the_word_but_not_that_of_headers(self):
         if not (course.BUILD / "build.ninja").exists() or "clang" in sandbox.compiler():
             self.skipTest("nothing is built, or not by g++, which has an assembler of its own")
-        with tempfile.TemporaryDirectory(dir=course.BUILD, prefix="graded_output.") as folder:
+        with tempfile.TemporaryDirectory(dir=course.BUILD, prefix="trial.") as folder:
             os.chmod(folder, 0o755)
             graded = pathlib.Path(folder) / "graded"
             graded.mkdir()

@@ -140,7 +140,7 @@ def histogram(points, most):
     bars = []
     for i, count in enumerate(counts):
         height = 120 * count / highest
-        label = f"{most * i / 10:.0f}&ndash;{most * (i + 1) / 10:.0f}"
+        label = f"{most * i / 10:g}&ndash;{most * (i + 1) / 10:g}"
         bars.append(
             f"<rect x={i * 60 + 6} y={140 - height:.1f} width=48 height={height:.1f} />"
             f"<text x={i * 60 + 30} y=156>{label}</text>"
@@ -165,8 +165,8 @@ def class_page(grades):
     points = [done.points for done in grades]
     middle = statistics.median(points)
     rows = "".join(
-        f"<tr><td><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
-        f"{html.escape(course.printable(done.name))}</a>"
+        f"<tr><td class=name><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
+        f"{html.escape(course.printable(done.name))}</a><small>{html.escape(done.remark)}</small>"
         f"<td class=number>{done.points:g}"
         + "".join(
             f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"
@@ -174,24 +174,23 @@ def class_page(grades):
         )
         + f"<td class=number>{done.throughput.get('points', 0):g}"
         f"<td class=number>{done.extension_points:g}<td class=number>{done.seconds:.0f}"
-        f"<td>{html.escape(done.remark)}"
         for done in sorted(grades, key=lambda done: -done.points)
     )
-    heads = "".join(f"<th class=number>task {task.number} of {task.points:g}" for task in course.tasks())
+    heads = "".join(f"<th class=number>task {task.number}<small>of {task.points:g}</small>" for task in course.tasks())
     tests = "".join(
-        f"<tr><td>{html.escape(suite)}<td>{html.escape(sentence.replace('_', ' '))}"
-        f"<td class=number>{passed} of {len(grades)}"
-        f"<td><meter value={passed} max={len(grades)}></meter>"
+        f"<tr><td>{html.escape(suite)}<td class=test>{html.escape(sentence.replace('_', ' '))}"
+        f"<td class=number>{passed} of {len(grades)}{report.meter(passed, len(grades))}"
         for test, passed in rates(grades)
         for suite, _, sentence in [test.partition(".")]
     )
+    trains = course.rubric()["throughput"]["points"]
     title = f"{len(grades)} submissions, median {middle:g} of {most:g} points"
     body = (
-        f"<style>svg rect {{ fill: #4878a8 }} svg text {{ font-size: 11px; text-anchor: middle; "
-        f"fill: currentColor }}</style><h1>{title}</h1><h2>Points</h2>{histogram(points, most)}"
-        f"<table><tr><th>submission<th class=number>points{heads}<th class=number>throughput"
-        f"<th class=number>extensions<th class=number>seconds<th>remark{rows}"
-        f"</table><h2>How many pass which test</h2><p>On every number of ranks; the hardest first.</p>"
-        f"<table><tr><th>suite<th>test<th class=number>pass<th>{tests}</table>"
+        f"<h1>{title}</h1><h2>Points</h2>{histogram(points, most)}"
+        f"<div class=scrolls><table><tr><th>submission<th class=number>points<small>of {most:g}</small>{heads}"
+        f"<th class=number>throughput<small>of {trains:g}</small><th class=number>extensions<small>no part of it</small>"
+        f"<th class=number>seconds{rows}</table></div>"
+        f"<h2>How many pass which test</h2><p>On every number of ranks; the hardest first.</p>"
+        f"<div class=scrolls><table><tr><th>suite<th>test<th class=number>pass<th class=bar>{tests}</table></div>"
     )
-    return report.page(title, body)
+    return report.page(title, body, "wide")

@@ -56,7 +56,7 @@ def symbols(*arguments):
 
 def libraries():
     """The shared libraries that the tests are linked to."""
-    program = next((BUILD / "bin").glob("mine_task*_tests"))
+    program = next((BUILD / "bin").glob("*_task*_tests"))
     listing = output("ldd", program)
     return re.findall(r"=> (\S+)", listing)
 
@@ -107,7 +107,7 @@ def wrong_symbols(path):
         whose, strongly = others.get(name, ("", False))
         if strongly or (whose and strong):
             yield f"defines {readable}, which is {whose}'s"
-        elif strong and begins_with(readable, rubric()["allowed"]["reserved"]):
+        elif begins_with(readable, rubric()["allowed"]["reserved" if strong else "never"]):
             yield f"defines {readable}: a solution defines names of its own alone"
         elif not strong and defined[name] not in "VWu":
             yield f"defines {readable} so that the program's start decides what it is"
@@ -144,8 +144,10 @@ def wrong_use(mangled, name):
         yield f"uses {name}, which is nothing of std, of LibTorch or of the course"
         return
     room, strongly = names_of_others().get(mangled, ("", False))
-    if strongly and room.startswith("common/") and room.removeprefix("common/") not in allowed["rooms"]:
-        yield f"uses {name} of {room}/, on which no task stands"
+    if strongly and room.startswith("common/"):
+        room = room.removeprefix("common/")
+        if room not in allowed["rooms"] or not begins_with(name, allowed["names"].get(room, [name])):
+            yield f"uses {name} of common/{room}/, on which no task stands"
 
 
 @functools.cache

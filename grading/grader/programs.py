@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -149,6 +150,8 @@ def ninja(targets, place, on_step=None, job=0):
         finally:
             end.cancel()
             session.end(process)  # after an interrupt, or compilers that outlive ninja
+            for left in pathlib.Path(BUILD).glob("graded_output.*"):  # by a compile.sh that was killed
+                shutil.rmtree(left, ignore_errors=True)
     return "".join(lines)
 
 

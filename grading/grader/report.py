@@ -10,6 +10,7 @@ BASE_NAMES = {
     "own": "your own tasks before it",
     "reference": "the reference solutions of the tasks before it",
 }
+TWICE = "Each task but the first was graded twice. The better result counts:"
 
 
 def counts_text(counts):
@@ -126,9 +127,10 @@ def leaderboard(grade):
     ]
 
 
-def summary(grade):
+def remarks(grade):
+    """On the whole, a line each."""
     if grade.refused:
-        return f"Not graded: {grade.refused}"
+        return [f"Not graded: {grade.refused}"]
     later = most_points() - most_shown_points()
     held = f" The hidden cases' {later:g} come later." if later else ""
     points = f"{shown_points(grade):g} of {most_shown_points():g} points"
@@ -139,11 +141,13 @@ def summary(grade):
         lines.append("The grader stopped early. This is what it knew by then.")
     if grade.missing:
         lines.append(f"Not handed in, so graded as delivered: {', '.join(grade.missing)}.")
-    lines.append("Each task was graded twice. The better result counts:")
-    for task in course.tasks():
-        if task.number in grade.scores:
-            lines.append(f"  task {task.number} {task.name}: {bases_text(grade, task)}")
-    return "\n".join(lines)
+    return [*lines, TWICE] if grade.scores else lines
+
+
+def summary(grade):
+    tasks = [task for task in course.tasks() if task.number in grade.scores]
+    lines = [f"  task {task.number} {task.name}: {bases_text(grade, task)}" for task in tasks]
+    return "\n".join([*remarks(grade), *lines])
 
 
 def gradescope(grade):
@@ -181,49 +185,70 @@ def write_results(path, grade):
 
 
 STYLE = """
+:root { color-scheme: light dark; --text: #1b1f24; --back: #fff; --line: #d8dee4; --box: #f3f5f7;
+  --full: #17692c; --part: #8a5a00; --none: #a3201d; --link: #0a58a6; --bar: #4878a8 }
+@media (prefers-color-scheme: dark) { :root { --text: #dde2e8; --back: #14171a; --line: #343b43; --box: #1d2226;
+  --full: #6fd08c; --part: #e5b567; --none: #f0857f; --link: #7fb8f0; --bar: #6f9fd0 } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1b1f24; background: #fff }
-table { border-collapse: collapse; width: 100% } td { overflow-wrap: anywhere } td, th { padding: .25rem .6rem; text-align: left;
-  border-bottom: 1px solid #d8dee4; vertical-align: top } td.number, th.number { text-align: right;
-  white-space: nowrap }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f3f5f7; padding: .7rem; font-size: 13px }
-.full { color: #17692c } .part { color: #8a5a00 } .none { color: #a3201d }
-meter { width: 8rem }
-@media (prefers-color-scheme: dark) { body { color: #dde2e8; background: #14171a }
-  td, th { border-color: #343b43 } pre { background: #1d2226 }
-  .full { color: #6fd08c } .part { color: #e5b567 } .none { color: #f0857f } }
+  color: var(--text); background: var(--back); overflow-wrap: anywhere }
+h1 { font-size: 1.6rem; line-height: 1.25 } a { color: var(--link) } small { display: block }
+table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem; text-align: left;
+  border-bottom: 1px solid var(--line); vertical-align: top }
+.number { text-align: right; white-space: nowrap } .task th { padding-top: 1.2rem } .task small { font-weight: normal }
+pre { white-space: pre-wrap; background: var(--box); padding: .7rem; font-size: 13px }
+.full { color: var(--full) } .part { color: var(--part) } .none { color: var(--none) } meter { width: 8rem }
+svg rect { fill: var(--bar) } svg { max-width: 48rem } svg text { font-size: 10px; text-anchor: middle; fill: currentColor }
+.wide { max-width: 80rem } .scrolls { overflow-x: auto; overflow-wrap: normal } .name, .test { min-width: 9rem }
+.name, .test { overflow-wrap: anywhere }
+@media (max-width: 40rem) { .bar { display: none } td, th { padding: .25rem .4rem } }
 """
 
 
-def page(title, body):
+def page(title, body, kind=""):
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-        f"<meta name=viewport content='width=device-width'><style>{STYLE}</style>{body}</html>\n"
+        f"<meta name=viewport content='width=device-width'><style>{STYLE}</style><body class='{kind}'>{body}</html>\n"
     )
 
 
+def meter(value, most):
+    return f"<td class=bar><meter value={value} max={most}></meter>"
+
+
 def row(test):
-    """Of a student's page; of what is not visible yet, only that it comes."""
+    """Of a student's page."""
     score, most = test["score"], test["max_score"]
-    name = html.escape(test["name"])
-    if test["visibility"] != "visible":
-        return f"<tr><td>{name}<td class=number>of {most:g}, later<td>"
     kind = "full" if score == most else "part" if score else "none"
     details = ""
     if kind != "full" and test["output"]:
-        details = f"<details><summary>why</summary><pre>{html.escape(test['output'])}</pre></details>"
-    return (f"<tr><td>{name}{details}<td class='number {kind}'>{score:g} of {most:g}"
-            f"<td><meter value={score} max={most}></meter>")
+        details = (f"<tr><td colspan=3><details><summary>why not all of {html.escape(test['name'].split()[0])}</summary>"
+                   f"<pre>{html.escape(test['output'])}</pre></details>")
+    return (f"<tr><td>{html.escape(test['name'])}<td class='number {kind}'>{score:g} of {most:g}"
+            f"{meter(score, most)}{details}")
+
+
+def of_task(grade, task, tests):
+    """The rows of a task: its points, and those of its problems that may be shown."""
+    bases = f"<small>{html.escape(bases_text(grade, task))}</small>" if grade.best(task) and task.number > 1 else ""
+    score, most = (round(sum(test[name] for test in tests), 2) for name in ("score", "max_score"))
+    return (f"<tr class=task><th>task {task.number} {html.escape(task.name)}{bases}"
+            f"<th class=number>{score:g} of {most:g}<th class=bar>{''.join(map(row, tests))}")
 
 
 def student_page(grade):
     results = gradescope(grade)
-    *graded, extensions = results["tests"]
+    *graded, throughput, extensions = results["tests"]
     points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points():g} points"
     title = f"{course.printable(grade.name)}: {points}"
-    body = f"<h1>{html.escape(title)}</h1><pre>{html.escape(results['output'])}</pre>"
+    body = f"<h1>{html.escape(title)}</h1>"
+    body += "".join(f"<p>{html.escape(line)}" for line in remarks(grade))
     if not grade.refused:
-        rows = "".join(map(row, graded))
-        body += f"<table><tr><th>problem<th class=number>points<th>{rows}</table>"
+        rows = ""
+        for task in course.tasks():
+            of_it = [test for test in graded if f"task {task.number}" in test["tags"]]
+            rows += of_task(grade, task, [test for test in of_it if test["visibility"] == "visible"])
+        if throughput["visibility"] == "visible":
+            rows += f"<tr class=task><th>training<th class=number><th class=bar>{row(throughput)}"
+        body += f"<table><tr><th>problem<th class=number>points<th class=bar>{rows}</table>"
         body += f"<h2>Extensions</h2><pre>{html.escape(extensions['output'])}</pre>"
     return page(title, body)

@@ -129,7 +129,7 @@ def require_that_tests_run(program):
 
 def require_that_compilers_run():
     """Throws Refused if the compiler of graded code does not work in the sandbox."""
-    with tempfile.TemporaryDirectory(dir=BUILD, prefix="graded_output.") as folder:
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="trial.") as folder:
         made = pathlib.Path(folder) / "empty.o"
         command = [COMPILE, compiler(), "-x", "c++", "-c", "/dev/null", "-o", made]
         done = subprocess.run(command, cwd=BUILD, env=compiler_environment(), stdin=subprocess.DEVNULL,

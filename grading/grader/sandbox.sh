@@ -10,6 +10,8 @@
 # that takes system calls away (programs/confine.cpp). FSDP_GROUP: the folder of the control group that
 # limits the memory of all its processes together (memory_group.py).
 set -eu
+# If memory runs out, this is ended and not who grades.
+{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null || true
 
 limited() {
   # The change of the user forgets which signal the end of the parent sends.
