@@ -41,18 +41,27 @@ configure() {
 }
 
 # Builds targets of a preset, and prints a line only if there is something to build. If the build
-# fails, shows the first errors, unless `quiet` is set, and fails.
+# fails, shows the first errors, unless `quiet` is set, and fails. Where nothing can be written, it is
+# enough that the targets are current.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps
-  mkdir -p "$dir"
+  mkdir -p "$dir" 2>/dev/null || fail "build/$preset can't be made; copy this folder to where you can write"
+  if [[ ! -w $dir ]]; then
+    is_current "$dir" "${targets[@]}" ||
+      fail "build/$preset can't be written, and does not hold ${targets[*]} as this folder's sources are;" \
+        "copy this folder to where you can write"
+    return
+  fi
   (
+    trap 'say interrupted; trap - INT; kill -INT "$BASHPID"' INT
     # Two commands at a time would overwrite each other's files. Silent under torchrun, whose ranks
     # queue here as a matter of course.
     if ! flock --nonblock 9; then
       if is_current "$dir" "${targets[@]}"; then exit 0; fi
-      [[ -n ${RANK-} ]] || say "waiting for another build to end"
+      [[ -n ${RANK-} ]] || say "waiting for another build to end$(holder "$dir/lock")"
       flock 9
     fi
+    echo $$ >"$dir/lock"
     configure "$preset"
     touch_old_files "$dir"
     steps=$(steps_to_build "$dir" "${targets[@]}")
@@ -68,7 +77,15 @@ build() {
     if grep -q 'warning:' "$dir/build.log"; then
       say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
     fi
-  ) 9>"$dir/lock" || return 1
+  ) 9<>"$dir/lock" || return 1
+}
+
+# holder LOCK: prints which command has the lock: " (process 4711: ./fsdp check)"; nothing if that is not known.
+holder() {
+  local process
+  process=$(head -n 1 "$1")
+  [[ $process && -r /proc/$process/cmdline ]] || return 0
+  echo " (process $process: $(tr '\0' ' ' <"/proc/$process/cmdline" | sed 's/ $//'))"
 }
 
 # touch_old_files DIR: ninja goes by the times of files, but what comes out of an archive or a backup may
@@ -91,7 +108,7 @@ touch_old_files() {
 # nothing, so another build may be running; new files of a folder are not looked for.
 is_current() {
   local dir=$1 copy
-  copy=$(mktemp "$dir/dry_run.XXXXXX") || return 1
+  copy=$(mktemp) || return 1
   shift
   cp "$dir/build.ninja" "$copy" 2>/dev/null
   ninja -C "$dir" -f "$copy" -n "$@" 2>/dev/null | grep -q '^ninja: no work to do'

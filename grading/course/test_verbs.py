@@ -138,19 +138,31 @@ class Verbs(unittest.TestCase):
         self.assertIn("--device cuda needs an NVIDIA GPU", text)
         self.assertFalse((self.root / "build").exists())
 
-    def build_while_another_holds_the_lock(self, rule):
-        """Of a folder whose one target is made by `rule`; None if it waits."""
+    def folder_of_build(self, rule):
+        """Whose one target is made by `rule`."""
         folder = self.root / "build/default"
         folder.mkdir(parents=True)
         (folder / "build.ninja").write_text(f"rule r\n  command = {rule}\nbuild made: r\n")
+        return folder
+
+    def begin_build(self, configured=False):
+        script = f"root={str(self.root)!r}; source scripts/build.sh; "
+        if configured:
+            script += "configure() { :; }; "
+        return subprocess.Popen(
+            ["bash", "-c", script + "build default made; exit $?"], cwd=self.root,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    def build_while_another_holds_the_lock(self, rule, process=""):
+        """The first line that it prints; "" if it does not wait."""
+        folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
-        script = f"root={str(self.root)!r}; source scripts/build.sh; build default made"
         with open(folder / "lock", "w") as lock:
+            print(process, file=lock, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            waiting = subprocess.Popen(
-                ["bash", "-c", script], cwd=self.root, stderr=subprocess.PIPE, text=True,
-                start_new_session=True,
-            )
+            waiting = self.begin_build()
             first = waiting.stderr.readline()  # ends with the script, or says that it waits
             if first:
                 os.killpg(waiting.pid, signal.SIGKILL)
@@ -163,6 +175,47 @@ class Verbs(unittest.TestCase):
     def test_what_is_not_current_waits_for_another_build(self):
         said = self.build_while_another_holds_the_lock("true")  # makes nothing, so it is never current
         self.assertEqual(said, "fsdp: waiting for another build to end\n")
+
+    def test_who_waits_for_another_build_says_for_which(self):
+        process = os.getpid()
+        said = self.build_while_another_holds_the_lock("true", process)
+        words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ")
+        self.assertEqual(
+            said,
+            f"fsdp: waiting for another build to end (process {process}: {words.rstrip(' ')})\n")
+
+    def test_an_interrupted_build_is_not_called_failed(self):
+        started = self.root / "started"
+        os.mkfifo(started)
+        self.folder_of_build(f"echo >'{started}'; sleep 1000")
+        build = self.begin_build(configured=True)
+        started.read_text()  # waits until the rule runs
+        os.killpg(build.pid, signal.SIGINT)
+        said = build.communicate()[1]
+        self.assertEqual(build.returncode, -signal.SIGINT, said)
+        self.assertEqual(said.splitlines()[-1], "fsdp: interrupted")
+        self.assertNotIn("failed", said)
+
+    def read_only_build(self, rule):
+        """In a folder in which nothing can be written, even by root."""
+        folder = self.folder_of_build(rule)
+        subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
+        script = f"root={str(self.root)!r}; source scripts/build.sh; build default made && echo built"
+        mount = f"mount --bind {str(self.root)!r} {str(self.root)!r} && " \
+                f"mount -o remount,bind,ro {str(self.root)!r} && cd {str(self.root)!r} && "
+        done = subprocess.run(["unshare", "-m", "bash", "-c", mount + script],
+                              capture_output=True, text=True)
+        if "unshare" in done.stderr or "mount" in done.stderr:
+            self.skipTest("this user may not mount")
+        return done.returncode, done.stdout + done.stderr
+
+    def test_what_is_current_needs_no_folder_that_can_be_written(self):
+        self.assertEqual(self.read_only_build("touch made"), (0, "built\n"))
+
+    def test_what_is_not_current_needs_a_folder_that_can_be_written(self):
+        status, said = self.read_only_build("true")
+        self.assertEqual(status, 1)
+        self.assertIn("fsdp: build/default can't be written, and does not hold made", said)
 
     def test_help_has_the_verbs_of_this_copy(self):
         (self.root / "grading/course/skeletons.py").unlink()
