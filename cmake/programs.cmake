@@ -5,7 +5,7 @@
 add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.cpp
             programs/shared/commit.cpp)
 target_include_directories(fsdp_programs PUBLIC programs)
-target_link_libraries(fsdp_programs PUBLIC fsdp_warnings)
+target_link_libraries(fsdp_programs PUBLIC fsdp_base)
 file(GLOB train_options CONFIGURE_DEPENDS programs/train/*.cpp)
 add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL ${train_options})
 target_link_libraries(fsdp_train_options PUBLIC fsdp_programs fsdp_train)

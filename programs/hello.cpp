@@ -99,7 +99,9 @@ Settings parse(int argc, char** argv) {
     if (settings.skip >= settings.world) {
       throw UsageError("--skip " + std::to_string(settings.skip) + ": there is no such rank");
     }
-    if (!settings.trace.empty()) timeline_writer(settings.trace);
+    if (settings.trace.empty()) return;
+    timeline_writer(settings.trace);
+    check_output("--trace", settings.trace, reason_not_to_write(settings.trace));
   });
   return settings;
 }

@@ -1,28 +1,141 @@
 #include <base/whole_file.h>
+#include <base/write_all.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <stdexcept>
 
 namespace fsdp {
+namespace {
 
-void write_whole_file(const std::string& path, const std::string& content) {
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary);
-  file << content;
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(partial, path, error);
-  if (!file || error) {
-    std::filesystem::remove(partial, error);
-    throw std::runtime_error(path + ": can't be written");
-  }
+namespace fs = std::filesystem;
+
+// Where a path leads.
+struct Place {
+  int error{};                      // errno, if that is unknown
+  std::optional<struct stat> file;  // what is there; nothing if nothing is
+  fs::path path;                    // of the file that is there, or will be, behind all links
+  bool is_open{};  // the path names an open file of a process, as /dev/stdout does
+
+  bool plain() const { return !is_open && (!file || S_ISREG(file->st_mode)); }
+};
+
+bool lies_in_proc(const fs::path& path) {
+  std::error_code none;
+  const fs::path folder = fs::canonical(fs::absolute(path, none).parent_path(), none);
+  return folder.string().starts_with("/proc/");
 }
 
-bool can_be_written(const std::string& path) {
-  const auto folder = std::filesystem::absolute(path).parent_path();
-  return access(folder.c_str(), W_OK) == 0 && !std::filesystem::is_directory(path);
+Place place_of(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  Place place;
+  struct stat status {};
+  place.path = path;
+  if (stat(path.c_str(), &status) == 0) {
+    place.file = status;
+  } else if (errno != ENOENT) {
+    place.error = errno;
+    return place;
+  }
+  std::error_code none;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(place.path, none); ++i) {
+    place.is_open = place.is_open || lies_in_proc(place.path);
+    place.path = place.path.parent_path() / fs::read_symlink(place.path, none);
+  }
+  return place;
+}
+
+// A new file beside the place, with the mode and the owner of the one that is there.
+class NewFile {
+ public:
+  explicit NewFile(const Place& place) : place_(place) {
+    const auto folder = place.path.parent_path();
+    do {
+      path_ = folder / (".fsdp-" + std::to_string(getpid()) + '-' + std::to_string(count_++));
+      file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (file_ < 0 && errno == EEXIST);
+    error_ = file_ < 0 ? errno : 0;
+  }
+  ~NewFile() {
+    if (file_ < 0) return;
+    close(file_);
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  int error() const { return error_; }  // errno, if it could not be made
+
+  // Puts it, with that content, in the place. Returns 0 or errno.
+  int become(const std::string& content) {
+    if (place_.file) {
+      if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;  // not ours
+      fchmod(file_, place_.file->st_mode & 07777);
+    }
+    if (const int error = write_all(file_, content)) return error;
+    if (rename(path_.c_str(), place_.path.c_str()) != 0) return errno;
+    path_.clear();
+    return 0;
+  }
+
+ private:
+  inline static int count_ = 0;
+  const Place& place_;
+  fs::path path_;  // empty: it has become the file of the place
+  int file_;
+  int error_;
+};
+
+int write_in_place(const std::string& path, const std::string& content) {
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return errno;
+  const int error = write_all(file, content);
+  close(file);
+  return error;
+}
+
+int error_of_writing(const Place& place, const std::string& path, const std::string& content) {
+  if (place.error != 0) return place.error;
+  if (!place.plain()) return write_in_place(path, content);
+  NewFile file(place);
+  return file.error() != 0 ? file.error() : file.become(content);
+}
+
+int error_before_writing(const Place& place, const std::string& path) {
+  if (place.error != 0) return place.error;
+  if (place.file && S_ISDIR(place.file->st_mode)) return EISDIR;
+  if (place.file && access(path.c_str(), W_OK) != 0) return errno;
+  return place.plain() ? NewFile(place).error() : 0;
+}
+
+}  // namespace
+
+void write_whole_file(const std::string& path, const std::string& content) {
+  const int error = error_of_writing(place_of(path), path, content);
+  if (error != 0) throw std::runtime_error(path + ": can't be written: " + std::strerror(error));
+}
+
+std::string reason_not_to_write(const std::string& path) {
+  const int error = error_before_writing(place_of(path), path);
+  return error == 0 ? "" : std::strerror(error);
+}
+
+bool same_file(const std::string& one, const std::string& other) {
+  const Place a = place_of(one), b = place_of(other);
+  if (!a.plain() || !b.plain()) return false;
+  if (a.file && b.file) return a.file->st_dev == b.file->st_dev && a.file->st_ino == b.file->st_ino;
+  if (a.file || b.file) return false;
+  const auto whole = [](const Place& place) {
+    std::error_code none;
+    return fs::weakly_canonical(fs::absolute(place.path, none), none);
+  };
+  return whole(a) == whole(b);
 }
 
 }  // namespace fsdp

@@ -4,11 +4,17 @@
 
 namespace fsdp {
 
-// Writes `path` so that it appears whole or not at all: under another name first. Throws
-// std::runtime_error "PATH: can't be written".
+// Writes `path` so that it appears whole or not at all: under another name, which no other file has,
+// in the same folder first. A file that was there keeps its mode and its owner, a link goes on
+// naming it. What is no plain file, as /dev/null, /dev/stdout or a FIFO, is written to as it is.
+// Throws std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);
 
-// Whether a file could be made there now: its folder exists and is writable, and it is no folder.
-bool can_be_written(const std::string& path);
+// Why that would fail now: "Permission denied"; empty if it can be done, as far as that is known
+// without opening what is no plain file.
+std::string reason_not_to_write(const std::string& path);
+
+// Whether two paths name one plain file, be it there already or not.
+bool same_file(const std::string& one, const std::string& other);
 
 }  // namespace fsdp

@@ -31,20 +31,23 @@ std::string Progress::left(const Step& step) const {
   return "  " + time_left(seconds / static_cast<double>(step.done - first_->done) * rest);
 }
 
-std::string Progress::after(const Step& step) {
+std::string Progress::after(const Step& step, int columns) {
   if (!first_) first_ = step;
   const auto done = static_cast<long long>(step.done), steps = static_cast<long long>(steps_);
   const double megabytes = static_cast<double>(step.live_bytes) / 1e6;
   char text[160];
-  if (!terminal_) {
+  if (columns == 0) {
     std::snprintf(text, sizeof text, "step %lld/%lld  loss %.10f  %.0f tokens/s  %.1f MB live\n",
                   done, steps, step.loss, step.tokens_per_s, megabytes);
     return text;
   }
-  std::snprintf(text, sizeof text, "\r\033[K[%s] %lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live",
-                bar(step.done, steps_).c_str(), done, steps, step.loss, step.tokens_per_s,
-                megabytes);
-  return text + left(step) + (step.done == steps_ ? "\n" : " ");
+  std::snprintf(text, sizeof text, "%lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live", done, steps,
+                step.loss, step.tokens_per_s, megabytes);
+  const auto room = static_cast<size_t>(columns - 1);  // the last column is the cursor's
+  const std::string words = text + left(step);
+  const std::string whole = '[' + bar(step.done, steps_) + "] " + words;
+  return "\r\033[K" + (whole.size() <= room ? whole : words.substr(0, room)) +
+         (step.done == steps_ ? "\n" : "");
 }
 
 }  // namespace fsdp

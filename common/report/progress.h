@@ -13,7 +13,7 @@ std::string time_left(double seconds);
 // time left as soon as two seconds have passed; else a line.
 class Progress {
  public:
-  Progress(int64_t steps, bool terminal) : steps_(steps), terminal_(terminal) {}
+  explicit Progress(int64_t steps) : steps_(steps) {}
 
   struct Step {
     int64_t done;    // steps, this one counted
@@ -21,14 +21,15 @@ class Progress {
     double loss, tokens_per_s;
     int64_t live_bytes;
   };
-  // What to print. A bar ends with a newline after the last step only.
-  std::string after(const Step& step);
+  // What to print on a terminal of so many columns, or, if that is 0, into a file. On a terminal it
+  // fits into one line: what has no room is left out, first the bar, then the end. It ends with a
+  // newline after the last step only.
+  std::string after(const Step& step, int columns);
 
  private:
   std::string left(const Step& step) const;
 
   int64_t steps_;  // of the whole run
-  bool terminal_;
   std::optional<Step> first_;  // the first one of this run
 };
 

@@ -23,7 +23,8 @@ class RunLog {
   int file_;  // -1: closed after a failure
 };
 
-// Whether `path` could be opened so, as far as that is known without opening it.
-bool can_be_logged_to(const std::string& path);
+// Why `path` could not be opened so: "Permission denied"; empty if it can be, as far as that is known
+// without opening it.
+std::string reason_not_to_log(const std::string& path);
 
 }  // namespace fsdp

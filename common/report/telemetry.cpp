@@ -1,5 +1,7 @@
+#include <base/standard_output.h>
 #include <base/whole_file.h>
 #include <report/telemetry.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -7,6 +9,19 @@
 #include <utility>
 
 namespace fsdp {
+namespace {
+
+// Of the one that stdout is, whose window may change at any time; 0 if it is none.
+int columns_of_terminal() {
+  if (isatty(STDOUT_FILENO) != 1) return 0;
+  constexpr int kUsual = 80;
+  winsize window{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  return known ? window.ws_col : kUsual;
+}
+
+}  // namespace
+
 std::string with_commas(int64_t value) {
   std::string digits = std::to_string(value);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (value < 0); at -= 3) {
@@ -16,7 +31,7 @@ std::string with_commas(int64_t value) {
 }
 
 Telemetry::Telemetry(int64_t steps, std::string json)
-    : json_(std::move(json)), progress_(steps, isatty(STDOUT_FILENO) == 1) {}
+    : json_(std::move(json)), progress_(steps) {}
 
 void Telemetry::end_bar() {
   if (std::exchange(bar_open_, false)) std::printf("\n");
@@ -25,7 +40,7 @@ void Telemetry::end_bar() {
 void Telemetry::say(const std::string& line) {
   end_bar();
   std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+  flush_output();
 }
 
 void Telemetry::step(int64_t step, double loss, double tokens_per_s,
@@ -43,9 +58,10 @@ void Telemetry::evaluated(double loss) {
 
 void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes) {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-  const std::string text = progress_.after({done, now.count(), loss, tokens_per_s, live_bytes});
+  const std::string text =
+      progress_.after({done, now.count(), loss, tokens_per_s, live_bytes}, columns_of_terminal());
   std::printf("%s", text.c_str());
-  std::fflush(stdout);
+  flush_output();
   bar_open_ = text.back() != '\n';
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <report/progress.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>

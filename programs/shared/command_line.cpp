@@ -1,6 +1,8 @@
+#include <base/standard_output.h>
 #include <shared/command_line.h>
 
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -40,15 +42,26 @@ void parse_command_line(CLI::App& app, int argc, char** argv, const std::functio
     check();
   } catch (const CLI::CallForHelp&) {
     std::fputs(wrapped(app.help(), app.get_formatter()->get_column_width()).c_str(), stdout);
+    const std::string lost = lost_output();
+    if (!lost.empty()) throw std::runtime_error(lost);
     std::exit(0);
   } catch (const std::exception& error) {
     throw UsageError(error.what());
   }
 }
 
+void check_output(const std::string& option, const std::string& path, const std::string& reason) {
+  if (path == "-") throw UsageError(option + " -: names no file; give /dev/stdout");
+  if (!reason.empty()) throw UsageError(option + ' ' + path + ": " + reason);
+}
+
 int run_program(const std::string& name, const std::function<int()>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that gets too large is an error of its writer
   try {
-    return body();
+    const int status = body();
+    const std::string lost = lost_output();
+    if (status == 0 && !lost.empty()) throw std::runtime_error(lost);
+    return status;
   } catch (const UsageError& error) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
     return 2;

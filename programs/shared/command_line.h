@@ -19,13 +19,17 @@ struct UsageError : std::runtime_error {
 std::string wrapped(const std::string& help, size_t indent);
 
 // Parses the command line, then calls `check`, which may throw std::exception. Throws UsageError
-// for a mistake. When the command line asks for help, prints it and ends the process with status 0.
+// for a mistake. When the command line asks for help, prints it and ends the process with status 0,
+// or throws std::runtime_error if that can't be printed.
 void parse_command_line(
     CLI::App& app, int argc, char** argv, const std::function<void()>& check = [] {});
 
-// What main() returns: what `body` returns, 2 for a UsageError, 1 for another exception; prints
-// either on stderr after the program's name.
+// What main() returns: what `body` returns, 2 for a UsageError, 1 for another exception, or if what
+// the program has printed could not be written; prints either on stderr after the program's name.
 int run_program(const std::string& name, const std::function<int()>& body);
+
+// Throws UsageError "--json FILE: Permission denied" if there is a reason not to write that file.
+void check_output(const std::string& option, const std::string& path, const std::string& reason);
 
 // The numbers that an option takes.
 template <typename Number>

@@ -1,18 +1,16 @@
-#include <base/whole_file.h>
 #include <comm/join.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <layout/shard_layout.h>
 #include <nn/models.h>
-#include <report/run_log.h>
 #include <shared/command_line.h>
 #include <shared/commit.h>
-#include <trace/timeline.h>
 #include <train/checkpoint_options.h>
 #include <train/data_options.h>
 #include <train/init_option.h>
 #include <train/offload_option.h>
 #include <train/options.h>
+#include <train/output_options.h>
 #include <train/precision_option.h>
 #include <train/strategy_option.h>
 
@@ -163,13 +161,7 @@ void add_run_options(CLI::App& app, TrainConfig& config, Given& given) {
                  "simulate a network of this latency and bandwidth: 200us,1GB/s");
   on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
-  app.add_option("--trace", config.trace,
-                 "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
-  app.add_option("--json", config.json,
-                 "when training ends, write one line per step and a last one to this file");
-  app.add_option("--log", config.log,
-                 "write a line of JSON at each step to the end of this file, which may be a FIFO "
-                 "(docs/telemetry.md)");
+  add_output_options(app, config);
 }
 
 Fault parse_fault(const std::string& text, int world) {
@@ -254,10 +246,6 @@ void check_step_in_backward(const TrainConfig& config) {
                      std::to_string(config.world));
 }
 
-void check_file(const std::string& option, const std::string& path) {
-  if (!can_be_written(path)) throw UsageError(option + " " + path + ": can't be written");
-}
-
 // Before a fork: the ranks will use the GPUs, this process must not.
 void check_cuda(const TrainConfig& config) {
   if (!gpu::built()) {
@@ -304,23 +292,17 @@ void check(const TrainConfig& config) {
                      (config.parts > config.world ? "--parts)" : "--world)"));
   }
   for (const std::string& path : config.text) {
-    if (!std::filesystem::exists(path)) throw UsageError("--text " + path + ": no such file");
+    std::error_code unknown;
+    if (!std::filesystem::exists(path, unknown))
+      throw UsageError("--text " + path + ": no such file");
+    if (!std::filesystem::is_directory(path) && !std::filesystem::is_regular_file(path))
+      throw UsageError("--text " + path + ": is neither a plain file nor a folder");
   }
   try {
     std::regex pattern(config.no_decay);
   } catch (const std::regex_error&) {
     throw UsageError("--no-decay " + config.no_decay + ": not a regular expression");
   }
-  if (!config.json.empty()) check_file("--json", config.json);
-  if (!config.log.empty() && !can_be_logged_to(config.log))
-    throw UsageError("--log " + config.log + ": can't be written");
-  if (config.trace.empty()) return;
-  try {
-    timeline_writer(config.trace);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(std::string("--trace ") + error.what());
-  }
-  check_file("--trace", config.trace);
 }
 
 // What was given and has no effect: one line for each, of one process.
@@ -378,6 +360,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     precision.settle(app, config);
     check_step_in_backward(config);
     check(config);
+    check_output_options(config);
     check_checkpoint_options(app, config);
     check_init_option(config);
     check_offload_options(app, config);

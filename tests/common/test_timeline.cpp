@@ -1,4 +1,3 @@
-#include <base/whole_file.h>
 #include <gtest/gtest.h>
 #include <testing/kept_timeline.h>
 #include <trace/timeline.h>
@@ -164,25 +163,6 @@ TEST(Timelines, have_the_format_that_the_name_of_the_file_says) {
   EXPECT_EQ(timeline_writer("a/b.html"), html_timeline);
   EXPECT_EQ(error_of<std::invalid_argument>([] { timeline_writer("a/b.png"); }),
             "a/b.png: the name of a timeline ends in .txt, .json or .html");
-}
-
-TEST(WholeFile, appears_with_its_content_or_not_at_all) {
-  const TemporaryFolder temporary;
-  const std::filesystem::path folder = temporary.path();
-  const std::string path = folder / "file";
-  EXPECT_TRUE(can_be_written(path));
-  write_whole_file(path, "one\n");
-  write_whole_file(path, "two\n");
-  std::ifstream file(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "two\n");
-
-  EXPECT_FALSE(can_be_written(folder));
-  EXPECT_FALSE(can_be_written(folder / "none" / "file"));
-  EXPECT_THROW(write_whole_file(folder / "none" / "file", ""), std::runtime_error);
-  std::filesystem::create_directory(folder / "taken");
-  EXPECT_THROW(write_whole_file(folder / "taken", "text"), std::runtime_error);
-  const auto left = std::filesystem::directory_iterator(folder);
-  EXPECT_EQ(std::distance(begin(left), end(left)), 2) << "no half-written file is left";
 }
 
 }  // namespace

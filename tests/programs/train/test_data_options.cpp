@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <common/temporary_folder.h>
-
 #include "parsed.h"
 
 namespace fsdp {
@@ -63,12 +61,10 @@ TEST(DataOptions, contradictions_are_refused) {
             "--eval-every: --recipe published holds nothing out: its tokens are random");
 }
 
-TEST(LogOption, a_file_that_can_not_be_written_is_refused) {
-  const TemporaryFolder folder;
-  for (const std::string& path : {folder.path(), folder.path() + "/no/such/folder"})
-    EXPECT_EQ(refused({"--log", path}), "--log " + path + ": can't be written");
-  EXPECT_EQ(parsed({"--log", folder.path() + "/log"}).log, folder.path() + "/log");
-  EXPECT_EQ(parsed({"--log", "/dev/null"}).log, "/dev/null");
+TEST(DataOptions, a_text_is_a_plain_file_or_a_folder) {
+  EXPECT_EQ(refused({"--text", "/no/such"}), "--text /no/such: no such file");
+  EXPECT_EQ(refused({"--text", "/dev/zero"}),
+            "--text /dev/zero: is neither a plain file nor a folder");
 }
 
 }  // namespace

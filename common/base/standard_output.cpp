@@ -1,0 +1,29 @@
+#include <base/standard_output.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+namespace fsdp {
+namespace {
+
+int first_error = 0;  // errno; stdout itself keeps no more than that there was one
+
+}  // namespace
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 && first_error == 0) first_error = errno;
+  std::cout.flush();
+}
+
+std::string lost_output() {
+  flush_output();
+  if (std::ferror(stdout) == 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0) return "";
+  const std::string reason = first_error != 0 ? std::strerror(first_error) : "a write has failed";
+  return "standard output: " + reason;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,174 @@
+#include <base/whole_file.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "expect_text.h"
+#include "in_a_process.h"
+#include "limit_file_size.h"
+#include "temporary_folder.h"
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string held_by(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat status {};
+  lstat(path.c_str(), &status);
+  return status.st_mode;
+}
+
+auto files_in(const std::string& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+}
+
+std::string refusal(const std::string& path, const std::string& content = "text") {
+  return error_of<std::runtime_error>([&] { write_whole_file(path, content); });
+}
+
+TEST(WholeFile, appears_with_its_content_or_not_at_all) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  EXPECT_EQ(reason_not_to_write(path), "");
+  write_whole_file(path, "one\n");
+  write_whole_file(path, "two\n");
+  EXPECT_EQ(held_by(path), "two\n");
+  in_a_process([&] {
+    limit_file_size(8);
+    EXPECT_EQ(refusal(path, "more than fits"), path + ": can't be written: File too large");
+  });
+  EXPECT_EQ(held_by(path), "two\n");
+  EXPECT_EQ(files_in(folder.path()), 1) << "no half-written file is left";
+}
+
+TEST(WholeFile, a_limit_of_file_size_is_an_error_and_not_the_end_of_the_process) {
+  const TemporaryFolder folder;
+  in_a_process([&] {
+    limit_file_size(8);
+    std::signal(SIGXFSZ, SIG_DFL);
+    EXPECT_CONTAINS(refusal(folder.path() + "/file", "more than fits"), "File too large");
+  });
+}
+
+TEST(WholeFile, that_can_not_be_written_says_why_before_and_then) {
+  const TemporaryFolder folder;
+  const std::string taken = folder.path() + "/taken", link = folder.path() + "/link";
+  fs::create_directory(taken);
+  fs::create_symlink("link", link);
+  const std::pair<std::string, std::string> cases[]{
+      {folder.path() + "/none/file", "No such file or directory"},
+      {taken, "Is a directory"},
+      {link, "Too many levels of symbolic links"},
+      {folder.path() + '/' + std::string(300, 'x'), "File name too long"}};
+  for (const auto& [path, reason] : cases) {
+    EXPECT_EQ(reason_not_to_write(path), reason);
+    EXPECT_EQ(refusal(path), path + ": can't be written: " + reason);
+  }
+  EXPECT_EQ(reason_not_to_write(folder.path() + '/' + std::string(255, 'x')), "");
+  EXPECT_EQ(files_in(folder.path()), 2);
+}
+
+TEST(WholeFile, keeps_the_mode_that_it_had) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("file", "old");
+  for (const mode_t mode : {0600, 0640, 0755}) {
+    chmod(path.c_str(), mode);
+    write_whole_file(path, "new");
+    EXPECT_EQ(mode_of(path) & 07777, mode);
+  }
+  const mode_t mask = umask(027);
+  write_whole_file(folder.path() + "/another", "new");
+  umask(mask);
+  EXPECT_EQ(mode_of(folder.path() + "/another") & 07777, 0640U);
+}
+
+TEST(WholeFile, is_written_where_a_link_leads) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("real/file", "old"), link = folder.path() + "/link";
+  fs::create_symlink("real/second", link);
+  fs::create_symlink("file", folder.path() + "/real/second");
+  write_whole_file(link, "new");
+  EXPECT_TRUE(S_ISLNK(mode_of(link)));
+  EXPECT_EQ(held_by(file), "new");
+  fs::remove(file);
+  write_whole_file(link, "newer");  // a link that leads nowhere yet
+  EXPECT_TRUE(S_ISLNK(mode_of(link)));
+  EXPECT_EQ(held_by(file), "newer");
+}
+
+TEST(WholeFile, no_file_of_somebody_else_is_deleted) {
+  const TemporaryFolder folder;
+  const std::string own = ".fsdp-" + std::to_string(getpid()) + '-';
+  folder.write("file.partial", "mine");
+  for (int i = 0; i < 50; ++i)
+    folder.write(own + std::to_string(i), "mine");
+  const std::string path = folder.path() + "/file";
+  EXPECT_EQ(reason_not_to_write(path), "");
+  write_whole_file(path, "new");
+  EXPECT_EQ(held_by(path + ".partial"), "mine");
+  for (int i = 0; i < 50; ++i)
+    EXPECT_EQ(held_by(folder.path() + '/' + own + std::to_string(i)), "mine");
+}
+
+TEST(WholeFile, what_is_no_plain_file_is_written_to_and_stays) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path() + "/fifo", null = folder.path() + "/null";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  fs::create_symlink("/dev/null", null);
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_EQ(reason_not_to_write(fifo), "");
+  write_whole_file(fifo, "text");
+  char text[16];
+  const ssize_t count = read(reader, text, sizeof text);
+  close(reader);
+  EXPECT_EQ(std::string(text, static_cast<size_t>(std::max<ssize_t>(count, 0))), "text");
+  EXPECT_TRUE(S_ISFIFO(mode_of(fifo)));
+  write_whole_file(null, "text");
+  EXPECT_TRUE(S_ISLNK(mode_of(null)));
+  EXPECT_TRUE(S_ISCHR(mode_of("/dev/null")));
+  EXPECT_EQ(refusal("/dev/full"), "/dev/full: can't be written: No space left on device");
+}
+
+TEST(WholeFile, standard_output_is_added_to_wherever_it_leads) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("file", "old ");
+  in_a_process([&] {
+    const int file = open(path.c_str(), O_WRONLY | O_APPEND);
+    ASSERT_EQ(dup2(file, STDOUT_FILENO), STDOUT_FILENO);
+    for (const char* name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+      write_whole_file(name, "new ");
+  });
+  EXPECT_EQ(held_by(path), "old new new new ");
+}
+
+TEST(WholeFile, two_paths_may_name_one_file) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file", other = folder.path() + "/other";
+  EXPECT_TRUE(same_file(path, folder.path() + "/./file"));
+  EXPECT_FALSE(same_file(path, other));
+  fs::create_symlink("file", other);
+  EXPECT_TRUE(same_file(path, other));
+  write_whole_file(path, "");
+  EXPECT_TRUE(same_file(path, other));
+  fs::remove(other);
+  fs::create_hard_link(path, other);
+  EXPECT_TRUE(same_file(path, other));
+  EXPECT_FALSE(same_file("/dev/null", "/dev/null"));
+  EXPECT_FALSE(same_file(path, folder.write("third", "")));
+}
+
+}  // namespace
+}  // namespace fsdp
