@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct TrainConfig {
   std::string data{"text"};  // text, modular, pattern, or the published recipe's random tokens
   int64_t modulus{};         // of modular addition
   std::vector<std::string> text;
+  std::shared_ptr<const std::string> text_content;  // of these files; null: not read yet
   int64_t steps{};
   int64_t eval_every{};  // steps from one evaluation of what is held out to the next; 0: none
   int64_t batch{};       // global rows a step

@@ -6,8 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -112,32 +113,49 @@ class PatternDataset : public Dataset {
   at::Tensor pattern_;  // [kPatternPeriod] int64, owned
 };
 
-// The regular files below `folder`, in order of name.
+// The plain files below `folder`, in order of name. A link that leads nowhere, or in a circle, is
+// none.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
+    std::error_code unknown;
+    if (entry.is_regular_file(unknown)) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   return files;
 }
 
-// Empty if the file is not text: text holds no NUL.
-std::string read_text(const fs::path& path) {
+// Adds what the file holds; nothing if it is not text: text holds no NUL.
+void add_text(const fs::path& path, std::string& text) {
+  constexpr size_t kChunk = size_t{1} << 20;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::invalid_argument("text '" + path.string() + "' can't be read");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  return text.find('\0') == std::string::npos ? text : std::string();
+  const size_t before = text.size();
+  for (size_t end = before; file;) {
+    text.resize(end + kChunk);
+    file.read(text.data() + end, kChunk);
+    const auto count = static_cast<size_t>(file.gcount());
+    text.resize(end + count);
+    if (text.find('\0', end) != std::string::npos) return text.resize(before);
+    end += count;
+  }
 }
 
-std::string read_all(const fs::path& path) {
-  if (!fs::exists(path)) throw std::invalid_argument("text '" + path.string() + "' does not exist");
-  std::string text;
-  for (const auto& file : fs::is_directory(path) ? files_below(path) : std::vector{path}) {
-    text += read_text(file);
+void add_all(const fs::path& path, std::string& text) {
+  std::error_code unknown;
+  const size_t before = text.size();
+  if (fs::is_directory(path, unknown)) {
+    for (const auto& file : files_below(path))
+      add_text(file, text);
+  } else if (fs::is_regular_file(path, unknown)) {
+    add_text(path, text);
+  } else {
+    const bool exists = fs::exists(path, unknown);
+    throw std::invalid_argument("text '" + path.string() +
+                                (exists ? "' is neither a plain file nor a folder"
+                                        : "' does not exist"));
   }
-  if (text.empty()) throw std::invalid_argument("'" + path.string() + "' holds no text");
-  return text;
+  if (text.size() == before) throw std::invalid_argument("'" + path.string() + "' holds no text");
 }
 
 void require_a_row(int64_t bytes, int64_t seq, const std::string& what) {
@@ -161,9 +179,12 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
   return std::make_shared<PatternDataset>(vocabulary, seed);
 }
 
-TextDataset::TextDataset(const std::vector<std::string>& paths, uint64_t seed) : seed_(seed) {
+Text read_text_files(const std::vector<std::string>& paths) {
+  std::string text;
   for (const auto& path : paths)
-    text_ += read_all(path);
+    add_all(path, text);
+  text.shrink_to_fit();
+  return std::make_shared<const std::string>(std::move(text));
 }
 
 // The bytes from each place on: [starts, seq + 1].
@@ -171,7 +192,7 @@ at::Tensor TextDataset::rows_from(const at::Tensor& starts, int64_t seq) const {
   auto tokens = torch::empty({starts.numel(), seq + 1}, torch::kLong);
   auto* token = tokens.mutable_data_ptr<int64_t>();
   for (int64_t row = 0; row < starts.numel(); ++row) {
-    const auto begin = text_.begin() + starts.const_data_ptr<int64_t>()[row];
+    const auto begin = text_->begin() + starts.const_data_ptr<int64_t>()[row];
     token = std::transform(begin, begin + seq + 1, token,
                            [](char byte) { return static_cast<unsigned char>(byte); });
   }
@@ -195,7 +216,7 @@ Batch TextDataset::held_out(int64_t rows, int64_t seq) const {
 
 double TextDataset::unigram_entropy() const {
   std::array<int64_t, 256> counts{};
-  for (const char byte : text_)
+  for (const char byte : *text_)
     ++counts[static_cast<unsigned char>(byte)];
   double entropy = 0;
   for (const int64_t count : counts) {

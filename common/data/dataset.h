@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fsdp {
@@ -38,25 +39,29 @@ inline constexpr int64_t kPatternPeriod = 5;
 inline constexpr double kPatternNoise = 0.05;
 std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed);
 
-// The bytes of text files. A folder stands for all text files in it and in its folders, in the
-// order of their names. Each row of a batch starts at a random place. The last tenth of the bytes,
-// rounded down, is held out. The constructor throws std::invalid_argument naming a path that does
-// not exist or holds no text.
+// The bytes of text files, one after another. A folder stands for all text files in it and in its
+// folders, in the order of their names; what is no plain file there is left out, as is what holds a
+// NUL. Throws std::invalid_argument naming a path that is neither file nor folder, or holds no text.
+// A process that reads before it forks reads for all ranks, which share the memory.
+using Text = std::shared_ptr<const std::string>;
+Text read_text_files(const std::vector<std::string>& paths);
+
+// Each row of a batch starts at a random place of the text. The last tenth of its bytes, rounded
+// down, is held out.
 class TextDataset : public Dataset {
  public:
-  TextDataset(const std::vector<std::string>& paths, uint64_t seed);
+  TextDataset(Text text, uint64_t seed) : text_(std::move(text)), seed_(seed) {}
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
   Batch held_out(int64_t rows, int64_t seq) const override;
   int64_t vocabulary() const override { return 256; }
-  const std::string& text() const { return text_; }
-  int64_t size() const { return static_cast<int64_t>(text_.size()); }  // [bytes]
-  double unigram_entropy() const;                                      // [nats per byte]
+  int64_t size() const { return static_cast<int64_t>(text_->size()); }  // [bytes]
+  double unigram_entropy() const;                                       // [nats per byte]
 
  private:
   int64_t trained() const { return size() - size() / 10; }  // [bytes] the first ones
   at::Tensor rows_from(const at::Tensor& starts, int64_t seq) const;
 
-  std::string text_;
+  Text text_;  // shared
   uint64_t seed_;
 };
 

@@ -1,9 +1,9 @@
-#include <data/dataset.h>
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
 #include <report/sha256.h>
 #include <state/agreement.h>
 #include <train/checkpoints.h>
+#include <train/data_of_run.h>
 
 #include <cmath>
 
@@ -37,7 +37,7 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
   if (config.data == "modular") settings["modulus"] = config.modulus;
   if (config.data != "text") return settings;
   Sha256 hash;
-  hash.update(std::as_bytes(std::span(TextDataset(config.text, config.seed).text())));
+  hash.update(std::as_bytes(std::span(*text_of(config))));
   settings["text_sha256"] = hash.hex();
   settings["text_held_out"] = "last tenth";
   return settings;

@@ -8,8 +8,11 @@
 
 namespace fsdp {
 
-// What a run trains on. Throws what the dataset's constructor throws.
+// What a run trains on. Throws what text_of() throws.
 std::shared_ptr<Dataset> make_dataset(const TrainConfig& config);
+
+// What the text files of a run hold: config.text_content, or read now. Throws as read_text_files().
+Text text_of(const TrainConfig& config);
 
 // The same in words, as "text" or "addition modulo 31".
 std::string describe_data(const TrainConfig& config);

@@ -1,5 +1,6 @@
 #include <data/dataset.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -57,7 +58,7 @@ TEST(TextDataset, reads_folders_in_order_of_name_and_skips_files_that_are_not_te
   folder.write("c.bin", std::string("c\0c", 3));
   folder.write("empty.txt", "");
   in_a_process([&] {
-    const TextDataset data({folder.path()}, 1);
+    const TextDataset data(read_text_files({folder.path()}), 1);
     ASSERT_EQ(data.size(), 4);
     const auto row = data.batch(0, 1, 3);  // all there is
     EXPECT_TRUE(torch::equal(row.inputs[0], torch::tensor({'a', 'z', 'b'}, torch::kLong)));
@@ -73,7 +74,8 @@ TEST(TextDataset, batches_are_pieces_of_the_text_that_depend_on_the_step_alone) 
   }
   const auto file = folder.write("bytes", text);
   in_a_process([&] {
-    const TextDataset data({file}, 9), same({file}, 9), other({file}, 10);
+    const TextDataset data(read_text_files({file}), 9), same(read_text_files({file}), 9),
+        other(read_text_files({file}), 10);
     torch::manual_seed(1);
     const auto batch = data.batch(5, 16, 10);
     const auto next = torch::rand({4});
@@ -91,21 +93,48 @@ TEST(TextDataset, batches_are_pieces_of_the_text_that_depend_on_the_step_alone) 
 
 TEST(TextDataset, computes_the_unigram_entropy_of_its_text) {
   const TemporaryFolder folder;
-  EXPECT_NEAR(TextDataset({folder.write("two", "abab")}, 0).unigram_entropy(), std::log(2), 1e-12);
-  EXPECT_EQ(TextDataset({folder.write("one", "aaaa")}, 0).unigram_entropy(), 0);
+  EXPECT_NEAR(TextDataset(read_text_files({folder.write("two", "abab")}), 0).unigram_entropy(), std::log(2), 1e-12);
+  EXPECT_EQ(TextDataset(read_text_files({folder.write("one", "aaaa")}), 0).unigram_entropy(), 0);
 }
 
 TEST(TextDataset, an_error_names_the_path) {
   const TemporaryFolder folder;
   const auto binary = folder.write("folder/binary", std::string("\0", 1));
   const auto refused = [](const std::string& path) {
-    return refusal([&] { TextDataset({path}, 0); });
+    return refusal([&] { read_text_files({path}); });
   };
   EXPECT_CONTAINS(refused("/no/such/file"), "/no/such/file");
   EXPECT_CONTAINS(refused(binary), binary);
   EXPECT_CONTAINS(refused(folder.path() + "/folder"), folder.path() + "/folder");
-  const TextDataset data({folder.write("short", "abc")}, 0);
+  const TextDataset data(read_text_files({folder.write("short", "abc")}), 0);
   EXPECT_CONTAINS(refusal([&] { data.batch(0, 1, 3); }), "only 3");
+}
+
+TEST(TextFiles, what_is_neither_a_plain_file_nor_a_folder_is_refused) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path() + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/dev/zero")}) {
+    EXPECT_EQ(refusal([&] { read_text_files({path}); }),
+              "text '" + path + "' is neither a plain file nor a folder");
+  }
+}
+
+TEST(TextFiles, a_link_that_leads_nowhere_or_in_a_circle_is_left_out) {
+  const TemporaryFolder folder;
+  folder.write("a", "text");
+  fs::create_symlink("circle", folder.path() + "/circle");
+  fs::create_symlink("nowhere", folder.path() + "/link");
+  ASSERT_EQ(mkfifo((folder.path() + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(*read_text_files({folder.path()}), "text");
+}
+
+TEST(TextFiles, a_file_with_a_nul_far_from_its_begin_is_no_text) {
+  const TemporaryFolder folder;
+  const std::string long_text(3 << 20, 'x');
+  folder.write("a", long_text);
+  folder.write("b", long_text + '\0' + long_text);
+  EXPECT_EQ(*read_text_files({folder.path()}), long_text);
 }
 
 TEST(RepositoryText, is_the_sources_without_anything_that_was_built_or_that_students_write) {

@@ -118,7 +118,7 @@ TEST(TextDataset, holds_out_the_last_tenth) {
     text += static_cast<char>('b' + i / 10);
   const auto file = folder.write("text", text);
   in_a_process([&] {
-    const TextDataset data({file}, 1);
+    const TextDataset data(read_text_files({file}), 1);
     for (int64_t step = 0; step < 20; ++step)
       EXPECT_TRUE(data.batch(step, 50, 9).targets.eq('a').all().item<bool>());
     const Batch rows = data.held_out(5, 9);  // as far apart as there is text for
