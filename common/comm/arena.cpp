@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace fsdp {
 
@@ -26,7 +27,7 @@ struct alignas(kBlockAlignment) Arena::Header {
   MemoryClass cls;
 };
 
-Arena::Arena(char* begin, size_t bytes) : total_(bytes) {
+Arena::Arena(char* begin, size_t bytes, std::string hint) : total_(bytes), hint_(std::move(hint)) {
   gaps_.insert(begin, bytes);
 }
 
@@ -38,7 +39,7 @@ c10::DataPtr Arena::allocate(size_t bytes) {
   char* begin = take(needed, cls);
   if (begin == nullptr) {
     throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
-                             " bytes) has no room for " + std::to_string(bytes) + " bytes");
+                             " bytes) has no room for " + std::to_string(bytes) + " bytes" + hint_);
   }
   auto* header = new (begin) Header{this, needed, bytes, cls};
   live_bytes::add(cls, static_cast<int64_t>(bytes));

@@ -5,6 +5,7 @@
 #include <memory/live_bytes.h>
 
 #include <mutex>
+#include <string>
 
 namespace fsdp {
 
@@ -15,7 +16,8 @@ namespace fsdp {
 // it has bytes alive. Data begin at multiples of 64 bytes. Counts as live the bytes asked for.
 class Arena final : public c10::Allocator {
  public:
-  Arena(char* begin, size_t bytes);  // both multiples of 64
+  // Both are multiples of 64. `hint` ends the error of an allocation that has no room.
+  Arena(char* begin, size_t bytes, std::string hint = "");
 
   // Throws std::runtime_error if no gap is long enough.
   c10::DataPtr allocate(size_t bytes) override;
@@ -29,6 +31,7 @@ class Arena final : public c10::Allocator {
 
   std::mutex mutex_;
   size_t total_;
+  std::string hint_;
   AddressRanges gaps_;
 };
 

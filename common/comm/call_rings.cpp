@@ -1,3 +1,4 @@
+#include <base/processes.h>
 #include <comm/bell.h>
 #include <comm/call_rings.h>
 #include <comm/diagnosis.h>
@@ -29,6 +30,8 @@ struct alignas(128) CallRings::RankPage {
   Bell bell;  // rung by this rank at every change of a stage
   std::atomic<uint64_t> published;
   uint64_t counted;  // of the world's page alone: see count_call()
+  std::atomic<RankStatus> status;  // likewise
+  std::atomic<pid_t> watched;      // likewise; 0: nobody
   Entry ring[kLength];
 };
 
@@ -79,14 +82,21 @@ bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
     __builtin_ia32_pause();
 #endif
   }
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  // If a sleep takes much longer than it was to take, this process was stopped.
+  constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
+  std::chrono::nanoseconds left = limit;
   Bell& bell = page(rank).bell;
   bell.listen();
   for (;;) {
     const uint32_t count = bell.count();
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (reached(rank, sequence, stage) || left.count() <= 0) break;
-    bell.sleep(count, left);
+    const bool gone = status(rank).gone();  // read first: a rank is gone after its last call
+    if (reached(rank, sequence, stage) || gone || left.count() <= 0) break;
+    const auto nap = std::min(left, kNap);
+    const auto before = std::chrono::steady_clock::now();
+    bell.sleep(count, nap);
+    const std::chrono::nanoseconds slept = std::chrono::steady_clock::now() - before;
+    if (slept >= nap) look_for_process(rank);
+    left -= std::min(slept, nap);
   }
   bell.leave();
   return reached(rank, sequence, stage);
@@ -94,6 +104,27 @@ bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
 
 const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
   return entry(rank, sequence).call;
+}
+
+void CallRings::set_status(int rank, RankStatus status) {
+  page(Level::world, rank).status.store(status, std::memory_order_release);
+  for (size_t level = 0; level < kLevels; ++level)
+    page(static_cast<Level>(level), rank).bell.ring();
+}
+
+RankStatus CallRings::status(int rank) const {
+  return page(Level::world, rank).status.load(std::memory_order_acquire);
+}
+
+void CallRings::look_for_process(int rank) const {
+  RankPage& of_rank = page(Level::world, rank);
+  const pid_t process = of_rank.watched.load(std::memory_order_acquire);
+  if (process == 0 || !status(rank).runs() || process_runs(process)) return;
+  of_rank.status.store({RankStatus::Kind::vanished, 0}, std::memory_order_release);
+}
+
+void CallRings::watch(int rank, pid_t process) {
+  page(Level::world, rank).watched.store(process, std::memory_order_release);
 }
 
 uint64_t CallRings::count_call(int rank) {
@@ -124,6 +155,7 @@ std::vector<CallHistory> CallRings::histories() const {
   std::vector<CallHistory> histories(static_cast<size_t>(group_.size));
   for (int rank = 0; rank < group_.size; ++rank) {
     const uint64_t count = published(rank);
+    histories[static_cast<size_t>(rank)].status = status(rank);
     for (uint64_t sequence = count - std::min(count, kLength); sequence < count; ++sequence)
       histories[static_cast<size_t>(rank)].calls.push_back(at(rank, sequence).call);
   }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <comm/call.h>
+#include <comm/rank_status.h>
+#include <sys/types.h>
 
 #include <chrono>
 #include <vector>
@@ -43,11 +45,17 @@ class CallRings {
   void publish(int rank, const PublishedCall& call);
   void reach(int rank, uint64_t sequence, Stage stage);
   bool reached(int rank, uint64_t sequence, Stage stage) const;
-  // Sleeps until `rank` has reached it, for at most `limit`. Returns whether it has.
+  // Sleeps until `rank` has reached it, for at most `limit`, in which the time does not count that
+  // this process is stopped, or until the rank is gone. Returns whether it has reached it.
   bool comes(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
 
   const PublishedCall& at(int rank, uint64_t sequence) const;  // one of the last kLength
   uint64_t published(int rank) const;  // calls of `rank` so far: the sequence of its next one
+  // What the process that has forked `rank` knows of it; wakes those that wait for the rank.
+  void set_status(int rank, RankStatus status);
+  RankStatus status(int rank) const;
+  // `process` is that of `rank`, whose end nobody may be left to tell: who waits looks for it.
+  void watch(int rank, pid_t process);
   // "#16 reduce_scatter layers.4", the last one in any group; empty if there is none.
   std::string last_call(int rank) const;
   std::vector<CallHistory> histories() const;  // by rank
@@ -58,6 +66,7 @@ class CallRings {
   RankPage& page(int rank) const { return page(group_.level, rank); }
   RankPage& page(Level level, int rank) const;
   Entry& entry(int rank, uint64_t sequence) const;
+  void look_for_process(int rank) const;
 
   RankPage* pages_;  // [kLevels][world_size], shared by all ranks
   Group group_;

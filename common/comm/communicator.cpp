@@ -4,6 +4,7 @@
 #include <comm/communicator.h>
 #include <comm/ledger.h>
 #include <memory/storage.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <exception>
@@ -195,6 +196,12 @@ void complete(IssuedCall& issued) {
 std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
                                               const CommunicatorOptions& options) {
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
+  context.shared->wait_at_most(options.timeout);
+  // Another process has forked each of the others, and may be killed itself.
+  if (!context.shared->has_arenas()) {
+    CallRings(context.shared->call_rings(), Group::world(context.world_size))
+        .watch(context.rank, getpid());
+  }
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;
   state->backend = choose_backend(context, options);

@@ -3,6 +3,7 @@
 #include <c10/core/DeviceType.h>
 #include <comm/clock.h>
 #include <comm/link.h>
+#include <comm/shared_region.h>
 
 #include <chrono>
 #include <cstdint>
@@ -28,7 +29,7 @@ struct CommunicatorOptions {
   // auto, shm, gloo or nccl. auto: on CUDA nccl if every rank has a GPU of its own; else shm
   // between forked ranks and gloo between others, on CUDA through copies on the host.
   std::string backend{"auto"};
-  std::chrono::milliseconds timeout{300'000};  // of every wait for another rank
+  std::chrono::milliseconds timeout{kDefaultTimeout};  // of every wait for another rank
   std::optional<Fault> fault{};
   std::optional<Link> link{};  // simulated, on top of the backend
   std::shared_ptr<Clock> clock{monotonic_clock()};

@@ -229,7 +229,15 @@ std::string tell_missing(uint64_t sequence, int missing, const Group& group,
   const std::string who = "rank " + std::to_string(group.world_rank(missing));
   const CallHistory& history = ranks[static_cast<size_t>(missing)];
   std::string cause;
-  if (history.find(sequence)) {
+  if (history.status.kind == RankStatus::Kind::ended) {
+    cause = who +
+            " left its function, or called exit(), while others had calls to make: do all ranks "
+            "make the same number of steps?";
+  } else if (history.status.gone()) {
+    cause = who + ' ' + history.status.text();
+  } else if (history.status.kind == RankStatus::Kind::stopped) {
+    cause = who + ' ' + history.status.text() + "; SIGCONT lets it go on";
+  } else if (history.find(sequence)) {
     cause = "a handle that " + who + " never waits for, or waits for in another order";
   } else if (history.calls.empty()) {
     cause = who + " has made no call yet: it is still starting, is stuck, or has ended";

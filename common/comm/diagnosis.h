@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/call.h>
+#include <comm/rank_status.h>
 
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@ namespace fsdp {
 // What a rank has called, as far as the other ranks can see.
 struct CallHistory {
   std::vector<Call> calls;  // the latest ones, oldest first
+  RankStatus status{};
 
   const Call* find(uint64_t sequence) const;  // null if it is not among them
   bool has_called_for(std::string_view unit) const;
@@ -21,9 +23,8 @@ struct CallHistory {
 std::string tell_difference(uint64_t sequence, const Group& group,
                             const std::vector<CallHistory>& ranks);
 
-// Explains why rank `missing` of the group may not have come to call `sequence` within the time
-// limit: the likely cause and the last five calls, as above. It follows the line that names the
-// rank.
+// Explains why rank `missing` of the group may not have come to call `sequence`: the likely cause
+// and the last five calls, as above. It follows the line that names the rank.
 std::string tell_missing(uint64_t sequence, int missing, const Group& group,
                          const std::vector<CallHistory>& ranks);
 

@@ -5,13 +5,17 @@
 #include <comm/rendezvous.h>
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
+#include <sys/resource.h>
 
 // The declarations of gloo it includes come from gloo_declarations/.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace fsdp {
@@ -101,8 +105,7 @@ class GlooTransfer : public Transfer {
     try {
       if (!empty()) finish();
     } catch (const std::exception& error) {
-      throw failed_in("gloo", group_->ledger->group(), group_->ledger->rank(), collective_.call,
-                      error);
+      throw group_->ledger->failed_in("gloo", collective_.call.sequence, error);
     }
     group_->in_use.erase(collective_.call.sequence);
     group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
@@ -207,6 +210,22 @@ class GlooBarrier final : public GlooTransfer {
   using GlooTransfer::GlooTransfer;
 };
 
+// gloo ends the process when it finds that it may open no more.
+void require_open_files(const std::string& who, int ranks) {
+  constexpr int kOfItsOwn = 4;  // what it opens beside a connection to each rank
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  std::error_code unknown;
+  const std::filesystem::directory_iterator files("/proc/self/fd", unknown);
+  const auto open = std::distance(begin(files), end(files));
+  const rlim_t needed = static_cast<rlim_t>(open + ranks + kOfItsOwn);
+  if (limit.rlim_cur >= needed) return;
+  throw std::runtime_error(who + ": backend gloo needs " + std::to_string(needed) +
+                           " open files to connect " + std::to_string(ranks) +
+                           " ranks, and this process may have " + std::to_string(limit.rlim_cur) +
+                           "; raise the limit (ulimit -n)");
+}
+
 class GlooTransport final : public Transport {
  public:
   explicit GlooTransport(std::shared_ptr<GlooGroup> group) : group_(std::move(group)) {}
@@ -240,13 +259,20 @@ std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
                                                std::chrono::milliseconds timeout) {
   const Group group = ledger->group();
   const int rank = ledger->rank();
+  require_open_files("rank " + std::to_string(context.rank), group.size);
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
   options->threads = 2;
-  auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-      rendezvous_of(group, *context.shared, timeout), rank, group.size, options);
-  return std::make_shared<GlooTransport>(
-      std::shared_ptr<GlooGroup>(new GlooGroup{std::move(gloo), std::move(ledger)}));
+  try {
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        rendezvous_of(group, *context.shared, timeout), rank, group.size, options);
+    return std::make_shared<GlooTransport>(
+        std::shared_ptr<GlooGroup>(new GlooGroup{std::move(gloo), std::move(ledger)}));
+  } catch (const std::exception& error) {
+    throw CollectiveError("rank " + std::to_string(context.rank) +
+                          ": can't connect to the other ranks" + group.text() + " over gloo" +
+                          ledger->absent() + " (" + message_of(error) + ')');
+  }
 }
 
 }  // namespace fsdp

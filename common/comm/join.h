@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,8 @@ struct StartedRank {
   uint16_t port{};    // likewise
   bool hosted{};      // whether another process hosts the store; else rank 0 does
   std::string group;  // names these ranks, and no others that use the store now or used it before
-  std::chrono::milliseconds timeout{300'000};  // of each wait for another rank
+  std::chrono::milliseconds timeout{kDefaultTimeout};  // of each wait for another rank
+  std::chrono::milliseconds patience{5'000};  // after which a wait is told
 };
 
 // Reads RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment.
@@ -27,8 +29,10 @@ struct StartedRank {
 std::optional<StartedRank> started_rank();
 
 // Waits until all ranks have come, and returns the memory that this rank shares with them, which
-// has no arenas. Calls torch only in a process of its own, so the caller may fork afterwards.
-// Throws std::runtime_error, which names the rank and the store.
-std::shared_ptr<SharedRegion> join(const StartedRank& self);
+// has no arenas. If that takes longer than `patience`, says once by `tell` for whom it waits. Calls
+// torch only in a process of its own, so the caller may fork afterwards. Throws std::runtime_error,
+// which names the rank, the store and the rank that has not come.
+std::shared_ptr<SharedRegion> join(const StartedRank& self,
+                                   const std::function<void(const std::string&)>& tell = {});
 
 }  // namespace fsdp

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <comm/rank_status.h>
 #include <comm/shared_region.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,10 +24,12 @@ struct RankExit {
   int code{};             // the rank's exit status, if it ended by itself
   int signal{};           // the signal that ended it, else 0
   bool stopped{};         // by launch(), because another rank had failed
+  int frozen_by{};        // the signal that had stopped it (SIGSTOP), if none had continued it
   std::string message;    // what() of the exception that ended it, else empty
   std::string last_call;  // "#3 all_gather layers.1", its last collective in any group; empty: none
 
   bool ok() const { return code == 0 && signal == 0; }
+  RankStatus status() const;
   // "rank 2 was killed by signal 9 (Killed) after collective #3 all_gather layers.1"
   std::string text() const;
 };
@@ -38,22 +42,28 @@ struct LaunchResult {
 };
 
 // Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero
-// return value, an exception or a signal; the first failure ends the other ranks at once. A signal
-// that interrupts or kills the caller ends every rank; `on_interrupt` runs after the ranks have
-// ended and before such a signal ends the caller. Must be called before torch has started a thread,
-// by a process that runs no torch operator: a child would inherit locks that nobody holds any more.
-// Each rank leads a process group: what it forks ends with it.
+// return value, an exception, a signal, or because what it has printed can't be written; so does a
+// rank that has been stopped (SIGSTOP) for longer than its communicators' time limit. The first
+// failure ends the other ranks at once. A rank that succeeds while others still wait for it is named
+// to them. A signal that interrupts or kills the caller ends every rank (SIGINT, SIGTERM, SIGHUP,
+// SIGQUIT); `on_interrupt` runs after the ranks have ended and before such a signal ends the
+// caller. SIGTSTP (Ctrl-Z) and SIGCONT stop and continue the ranks with the caller; the time limits
+// stand still meanwhile. Each rank leads a process group: what it forks ends with it. Torch computes
+// on one thread in a rank unless OMP_NUM_THREADS, or `body` by at::set_num_threads(), says more.
+// Throws std::logic_error if this process has other threads, as torch starts them for the first
+// large operator: a child would inherit locks that nobody holds any more.
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
                     const std::function<void()>& on_interrupt = nullptr);
 
 // Runs a program's ranks as launch() does. If torchrun has started this process as one of
-// `world_size` ranks, joins the others instead, and runs this rank alone. Returns the exit status
-// for main(): 0; 1 if a rank failed (one process prints why, after `program`, by default the name
-// it was called by); 2 if the environment makes no sense. `at_end(failure)` runs once all ranks of
-// this process have ended, even if a signal is about to end the process; `failure` is empty on
-// success. If it returns false, the exit status is not 0.
+// `world_size` ranks, joins the others instead, for which it waits at most `timeout`, and runs this
+// rank alone. Returns the exit status for main(): 0; 1 if a rank failed (one process prints why,
+// after `program`, by default the name it was called by); 2 if the environment makes no sense.
+// `at_end(failure)` runs once all ranks of this process have ended, even if a signal is about to end
+// the process; `failure` is empty on success. If it returns false, the exit status is not 0.
 using AtEnd = std::function<bool(const std::string& failure)>;
 int start(int world_size, const std::function<int(const RankContext&)>& body,
-          const std::string& program = "", const AtEnd& at_end = nullptr);
+          const std::string& program = "", const AtEnd& at_end = nullptr,
+          std::chrono::milliseconds timeout = kDefaultTimeout);
 
 }  // namespace fsdp

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iomanip>
 #include <sstream>
+#include <vector>
 
 namespace fsdp {
 
@@ -59,25 +60,66 @@ bool Ledger::all_reached(uint64_t sequence, Stage stage) const {
 
 void Ledger::wait(int rank, uint64_t sequence, Stage stage) const {
   if (rings_.comes(rank, sequence, stage, timeout_)) return;
-  throw CollectiveError(timeout_text(rank, sequence));
+  // One that runs may be waiting itself for one that does not.
+  for (int other = 0; other < group().size && rings_.status(rank).runs(); ++other) {
+    if (!rings_.status(other).runs() && !rings_.reached(other, sequence, stage)) rank = other;
+  }
+  std::ostringstream reason;
+  if (!rings_.status(rank).gone()) {
+    reason << " timed out after " << std::fixed << std::setprecision(1)
+           << std::chrono::duration<double>(timeout_).count() << " s";
+  }
+  throw missing(reason.str(), rank, sequence);
 }
 
-std::string Ledger::timeout_text(int rank, uint64_t sequence) const {
-  std::ostringstream out;
-  out << call_of_rank(group(), rank_, at(rank_, sequence).call) << " timed out after " << std::fixed
-      << std::setprecision(1) << std::chrono::duration<double>(timeout_).count() << " s: rank "
-      << group().world_rank(rank);
-  if (rings_.reached(rank, sequence, Stage::waited_for)) {
-    out << " has not finished it";
-  } else if (rings_.reached(rank, sequence, Stage::published)) {
-    out << " called it but has not waited for it";
-  } else {
-    const std::string last = rings_.last_call(rank);
-    out << " has not called it; "
-        << (last.empty() ? "it has called none yet" : "its last call was " + last);
+CollectiveError Ledger::failed_in(const char* library, uint64_t sequence,
+                                  const std::exception& error) const {
+  // Of several that have not come to its end, one that does not run is the cause.
+  std::vector<int> unfinished;
+  for (int rank = 0; rank < group().size; ++rank) {
+    if (rank == rank_ || rings_.reached(rank, sequence, Stage::waited_for)) continue;
+    if (!rings_.status(rank).runs()) {
+      unfinished = {rank};
+      break;
+    }
+    unfinished.push_back(rank);
   }
-  out << '\n' << tell_missing(sequence, rank, group(), rings_.histories());
-  return out.str();
+  if (unfinished.size() == 1) {
+    const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
+    return missing(reason, unfinished[0], sequence);
+  }
+  return fsdp::failed_in(library, group(), rank_, at(rank_, sequence).call, error);
+}
+
+std::string Ledger::absent() const {
+  for (int rank = 0; rank < group().size; ++rank) {
+    const RankStatus status = rings_.status(rank);
+    if (status.runs()) continue;
+    return ": rank " + std::to_string(group().world_rank(rank)) + ' ' + status.text();
+  }
+  return "";
+}
+
+// What this rank says of its call `sequence`, to which `rank` has not come: `reason` tells how this
+// rank knows.
+CollectiveError Ledger::missing(const std::string& reason, int rank, uint64_t sequence) const {
+  std::string text = call_of_rank(group(), rank_, at(rank_, sequence).call) + reason + ": rank " +
+                     std::to_string(group().world_rank(rank));
+  const std::string last = rings_.last_call(rank);
+  const RankStatus status = rings_.status(rank);
+  if (status.gone()) {
+    text += ' ' + status.text() +
+            (last.empty() ? " before its first collective" : " after collective " + last);
+  } else if (rings_.reached(rank, sequence, Stage::waited_for)) {
+    text += " has not finished it";
+  } else if (rings_.reached(rank, sequence, Stage::published)) {
+    text += " called it but has not waited for it";
+  } else {
+    text += " has not called it; " +
+            (last.empty() ? "it has called none yet" : "its last call was " + last);
+  }
+  return CollectiveError(text + '\n' +
+                         tell_missing(sequence, rank, group(), rings_.histories()));
 }
 
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/call_rings.h>
+#include <comm/collective_error.h>
 
 namespace fsdp {
 
@@ -30,16 +31,24 @@ class Ledger {
 
   // Waits until every rank has published call `sequence`. Throws CollectiveError if two ranks
   // differ in operation, unit, size, dtype or root (it shows both sides), or if a rank has not come
-  // within the timeout (it names the rank).
+  // within the timeout, or has ended (it names the rank).
   void check(uint64_t sequence);
 
   // Says that this rank has reached `stage` of call `sequence`.
   void reach(uint64_t sequence, Stage stage) { rings_.reach(rank_, sequence, stage); }
 
   // Waits until every rank has reached it. Throws CollectiveError, which names a rank that has not
-  // come within the timeout.
+  // come within the timeout, or has ended.
   void wait_for_all(uint64_t sequence, Stage stage);
   bool all_reached(uint64_t sequence, Stage stage) const;  // does not wait
+
+  // The error to throw when `library` ("gloo"), which moves the bytes of call `sequence`, has thrown
+  // `error` because another rank did not move its own: names this rank if it is known.
+  CollectiveError failed_in(const char* library, uint64_t sequence,
+                            const std::exception& error) const;
+
+  // ": rank 2 was killed by signal 9 (Killed)" for a rank that does not run; empty if all do.
+  std::string absent() const;
 
   // What `rank` published as call `sequence`. Valid from the return of check(sequence) until this
   // rank reaches the last stage that the call has.
@@ -54,7 +63,7 @@ class Ledger {
  private:
   void wait(int rank, uint64_t sequence, Stage stage) const;
   void require_agreement(int rank, uint64_t sequence) const;
-  std::string timeout_text(int rank, uint64_t sequence) const;
+  CollectiveError missing(const std::string& reason, int rank, uint64_t sequence) const;
 
   CallRings rings_;  // a view of the shared ones
   int rank_;

@@ -3,13 +3,17 @@
 #include <comm/shared_region.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <sstream>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -17,6 +21,7 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kLeastArena = size_t{64} << 20;
 
 size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -24,6 +29,17 @@ size_t round_up(size_t bytes, size_t unit) {
 
 size_t physical_memory() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// How many bytes this process may still map, by ulimit -v.
+size_t addresses_left() {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  if (limit.rlim_cur == RLIM_INFINITY) return std::numeric_limits<size_t>::max();
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const size_t mapped = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur - std::min<size_t>(mapped, limit.rlim_cur);
 }
 
 const char* const kPurpose = "shared memory between ranks";
@@ -57,6 +73,12 @@ char* first_arena(const Mapping& arenas) {
 
 }  // namespace
 
+// At the begin of the memory that all ranks share; zeroed.
+struct SharedRegion::Head {
+  std::atomic<uint32_t> failed;
+  std::atomic<int64_t> longest_wait;  // [ms] 0: none was given
+};
+
 SharedRegion::SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous)
     : world_size_(world_size),
       memory_file_(std::move(memory)),
@@ -72,9 +94,25 @@ std::shared_ptr<SharedRegion> SharedRegion::create_without_arenas(int world_size
 
 std::shared_ptr<SharedRegion> SharedRegion::create(int world_size, size_t arena_bytes) {
   auto region = create_without_arenas(world_size);
-  region->arena_bytes_ = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
-  region->arenas_.emplace(kPurpose, world_size * region->arena_bytes_ + kHugePage);
+  const size_t wanted = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
+  const size_t share = addresses_left() / 2 / world_size;  // the other half: for all else
+  size_t bytes = std::min(wanted, std::max(share / kHugePage * kHugePage, kLeastArena));
+  // The kernel says no more than that it is too much.
+  while (!region->map_arenas(bytes, bytes / 2 < kLeastArena))
+    bytes = round_up(bytes / 2, kHugePage);
+  region->arenas_are_cut_ = bytes < wanted;
   return region;
+}
+
+bool SharedRegion::map_arenas(size_t bytes, bool or_throw) {
+  try {
+    arenas_.emplace(kPurpose, world_size_ * bytes + kHugePage);
+  } catch (const std::runtime_error&) {
+    if (or_throw) throw;
+    return false;
+  }
+  arena_bytes_ = bytes;
+  return true;
 }
 
 std::shared_ptr<SharedRegion> SharedRegion::open(int world_size, const std::string& name) {
@@ -110,8 +148,24 @@ char* SharedRegion::message(int rank) const {
   return memory_.base() + (1 + rank) * kMessageBytes;
 }
 
+SharedRegion::Head& SharedRegion::head() const {
+  return *reinterpret_cast<Head*>(memory_.base());
+}
+
 bool SharedRegion::first_to_fail() {
-  return reinterpret_cast<std::atomic<uint32_t>*>(memory_.base())->exchange(1) == 0;
+  return head().failed.exchange(1) == 0;
+}
+
+void SharedRegion::wait_at_most(std::chrono::milliseconds limit) {
+  int64_t longest = head().longest_wait;
+  while (longest < limit.count() &&
+         !head().longest_wait.compare_exchange_weak(longest, limit.count())) {
+  }
+}
+
+std::chrono::milliseconds SharedRegion::longest_wait() const {
+  const std::chrono::milliseconds longest{head().longest_wait};
+  return longest.count() > 0 ? longest : kDefaultTimeout;
 }
 
 std::string SharedRegion::rendezvous_path() const {
@@ -121,7 +175,9 @@ std::string SharedRegion::rendezvous_path() const {
 c10::Allocator* SharedRegion::allocator(int rank) {
   auto& allocator = allocators_[static_cast<size_t>(rank)];
   if (!allocator) {
-    allocator = std::make_unique<Arena>(first_arena(*arenas_) + rank * arena_bytes_, arena_bytes_);
+    allocator = std::make_unique<Arena>(
+        first_arena(*arenas_) + rank * arena_bytes_, arena_bytes_,
+        arenas_are_cut_ ? "; there are no more addresses for it, see ulimit -v" : "");
   }
   return allocator.get();
 }

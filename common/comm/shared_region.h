@@ -3,11 +3,15 @@
 #include <c10/core/Allocator.h>
 #include <comm/mapping.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
 
 namespace fsdp {
+
+// How long a rank waits for another one if nothing else is said.
+inline constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
 // The memory that ranks share: a page for their exit messages, the rings of their calls, a file in
 // which they meet and, if they are forked, for each rank an arena that the others can read. None of
@@ -15,7 +19,8 @@ namespace fsdp {
 class SharedRegion {
  public:
   // For ranks that the caller forks: they inherit it. Each arena is as large as the machine's
-  // memory unless `arena_bytes` says less. Throws std::runtime_error if the mapping is refused.
+  // memory unless `arena_bytes` says less, or there are not so many addresses (ulimit -v, many
+  // ranks): then it is smaller. Throws std::runtime_error if the mapping is refused.
   static std::shared_ptr<SharedRegion> create(int world_size, size_t arena_bytes = 0);
 
   // For ranks that are started one by one: one process makes the region and tells the others its
@@ -32,6 +37,10 @@ class SharedRegion {
   static constexpr size_t kMessageBytes = 4096;
   bool first_to_fail();  // true for the first call that any process makes
 
+  // The longest time limit that a rank has given, for every wait for another rank.
+  void wait_at_most(std::chrono::milliseconds limit);
+  std::chrono::milliseconds longest_wait() const;  // kDefaultTimeout if none has given one
+
   // A path that every rank can open and no other process can name: where a c10d::FileStore meets.
   std::string rendezvous_path() const;
 
@@ -46,13 +55,17 @@ class SharedRegion {
   uint64_t address_of(const void* data) const;
 
  private:
+  struct Head;
+  Head& head() const;
+  bool map_arenas(size_t bytes, bool or_throw);  // returns whether the system has let it
   SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous);
 
   int world_size_;
   OpenFile memory_file_, rendezvous_;  // memory files
-  Mapping memory_;  // of memory_file_: a page for first_to_fail(), the messages, the call rings
+  Mapping memory_;  // of memory_file_: a page with a Head, the messages, the call rings
   std::optional<Mapping> arenas_;  // up to a huge page more than the arenas take
   size_t arena_bytes_{};
+  bool arenas_are_cut_{};  // to fewer bytes than were wanted
   std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; made when asked for
 };
 

@@ -1,3 +1,4 @@
+#include <base/processes.h>
 #include <base/todo.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
@@ -16,7 +17,6 @@
 #include <trace/recorder.h>
 
 #include <csignal>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -125,20 +125,10 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
   return 0;
 }
 
-// A fork copies the calling thread alone: locks that other threads hold stay locked in the child.
-void require_one_thread() {
-  const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
-  const auto threads = std::distance(begin(tasks), end(tasks));
-  if (threads > 1) {
-    throw std::logic_error("run_ranks: the test's process has " + std::to_string(threads) +
-                           " threads and can't fork; run what uses torch in a rank");
-  }
-}
-
 RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
   using remote_ranks::kTimeLimit;
   if (remote_ranks::reporting() && options.time_limit > kTimeLimit) options.time_limit = kTimeLimit;
-  require_one_thread();
+  require_one_thread("run_ranks()");
   take_todo();
   Shared shared(world_size, options.record);
   const LaunchResult result = launch(world_size, [&](const RankContext& context) {

@@ -1,10 +1,12 @@
 #include <base/whole_file.h>
+#include <comm/join.h>
 #include <cuda/gpu.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
+#include <train/data_of_run.h>
 #include <train/print_units.h>
 #include <train/training_run.h>
 
@@ -54,12 +56,14 @@ class RunTimeline {
 
 }  // namespace
 
-int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
+int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
                  const std::string& program) {
-  if (config.print_units) {
-    print_units(config, fsdp);
+  if (given.print_units) {
+    print_units(given, fsdp);
     return 0;
   }
+  TrainConfig config = given;
+  if (config.data == "text") config.text_content = text_of(config);  // once, for all ranks
   const int processes = config.mode == "single" ? 1 : config.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {
@@ -77,7 +81,7 @@ int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
     train_rank(config, fsdp, context);
     return 0;
   };
-  return start(processes, train, program, [&](const std::string& failure) {
+  const int status = start(processes, train, program, [&](const std::string& failure) {
     try {
       timeline.write(failure);
       return true;
@@ -85,7 +89,14 @@ int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
       std::fprintf(stderr, "%s: the timeline %s\n", program.c_str(), error.what());
       return false;
     }
-  });
+  }, config.comm.timeout);
+  const auto self = started_rank();
+  const auto& fault = config.comm.fault;
+  if (status == 0 && fault && (!self || self->rank == fault->rank)) {
+    std::fprintf(stderr, "%s: --fault was not reached: rank %d made fewer than %llu calls\n",
+                 program.c_str(), fault->rank, static_cast<unsigned long long>(fault->at + 1));
+  }
+  return status;
 }
 
 }  // namespace fsdp

@@ -2,6 +2,8 @@
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
 #include <memory/storage.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <functional>
@@ -125,6 +127,59 @@ TEST_P(CollectiveErrors, a_missing_rank_is_named_with_its_last_call) {
       "barrier end (collective #1) timed out after 1.5 s: rank 2 has not called it; "
       "its last call was #0 all_gather layers.4",
       text);
+}
+
+// The limit is so long that a test which waits for it fails.
+TEST_P(CollectiveErrors, a_rank_that_leaves_early_is_named_at_once) {
+  for (const bool exits : {false, true}) {
+    const auto text = failure(3,
+                              [&](Communicator& comm) {
+                                all_gather(comm, "layers.4");
+                                if (comm.rank() == 2 && exits) _exit(0);
+                                if (comm.rank() == 2) return;
+                                alarm(20);
+                                comm.barrier("end").wait();
+                              },
+                              {GetParam(), 600s, {}});
+    EXPECT_IN(
+        "barrier end (collective #1): rank 2 has ended with status 0 after collective #0 "
+        "all_gather layers.4\nlikely cause: rank 2 left its function, or called exit()",
+        text);
+  }
+}
+
+TEST(CollectiveErrorsInGloo, name_the_rank_that_was_stopped_in_a_call) {
+  const auto result = launch(2, [](const RankContext& context) {
+    const std::chrono::milliseconds timeout(context.rank == 0 ? 500 : 60'000);
+    auto comm = Communicator::create(context, {"gloo", timeout, {}});
+    Handle call = comm->all_reduce(at::ones({4}), "norm");
+    if (context.rank == 1) raise(SIGSTOP);
+    call.wait();
+    return 0;
+  });
+  const std::string text = result.ranks[0].text();
+  EXPECT_IN("rank 0: all_reduce norm (collective #0) failed in gloo (", text);
+  EXPECT_IN("): rank 1 called it but has not waited for it\n", text);
+  EXPECT_IN("likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets", text);
+}
+
+TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
+  const auto with_limit = [](rlim_t files) {
+    const auto result = launch(4, [&](const RankContext& context) {
+      const rlimit limit{files, files};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      auto comm = Communicator::create(context, {"gloo", 5000ms, {}});
+      all_gather(*comm, "layers.0");
+      return 0;
+    });
+    return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+  };
+  const std::string text = with_limit(12);
+  EXPECT_IN(": backend gloo needs ", text);
+  EXPECT_IN(" open files to connect 4 ranks, and this process may have 12; raise the limit", text);
+  // Nothing lies between: with what it asks for it connects.
+  const rlim_t needed = std::stoul(text.substr(text.find("needs ") + 6));
+  EXPECT_EQ(with_limit(needed), "");
 }
 
 TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {

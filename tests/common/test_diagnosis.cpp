@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <sstream>
 
 namespace fsdp {
@@ -131,6 +132,21 @@ TEST(Diagnosis, says_where_a_missing_rank_was_last) {
       "likely cause: rank 1 has made no call yet: it is still starting, is stuck, or has ended");
   EXPECT_EQ(line_with(tell_missing(1, 1, Group::world(2), {ahead, ahead}), "likely"),
             "likely cause: a handle that rank 1 never waits for, or waits for in another order");
+}
+
+TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
+  const auto cause = [](RankStatus status) {
+    auto missing = history({gather("a"), gather("b")});
+    missing.status = status;
+    return line_with(tell_missing(1, 1, Group::world(2), {history({gather("a")}), missing}), "likely");
+  };
+  using enum RankStatus::Kind;
+  EXPECT_EQ(cause({stopped, SIGSTOP}),
+            "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets it go on");
+  EXPECT_EQ(cause({killed, SIGKILL}), "likely cause: rank 1 was killed by signal 9 (Killed)");
+  EXPECT_EQ(cause({ended, 0}),
+            "likely cause: rank 1 left its function, or called exit(), while others had calls to "
+            "make: do all");
 }
 
 TEST(Diagnosis, fits_in_100_columns_for_any_names_and_number_of_ranks) {

@@ -260,6 +260,66 @@ TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
                   "rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:");
 }
 
+TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
+  HostedStore store;
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& text) { told.push_back(text); };
+  // As in refusal_of_the_store().
+  for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size()); ++i) {
+    told.clear();
+    const StartedRank self{0, 3, "127.0.0.1", store.port(), true, std::to_string(i), 600ms, 300ms};
+    EXPECT_CONTAINS(error_of<std::runtime_error>([&] { join(self, tell); }), "can't join");
+    ASSERT_EQ(told.size(), 1U);
+  }
+  EXPECT_CONTAINS(told[0], "rank 0 waits: rank 1 has not come (store at 127.0.0.1:");
+  EXPECT_CONTAINS(told[0], "RANK and WORLD_SIZE are set, as torchrun does; unset them");
+}
+
+TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
+  HostedStore store;
+  const SetVariables set(torchrun_variables(0, 2, store.port()));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(start(2, [](const RankContext&) { return 0; }, "program", nullptr, 300ms), 1);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "program: rank 0: can't join the others: ");
+}
+
+TEST(JoinFailures, a_store_whose_address_nobody_knows_is_named) {
+  EXPECT_CONTAINS(refusal({1, 2, "nobody.invalid", 29500, true, "a", 200ms}),
+                  "rank 1: can't join the others: can't reach the store (store at nobody.invalid:");
+}
+
+TEST(JoinFailures, a_rank_that_leaves_early_is_named_to_the_others) {
+  HostedStore store;
+  const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
+    auto comm = Communicator::create(context, {.timeout = 600s});
+    all_gather(*comm, "layers.0");
+    if (context.rank == 0) all_gather(*comm, "layers.1");
+    return 0;
+  });
+  EXPECT_CONTAINS(ended.said,
+                  "program: rank 0: all_gather layers.1 (collective #1): rank 1 has ended with "
+                  "status 0 after collective #0 all_gather layers.0\n");
+  EXPECT_EQ(WEXITSTATUS(ended.statuses[0]), 1);
+  EXPECT_EQ(ended.statuses[1], 0);
+}
+
+TEST(JoinFailures, a_rank_whose_process_is_killed_is_named_to_the_others) {
+  HostedStore store;
+  const auto body = [](const RankContext& context) {
+    auto comm = Communicator::create(context, {.timeout = 600s});
+    all_gather(*comm, "layers.0");
+    if (context.rank == 1) kill(getppid(), SIGKILL);
+    if (context.rank == 1) wait_for_the_end();
+    all_gather(*comm, "layers.1");
+    return 0;
+  };
+  const Ended ended = torchrun(3, store.port(), body, {}, OfFailure::left_to_notice);
+  EXPECT_CONTAINS(ended.said,
+                  "all_gather layers.1 (collective #1): rank 1 has vanished (its process is gone) "
+                  "after collective #0 all_gather layers.0\n");
+  EXPECT_EQ(count("program: ", ended.said), 1) << ended.said;
+}
+
 TEST(JoinFailures, a_store_that_does_not_answer_is_named) {
   const ReservedPort port;
   const std::string text = refusal({1, 2, "127.0.0.1", port.number(), true, "a", 200ms});

@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
+#include "expect_text.h"
 #include "shared_words.h"
 
 namespace fsdp {
@@ -109,7 +113,10 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
   std::fflush(nullptr);
   pid_t child = fork();
   if (child == 0) {
-    signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
+    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // by a shell, for what it runs in the background
+      signal(ignored, SIG_DFL);
+    const rlimit no_core_files{};
+    setrlimit(RLIMIT_CORE, &no_core_files);
     const auto body = [&](const RankContext& context) -> int {
       pids[context.rank] = getpid();
       wait_for_the_alarm();
@@ -127,8 +134,22 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
   return status;
 }
 
+TEST(Launcher, refuses_a_process_that_has_threads) {
+  std::promise<void> end;
+  std::thread other([&] { end.get_future().wait(); });
+  const auto body = [](const RankContext&) { return 0; };
+  const std::string why = ": this process has 2 threads already, and ranks that are forked from it ";
+  EXPECT_CONTAINS(error_of<std::logic_error>([&] { launch(1, body); }), "launch()" + why);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(start(1, body, "program"), 1);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "program: start()" + why);
+  end.set_value();
+  other.join();
+  EXPECT_TRUE(launch(1, body).ok());
+}
+
 TEST(Launcher, an_interrupt_ends_every_rank_and_then_the_caller) {
-  for (int signal : {SIGINT, SIGTERM}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     SharedWords pids;
     int status = end_a_launch(pids, 3, [&](pid_t child) { kill(child, signal); });
     EXPECT_TRUE(WIFSIGNALED(status));

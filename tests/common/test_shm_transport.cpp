@@ -2,12 +2,15 @@
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <functional>
 #include <stdexcept>
 
 #include "expect_text.h"
+#include "in_a_process.h"
 #include "rank_failure.h"
 
 namespace fsdp {
@@ -179,6 +182,32 @@ TEST(ShmTransport, names_a_rank_that_called_but_does_not_wait) {
             "likely cause: a handle that rank 1 never waits for, or waits for in another order\n"
             "last calls  ranks 0 and 1\n"
             "> #0        reduce_scatter layers.0");
+}
+
+// What this process has mapped, and so many more bytes, are all that it may map from now on.
+void leave_addresses(size_t bytes) {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t limit = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + bytes;
+  const rlimit limits{limit, limit};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limits), 0);
+}
+
+TEST(SharedRegion, has_smaller_arenas_where_addresses_are_few) {
+  in_a_process([] {
+    leave_addresses(size_t{2} << 30);
+    const auto region = SharedRegion::create(4);
+    const auto some = region->allocator(3)->allocate(200 << 20);
+    const Mapping for_all_else("the rest", size_t{900} << 20);
+    const std::string error =
+        error_of<std::runtime_error>([&] { region->allocator(0)->allocate(300 << 20); });
+    EXPECT_CONTAINS(error, "has no room for 314572800 bytes; there are no more addresses for it, ");
+  });
+}
+
+TEST(SharedRegion, has_smaller_arenas_where_ranks_are_many) {
+  const auto region = SharedRegion::create(64, size_t{4} << 40);
+  EXPECT_TRUE(region->has_arenas());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <regex>
 #include <stdexcept>
 #include <system_error>
 
@@ -147,7 +148,8 @@ using Body = std::function<int(const RankContext&)>;
 
 }  // namespace
 
-Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables& changes) {
+Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables& changes,
+               OfFailure others) {
   const int said = memfd_create("said", MFD_CLOEXEC);
   require(said >= 0 && fcntl(said, F_SETFL, O_APPEND) == 0, "memfd_create");
   std::fflush(nullptr);
@@ -173,11 +175,12 @@ Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables&
     require(process > 0, "waitpid");
     const auto rank = std::find(processes.begin(), processes.end(), process) - processes.begin();
     ended.statuses[static_cast<size_t>(rank)] = status;
-    if (status != 0) kill(-processes[0], SIGTERM);
+    if (status != 0 && others == OfFailure::told) kill(-processes[0], SIGTERM);
   }
   ended.said.resize(static_cast<size_t>(lseek(said, 0, SEEK_END)));
   require(pread(said, ended.said.data(), ended.said.size(), 0) >= 0, "pread");
   close(said);
+  ended.said = std::regex_replace(ended.said, std::regex("program: rank [0-9]+ waits: .*\n"), "");
   return ended;
 }
 

@@ -63,13 +63,17 @@ class ReservedPort {
 
 struct Ended {
   std::vector<int> statuses;  // by rank, as waitpid() gives them
-  std::string said;           // on stderr, by all processes together
+  // On stderr, by all processes together; but not that a rank waits for others to come, which it
+  // says where LibTorch looks up names and the name server is slow.
+  std::string said;
 };
 
 // Starts `world_size` processes that call start(world_size, body, "program") with torchrun's
 // environment, in which `changes` come last. When one ends with a failure, sends SIGTERM to the
-// others. A process that is still there after 30 s is ended by SIGALRM.
+// others, unless they are to notice by themselves. A process that is still there after 30 s is ended
+// by SIGALRM.
+enum class OfFailure { told, left_to_notice };
 Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
-               const Variables& changes = {});
+               const Variables& changes = {}, OfFailure others = OfFailure::told);
 
 }  // namespace fsdp

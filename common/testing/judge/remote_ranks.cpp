@@ -47,6 +47,7 @@ Json to_json(const RankReport& report) {
   return {{"code", exit.code},
           {"signal", exit.signal},
           {"stopped", exit.stopped},
+          {"frozen_by", exit.frozen_by},
           {"message", exit.message},
           {"last_call", exit.last_call},
           {"first_to_fail", report.first_to_fail},
@@ -65,6 +66,7 @@ RankReport to_report(const Json& json, int rank) {
                  json.at("code"),
                  json.at("signal"),
                  json.at("stopped"),
+                 json.at("frozen_by"),
                  json.at("message"),
                  json.at("last_call")};
   report.first_to_fail = json.at("first_to_fail");

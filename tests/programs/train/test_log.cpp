@@ -1,9 +1,12 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <train/trainer.h>
+#include <unistd.h>
 
 #include <common/temporary_folder.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -55,7 +58,7 @@ struct Outcome {
   std::string errors;
 };
 
-Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
+TrainConfig small_run() {
   TrainConfig config;
   config.mode = "fsdp";
   config.world = 2;
@@ -65,12 +68,21 @@ Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
   config.batch = 2;
   config.seq = 4;
   config.comm.timeout = std::chrono::seconds(20);
-  config.log = path_of_log = log;
+  return config;
+}
+
+Outcome train(const FsdpImplementation& fsdp, const TrainConfig& config) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const int status = run_training(config, fsdp, "fsdp train");
   testing::internal::GetCapturedStdout();
   return {status, testing::internal::GetCapturedStderr()};
+}
+
+Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
+  TrainConfig config = small_run();
+  config.log = path_of_log = log;
+  return train(fsdp, config);
 }
 
 TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
@@ -111,6 +123,48 @@ TEST(LogOfTraining, on_a_full_disk_costs_one_line_and_not_the_run) {
   const Outcome run = train(implementation<UntrainedStrategy>(), "/dev/full");
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors, "--log /dev/full: No space left on device; training goes on without it\n");
+}
+
+TEST(TextOfTraining, is_read_once_before_the_ranks_are_there) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_run();
+  config.data = "text";
+  config.text = {folder.write("text", std::string(1000, 'x'))};
+  const auto make = [](const TrainConfig& of_rank, Workload,
+                       std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+    if (of_rank.text_content == nullptr || of_rank.text_content->size() != 1000)
+      throw std::logic_error("the text was not read before");
+    return std::make_unique<UntrainedStrategy>(std::move(comm));
+  };
+  const Outcome run = train({make, layout_of_nothing}, config);
+  EXPECT_EQ(run.status, 0) << run.errors;
+}
+
+TEST(OutputOfTraining, that_can_not_be_written_is_told_when_all_files_are) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_run();
+  config.json = folder.path() + "/json";
+  std::fflush(stdout);
+  const int before = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  testing::internal::CaptureStderr();
+  dup2(full, STDOUT_FILENO);
+  const int status = run_training(config, implementation<UntrainedStrategy>(), "fsdp train");
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(full);
+  EXPECT_EQ(status, 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "fsdp train: rank 0 failed: standard output: No space left on device\n");
+  EXPECT_EQ(lines_of(config.json).size(), 5U);
+}
+
+TEST(FaultOfTraining, that_is_not_reached_is_told) {
+  TrainConfig config = small_run();
+  config.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
+  const Outcome run = train(implementation<UntrainedStrategy>(), config);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.errors,
+            "fsdp train: --fault was not reached: rank 1 made fewer than 100000 calls\n");
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+#include <base/processes.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+// Whether what a folder of /proc describes, a process or one of its threads, is on its way out: then
+// it may be listed for a moment more, and a process until somebody has waited for it.
+bool is_ending(const std::filesystem::path& task) {
+  constexpr unsigned long kExiting = 4;  // the kernel's PF_EXITING
+  std::string line;
+  if (!std::getline(std::ifstream(task / "stat"), line)) return true;
+  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
+  std::string state, parent, group, session, terminal, foreground;
+  unsigned long flags = 0;
+  fields >> state >> parent >> group >> session >> terminal >> foreground >> flags;
+  return (flags & kExiting) != 0;
+}
+
+}  // namespace
+
+bool process_runs(pid_t process) {
+  return !is_ending("/proc/" + std::to_string(process));
+}
+
+void require_one_thread(const std::string& who) {
+  int threads = 0;
+  std::error_code unknown;  // a system without /proc
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown))
+    threads += is_ending(task.path()) ? 0 : 1;
+  if (threads <= 1) return;
+  throw std::logic_error(who + ": this process has " + std::to_string(threads) +
+                         " threads already, and ranks that are forked from it would wait for ever "
+                         "for locks that the others hold; run what uses torch (data, models) inside "
+                         "the ranks");
+}
+
+}  // namespace fsdp

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <comm/launcher.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+namespace fsdp {
+
+// The forked ranks that have not been reaped yet, each with a process group of its own, which ends
+// with it. None outlives this object. What it sees of a rank it tells the other ranks, in the
+// memory that they share.
+class ForkedRanks {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit ForkedRanks(std::shared_ptr<SharedRegion> shared);
+  ~ForkedRanks() { end_all(); }
+  ForkedRanks(const ForkedRanks&) = delete;
+  ForkedRanks& operator=(const ForkedRanks&) = delete;
+
+  void add(int rank, pid_t pid);
+  bool any() const;
+
+  // Those that have ended since the last call. That a rank has succeeded is told the others at
+  // once; that it has failed is left to the caller.
+  std::vector<RankExit> reap();
+
+  // Kills all that are left.
+  std::vector<RankExit> end_all();
+
+  // A signal to all that are left, and to what they have forked.
+  void send(int signal);
+
+  // When the rank that has been stopped for longest will have been so for SharedRegion's
+  // longest_wait(); nothing if none is stopped. Of every stopped rank, end_all() then says that it
+  // was frozen.
+  std::optional<Time> limit_of_stopped() const;
+
+ private:
+  struct Forked {
+    pid_t pid{};  // 0 if none was forked here, or reaped
+    int stopped_by{};
+    Time stopped_at{};
+  };
+  void note_stops(int rank);
+  RankExit reap(int rank);
+  RankExit describe(int rank, int status) const;
+
+  std::shared_ptr<SharedRegion> shared_;
+  std::vector<Forked> ranks_;
+};
+
+}  // namespace fsdp

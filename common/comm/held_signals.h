@@ -1,0 +1,38 @@
+#pragma once
+
+#include <signal.h>
+
+#include <chrono>
+#include <optional>
+
+namespace fsdp {
+
+// While it lives, the signals that a process which waits for its ranks has to answer are kept back
+// until it asks for them, so that none can come between looking and sleeping: SIGCHLD, SIGCONT, and
+// those that end or stop a process from a terminal or a batch system, unless they are ignored (as
+// nohup has it).
+class HeldSignals {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  HeldSignals();
+  ~HeldSignals() { restore(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  void restore();  // what was before: for a child, and before a signal ends this process
+
+  // Sleeps until one of them comes, and returns it; 0 if none has come at `deadline`.
+  int next(std::optional<Time> deadline);
+
+  // Stops this process by SIGTSTP. Returns when SIGCONT has come, or at once if the system does not
+  // stop it: nobody could continue a process group that has no shell.
+  void stop_here();
+
+ private:
+  sigset_t held_;
+  sigset_t former_mask_;
+  struct sigaction former_action_;  // of SIGCHLD
+};
+
+}  // namespace fsdp

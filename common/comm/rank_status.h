@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fsdp {
+
+// What the process that has forked a rank last saw of it.
+struct RankStatus {
+  enum class Kind : uint8_t { running, stopped, ended, killed, vanished };
+  Kind kind{};
+  int number{};  // the signal that stopped or killed it, or its exit status
+
+  bool runs() const { return kind == Kind::running; }
+  bool gone() const { return kind >= Kind::ended; }
+  // "was stopped by signal 19 (Stopped (signal))", "has ended with status 0", "was killed by signal 9
+  // (Killed)", "has vanished (its process is gone)"; empty if it is running.
+  std::string text() const;
+};
+
+// "signal 9 (Killed)"
+std::string signal_text(int signal);
+
+}  // namespace fsdp

@@ -1,0 +1,223 @@
+#include <comm/communicator.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+
+#include "expect_text.h"
+#include "rank_failure.h"
+#include "shared_words.h"
+
+// Ranks that are stopped and continued, and what they may print to.
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The state of a process as the kernel names it: R, S, T, Z; 0 if it is not there.
+char state_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return 0;
+  return line[line.rfind(')') + 2];
+}
+
+void wait_for_state(pid_t process, const std::string& wanted) {
+  while (wanted.find(state_of(process)) == std::string::npos)
+    sched_yield();
+}
+
+// Runs `run` in a process group of its own, as a shell does; if it does not end, an alarm ends it.
+pid_t in_a_group(const std::function<int()>& run) {
+  std::fflush(nullptr);
+  const pid_t process = fork();
+  if (process == 0) {
+    setpgid(0, 0);
+    signal(SIGTSTP, SIG_DFL);
+    alarm(20);
+    _exit(run());
+  }
+  setpgid(process, process);
+  return process;
+}
+
+int status_of(pid_t process) {
+  int status = 0;
+  waitpid(process, &status, 0);
+  return status;
+}
+
+TEST(StoppedRanks, stop_and_go_on_with_the_process_that_waits_for_them) {
+  SharedWords words;  // the ranks' processes, then whether they may end
+  const pid_t launcher = in_a_group([&] {
+    const auto result = launch(2, [&](const RankContext& context) {
+      words[context.rank] = getpid();
+      wait_until(words[2], 1);
+      return 0;
+    });
+    return result.ok() ? 0 : 1;
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    while (words[rank] == 0)
+      sched_yield();
+  }
+  for (int i = 0; i < 2; ++i) {
+    kill(launcher, SIGTSTP);
+    int status = 0;
+    ASSERT_EQ(waitpid(launcher, &status, WUNTRACED), launcher);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    EXPECT_EQ(WSTOPSIG(status), SIGTSTP);
+    for (int rank = 0; rank < 2; ++rank)
+      wait_for_state(words[rank], "T");
+    kill(launcher, SIGCONT);
+    for (int rank = 0; rank < 2; ++rank)
+      wait_for_state(words[rank], "RS");
+  }
+  words[2] = 1;
+  EXPECT_EQ(status_of(launcher), 0);
+}
+
+TEST(StoppedRanks, a_time_limit_does_not_count_while_they_are_stopped) {
+  SharedWords words;  // the processes, then whether rank 1 may come
+  const pid_t launcher = in_a_group([&] {
+    const auto result = launch(2, [&](const RankContext& context) {
+      auto comm = Communicator::create(context, {.timeout = 1000ms});
+      words[context.rank] = getpid();
+      if (context.rank == 1) wait_until(words[2], 1);
+      comm->barrier("meet").wait();
+      return 0;
+    });
+    return result.ok() ? 0 : 1;
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    while (words[rank] == 0)
+      sched_yield();
+  }
+  kill(launcher, SIGTSTP);
+  int status = 0;
+  ASSERT_EQ(waitpid(launcher, &status, WUNTRACED), launcher);
+  const auto clock = monotonic_clock();
+  clock->sleep_until(clock->now() + 1'500'000'000);  // [ns] longer than the limit
+  words[2] = 1;
+  kill(launcher, SIGCONT);
+  EXPECT_EQ(status_of(launcher), 0);
+}
+
+TEST(StoppedRanks, that_nobody_continues_within_the_limit_are_a_failure) {
+  const pid_t launcher = in_a_group([] {
+    const auto result = launch(3, [](const RankContext& context) {
+      auto comm = Communicator::create(context, {.timeout = 200ms});
+      comm->barrier("last").wait();
+      if (context.rank == 1) raise(SIGSTOP);
+      return 0;
+    });
+    EXPECT_EQ(failure(result),
+              "rank 1 was stopped by signal 19 (Stopped (signal)) after collective #0 barrier "
+              "last, and nobody has let it go on (SIGCONT) within the time limit");
+    std::fflush(nullptr);
+    return testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(status_of(launcher), 0);
+}
+
+TEST(StoppedRanks, are_named_by_those_that_wait_for_them) {
+  const auto result = launch(2, [](const RankContext& context) {
+    auto comm = Communicator::create(
+        context, {.timeout = std::chrono::milliseconds(context.rank == 0 ? 200 : 60'000)});
+    comm->barrier("first").wait();
+    if (context.rank == 1) raise(SIGSTOP);
+    comm->barrier("second").wait();
+    return 0;
+  });
+  EXPECT_CONTAINS(failure(result), "rank 1 has not called it; its last call was #0 barrier first");
+  EXPECT_CONTAINS(failure(result),
+                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets");
+}
+
+TEST(StoppedRanks, are_named_before_ranks_that_may_be_waiting_for_them) {
+  const auto result = launch(3, [](const RankContext& context) {
+    auto comm = Communicator::create(
+        context, {.timeout = std::chrono::milliseconds(context.rank == 0 ? 300 : 60'000)});
+    if (context.rank == 1) pause();
+    if (context.rank == 2) raise(SIGSTOP);
+    comm->barrier("first").wait();
+    return 0;
+  });
+  EXPECT_CONTAINS(failure(result), "0.3 s: rank 2 has not called it; it has called none yet");
+  EXPECT_CONTAINS(failure(result), "likely cause: rank 2 was stopped by signal 19");
+}
+
+// A terminal on which background processes may not write (stty tostop), and what is read from it.
+TEST(RanksOnATerminal, may_write_to_it_though_they_are_in_groups_of_their_own) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal) + unlockpt(terminal), 0);
+  const std::string name = ptsname(terminal);
+  std::fflush(nullptr);
+  const pid_t process = fork();
+  if (process == 0) {
+    alarm(20);
+    setsid();
+    const int slave = open(name.c_str(), O_RDWR);  // becomes the terminal of the session
+    termios settings{};
+    tcgetattr(slave, &settings);
+    settings.c_lflag |= TOSTOP;
+    tcsetattr(slave, TCSANOW, &settings);
+    dup2(slave, STDOUT_FILENO);
+    const auto result = launch(1, [](const RankContext& context) {
+      Communicator::create(context, {.timeout = 200ms});
+      return std::puts("a line") < 0 || std::fflush(stdout) != 0 ? 1 : 0;
+    });
+    _exit(result.ok() ? 0 : 1);
+  }
+  char text[16]{};
+  EXPECT_GT(read(terminal, text, sizeof text - 1), 0);
+  EXPECT_EQ(std::string(text), "a line\r\n");
+  EXPECT_EQ(status_of(process), 0);
+  close(terminal);
+}
+
+TEST(RanksThatPrint, fail_if_that_can_not_be_written) {
+  const auto print_to = [](const char* path) {
+    return failure(launch(2, [&](const RankContext& context) {
+      if (context.rank == 1) return 0;
+      if (std::freopen(path, "w", stdout) == nullptr) return 1;
+      std::puts("a line");
+      return 0;
+    }));
+  };
+  EXPECT_EQ(print_to("/dev/full"), "rank 0 failed: standard output: No space left on device");
+  EXPECT_EQ(print_to("/dev/null"), "");
+  EXPECT_EQ(failure(launch(1, [](const RankContext&) {
+              close(STDOUT_FILENO);  // nobody wants it
+              std::puts("a line");
+              return 0;
+            })),
+            "");
+}
+
+TEST(ThreadsOfRanks, are_one_unless_the_environment_says_more) {
+  const auto threads = [] {
+    SharedWords words;
+    launch(1, [&](const RankContext&) {
+      words[0] = at::get_num_threads();
+      return 0;
+    });
+    return words[0].load();
+  };
+  const char* before = getenv("OMP_NUM_THREADS");
+  const std::string former = before == nullptr ? "" : before;
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(threads(), 1);
+  if (!former.empty()) setenv("OMP_NUM_THREADS", former.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace fsdp
