@@ -41,6 +41,10 @@ test_executable(fsdp_common_tests extension_tests reference_strategy ${extension
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
 test_executable(fsdp_common_tests properties_tests reference_strategy ${properties_tests})
 
+# Faults at random moments of trainings.
+file(GLOB faults_tests CONFIGURE_DEPENDS tests/faults/*.cpp)
+test_executable(fsdp_common_tests faults_tests reference_strategy ${faults_tests})
+
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)

@@ -5,11 +5,13 @@
 #   --properties N [--from SEED]   only trains N random models in random ways and compares each with one
 #                                  process; stops at the first that differs, and prints the simplest like it
 #   --case CASE                    only this one, as it was printed
+#   --faults N [--from SEED]       only injects N faults at random moments of trainings: kills, stops, early
+#                                  exits, interrupts
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 
-all='' preset=default properties='' from=1 case=''
+all='' preset=default properties='' faults='' from=1 case=''
 while (($#)); do
   case $1 in
     --all) all=--all ;;
@@ -18,9 +20,9 @@ while (($#)); do
       require_preset "$preset"
       shift
       ;;
-    --properties | --from)
+    --properties | --faults | --from)
       [[ ${2-} =~ ^[1-9][0-9]{0,8}$ ]] || refuse "$1 '${2-}': takes a number above 0"
-      if [[ $1 == --from ]]; then from=$2; else properties=$2; fi
+      printf -v "${1#--}" '%s' "$2"
       shift
       ;;
     --case)
@@ -30,7 +32,7 @@ while (($#)); do
       ;;
     *)
       refuse "option '$1' is unknown to test; allowed: --all, --preset NAME, --properties N," \
-        "--from SEED, --case CASE"
+        "--faults N, --from SEED, --case CASE"
       ;;
   esac
   shift
@@ -88,6 +90,12 @@ if [[ $properties || $case ]]; then
   build "$preset" properties_tests
   exec env FSDP_PROPERTIES="$properties" FSDP_PROPERTIES_FROM="$from" FSDP_PROPERTY_CASE="$case" \
     "$root/build/$preset/bin/properties_tests" --gtest_brief=1 --gtest_filter=Properties.hold
+fi
+if [[ $faults ]]; then
+  "$root/scripts/setup.sh"
+  build "$preset" faults_tests
+  exec env FSDP_FAULTS="$faults" FSDP_FAULTS_FROM="$from" "$root/build/$preset/bin/faults_tests" \
+    --gtest_brief=1 --gtest_filter='InjectedFaults.*'
 fi
 if ! { "$root/scripts/setup.sh" && build "$preset" all_tests; }; then
   echo "0 passed, 1 failed, 0 skipped"
