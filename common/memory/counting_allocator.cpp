@@ -120,6 +120,14 @@ void keep_at_most(int64_t bytes) {
   instance().keep_at_most(bytes);
 }
 
+void release_kept() {
+  instance().release_kept();
+}
+
+int64_t alive() {
+  return instance().alive();
+}
+
 void reclassify(const c10::DataPtr& block, MemoryClass cls) {
   if (block.get_deleter() != &CountingAllocator::free || !block) return;
   Header* header = header_of(block.get());
