@@ -37,6 +37,18 @@ test_executable(fsdp_common_tests reference_tests reference_strategy ${reference
 file(GLOB extension_tests CONFIGURE_DEPENDS tests/extensions/*.cpp)
 test_executable(fsdp_common_tests extension_tests reference_strategy ${extension_tests})
 
+# FullyShardedDataParallel for one's own models, over the reference solutions.
+file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
+add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
+set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+target_include_directories(fsdp_library PUBLIC library)
+target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)
+target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
+file(GLOB library_tests CONFIGURE_DEPENDS tests/library/*.cpp)
+test_executable(fsdp_common_tests library_tests fsdp_library ${library_tests})
+program(own_training fsdp_library examples/own_training.cpp)
+add_dependencies(library_tests own_training)  # a test runs it
+
 # Random models and options, trained on ranks and in one process.
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
 test_executable(fsdp_common_tests properties_tests reference_strategy ${properties_tests})

@@ -1,4 +1,5 @@
 #include <memory/storage.h>
+#include <memory/storage_guard.h>
 
 #include <utility>
 
@@ -14,8 +15,10 @@ c10::Storage storage_of_no_bytes(c10::DeviceType device) {
 void resize_storage(const c10::Storage& storage, int64_t bytes) {
   c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
   auto memory = impl.allocator()->allocate(static_cast<size_t>(bytes));
+  const bool guarded = is_guarded(storage);
+  if (guarded) refuse_access(storage, bytes == 0);
   impl.set_data_ptr_noswap(std::move(memory));
-  impl.set_nbytes(static_cast<size_t>(bytes));
+  if (!guarded || bytes > 0) impl.set_nbytes(static_cast<size_t>(bytes));
 }
 
 at::Tensor view_of_storage(const c10::Storage& storage, int64_t offset, at::IntArrayRef sizes,

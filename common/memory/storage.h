@@ -12,7 +12,8 @@ namespace fsdp {
 // A storage of 0 bytes from the device's own allocator; on CUDA from the current device's.
 c10::Storage storage_of_no_bytes(c10::DeviceType device);
 
-// Gives `storage` new memory of `bytes`, with undefined contents. 0 frees its memory.
+// Gives `storage` new memory of `bytes`, with undefined contents. 0 frees its memory; of guarded
+// storage (storage_guard.h) the number of bytes then stays.
 void resize_storage(const c10::Storage& storage, int64_t bytes);
 
 // A contiguous view of `storage` from element `offset` on. `storage` may have 0 bytes at the time,

@@ -24,17 +24,17 @@ MARKS = ("<!-- house: made by grading/course/house.py -->\n", "<!-- /house -->\n
 
 def sources():
     """Path -> text of the C++ files that rooms hold."""
-    inside = re.compile(r"(common|solutions|programs)/.*\.(h|cpp)$")
+    inside = re.compile(r"(common|solutions|library|programs)/.*\.(h|cpp)$")
     return {name: (ROOT / name).read_text() for name in handout.tracked() if inside.match(name)}
 
 
 def room_of(path):
     """common/comm/link.h -> comm; solutions/task2_x/y.h -> task2, and so in solutions/extensions/;
-    programs/... -> programs"""
+    library/... -> library; programs/... -> programs"""
     parts = path.replace("solutions/extensions/", "solutions/").split("/")
     if parts[0] == "common":
         return parts[1]
-    return "programs" if parts[0] == "programs" else parts[1].partition("_")[0]
+    return parts[0] if parts[0] in ("library", "programs") else parts[1].partition("_")[0]
 
 
 def arrows_between_rooms(includes):

@@ -1,5 +1,6 @@
 #include <checkpoint_activations.h>
 #include <layout/shard_layout.h>
+#include <memory/storage_guard.h>
 #include <nn/generator_states.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -87,7 +88,7 @@ struct CheckpointedCall : torch::autograd::Function<CheckpointedCall> {
 variable_list trainable_parameters(const Module& module) {
   variable_list trainable;
   for (const auto& [name, parameter] : distinct_parameters(module)) {
-    if (parameter.storage().nbytes() < parameter.nbytes())
+    if (is_freed(parameter))
       throw std::logic_error("checkpoint_activations: " + module.name() +
                              ": a unit inside it holds parameter " + name +
                              "; checkpoint modules that have no unit inside");

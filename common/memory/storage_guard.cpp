@@ -1,0 +1,50 @@
+#include <memory/storage_guard.h>
+
+#include <memory>
+
+namespace fsdp {
+namespace {
+
+// c10::StorageImpl can be told to throw when its data is asked for, and has no function that takes
+// this back. An explicit instantiation may name a private member.
+bool& throws(c10::StorageImpl& storage);
+std::unique_ptr<c10::StorageExtraMeta>& extra_meta(c10::StorageImpl& storage);
+
+template <bool c10::StorageImpl::*Member>
+struct ThrowsMember {
+  friend bool& throws(c10::StorageImpl& storage) { return storage.*Member; }
+};
+template struct ThrowsMember<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
+
+template <std::unique_ptr<c10::StorageExtraMeta> c10::StorageImpl::*Member>
+struct ExtraMetaMember {
+  friend std::unique_ptr<c10::StorageExtraMeta>& extra_meta(c10::StorageImpl& storage) {
+    return storage.*Member;
+  }
+};
+template struct ExtraMetaMember<&c10::StorageImpl::extra_meta_>;
+
+}  // namespace
+
+void guard_storage(const c10::Storage& storage, const std::string& message, int64_t bytes) {
+  c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
+  impl.release_data_and_set_meta_custom_data_ptr_error_msg_(message);
+  impl.set_nbytes(static_cast<size_t>(bytes));
+}
+
+bool is_guarded(const c10::Storage& storage) {
+  const auto& meta = extra_meta(*storage.unsafeGetStorageImpl());
+  return meta && meta->custom_data_ptr_error_msg_.has_value();
+}
+
+void refuse_access(const c10::Storage& storage, bool refused) {
+  throws(*storage.unsafeGetStorageImpl()) = refused;
+}
+
+bool is_freed(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return false;
+  const c10::Storage& storage = tensor.storage();
+  return storage.nbytes() < tensor.nbytes() || throws(*storage.unsafeGetStorageImpl());
+}
+
+}  // namespace fsdp

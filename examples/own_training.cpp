@@ -1,0 +1,57 @@
+#include <fully_sharded_data_parallel.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/schedulers/step_lr.h>
+
+#include <cstdio>
+#include <filesystem>
+
+using namespace fsdp;
+
+struct LayerBlock : Module {  // "Block": a unit of its own
+  LayerBlock() { linear = register_module("linear", torch::nn::Linear(64, 64)); }
+  torch::Tensor forward(torch::Tensor x) override { return x + linear(x).relu(); }
+  torch::nn::Linear linear{nullptr};
+};
+
+struct Net : Module {
+  Net() {
+    for (int i = 0; i < 4; ++i)
+      blocks.push_back(register_module(std::to_string(i), std::make_shared<LayerBlock>()));
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    for (const auto& block : blocks)
+      x = (*block)(x);
+    return x;
+  }
+  std::vector<std::shared_ptr<LayerBlock>> blocks;
+};
+
+// Trains ten steps, from where FOLDER/model.pt has left off: own_training FOLDER
+int main(int argc, char** argv) {
+  const std::string folder = argc > 1 ? argv[1] : ".";
+  return start(4, [&](const RankContext& context) {
+    torch::manual_seed(1);  // the same values on every rank
+    const auto comm = Communicator::create(context);
+    Net net;
+    FullyShardedDataParallel model(net, comm);
+    torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-2));
+    torch::optim::StepLR scheduler(optimizer, /*step_size=*/5, /*gamma=*/0.5);
+    if (std::filesystem::exists(folder + "/model.pt")) {
+      model.load_state_dict(load_state_dict_file(folder + "/model.pt"));
+      model.load_optim_state_dict(optimizer, load_state_dict_file(folder + "/optimizer.pt"));
+    }
+    for (int step = 0; step < 10; ++step) {
+      const auto x = torch::randn({64, 64}).chunk(4)[context.rank];
+      const auto loss = (model(x) - x.flip(1)).square().mean();
+      loss.backward();
+      model.clip_grad_norm_(1.0);
+      optimizer.step();
+      scheduler.step();
+      optimizer.zero_grad();
+      if (context.rank == 0) std::printf("step %d: %f\n", step, loss.item<double>());
+    }
+    save_state_dict(model.optim_state_dict(optimizer), folder + "/optimizer.pt", *comm);
+    save_state_dict(model.state_dict(), folder + "/model.pt", *comm);
+    return 0;
+  });
+}

@@ -1,0 +1,136 @@
+#include <memory/storage.h>
+#include <model_checks.h>
+#include <optim/p_norm.h>
+#include <sharding.h>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace fsdp {
+
+NoSync::NoSync(std::shared_ptr<BackwardHooks> hooks) : hooks_(std::move(hooks)) {
+  hooks_->set_requires_gradient_sync(false);
+}
+
+NoSync::~NoSync() {
+  hooks_->set_requires_gradient_sync(true);
+}
+
+ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
+                           const FullyShardedDataParallelOptions& options)
+    : sharding_(Sharding::create(net, std::move(comm), options)) {}
+
+FullySharded& ShardedModel::fully_sharded() const {
+  return sharding_->sharded();
+}
+
+const std::vector<std::shared_ptr<FlatParameter>>& ShardedModel::units() const {
+  return sharding_->sharded().units();
+}
+
+torch::OrderedDict<std::string, at::Tensor> ShardedModel::named_parameters() {
+  sharding_->give_gradients_to_shards();
+  sharding_->tensors().compare_requires_grad();
+  torch::OrderedDict<std::string, at::Tensor> named;
+  for (const auto& entry : sharding_->tensors().entries())
+    named.insert(entry.name, entry.own);
+  return named;
+}
+
+std::vector<at::Tensor> ShardedModel::parameters() {
+  return named_parameters().values();
+}
+
+void ShardedModel::zero_grad() {
+  for (const auto& unit : units())
+    unit->abandon_gradient();
+  sharding_->tensors().drop_gradients();
+  for (const auto& entry : sharding_->tensors().entries())
+    at::Tensor(entry.own).mutable_grad().reset();
+  sharding_->tensors().set_traps();
+}
+
+double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
+  check_norm_type(norm_type);
+  Communicator& comm = sharding_->comm();
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const auto& entry : sharding_->tensors().entries())
+    if (entry.own.grad().defined()) gradients.push_back(entry.own.grad());
+  for (const auto& unit : units())
+    if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
+
+  const auto options = at::TensorOptions(at::kDouble).device(comm.device());
+  at::Tensor total = at::zeros({kDigits}, options);
+  double norm = 0;
+  if (norm_type == 2) {
+    for (const at::Tensor& gradient : gradients)
+      total += sum_of_squares(gradient);
+    comm.all_reduce(total, kNorm).wait();
+    norm = std::sqrt(value_of_sum(total));
+  } else {
+    at::Tensor own = at::zeros({1}, options);
+    for (const at::Tensor& gradient : gradients)
+      if (gradient.numel() > 0) own = at::maximum(own, largest_magnitude(gradient));
+    const at::Tensor all = at::empty({comm.world_size()}, options);
+    comm.all_gather_into(all, own, kNorm).wait();
+    const auto largest = all.max().item<double>();
+    for (const at::Tensor& gradient : gradients)
+      total += sum_of_powers(gradient, norm_type, largest);
+    comm.all_reduce(total, kNorm).wait();
+    norm = p_norm(norm_type, largest, total);
+  }
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale < 1.0)
+    for (const at::Tensor& gradient : gradients)
+      gradient.mul_(scale);
+  return norm;
+}
+
+NoSync ShardedModel::no_sync() {
+  return NoSync(sharding_->sharded().backward_hooks());
+}
+
+void ShardedModel::summon_full_params(const std::function<void()>& body,
+                                      const SummonOptions& options) {
+  sharding_->begin("summon_full_params");
+  const Sharding::Summoned summoned(*sharding_);
+  body();
+  sharding_->check_views();
+  if (!options.writeback) return;
+  std::vector<Trait> traits;
+  for (const auto& unit : units())
+    for (const auto& [name, parameter] : unit->parameters())
+      traits.push_back({"the values of parameter " + name, values_digest(parameter)});
+  check_same_on_all_ranks(sharding_->comm(), traits, "summon_full_params",
+                          "write the same on every rank, or set .writeback to false");
+  sharding_->comm().wait_for_readers();
+  const at::NoGradGuard no_grad;
+  for (const auto& unit : units()) {
+    const at::Tensor& whole = unit->parameters().front().tensor;
+    const at::Tensor own = view_of_storage(whole.storage(), unit->shard_offset(),
+                                           {unit->shard_numel()}, whole.scalar_type());
+    at::Tensor(unit->shard()).copy_(own);
+  }
+}
+
+void ShardedModel::average_buffers() {
+  sharding_->begin("average_buffers");
+  Communicator& comm = sharding_->comm();
+  if (comm.summed_ranks() > comm.world_size())
+    throw std::logic_error("average_buffers(): reaches one replica alone");
+  const at::NoGradGuard no_grad;
+  for (auto& [name, buffer] : distinct_buffers(sharding_->net())) {
+    if (buffer.numel() == 0) continue;
+    at::Tensor values = buffer.contiguous().clone();
+    if (values.is_floating_point()) {
+      comm.all_reduce(values, kState).wait();
+      values.div_(comm.world_size());
+    } else {
+      comm.broadcast(values, 0, kState).wait();
+    }
+    buffer.copy_(values);
+  }
+}
+
+}  // namespace fsdp

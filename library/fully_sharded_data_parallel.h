@@ -1,0 +1,139 @@
+#pragma once
+
+#include <fully_shard.h>
+#include <state_dict.h>
+#include <wrap_policy.h>
+
+#include <torch/ordered_dict.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace fsdp {
+
+struct FullyShardedDataParallelOptions {
+  WrapPolicy wrap{};                         // null: wrap_blocks()
+  bool reshard_after_forward{true};          // these four are FullyShardOptions'
+  int limit{2};
+  FlatParameter::Materialize materialize{};
+  std::vector<torch::nn::Module*> ignored{};
+  bool sync_module_states{};  // begin with rank 0's parameters and buffers on every rank
+  bool broadcast_buffers{};   // rank 0's buffers go to every rank before each forward, as in DDP
+};
+
+struct SummonOptions {
+  bool writeback{true};  // what the body writes stays
+};
+
+class Sharding;
+
+// A scope in which backward reduces nothing: gradients are added up, whole, on this rank. The next
+// backward after it reduces their sum. Scopes may not be nested.
+class [[nodiscard]] NoSync {
+ public:
+  explicit NoSync(std::shared_ptr<BackwardHooks> hooks);
+  ~NoSync();
+  NoSync(const NoSync&) = delete;
+
+ private:
+  std::shared_ptr<BackwardHooks> hooks_;
+};
+
+// What FullyShardedDataParallel does whatever its module is. All functions that say "collective" are
+// called by all ranks together, between steps: not inside a module's call or a backward pass.
+//
+// Between calls of modules and backward passes, no rank reads the shards of another. So an optimizer
+// of torch's may change them, and so may you.
+class ShardedModel {
+ public:
+  // Collective. Refuses, with std::invalid_argument and before it changes the model: a model that
+  // is sharded already, parameters or buffers that share memory, what fully_shard() refuses, and
+  // ranks whose models or options differ (the text names the first parameter or buffer that does,
+  // and the ranks). Warns by TORCH_WARN if `wrap` chose no module. `net` must outlive this object;
+  // the hooks live as long as `net`.
+  ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
+               const FullyShardedDataParallelOptions& options);
+  ShardedModel(const ShardedModel&) = delete;  // one owner of the shards
+
+  FullySharded& fully_sharded() const;
+  const std::vector<std::shared_ptr<FlatParameter>>& units() const;
+
+  // What this rank owns of each distinct parameter, for torch::optim: leaves [n], views of the
+  // shards, in the order of net.parameters(). Of some parameters a rank owns no element; their
+  // tensor is empty. From the first call on, each backward pass leaves its gradient in their .grad
+  // and adds to what is there, and the units keep none (ShardedOptimizer then finds none). A frozen
+  // parameter gets none; freeze and unfreeze here or in the module. A parameter without a gradient
+  // in a pass has zeros, as in PyTorch's FSDP. Optimizers that compute each element by itself end
+  // with the bits of one process: all of torch's but LBFGS.
+  std::vector<at::Tensor> parameters();
+  torch::OrderedDict<std::string, at::Tensor> named_parameters();  // the same, by first name
+  void zero_grad();  // drops the gradients: theirs, and those of passes that were not reduced
+
+  // Collective. Scales the gradients so that their norm over all parameters and ranks is at most
+  // max_norm. Returns the norm before, the same on every rank. (torch::nn::utils::clip_grad_norm_
+  // would take the norm of this rank's part.) Throws what check_norm_type() throws.
+  double clip_grad_norm_(double max_norm, double norm_type = 2);
+
+  NoSync no_sync();
+
+  // Collective. In `body` all parameters of the module are whole: read them, or write the same
+  // values on every rank under torch::NoGradGuard. Throws if ranks wrote different values. To call
+  // the module inside is refused.
+  void summon_full_params(const std::function<void()>& body, const SummonOptions& options = {});
+
+  // Collective. Owned tensors on the CPU, under every name that net.named_parameters() and
+  // net.named_buffers() have: fp32 parameters, whole, on every rank. With rank0_only the other
+  // ranks get an empty one. Refuses buffers that differ between ranks unless broadcast_buffers is
+  // on, when rank 0's are taken; see average_buffers(). Gathers one unit at a time.
+  StateDict state_dict(bool rank0_only = false);
+  // Collective. Every rank gives the same. Throws std::invalid_argument on every rank, before it
+  // changes anything: names that are missing or unexpected, shapes, dtypes, values that differ.
+  void load_state_dict(const StateDict& state);
+
+  // Collective. The whole state of one of torch's optimizers over parameters(), by name: "NAME/KEY",
+  // and the options of each group. A process without sharding, or on another number of ranks, may
+  // load it. Throws std::invalid_argument for LBFGS, and for tensors that are not parameters().
+  StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
+  void load_optim_state_dict(torch::optim::Optimizer& optimizer, const StateDict& state);
+
+  // Collective. Every rank's floating-point buffers become their mean, the others rank 0's. Throws
+  // std::logic_error with replicas.
+  void average_buffers();
+
+ private:
+  std::shared_ptr<Sharding> sharding_;
+};
+
+// PyTorch's FullyShardedDataParallel over fully_shard(). Nothing that it refuses or that goes wrong
+// is silent: docs/what_works.md lists kinds of models and habits. The model is called as before, or
+// through this object.
+//
+//   FullyShardedDataParallel model(net, comm);
+//   torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-3));
+//   loss(model(x)).backward();
+//   optimizer.step();
+template <class Net>
+class FullyShardedDataParallel : public ShardedModel {
+ public:
+  FullyShardedDataParallel(Net& net, std::shared_ptr<Communicator> comm,
+                           const FullyShardedDataParallelOptions& options = {})
+      : ShardedModel(net, std::move(comm), options), net_(net) {}
+
+  template <class... Inputs>
+  auto operator()(Inputs&&... inputs) {
+    return net_(std::forward<Inputs>(inputs)...);
+  }
+  Net& module() const { return net_; }
+
+ private:
+  Net& net_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,94 @@
+#include <memory/storage_guard.h>
+#include <model_checks.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+bool has_values(const at::Tensor& tensor) {
+  return tensor.numel() > 0 && !tensor.is_meta() && tensor.has_storage() && !is_freed(tensor);
+}
+
+// The memory between the first and the last element of a tensor.
+struct Extent {
+  const void* storage;
+  int64_t begin, end;  // [bytes]
+  std::string name;
+
+  Extent(std::string named, const at::Tensor& tensor)
+      : storage(tensor.storage().unsafeGetStorageImpl()), name(std::move(named)) {
+    int64_t last = 0;  // [elements] after the first
+    for (int64_t dim = 0; dim < tensor.dim(); ++dim)
+      last += (tensor.size(dim) - 1) * tensor.stride(dim);
+    begin = tensor.storage_offset() * tensor.element_size();
+    end = begin + (last + 1) * tensor.element_size();
+  }
+  bool overlaps(const Extent& other) const {
+    return storage == other.storage && begin < other.end && other.begin < end;
+  }
+};
+
+}  // namespace
+
+std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module) {
+  std::vector<NamedParameter> buffers;
+  std::set<at::TensorImpl*> seen;
+  for (const auto& buffer : module.named_buffers())
+    if (buffer.value().defined() && seen.insert(buffer.value().unsafeGetTensorImpl()).second)
+      buffers.push_back({buffer.key(), buffer.value()});
+  return buffers;
+}
+
+void check_can_be_sharded(const Module& net) {
+  std::vector<Extent> extents;
+  for (const auto& [name, parameter] : distinct_parameters(net)) {
+    if (!parameter.is_meta() && is_freed(parameter)) {
+      throw std::invalid_argument("FullyShardedDataParallel: parameter " + name +
+                                  " is sharded already; shard a model once, as a whole");
+    }
+    if (has_values(parameter)) extents.emplace_back("parameter " + name, parameter);
+  }
+  for (const auto& [name, buffer] : distinct_buffers(net))
+    if (has_values(buffer)) extents.emplace_back("buffer " + name, buffer);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const auto other = std::find_if(extents.begin(), extents.begin() + static_cast<int64_t>(i),
+                                    [&](const Extent& one) { return one.overlaps(extents[i]); });
+    if (other == extents.begin() + static_cast<int64_t>(i)) continue;
+    throw std::invalid_argument("FullyShardedDataParallel: " + extents[i].name + " and " +
+                                other->name +
+                                " share memory and would be two afterwards; register one tensor "
+                                "under both names, or make the view in forward()");
+  }
+}
+
+std::vector<Trait> traits_of_structure(const Module& net, const std::vector<UnitPlan>& plan) {
+  std::vector<Trait> traits;
+  for (const auto& [name, parameter] : distinct_parameters(net))
+    traits.push_back({"parameter " + name, dtype_and_sizes(parameter) +
+                                               (parameter.requires_grad() ? "" : ", frozen")});
+  for (const auto& [name, buffer] : distinct_buffers(net))
+    traits.push_back({"buffer " + name, dtype_and_sizes(buffer)});
+  for (const UnitPlan& unit : plan) {
+    std::string parameters;
+    for (const auto& parameter : unit.parameters)
+      parameters += (parameters.empty() ? "" : " ") + parameter.name;
+    traits.push_back({"unit " + unit.name, parameters});
+  }
+  return traits;
+}
+
+std::vector<Trait> traits_of_values(const Module& net) {
+  std::vector<Trait> traits;
+  for (const auto& [name, parameter] : distinct_parameters(net))
+    if (has_values(parameter))
+      traits.push_back({"the values of parameter " + name, values_digest(parameter)});
+  for (const auto& [name, buffer] : distinct_buffers(net))
+    if (has_values(buffer))
+      traits.push_back({"the values of buffer " + name, values_digest(buffer)});
+  return traits;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <same_on_all_ranks.h>
+#include <unit_plan.h>
+
+#include <vector>
+
+namespace fsdp {
+
+// What a model must be before it is sharded. Both throw std::invalid_argument. `plan`: what
+// plan_units() gives.
+
+// On this rank: no parameter that is sharded already, and no two parameters or buffers that share
+// memory, for they would be two afterwards. (A parameter or buffer may have several names.)
+void check_can_be_sharded(const Module& net);
+
+// The names, shapes and dtypes of parameters and buffers, and the units, and, unless the tensors
+// have none yet, their values.
+std::vector<Trait> traits_of_structure(const Module& net, const std::vector<UnitPlan>& plan);
+std::vector<Trait> traits_of_values(const Module& net);
+
+// A distinct buffer by its first name, as distinct_parameters() has them.
+std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module);
+
+}  // namespace fsdp

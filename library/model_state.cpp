@@ -1,0 +1,103 @@
+#include <model_checks.h>
+#include <sharding.h>
+#include <state/agreement.h>
+#include <whole_tensors.h>
+
+#include <map>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// Under every name: a tied parameter has several.
+std::map<std::string, at::Tensor> named_tensors(const Module& net) {
+  std::map<std::string, at::Tensor> named;
+  for (const auto& parameter : net.named_parameters())
+    named[parameter.key()] = parameter.value();
+  for (const auto& buffer : net.named_buffers())
+    if (buffer.value().defined()) named[buffer.key()] = buffer.value();
+  return named;
+}
+
+void check_fits(const StateDict& state, const Module& net) {
+  const auto own = named_tensors(net);
+  for (const auto& entry : state) {
+    if (!own.contains(entry.key()))
+      throw std::invalid_argument("load_state_dict: the model has no " + entry.key());
+  }
+  std::map<at::TensorImpl*, std::string> first_names;
+  for (const auto& [name, tensor] : own) {
+    if (!state.contains(name)) throw std::invalid_argument("load_state_dict: lacks " + name);
+    const at::Tensor given = state.at(name);
+    if (given.sizes() != tensor.sizes() ||
+        given.is_floating_point() != tensor.is_floating_point()) {
+      throw std::invalid_argument("load_state_dict: " + name + " is " + dtype_and_sizes(given) +
+                                  ", in the model " + dtype_and_sizes(tensor));
+    }
+    const auto [tied, first] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
+    if (!first && !at::equal(given, state.at(tied->second))) {
+      throw std::invalid_argument("load_state_dict: " + name + " and " + tied->second +
+                                  " are one tensor in the model, and have two values");
+    }
+  }
+}
+
+}  // namespace
+
+StateDict ShardedModel::state_dict(bool rank0_only) {
+  sharding_->begin("state_dict");
+  Communicator& comm = sharding_->comm();
+  if (!sharding_->options().broadcast_buffers) {
+    std::vector<Trait> traits;
+    for (const auto& [name, buffer] : distinct_buffers(sharding_->net()))
+      traits.push_back({"the values of buffer " + name, values_digest(buffer)});
+    check_same_on_all_ranks(comm, traits, "state_dict",
+                            "call average_buffers() before, or set .broadcast_buffers");
+  }
+  const bool keeps = !rank0_only || comm.rank() == 0;
+  const at::NoGradGuard no_grad;
+  std::map<at::TensorImpl*, at::Tensor> whole;
+  for (size_t unit = 0; unit < units().size(); ++unit) {
+    const at::Tensor flat = gather_flat(comm, *units()[unit], units()[unit]->shard());
+    for (const auto& entry : sharding_->tensors().entries())
+      if (keeps && entry.unit == unit)
+        whole[entry.whole.unsafeGetTensorImpl()] = cut_out(flat, entry.flat, entry.whole.sizes());
+  }
+  comm.wait_for_readers();
+  StateDict state;
+  if (!keeps) return state;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    const auto found = whole.find(tensor.unsafeGetTensorImpl());
+    state.insert(name, found != whole.end() ? found->second : tensor.detach().cpu().clone());
+  };
+  for (const auto& parameter : sharding_->net().named_parameters())
+    add(parameter.key(), parameter.value());
+  for (const auto& buffer : sharding_->net().named_buffers())
+    if (buffer.value().defined()) add(buffer.key(), buffer.value());
+  return state;
+}
+
+void ShardedModel::load_state_dict(const StateDict& state) {
+  sharding_->begin("load_state_dict");
+  Communicator& comm = sharding_->comm();
+  agree_on(comm, [&] {
+    check_fits(state, sharding_->net());
+    return std::string();
+  });
+  std::vector<Trait> traits;
+  for (const auto& entry : state)
+    traits.push_back({"the values of " + entry.key(), values_digest(entry.value())});
+  check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
+
+  const at::NoGradGuard no_grad;
+  auto own = named_tensors(sharding_->net());
+  for (const auto& entry : sharding_->tensors().entries()) {
+    const at::Tensor given = state.at(entry.name).flatten();
+    at::Tensor(entry.own).copy_(given.narrow(0, entry.begin, entry.own.numel()));
+    std::erase_if(own, [&](const auto& named) { return named.second.is_same(entry.whole); });
+  }
+  for (auto& [name, tensor] : own)  // buffers, and parameters of ignored modules
+    tensor.copy_(state.at(name));
+}
+
+}  // namespace fsdp

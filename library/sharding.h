@@ -1,0 +1,92 @@
+#pragma once
+
+#include <fully_sharded_data_parallel.h>
+#include <shard_tensors.h>
+
+#include <c10/core/Storage.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What FullyShardedDataParallel is made of: the sharded model, and the hooks by which nothing that
+// it does is silent. The hooks of the module own it.
+class Sharding : public std::enable_shared_from_this<Sharding> {
+ public:
+  static std::shared_ptr<Sharding> create(Module& net, std::shared_ptr<Communicator> comm,
+                                          const FullyShardedDataParallelOptions& options);
+
+  FullySharded& sharded() const { return *sharded_; }
+  Communicator& comm() const { return *comm_; }
+  Module& net() const { return net_; }
+  ShardTensors& tensors() const { return *tensors_; }
+  const FullyShardedDataParallelOptions& options() const { return options_; }
+
+  // From now on a pass leaves its gradients in .grad of the shards.
+  void give_gradients_to_shards() { gives_gradients_ = true; }
+
+  // For functions that are no part of a step. Throws std::logic_error naming `function` inside a
+  // module's call, a backward pass or summon_full_params(), and if a parameter was replaced.
+  // Reshards every unit, and waits until no other rank reads the shards.
+  void begin(const std::string& function);
+
+  // While it lives, every unit is unsharded, and calls of the module are refused.
+  class Summoned {
+   public:
+    explicit Summoned(Sharding& sharding);
+    ~Summoned();
+    Summoned(const Summoned&) = delete;
+
+   private:
+    Sharding& sharding_;
+  };
+
+  // Throws std::logic_error naming the first parameter of a unit that no longer is a view of its
+  // flat tensor.
+  void check_views() const;
+
+ private:
+  Sharding(Module& net, std::shared_ptr<Communicator> comm,
+           const FullyShardedDataParallelOptions& options)
+      : net_(net), comm_(std::move(comm)), options_(options) {}
+
+  // A module that has hooks: the root, and those of units.
+  struct Watched {
+    Module* module{};
+    std::shared_ptr<FlatParameter> unit{};  // null: the root, if it has no parameter of its own
+    c10::Storage storage{};                 // of the unit's flat tensor
+    // Of a unit that is unsharded between two calls of the model, the shard's version; nothing if
+    // an optimizer may have changed the shard without a trace, as torch's SGD does by data().
+    std::optional<uint32_t> kept{};
+    std::optional<uint32_t> in_forward{};  // the version at the end of its last forward
+  };
+
+  void shard(const std::vector<UnitPlan>& plan);
+  void register_first_hooks();
+  void register_last_hooks();
+  void guard_units();
+  void before_forward(const Watched& watched);
+  void begin_forward();
+  void end_forward();
+  void after_forward(Watched& watched, bool returned);
+  void before_backward(const Watched& watched);
+  void end_pass();
+  void check_views(const Watched& watched) const;
+  void broadcast_buffers();
+
+  Module& net_;
+  std::shared_ptr<Communicator> comm_;
+  FullyShardedDataParallelOptions options_;
+  std::shared_ptr<FullySharded> sharded_;
+  std::shared_ptr<ShardTensors> tensors_;
+  std::vector<std::shared_ptr<Watched>> watched_;  // shared with the hooks
+  std::vector<Module::HookHandle> first_hooks_;
+  int depth_{};  // calls of watched modules under way
+  bool gives_gradients_{};
+  bool summoned_{};
+};
+
+}  // namespace fsdp

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <flat_parameter.h>
+
+namespace fsdp {
+
+// Collective, one all-gather: what each rank has for its shard of the unit, `shard` [padded / W], as
+// one flat tensor [padded], which this returns. Until wait_for_readers() the other ranks read it.
+at::Tensor gather_flat(Communicator& comm, const FlatParameter& unit, const at::Tensor& shard);
+
+// The parameter at element `offset` of such a flat tensor: an owned copy on the CPU.
+at::Tensor cut_out(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes);
+
+}  // namespace fsdp

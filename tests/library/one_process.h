@@ -1,0 +1,115 @@
+#pragma once
+
+#include <comm/tree_sum.h>
+#include <fully_sharded_data_parallel.h>
+#include <testing/multi_rank.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+// A training as a user of PyTorch writes it, on ranks and in one process that plays them.
+namespace fsdp {
+
+using OptimizerOf =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
+
+inline std::unique_ptr<torch::optim::Optimizer> adamw(std::vector<at::Tensor> parameters) {
+  return std::make_unique<torch::optim::AdamW>(std::move(parameters),
+                                               torch::optim::AdamWOptions(0.05));
+}
+
+inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor> parameters) {
+  return std::make_unique<torch::optim::SGD>(std::move(parameters),
+                                             torch::optim::SGDOptions(0.05).momentum(0.9));
+}
+
+struct Training {
+  std::function<std::shared_ptr<Module>()> build;  // draws from a seed of its own
+  // The loss of one of `parts` equal parts of the batch of this step.
+  std::function<at::Tensor(Module& model, int part, int parts, int step)> loss;
+  OptimizerOf optimizer{adamw};
+  FullyShardedDataParallelOptions options{};
+  int steps{3};
+  // Before each step, on every model.
+  std::function<void(Module& model, int step)> prepare{[](Module&, int) {}};
+};
+
+// [rows, width], the part's rows of a batch that depends on the step alone.
+inline at::Tensor batch_part(int part, int parts, int step, at::IntArrayRef sizes) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
+  std::vector<int64_t> all = sizes.vec();
+  all[0] *= parts;
+  return at::randn(all, generator).chunk(parts)[part];
+}
+
+// The loss of this rank's part, of a model of width 7.
+inline at::Tensor loss_of(Module& model, TestRank& rank, int step = 0) {
+  return model(batch_part(rank.rank(), rank.world_size(), step, {5, 7})).square().mean();
+}
+
+// In one process: each rank's gradient from zero, their sum as a tree, divided once.
+inline void train_in_one_process(TestRank& rank, const Training& training, int world_size) {
+  const auto model = training.build();
+  std::vector<at::Tensor> parameters;
+  auto names = nlohmann::json::array();
+  for (const auto& [name, parameter] : distinct_parameters(*model)) {
+    parameters.push_back(parameter);
+    names.push_back(name);
+  }
+  const auto optimizer = training.optimizer(parameters);
+  for (int step = 0; step < training.steps; ++step) {
+    training.prepare(*model, step);
+    std::vector<std::vector<at::Tensor>> gradients(parameters.size());
+    for (int part = 0; part < world_size; ++part) {
+      training.loss(*model, part, world_size, step).backward();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        at::Tensor& gradient = parameters[i].mutable_grad();
+        gradients[i].push_back(gradient.defined() ? gradient : at::zeros_like(parameters[i]));
+        gradient.reset();
+      }
+    }
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].requires_grad() && parameters[i].numel() > 0)
+        parameters[i].mutable_grad() =
+            sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(world_size);
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  rank.observe("names", names);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    rank.observe(names[i], parameters[i].detach().contiguous());
+}
+
+inline void train_sharded(TestRank& rank, const Training& training) {
+  const auto net = training.build();
+  FullyShardedDataParallel model(*net, rank.communicator(), training.options);
+  const auto optimizer = training.optimizer(model.parameters());
+  for (int step = 0; step < training.steps; ++step) {
+    training.prepare(*net, step);
+    training.loss(*net, rank.rank(), rank.world_size(), step).backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  model.average_buffers();
+  for (const auto& entry : model.state_dict())
+    rank.observe(entry.key(), entry.value());
+}
+
+// Fails unless every parameter ends with the bits that it has in one process.
+inline void expect_equal_to_one_process(int world_size, const Training& training) {
+  const RankRun expected = run_oracle(
+      [&](TestRank& rank) { train_in_one_process(rank, training, world_size); });
+  const RankRun run =
+      run_ranks(world_size, [&](TestRank& rank) { train_sharded(rank, training); });
+  for (const std::string name : expected.at(0, "names"))
+    expect_on_all_ranks(run, name, expected.at(0, name));
+}
+
+}  // namespace fsdp

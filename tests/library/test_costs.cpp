@@ -1,0 +1,91 @@
+#include <checkpoint_activations.h>
+#include <memory/live_bytes.h>
+#include <sharded_optimizer.h>
+
+#include <library/models.h>
+#include <library/one_process.h>
+
+// The library adds nothing to what a step of fully_shard() costs.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(LibraryCosts);
+
+void observe_costs(TestRank& rank, const std::string& name) {
+  std::string calls;
+  for (const Call& call : rank.communicator()->take_log())
+    calls += std::string(to_string(call.operation)) + ' ' + call.unit.str() + '\n';
+  rank.observe(name + " calls", calls);
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    rank.observe(name + " bytes in " + to_string(phase), live_bytes::peak(phase).by_class);
+}
+
+// The second of two steps, from `backward`, and by an optimizer of our own.
+void train_two_steps(TestRank& rank, Module& net,
+                     const std::vector<std::shared_ptr<FlatParameter>>& units) {
+  ShardedOptimizer optimizer(units, {{"", {}}}, rank.communicator());
+  for (int step = 0; step < 2; ++step) {
+    live_bytes::reset(Phase::forward);
+    live_bytes::reset(Phase::backward);
+    rank.communicator()->take_log();
+    live_bytes::enter(Phase::forward);
+    const at::Tensor x = batch_part(rank.rank(), rank.world_size(), step, {5, 7});
+    const at::Tensor loss = net(x).square().mean();
+    live_bytes::enter(Phase::backward);
+    loss.backward();
+    live_bytes::enter(Phase::optimizer);
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+}
+
+MULTI_RANK_TEST(LibraryCosts, are_the_collectives_and_the_live_bytes_of_fully_shard) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    {
+      const auto net = block_net();
+      const auto sharded = fully_shard(*net, rank.communicator());
+      train_two_steps(rank, *net, sharded->units());
+      observe_costs(rank, "plain");
+    }
+    live_bytes::enter(Phase::init);
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    train_two_steps(rank, *net, model.units());
+    observe_costs(rank, "library");
+  });
+  for (const std::string cost : {" calls", " bytes in forward", " bytes in backward"})
+    expect_on_each_rank(run, "library" + cost, [&](int rank) { return run.at(rank, "plain" + cost); });
+}
+
+MULTI_RANK_TEST(LibraryCosts, end_with_the_model) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto before = live_bytes::now().total;
+    {
+      const auto net = block_net();
+      FullyShardedDataParallel model(*net, rank.communicator());
+      const auto optimizer = adamw(model.parameters());
+      (*net)(batch_part(rank.rank(), rank.world_size(), 0, {5, 7})).sum().backward();
+      optimizer->step();
+      model.state_dict();
+    }
+    rank.observe("left", live_bytes::now().total - before);
+  });
+  expect_on_all_ranks(run, "left", 0);
+}
+
+MULTI_RANK_TEST(LibraryCosts, may_be_less_with_checkpointed_activations) {
+  expect_equal_to_one_process(
+      world_size(), {.build =
+                         [] {
+                           const auto net = block_net();
+                           for (const auto& block : net->blocks)
+                             checkpoint_activations(*block);
+                           return net;
+                         },
+                     .loss = [](Module& model, int part, int parts, int step) {
+                       return model(batch_part(part, parts, step, {5, 7})).square().mean();
+                     }});
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,403 @@
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/rnn.h>
+
+#include <library/models.h>
+#include <library/one_process.h>
+
+// Kinds of models and habits, each compared with one process bit by bit.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(AnyModel);
+
+at::Tensor mean_square(Module& model, int part, int parts, int step) {
+  return model(batch_part(part, parts, step, {5, 7})).square().mean();
+}
+
+Training training_of(std::function<std::shared_ptr<Module>()> build) {
+  return {.build =
+              [build] {
+                torch::manual_seed(2);
+                return build();
+              },
+          .loss = mean_square};
+}
+
+MULTI_RANK_TEST(AnyModel, may_have_frozen_and_trainable_parameters_in_one_unit) {
+  expect_equal_to_one_process(world_size(), training_of([] {
+                                const auto net = std::make_shared<BlockNet>();
+                                net->blocks[0]->linear->weight.set_requires_grad(false);
+                                for (const at::Tensor& parameter : net->blocks[1]->parameters())
+                                  parameter.set_requires_grad(false);
+                                return net;
+                              }));
+}
+
+MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_by_hand) {
+  Training training = training_of([] { return std::make_shared<BlockNet>(); });
+  training.options.wrap = [](Module& model) {
+    auto& net = dynamic_cast<BlockNet&>(model);
+    return std::vector<Module*>{net.blocks[0].get(), net.blocks[2].get()};
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+MULTI_RANK_TEST(AnyModel, may_be_frozen_and_unfrozen_between_steps) {
+  Training training = training_of([] { return std::make_shared<BlockNet>(); });
+  training.steps = 4;
+  training.prepare = [](Module& model, int step) {
+    auto& net = dynamic_cast<BlockNet&>(model);
+    net.blocks[0]->linear->weight.set_requires_grad(step % 2 == 1);
+    for (const at::Tensor& parameter : net.blocks[2]->parameters())
+      parameter.set_requires_grad(step != 1);
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+MULTI_RANK_TEST(AnyModel, is_frozen_by_its_shards_too) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    auto named = model.named_parameters();
+    named["b0.linear.bias"].set_requires_grad(false);
+    mean_square(*net, rank.rank(), rank.world_size(), 0).backward();
+    rank.observe("frozen", !net->blocks[0]->linear->bias.requires_grad() &&
+                               !named["b0.linear.bias"].grad().defined());
+    named["b0.linear.bias"].set_requires_grad(true);
+    mean_square(*net, rank.rank(), rank.world_size(), 0).backward();
+    rank.observe("unfrozen", named["b0.linear.bias"].grad().defined());
+  });
+  expect_on_all_ranks(run, "frozen", true);
+  expect_on_all_ranks(run, "unfrozen", true);
+}
+
+// Blocks that a rank leaves out in some steps. It still calls them, and their outputs require
+// gradients: so all ranks gather alike.
+struct SkippingBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override { return skips ? x * 1 : LayerBlock::forward(x); }
+  bool skips{};
+};
+struct SkippingNet : Module {
+  SkippingNet() {
+    for (int i = 0; i < 3; ++i)
+      blocks.push_back(
+          register_module("b" + std::to_string(i), std::make_shared<SkippingBlock>()));
+    scale = register_parameter("scale", at::randn({7}));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    x = x * scale;
+    for (const auto& block : blocks)
+      x = (*block)(x);
+    return x;
+  }
+  std::vector<std::shared_ptr<SkippingBlock>> blocks;
+  at::Tensor scale;
+};
+
+MULTI_RANK_TEST(AnyModel, may_use_other_parameters_on_each_rank) {
+  Training training = training_of([] { return std::make_shared<SkippingNet>(); });
+  training.loss = [](Module& model, int part, int parts, int step) {
+    auto& net = dynamic_cast<SkippingNet&>(model);
+    for (size_t i = 0; i < net.blocks.size(); ++i)
+      net.blocks[i]->skips = (part + step + static_cast<int>(i)) % 2 == 1;
+    return mean_square(model, part, parts, step);
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+MULTI_RANK_TEST(AnyModel, gives_zeros_to_a_parameter_that_nobody_uses) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(2);
+    SkippingNet net;
+    FullyShardedDataParallel model(net, rank.communicator());
+    auto named = model.named_parameters();
+    net.blocks[1]->skips = true;
+    mean_square(net, rank.rank(), rank.world_size(), 0).backward();
+    const at::Tensor gradient = named["b1.linear.weight"].grad();
+    rank.observe("zeros", gradient.defined() && gradient.eq(0).all().item<bool>());
+  });
+  expect_on_all_ranks(run, "zeros", true);
+}
+
+struct ReusingNet : BlockNet {
+  at::Tensor forward(at::Tensor x) override {
+    for (const size_t i : {0, 1, 0, 2, 0})
+      x = (*blocks[i])(x);
+    return x * scale;
+  }
+};
+
+MULTI_RANK_TEST(AnyModel, may_call_a_module_several_times) {
+  expect_equal_to_one_process(world_size(),
+                              training_of([] { return std::make_shared<ReusingNet>(); }));
+}
+
+struct SiameseLoss {
+  at::Tensor operator()(Module& model, int part, int parts, int step) const {
+    const at::Tensor x = batch_part(part, parts, step, {10, 7});
+    return (model(x.slice(0, 0, 5)) - model(x.slice(0, 5))).square().mean();
+  }
+};
+
+MULTI_RANK_TEST(AnyModel, may_be_called_twice_before_backward) {
+  Training training = training_of([] { return std::make_shared<BlockNet>(); });
+  training.loss = SiameseLoss();
+  expect_equal_to_one_process(world_size(), training);
+  training.options.reshard_after_forward = false;
+  expect_equal_to_one_process(world_size(), training);
+}
+
+struct ConvBlock : Module {
+  ConvBlock(int64_t in, int64_t out) {
+    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3)));
+    norm = register_module("norm", torch::nn::BatchNorm2d(out));
+  }
+  at::Tensor forward(at::Tensor x) override { return norm(conv(x)).relu(); }
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+};
+struct ConvNet : Module {
+  ConvNet() {
+    first = register_module("first", std::make_shared<ConvBlock>(3, 5));
+    second = register_module("second", std::make_shared<ConvBlock>(5, 4));
+  }
+  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)).mean({2, 3}); }
+  std::shared_ptr<ConvBlock> first, second;
+};
+
+MULTI_RANK_TEST(AnyModel, may_be_of_convolutions_with_batch_norm) {
+  Training training = training_of([] { return std::make_shared<ConvNet>(); });
+  training.loss = [](Module& model, int part, int parts, int step) {
+    return model(batch_part(part, parts, step, {2, 3, 8, 8})).square().mean();
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+struct RecurrentBlock : Module {
+  RecurrentBlock() {
+    lstm = register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(7, 6).num_layers(2)));
+  }
+  at::Tensor forward(at::Tensor x) override { return std::get<0>(lstm(x)); }
+  torch::nn::LSTM lstm{nullptr};
+};
+struct RecurrentNet : Module {
+  RecurrentNet() {
+    block = register_module("block", std::make_shared<RecurrentBlock>());
+    head = register_module("head", torch::nn::Linear(6, 2));
+  }
+  at::Tensor forward(at::Tensor x) override { return head((*block)(x)); }
+  std::shared_ptr<RecurrentBlock> block;
+  torch::nn::Linear head{nullptr};
+};
+
+MULTI_RANK_TEST(AnyModel, may_be_recurrent) {
+  Training training = training_of([] { return std::make_shared<RecurrentNet>(); });
+  training.loss = [](Module& model, int part, int parts, int step) {
+    return model(batch_part(part, parts, step, {4, 3, 7})).square().mean();
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+// The second output is a member.
+struct SideBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override {
+    const at::Tensor y = LayerBlock::forward(x);
+    side = y.square().mean();
+    return y;
+  }
+  at::Tensor side;
+};
+struct SideNet : Module {
+  SideNet() {
+    first = register_module("first", std::make_shared<SideBlock>());
+    second = register_module("second", std::make_shared<LayerBlock>());
+  }
+  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)); }
+  std::shared_ptr<SideBlock> first;
+  std::shared_ptr<LayerBlock> second;
+};
+
+MULTI_RANK_TEST(AnyModel, may_have_side_outputs_in_its_loss) {
+  Training training = training_of([] { return std::make_shared<SideNet>(); });
+  training.loss = [](Module& model, int part, int parts, int step) {
+    const at::Tensor loss = mean_square(model, part, parts, step);
+    return loss + 0.3 * std::exchange(dynamic_cast<SideNet&>(model).first->side, {});
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+// The side output lies on no way to the output.
+struct AsideBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override {
+    side = linear(linear(x)).sum();
+    return LayerBlock::forward(x);
+  }
+  at::Tensor side;
+};
+
+MULTI_RANK_TEST(AnyModel, names_the_unit_if_the_loss_is_a_side_output_alone) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(2);
+    const auto block = std::make_shared<AsideBlock>();
+    struct Around : Module {
+      at::Tensor forward(at::Tensor x) override { return (*block)(x); }
+      std::shared_ptr<AsideBlock> block;
+    } around;
+    around.block = around.register_module("first", block);
+    FullyShardedDataParallel sharded(around, rank.communicator());
+    around(batch_part(0, 1, 0, {5, 7}));
+    try {
+      block->side.backward();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::exception& error) {
+      expect_error_says(error.what(), "of unit first are sharded now");
+    }
+  });
+}
+
+// Its outputs are changed in place by who called it.
+struct InPlaceNet : BlockNet {
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks)
+      x = (*block)(x).relu_();
+    return x.mul(scale);
+  }
+};
+struct ViewBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override { return LayerBlock::forward(x).view({-1, 7}); }
+};
+struct InPlaceViewNet : Module {
+  InPlaceViewNet() {
+    for (int i = 0; i < 2; ++i)
+      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<ViewBlock>()));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks)
+      x = (*block)(x).mul_(2);
+    return x;
+  }
+  std::vector<std::shared_ptr<ViewBlock>> blocks;
+};
+
+MULTI_RANK_TEST(AnyModel, may_change_outputs_in_place) {
+  expect_equal_to_one_process(world_size(),
+                              training_of([] { return std::make_shared<InPlaceNet>(); }));
+  expect_equal_to_one_process(world_size(),
+                              training_of([] { return std::make_shared<InPlaceViewNet>(); }));
+}
+
+MULTI_RANK_TEST(AnyModel, may_be_evaluated_between_its_backward_and_its_step) {
+  const auto train = [](TestRank& rank, bool evaluates, bool with_gradients) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto optimizer = adamw(model.parameters());
+    for (int step = 0; step < 3; ++step) {
+      mean_square(*net, rank.rank(), rank.world_size(), step).backward();
+      if (evaluates) {
+        const at::AutoGradMode mode(with_gradients);
+        mean_square(*net, rank.rank(), rank.world_size(), 7);
+      }
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    return model.state_dict().at("scale");
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    rank.observe("without", train(rank, false, false));
+    rank.observe("evaluated", train(rank, true, false));
+    rank.observe("forward alone", train(rank, true, true));
+  });
+  expect_on_all_ranks(run, "evaluated", run.at(0, "without"));
+  expect_on_all_ranks(run, "forward alone", run.at(0, "without"));
+}
+
+MULTI_RANK_TEST(AnyModel, drops_a_backward_that_broke_off) {
+  const auto train = [](TestRank& rank, bool breaks) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto optimizer = momentum(model.parameters());
+    for (int step = 0; step < 2; ++step) {
+      if (breaks) {
+        at::Tensor x = batch_part(rank.rank(), rank.world_size(), 9, {5, 7}).requires_grad_();
+        x.register_hook([](const at::Tensor&) { throw std::runtime_error("broken"); });
+        EXPECT_THROW((*net)(x).sum().backward(), std::exception);
+        optimizer->zero_grad();
+      }
+      mean_square(*net, rank.rank(), rank.world_size(), step).backward();
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    return model.state_dict().at("b0.linear.weight");
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    rank.observe("without", train(rank, false));
+    rank.observe("broken", train(rank, true));
+  });
+  expect_on_all_ranks(run, "broken", run.at(0, "without"));
+}
+
+// Two sharded models, each with an optimizer; the loss of one goes through the other.
+template <class Sharded>
+void train_gan(Module& maker, Module& judge, const Sharded& backward,
+               torch::optim::Optimizer& of_maker, torch::optim::Optimizer& of_judge) {
+  for (int step = 0; step < 3; ++step) {
+    backward([&](int part, int parts) {
+      const at::Tensor made = maker(batch_part(part, parts, step, {5, 7}));
+      return judge(made.detach()).mean() - judge(batch_part(part, parts, step + 9, {5, 7})).mean();
+    });
+    of_judge.step();
+    of_judge.zero_grad();
+    of_maker.zero_grad();
+    backward([&](int part, int parts) {
+      return -judge(maker(batch_part(part, parts, step, {5, 7}))).mean();
+    });
+    of_maker.step();
+    of_maker.zero_grad();
+    of_judge.zero_grad();
+  }
+}
+
+MULTI_RANK_TEST(AnyModel, may_be_two_models_in_one_loss) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto maker = block_net(2, 1), judge = block_net(2, 2);
+    FullyShardedDataParallel first(*maker, rank.communicator());
+    FullyShardedDataParallel second(*judge, rank.communicator());
+    const auto one = adamw(first.parameters()), two = adamw(second.parameters());
+    train_gan(
+        *maker, *judge,
+        [&](const auto& loss) { loss(rank.rank(), rank.world_size()).backward(); }, *one, *two);
+    rank.observe("maker", first.state_dict().at("b0.linear.weight"));
+    rank.observe("judge", second.state_dict().at("b1.linear.weight"));
+  });
+  const RankRun one_process = run_oracle([&](TestRank& rank) {
+    const auto maker = block_net(2, 1), judge = block_net(2, 2);
+    std::vector<at::Tensor> all = maker->parameters();
+    for (const at::Tensor& parameter : judge->parameters())
+      all.push_back(parameter);
+    const auto one = adamw(maker->parameters()), two = adamw(judge->parameters());
+    const auto backward = [&](const auto& loss) {
+      std::vector<std::vector<at::Tensor>> gradients(all.size());
+      for (int part = 0; part < world_size(); ++part) {
+        loss(part, world_size()).backward();
+        for (size_t i = 0; i < all.size(); ++i)
+          if (const at::Tensor gradient = std::exchange(all[i].mutable_grad(), {});
+              gradient.defined())
+            gradients[i].push_back(gradient);
+      }
+      for (size_t i = 0; i < all.size(); ++i)
+        if (!gradients[i].empty())
+          all[i].mutable_grad() =
+              sum_as_tree(gradients[i]).view(all[i].sizes()).div(world_size());
+    };
+    train_gan(*maker, *judge, backward, *one, *two);
+    rank.observe("maker", maker->blocks[0]->linear->weight.detach());
+    rank.observe("judge", judge->blocks[1]->linear->weight.detach());
+  });
+  for (const char* model : {"maker", "judge"})
+    expect_on_all_ranks(run, model, one_process.at(0, model));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,349 @@
+#include <library/models.h>
+#include <library/one_process.h>
+
+#include <torch/nn/init.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/optim/lbfgs.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(LibraryState);
+
+// A parameter of no dimension, an empty one, one that lies in another order, a tied one, a buffer.
+struct Gain : Module {
+  explicit Gain(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
+  at::Tensor forward(at::Tensor x) override { return x * gain; }
+  at::Tensor gain;
+};
+struct OddNet : Module {
+  OddNet() {
+    number = register_parameter("number", at::randn({}));
+    register_parameter("none", at::zeros({0}));
+    turned = register_parameter("turned", at::randn({7, 5}).t());
+    block = register_module("block", std::make_shared<LayerBlock>());
+    first = register_module("first", std::make_shared<Gain>(at::randn({7})));
+    second = register_module("second", std::make_shared<Gain>(first->gain));
+    steps = register_buffer("steps", at::tensor({3, 4}, at::kLong));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    return (*second)((*block)((*first)(x))).matmul(turned.t()) * number;
+  }
+  at::Tensor number, turned, steps;
+  std::shared_ptr<LayerBlock> block;
+  std::shared_ptr<Gain> first, second;
+};
+
+MULTI_RANK_TEST(LibraryState, has_every_name_whole_and_is_owned) {
+  const auto build = [] {
+    torch::manual_seed(3);
+    return std::make_shared<OddNet>();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    StateDict state;
+    {
+      const auto net = build();
+      FullyShardedDataParallel model(*net, rank.communicator());
+      state = model.state_dict();
+      EXPECT_EQ(model.state_dict(/*rank0_only=*/true).empty(), rank.rank() != 0);
+    }
+    for (const auto& entry : state)
+      rank.observe(entry.key(), entry.value());
+  });
+  const RankRun one = run_oracle([&](TestRank& rank) {
+    const auto net = build();
+    auto names = nlohmann::json::array();
+    for (const auto& parameter : net->named_parameters()) {
+      names.push_back(parameter.key());
+      rank.observe(parameter.key(), parameter.value().detach().contiguous());
+    }
+    rank.observe("steps", net->steps);
+    rank.observe("names", names);
+  });
+  for (const std::string name : one.at(0, "names"))
+    expect_on_all_ranks(run, name, one.at(0, name));
+  expect_on_all_ranks(run, "steps", one.at(0, "steps"));
+}
+
+MULTI_RANK_TEST(LibraryState, that_was_loaded_is_trained_on) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model.pt", optim = folder.path() + "/optim.pt";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto step = [&](Module& net, torch::optim::Optimizer& optimizer, int number) {
+      loss_of(net, rank, number).backward();
+      optimizer.step();
+      optimizer.zero_grad();
+    };
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto optimizer = adamw(model.parameters());
+    for (int number = 0; number < 2; ++number)
+      step(*net, *optimizer, number);
+    optimizer->param_groups()[0].options().set_lr(0.02);
+    save_state_dict(model.state_dict(), path, *rank.communicator());
+    save_state_dict(model.optim_state_dict(*optimizer), optim, *rank.communicator());
+
+    const auto other = block_net(3, 9);
+    FullyShardedDataParallel loaded(*other, rank.communicator());
+    const auto go_on = adamw(loaded.parameters());
+    loaded.load_state_dict(load_state_dict_file(path));
+    loaded.load_optim_state_dict(*go_on, load_state_dict_file(optim));
+    EXPECT_EQ(go_on->param_groups()[0].options().get_lr(), 0.02);
+    step(*net, *optimizer, 2);
+    step(*other, *go_on, 2);
+    const StateDict expected = model.state_dict(), is = loaded.state_dict();
+    bool equal = true;
+    for (const auto& entry : expected)
+      equal = equal && at::equal(entry.value(), is.at(entry.key()));
+    rank.observe("equal", equal);
+  });
+  expect_on_all_ranks(run, "equal", true);
+}
+
+// Saved on W ranks, loaded on 1 to 4.
+MULTI_RANK_TEST(LibraryState, that_was_saved_goes_on_on_other_ranks) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model.pt", optim = folder.path() + "/optim.pt";
+  run_ranks(world_size(), [&](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto optimizer = adamw(model.parameters());
+    loss_of(*net, rank).backward();
+    optimizer->step();
+    save_state_dict(model.state_dict(), path, *rank.communicator());
+    save_state_dict(model.optim_state_dict(*optimizer), optim, *rank.communicator());
+  });
+  const auto equal = [](const StateDict& one, const StateDict& other) {
+    bool equal = one.size() == other.size();
+    for (const auto& entry : one)
+      equal = equal && other.contains(entry.key()) &&
+              (entry.key().starts_with("param_groups/") ||
+               at::equal(entry.value(), other.at(entry.key())));
+    return equal;
+  };
+  for (const int others : {1, 2, 3, 4}) {
+    const RankRun run = run_ranks(others, [&](TestRank& rank) {
+      const auto net = block_net(3, 9);
+      FullyShardedDataParallel model(*net, rank.communicator(), {.wrap = wrap_none()});
+      const auto optimizer = adamw(model.parameters());
+      model.load_state_dict(load_state_dict_file(path));
+      model.load_optim_state_dict(*optimizer, load_state_dict_file(optim));
+      rank.observe("model", equal(model.state_dict(), load_state_dict_file(path)));
+      rank.observe("optimizer",
+                   equal(model.optim_state_dict(*optimizer), load_state_dict_file(optim)));
+    });
+    expect_on_all_ranks(run, "model", true);
+    expect_on_all_ranks(run, "optimizer", true);
+  }
+}
+
+MULTI_RANK_TEST(LibraryState, of_lbfgs_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    torch::optim::LBFGS optimizer(model.parameters());
+    EXPECT_CONTAINS(error_of([&] { model.optim_state_dict(optimizer); }), "is another optimizer");
+    torch::optim::SGD of_module(net->parameters(), torch::optim::SGDOptions(0.1));
+    EXPECT_CONTAINS(error_of([&] { model.optim_state_dict(of_module); }),
+                    "none of model.parameters()");
+  });
+}
+
+MULTI_RANK_TEST(LibraryState, of_the_optimizer_is_that_of_one_process) {
+  const int steps = 2;
+  const auto train = [](Module& net, torch::optim::Optimizer& optimizer, int world, int number) {
+    net(batch_part(0, 1, number, {5, 7})).square().mean().backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator(), {.wrap = wrap_none()});
+    const auto optimizer = adamw(model.parameters());
+    for (int number = 0; number < steps; ++number)
+      train(*net, *optimizer, rank.world_size(), number);
+    const StateDict state = model.optim_state_dict(*optimizer);
+    rank.observe("exp_avg", state.at("b1.linear.weight/exp_avg"));
+    rank.observe("step", state.at("scale/step").item<int64_t>());
+  });
+  const RankRun one = run_oracle([&](TestRank& rank) {
+    const auto net = block_net();
+    torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.05));
+    for (int number = 0; number < steps; ++number)
+      train(*net, optimizer, 1, number);
+    const auto& state = static_cast<const torch::optim::AdamWParamState&>(
+        *optimizer.state()[net->blocks[1]->linear->weight.unsafeGetTensorImpl()]);
+    rank.observe("exp_avg", state.exp_avg());
+  });
+  if (world_size() != 3) expect_on_all_ranks(run, "exp_avg", one.at(0, "exp_avg"));
+  expect_on_all_ranks(run, "step", steps);
+}
+
+MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_changes) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const StateDict before = model.state_dict();
+    const auto refused = [&](const std::function<void(StateDict&)>& change,
+                             const std::string& says) {
+      StateDict state = before.copy();
+      change(state);
+      EXPECT_CONTAINS(error_of([&] { model.load_state_dict(state); }), says);
+    };
+    refused([](StateDict& state) { EXPECT_EQ(state.erase("scale"), 1U); }, "load_state_dict: lacks scale");
+    refused([](StateDict& state) { state.insert("more", at::ones({1})); }, "has no more");
+    refused([](StateDict& state) { state.insert_or_assign("scale", at::ones({8})); },
+            "scale is Float [8], in the model Float [7]");
+    if (rank.world_size() > 1) {
+      refused(
+          [&](StateDict& state) {
+            state.insert_or_assign("scale", at::full({7}, static_cast<double>(rank.rank())));
+          },
+          "ranks differ in the values of scale");
+    }
+    EXPECT_TRUE(at::equal(model.state_dict().at("scale"), before.at("scale")));
+  });
+}
+
+MULTI_RANK_TEST(LibraryState, may_be_written_in_summon_full_params) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    loss_of(*net, rank);  // the root stays unsharded
+    model.summon_full_params([&] {
+      const at::NoGradGuard no_grad;
+      rank.observe("before", net->blocks[0]->linear->weight.detach());
+      torch::nn::init::constant_(net->blocks[0]->linear->weight, 2);
+      net->scale.fill_(3);
+    });
+    model.summon_full_params([&] { torch::nn::init::zeros_(net->blocks[1]->linear->bias); },
+                             {.writeback = false});
+    const StateDict state = model.state_dict();
+    rank.observe("weight", state.at("b0.linear.weight").eq(2).all().item<bool>());
+    rank.observe("scale", state.at("scale").eq(3).all().item<bool>());
+    rank.observe("bias", state.at("b1.linear.bias").eq(0).any().item<bool>());
+    rank.observe("output", (*net)(at::ones({1, 7})));
+  });
+  const RankRun one = run_oracle([](TestRank& rank) {
+    const auto net = block_net();
+    rank.observe("before", net->blocks[0]->linear->weight.detach());
+    const at::NoGradGuard no_grad;
+    net->blocks[0]->linear->weight.fill_(2);
+    net->scale.fill_(3);
+    rank.observe("output", (*net)(at::ones({1, 7})));
+  });
+  expect_on_all_ranks(run, "before", one.at(0, "before"));
+  expect_on_all_ranks(run, "weight", true);
+  expect_on_all_ranks(run, "scale", true);
+  expect_on_all_ranks(run, "bias", false);
+  for (int rank = 0; rank < world_size(); ++rank)
+    EXPECT_EQ(run.at(rank, "output"), one.at(0, "output"));
+}
+
+MULTI_RANK_TEST(LibraryState, that_ranks_write_differently_is_refused) {
+  if (world_size() == 1) return;
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto write = [&] {
+      model.summon_full_params([&] {
+        const at::NoGradGuard no_grad;
+        net->scale.fill_(rank.rank());
+      });
+    };
+    EXPECT_CONTAINS(error_of(write), "ranks differ in the values of parameter scale");
+    const float kept = model.state_dict().at("scale")[0].item<float>();
+    EXPECT_EQ(kept, block_net()->scale[0].item<float>());
+  });
+}
+
+// A step that follows no_sync() adds the passes before.
+MULTI_RANK_TEST(LibraryState, of_gradients_waits_in_no_sync) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto parameters = model.parameters();
+    {
+      const NoSync no_sync = model.no_sync();
+      loss_of(*net, rank, 0).backward();
+    }
+    torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.1));
+    EXPECT_CONTAINS(error_of([&] { optimizer.step(); }), "outside of no_sync()");
+    EXPECT_CONTAINS(error_of([&] { model.clip_grad_norm_(1); }), "outside of no_sync()");
+    loss_of(*net, rank, 1).backward();
+    const at::Tensor together = parameters[0].grad().clone();
+    model.zero_grad();
+    loss_of(*net, rank, 0).backward();
+    loss_of(*net, rank, 1).backward();
+    rank.observe("equal", at::allclose(together, parameters[0].grad(), 1e-5, 1e-7));
+  });
+  expect_on_all_ranks(run, "equal", true);
+}
+
+struct NormNet : Module {
+  NormNet() {
+    norm = register_module("norm", torch::nn::BatchNorm1d(7));
+    block = register_module("block", std::make_shared<LayerBlock>());
+  }
+  at::Tensor forward(at::Tensor x) override { return (*block)(norm(x)); }
+  torch::nn::BatchNorm1d norm{nullptr};
+  std::shared_ptr<LayerBlock> block;
+};
+
+MULTI_RANK_TEST(LibraryState, of_buffers_that_differ_is_averaged_or_refused) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    NormNet net;
+    FullyShardedDataParallel model(net, rank.communicator());
+    loss_of(net, rank).backward();
+    const at::Tensor local = net.norm->running_mean.clone();
+    rank.observe("local", local);
+    if (rank.world_size() > 1) {
+      EXPECT_CONTAINS(error_of([&] { model.state_dict(); }),
+                      "ranks differ in the values of buffer norm.running_mean");
+    }
+    model.average_buffers();
+    rank.observe("mean", model.state_dict().at("norm.running_mean"));
+    EXPECT_EQ(model.state_dict().at("norm.num_batches_tracked").item<int64_t>(), 1);
+  });
+  expect_same_on_all_ranks(run, "mean");
+  const RankRun one = run_oracle([&](TestRank& rank) {
+    std::vector<at::Tensor> means;
+    for (int part = 0; part < world_size(); ++part) {
+      torch::manual_seed(1);
+      NormNet net;
+      net(batch_part(part, world_size(), 0, {5, 7}));
+      means.push_back(net.norm->running_mean);
+    }
+    rank.observe("mean", sum_as_tree(means).div_(world_size()));
+  });
+  expect_on_all_ranks(run, "mean", one.at(0, "mean"));
+}
+
+MULTI_RANK_TEST(LibraryState, of_buffers_is_rank_0s_with_broadcast_buffers) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    NormNet net;
+    FullyShardedDataParallel model(net, rank.communicator(), {.broadcast_buffers = true});
+    for (int step = 0; step < 2; ++step)
+      loss_of(net, rank, step).backward();
+    net.eval();
+    net(at::ones({2, 7}));
+    rank.observe("mean", net.norm->running_mean);
+    model.state_dict();
+  });
+  const RankRun one = run_oracle([&](TestRank& rank) {
+    torch::manual_seed(1);
+    NormNet net;
+    for (int step = 0; step < 2; ++step)
+      net(batch_part(0, world_size(), step, {5, 7}));
+    rank.observe("mean", net.norm->running_mean);
+  });
+  expect_on_all_ranks(run, "mean", one.at(0, "mean"));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,243 @@
+#include <sched.h>
+#include <torch/optim/schedulers/step_lr.h>
+
+#include <library/models.h>
+#include <library/one_process.h>
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(TorchOptim);
+
+Training training_with(const OptimizerOf& optimizer) {
+  return {.build = [] { return block_net(); },
+          .loss = [](Module& model, int part, int parts, int step) {
+            return model(batch_part(part, parts, step, {5, 7})).square().mean();
+          },
+          .optimizer = optimizer};
+}
+
+MULTI_RANK_TEST(TorchOptim, adamw_equals_one_process) {
+  expect_equal_to_one_process(world_size(), training_with(adamw));
+}
+
+MULTI_RANK_TEST(TorchOptim, sgd_with_momentum_equals_one_process) {
+  expect_equal_to_one_process(world_size(), training_with(momentum));
+}
+
+MULTI_RANK_TEST(TorchOptim, rmsprop_and_adagrad_equal_one_process) {
+  expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
+                                return std::make_unique<torch::optim::RMSprop>(
+                                    std::move(parameters), torch::optim::RMSpropOptions(0.01));
+                              }));
+  expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
+                                return std::make_unique<torch::optim::Adagrad>(
+                                    std::move(parameters), torch::optim::AdagradOptions(0.05));
+                              }));
+}
+
+MULTI_RANK_TEST(TorchOptim, amsgrad_with_groups_equals_one_process) {
+  expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
+    std::vector<at::Tensor> first{parameters.front()};
+    parameters.erase(parameters.begin());
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(first,
+                        std::make_unique<torch::optim::AdamOptions>(
+                            torch::optim::AdamOptions(0.1).weight_decay(0.1)));
+    groups.emplace_back(parameters);
+    return std::make_unique<torch::optim::Adam>(groups,
+                                                torch::optim::AdamOptions(0.01).amsgrad(true));
+  }));
+}
+
+// 40,003 elements: kernels with vectors, and a tail.
+MULTI_RANK_TEST(TorchOptim, large_parameters_equal_one_process) {
+  Training training = training_with(adamw);
+  training.build = [] {
+    torch::manual_seed(4);
+    return std::make_shared<BlockNet>(1, 211);
+  };
+  training.loss = [](Module& model, int part, int parts, int step) {
+    return model(batch_part(part, parts, step, {3, 211})).square().mean();
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+MULTI_RANK_TEST(TorchOptim, a_scheduler_of_torch_changes_the_rate) {
+  const auto train = [](TestRank& rank, std::vector<at::Tensor> parameters,
+                        const std::function<void(int)>& backward) {
+    torch::optim::SGD optimizer(std::move(parameters), torch::optim::SGDOptions(0.1));
+    torch::optim::StepLR scheduler(optimizer, /*step_size=*/1, /*gamma=*/0.5);
+    for (int step = 0; step < 3; ++step) {
+      backward(step);
+      optimizer.step();
+      scheduler.step();
+      optimizer.zero_grad();
+    }
+    rank.observe("lr", optimizer.param_groups()[0].options().get_lr());
+  };
+  const auto loss = [](Module& model, int part, int parts, int step) {
+    return model(batch_part(part, parts, step, {5, 7})).square().mean();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    train(rank, model.parameters(), [&](int step) {
+      loss(*net, rank.rank(), rank.world_size(), step).backward();
+    });
+    rank.observe("scale", model.state_dict().at("scale"));
+  });
+  const RankRun expected = run_oracle([&](TestRank& rank) {
+    const auto net = block_net();
+    std::vector<at::Tensor> parameters = net->parameters();
+    train(rank, parameters, [&](int step) {
+      std::vector<std::vector<at::Tensor>> gradients(parameters.size());
+      for (int part = 0; part < world_size(); ++part) {
+        loss(*net, part, world_size(), step).backward();
+        for (size_t i = 0; i < parameters.size(); ++i)
+          gradients[i].push_back(std::exchange(parameters[i].mutable_grad(), {}));
+      }
+      for (size_t i = 0; i < parameters.size(); ++i)
+        parameters[i].mutable_grad() =
+            sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(world_size());
+    });
+    rank.observe("scale", net->scale.detach());
+  });
+  expect_on_all_ranks(run, "lr", expected.at(0, "lr"));
+  expect_on_all_ranks(run, "scale", expected.at(0, "scale"));
+}
+
+MULTI_RANK_TEST(TorchOptim, gradients_of_two_passes_are_added) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto parameters = model.parameters();
+    const auto backward = [&](int step) {
+      (*net)(batch_part(rank.rank(), rank.world_size(), step, {5, 7})).sum().backward();
+    };
+    backward(0);
+    std::vector<at::Tensor> first, second;
+    for (const at::Tensor& parameter : parameters)
+      first.push_back(parameter.grad().clone());
+    model.zero_grad();
+    backward(1);
+    for (const at::Tensor& parameter : parameters)
+      second.push_back(parameter.grad().clone());
+    backward(0);
+    bool added = true;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      added = added && at::equal(parameters[i].grad(), second[i] + first[i]);
+    rank.observe("added", added);
+  });
+  expect_on_all_ranks(run, "added", true);
+}
+
+MULTI_RANK_TEST(TorchOptim, a_gradient_of_zeros_is_added_to) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.0));
+    for (int pass = 0; pass < 2; ++pass) {
+      optimizer.zero_grad(/*set_to_none=*/false);
+      (*net)(batch_part(rank.rank(), rank.world_size(), 0, {5, 7})).sum().backward();
+      rank.observe("gradient " + std::to_string(pass), model.parameters().back().grad());
+    }
+  });
+  for (int rank = 0; rank < world_size(); ++rank)
+    expect_on_rank(run, rank, "gradient 1", run.at(rank, "gradient 0"));
+}
+
+// The penalty is on this rank's elements; a parameter's gradient then has that of the penalty once.
+MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    at::Tensor penalty = at::zeros({});
+    for (const at::Tensor& parameter : model.parameters())
+      penalty = penalty + parameter.square().sum();
+    const auto x = batch_part(rank.rank(), rank.world_size(), 0, {5, 7});
+    ((*net)(x).sum() * 0 + penalty).backward();
+    bool right = true;
+    for (const at::Tensor& parameter : model.parameters())
+      right = right && at::equal(parameter.grad(), 2 * parameter);
+    rank.observe("right", right);
+  });
+  expect_on_all_ranks(run, "right", true);
+}
+
+// Other ranks read the shards while they compute; ranks after the first let all others go ahead.
+struct CheckingBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override {
+    for (int i = 0; i < yields; ++i)
+      sched_yield();
+    sees_only_expected = sees_only_expected && linear->weight.eq(expected).all().item<bool>();
+    return LayerBlock::forward(x);
+  }
+  int yields{}, expected{};
+  bool sees_only_expected{true};
+};
+
+MULTI_RANK_TEST(TorchOptim, may_write_when_a_call_without_backward_has_returned) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    struct Net : Module {
+      at::Tensor forward(at::Tensor x) override {
+        for (const auto& block : blocks)
+          x = (*block)(x);
+        return x;
+      }
+      std::vector<std::shared_ptr<CheckingBlock>> blocks;
+    } net;
+    for (int i = 0; i < 4; ++i) {
+      net.blocks.push_back(
+          net.register_module(std::to_string(i), std::make_shared<CheckingBlock>()));
+      net.blocks.back()->yields = rank.rank() * 500;
+    }
+    FullyShardedDataParallel model(net, rank.communicator(),
+                                   {.wrap = wrap_by_type("CheckingBlock"), .limit = 4});
+    const at::NoGradGuard no_grad;
+    bool right = true;
+    for (int round = 1; round <= 20; ++round) {
+      for (const at::Tensor& parameter : model.parameters())
+        at::Tensor(parameter).fill_(round);
+      for (const auto& block : net.blocks)
+        block->expected = round;
+      net(at::zeros({1, 7}));
+    }
+    for (const auto& block : net.blocks)
+      right = right && block->sees_only_expected;
+    rank.observe("right", right);
+  });
+  expect_on_all_ranks(run, "right", true);
+}
+
+MULTI_RANK_TEST(TorchOptim, clips_by_the_norm_of_all_ranks) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto parameters = model.parameters();
+    (*net)(batch_part(0, 1, 0, {5, 7})).sum().backward();  // the same on every rank
+    rank.observe("norm", model.clip_grad_norm_(0.5));
+    rank.observe("norm after", std::abs(model.clip_grad_norm_(0.5) - 0.5) < 1e-5);
+    rank.observe("largest", model.clip_grad_norm_(100, std::numeric_limits<double>::infinity()));
+  });
+  const RankRun one = run_oracle([](TestRank& rank) {
+    const auto net = block_net();
+    (*net)(batch_part(0, 1, 0, {5, 7})).sum().backward();
+    double squares = 0, largest = 0;
+    for (const at::Tensor& parameter : net->parameters())
+      squares += parameter.grad().to(at::kDouble).square().sum().item<double>();
+    const double scale = 0.5 / std::sqrt(squares);
+    for (const at::Tensor& parameter : net->parameters())
+      largest = std::max(largest, scale * parameter.grad().abs().max().item<double>());
+    rank.observe("norm", std::sqrt(squares));
+    rank.observe("largest", largest);
+  });
+  expect_same_on_all_ranks(run, "norm");
+  expect_on_all_ranks(run, "norm after", true);
+  EXPECT_NEAR(run.at(0, "norm").get<double>(), one.at(0, "norm").get<double>(), 1e-4);
+  EXPECT_NEAR(run.at(0, "largest").get<double>(), one.at(0, "largest").get<double>(), 1e-4);
+}
+
+}  // namespace
+}  // namespace fsdp
