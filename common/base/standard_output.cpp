@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
@@ -16,6 +17,10 @@ int first_error = 0;  // errno; stdout itself keeps no more than that there was 
 
 void flush_output() {
   if (std::fflush(stdout) != 0 && first_error == 0) first_error = errno;
+  if (first_error == EPIPE) {
+    std::signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+  }
   std::cout.flush();
 }
 

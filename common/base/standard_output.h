@@ -4,7 +4,8 @@
 
 namespace fsdp {
 
-// Writes what this process has printed and stdout still holds.
+// Writes what this process has printed and stdout still holds. If its reader has gone, ends the
+// process by SIGPIPE, even if that signal is ignored for the sake of other files.
 void flush_output();
 
 // The same. Returns why some of what this process has ever printed could not be written ("standard

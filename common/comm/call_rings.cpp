@@ -110,6 +110,25 @@ void CallRings::set_status(int rank, RankStatus status) {
   page(Level::world, rank).status.store(status, std::memory_order_release);
   for (size_t level = 0; level < kLevels; ++level)
     page(static_cast<Level>(level), rank).bell.ring();
+  pages_->bell.ring();  // for absent()
+}
+
+std::optional<int> CallRings::absent(std::chrono::milliseconds limit) const {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  Bell& bell = pages_->bell;
+  std::optional<int> found;
+  bell.listen();
+  for (;;) {
+    const uint32_t count = bell.count();
+    const auto left = deadline - std::chrono::steady_clock::now();
+    for (int rank = 0; rank < group_.size && !found; ++rank) {
+      if (!status(rank).runs()) found = rank;
+    }
+    if (found || left.count() <= 0) break;
+    bell.sleep(count, left);
+  }
+  bell.leave();
+  return found;
 }
 
 RankStatus CallRings::status(int rank) const {

@@ -10,6 +10,7 @@
 // The declarations of gloo it includes come from gloo_declarations/.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -260,6 +261,7 @@ std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
   const Group group = ledger->group();
   const int rank = ledger->rank();
   require_open_files("rank " + std::to_string(context.rank), group.size);
+  signal(SIGPIPE, SIG_IGN);  // a rank that has gone is an error; see flush_output() for stdout
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
   options->threads = 2;

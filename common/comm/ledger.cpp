@@ -9,6 +9,10 @@
 
 namespace fsdp {
 
+std::chrono::milliseconds Ledger::patience() const {
+  return std::min(timeout_, std::chrono::milliseconds(1000));
+}
+
 void Ledger::publish(const PublishedCall& call) {
   if (call.call.sequence >= kRing) {
     const uint64_t former = call.call.sequence - kRing;
@@ -40,9 +44,8 @@ void Ledger::check(uint64_t sequence) {
 void Ledger::require_agreement(int rank, uint64_t sequence) const {
   if (agree(at(rank_, sequence).call, at(rank, sequence).call)) return;
   // The others, if they are on their way, belong into the explanation.
-  constexpr std::chrono::milliseconds kPatience{1000};
   for (int other = 0; other < group().size; ++other)
-    rings_.comes(other, sequence, Stage::published, std::min(timeout_, kPatience));
+    rings_.comes(other, sequence, Stage::published, patience());
   throw CollectiveError(tell_difference(sequence, group(), rings_.histories()));
 }
 
@@ -74,30 +77,22 @@ void Ledger::wait(int rank, uint64_t sequence, Stage stage) const {
 
 CollectiveError Ledger::failed_in(const char* library, uint64_t sequence,
                                   const std::exception& error) const {
-  // Of several that have not come to its end, one that does not run is the cause.
+  const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
+  if (const auto absent = rings_.absent(patience())) return missing(reason, *absent, sequence);
   std::vector<int> unfinished;
   for (int rank = 0; rank < group().size; ++rank) {
-    if (rank == rank_ || rings_.reached(rank, sequence, Stage::waited_for)) continue;
-    if (!rings_.status(rank).runs()) {
-      unfinished = {rank};
-      break;
-    }
-    unfinished.push_back(rank);
+    if (rank != rank_ && !rings_.reached(rank, sequence, Stage::waited_for))
+      unfinished.push_back(rank);
   }
-  if (unfinished.size() == 1) {
-    const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
-    return missing(reason, unfinished[0], sequence);
-  }
+  if (unfinished.size() == 1) return missing(reason, unfinished[0], sequence);
   return fsdp::failed_in(library, group(), rank_, at(rank_, sequence).call, error);
 }
 
 std::string Ledger::absent() const {
-  for (int rank = 0; rank < group().size; ++rank) {
-    const RankStatus status = rings_.status(rank);
-    if (status.runs()) continue;
-    return ": rank " + std::to_string(group().world_rank(rank)) + ' ' + status.text();
-  }
-  return "";
+  const auto absent = rings_.absent(patience());
+  if (!absent) return "";
+  return ": rank " + std::to_string(group().world_rank(*absent)) + ' ' +
+         rings_.status(*absent).text();
 }
 
 // What this rank says of its call `sequence`, to which `rank` has not come: `reason` tells how this

@@ -63,6 +63,7 @@ class Ledger {
  private:
   void wait(int rank, uint64_t sequence, Stage stage) const;
   void require_agreement(int rank, uint64_t sequence) const;
+  std::chrono::milliseconds patience() const;  // for what explains an error
   CollectiveError missing(const std::string& reason, int rank, uint64_t sequence) const;
 
   CallRings rings_;  // a view of the shared ones

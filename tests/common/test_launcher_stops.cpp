@@ -203,6 +203,19 @@ TEST(RanksThatPrint, fail_if_that_can_not_be_written) {
             "");
 }
 
+TEST(RanksThatPrint, end_by_the_signal_if_the_reader_has_gone) {
+  const auto result = launch(1, [](const RankContext& context) {
+    auto comm = Communicator::create(context, {.backend = "gloo"});
+    int ends[2];
+    if (pipe(ends) != 0) return 1;
+    close(ends[0]);
+    dup2(ends[1], STDOUT_FILENO);
+    std::puts("a line");
+    return 0;
+  });
+  EXPECT_EQ(failure(result), "rank 0 was killed by signal 13 (Broken pipe)");
+}
+
 TEST(ThreadsOfRanks, are_one_unless_the_environment_says_more) {
   const auto threads = [] {
     SharedWords words;

@@ -70,6 +70,14 @@ TEST_F(LedgerOfTwoRanks, blocks_a_rank_that_is_too_far_ahead_until_the_others_ha
   other.join();
 }
 
+TEST_F(LedgerOfTwoRanks, waits_for_the_news_that_a_rank_has_gone) {
+  EXPECT_FALSE(rings_.absent(1ms));
+  std::thread other([&] { rings_.set_status(1, {RankStatus::Kind::ended, 0}); });
+  EXPECT_EQ(rings_.absent(60'000ms), 1);
+  other.join();
+  EXPECT_EQ(rings_.status(1).text(), "has ended with status 0");
+}
+
 TEST_F(LedgerOfTwoRanks, loses_no_wake_up_over_many_calls) {
   constexpr uint64_t kCalls = 20'000;
   auto play = [&](int rank) {
