@@ -9,8 +9,8 @@
 namespace fsdp {
 namespace {
 
-// Whether what a folder of /proc describes, a process or one of its threads, is on its way out: then
-// it may be listed for a moment more, and a process until somebody has waited for it.
+// Whether what a folder of /proc describes, a process or one of its threads, is on its way out:
+// then it may be listed for a moment more, and a process until somebody has waited for it.
 bool is_ending(const std::filesystem::path& task) {
   constexpr unsigned long kExiting = 4;  // the kernel's PF_EXITING
   std::string line;
@@ -34,10 +34,11 @@ void require_one_thread(const std::string& who) {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown))
     threads += is_ending(task.path()) ? 0 : 1;
   if (threads <= 1) return;
-  throw std::logic_error(who + ": this process has " + std::to_string(threads) +
-                         " threads already, and ranks that are forked from it would wait for ever "
-                         "for locks that the others hold; run what uses torch (data, models) inside "
-                         "the ranks");
+  throw std::logic_error(
+      who + ": this process has " + std::to_string(threads) +
+      " threads already, and ranks that are forked from it would wait for ever "
+      "for locks that the others hold; run what uses torch (data, models) inside "
+      "the ranks");
 }
 
 }  // namespace fsdp

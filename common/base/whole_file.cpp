@@ -21,7 +21,7 @@ struct Place {
   int error{};                      // errno, if that is unknown
   std::optional<struct stat> file;  // what is there; nothing if nothing is
   fs::path path;                    // of the file that is there, or will be, behind all links
-  bool is_open{};  // the path names an open file of a process, as /dev/stdout does
+  bool is_open{};                   // the path names an open file of a process, as /dev/stdout does
 
   bool plain() const { return !is_open && (!file || S_ISREG(file->st_mode)); }
 };

@@ -4,8 +4,8 @@
 
 namespace fsdp {
 
-// Writes `path` so that it appears whole or not at all: under another name, which no other file has,
-// in the same folder first. A file that was there keeps its mode and its owner, a link goes on
+// Writes `path` so that it appears whole or not at all: under another name, which no other file
+// has, in the same folder first. A file that was there keeps its mode and its owner, a link goes on
 // naming it. What is no plain file, as /dev/null, /dev/stdout or a FIFO, is written to as it is.
 // Throws std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);

@@ -29,7 +29,7 @@ struct alignas(128) CallRings::Entry {
 struct alignas(128) CallRings::RankPage {
   Bell bell;  // rung by this rank at every change of a stage
   std::atomic<uint64_t> published;
-  uint64_t counted;  // of the world's page alone: see count_call()
+  uint64_t counted;                // of the world's page alone: see count_call()
   std::atomic<RankStatus> status;  // likewise
   std::atomic<pid_t> watched;      // likewise; 0: nobody
   Entry ring[kLength];

@@ -55,8 +55,8 @@ class CallRings {
   // What the process that has forked `rank` knows of it; wakes those that wait for the rank.
   void set_status(int rank, RankStatus status);
   RankStatus status(int rank) const;
-  // A rank of the group that does not run. Waits until there is one, for at most `limit`: who notices
-  // first that a rank has gone may be another rank, by a connection that breaks.
+  // A rank of the group that does not run. Waits until there is one, for at most `limit`: who
+  // notices first that a rank has gone may be another rank, by a connection that breaks.
   std::optional<int> absent(std::chrono::milliseconds limit) const;
   // `process` is that of `rank`, whose end nobody may be left to tell: who waits looks for it.
   void watch(int rank, pid_t process);

@@ -24,8 +24,8 @@ std::string content(const OpenFile& file) {
   const off_t bytes = lseek(file.descriptor, 0, SEEK_END);
   std::string text(static_cast<size_t>(bytes), '\0');
   for (size_t read = 0; read < text.size();) {
-    const ssize_t count = pread(file.descriptor, text.data() + read, text.size() - read,
-                                static_cast<off_t>(read));
+    const ssize_t count =
+        pread(file.descriptor, text.data() + read, text.size() - read, static_cast<off_t>(read));
     if (count > 0) read += static_cast<size_t>(count);
     if (count == 0 || (count < 0 && errno != EINTR))
       throw std::system_error(errno, std::generic_category(), "a rank's result");

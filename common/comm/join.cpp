@@ -138,7 +138,8 @@ class Lines {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(
           std::max(deadline - std::chrono::steady_clock::now(), std::chrono::nanoseconds(0)));
       pollfd waiting{pipe_, POLLIN, 0};
-      const int found = poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+      const int found =
+          poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
       if (found == 0) return std::nullopt;
       char part[512];
       const ssize_t count = found > 0 ? read(pipe_, part, sizeof part) : -1;

@@ -20,7 +20,7 @@ struct StartedRank {
   bool hosted{};      // whether another process hosts the store; else rank 0 does
   std::string group;  // names these ranks, and no others that use the store now or used it before
   std::chrono::milliseconds timeout{kDefaultTimeout};  // of each wait for another rank
-  std::chrono::milliseconds patience{5'000};  // after which a wait is told
+  std::chrono::milliseconds patience{5'000};           // after which a wait is told
 };
 
 // Reads RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment.

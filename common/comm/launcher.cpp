@@ -196,7 +196,8 @@ int start(int world_size, const std::function<int(const RankContext&)>& body,
     const RankExit& failed = result.ranks[result.first_failure];
     if (shared->first_to_fail() || failed.signal != 0) say(program, failed.text());
     // For ranks that other processes have forked.
-    CallRings(shared->call_rings(), Group::world(world_size)).set_status(failed.rank, failed.status());
+    CallRings(shared->call_rings(), Group::world(world_size))
+        .set_status(failed.rank, failed.status());
     if (at_end) at_end(failed.text());
     return 1;
   } catch (const std::invalid_argument& error) {

@@ -44,14 +44,14 @@ struct LaunchResult {
 // Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero
 // return value, an exception, a signal, or because what it has printed can't be written; so does a
 // rank that has been stopped (SIGSTOP) for longer than its communicators' time limit. The first
-// failure ends the other ranks at once. A rank that succeeds while others still wait for it is named
-// to them. A signal that interrupts or kills the caller ends every rank (SIGINT, SIGTERM, SIGHUP,
-// SIGQUIT); `on_interrupt` runs after the ranks have ended and before such a signal ends the
-// caller. SIGTSTP (Ctrl-Z) and SIGCONT stop and continue the ranks with the caller; the time limits
-// stand still meanwhile. Each rank leads a process group: what it forks ends with it. Torch computes
-// on one thread in a rank unless OMP_NUM_THREADS, or `body` by at::set_num_threads(), says more.
-// Throws std::logic_error if this process has other threads, as torch starts them for the first
-// large operator: a child would inherit locks that nobody holds any more.
+// failure ends the other ranks at once. A rank that succeeds while others still wait for it is
+// named to them. A signal that interrupts or kills the caller ends every rank (SIGINT, SIGTERM,
+// SIGHUP, SIGQUIT); `on_interrupt` runs after the ranks have ended and before such a signal ends
+// the caller. SIGTSTP (Ctrl-Z) and SIGCONT stop and continue the ranks with the caller; the time
+// limits stand still meanwhile. Each rank leads a process group: what it forks ends with it. Torch
+// computes on one thread in a rank unless OMP_NUM_THREADS, or `body` by at::set_num_threads(), says
+// more. Throws std::logic_error if this process has other threads, as torch starts them for the
+// first large operator: a child would inherit locks that nobody holds any more.
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
                     const std::function<void()>& on_interrupt = nullptr);
 
@@ -59,8 +59,8 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
 // `world_size` ranks, joins the others instead, for which it waits at most `timeout`, and runs this
 // rank alone. Returns the exit status for main(): 0; 1 if a rank failed (one process prints why,
 // after `program`, by default the name it was called by); 2 if the environment makes no sense.
-// `at_end(failure)` runs once all ranks of this process have ended, even if a signal is about to end
-// the process; `failure` is empty on success. If it returns false, the exit status is not 0.
+// `at_end(failure)` runs once all ranks of this process have ended, even if a signal is about to
+// end the process; `failure` is empty on success. If it returns false, the exit status is not 0.
 using AtEnd = std::function<bool(const std::string& failure)>;
 int start(int world_size, const std::function<int(const RankContext&)>& body,
           const std::string& program = "", const AtEnd& at_end = nullptr,

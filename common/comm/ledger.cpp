@@ -113,8 +113,7 @@ CollectiveError Ledger::missing(const std::string& reason, int rank, uint64_t se
     text += " has not called it; " +
             (last.empty() ? "it has called none yet" : "its last call was " + last);
   }
-  return CollectiveError(text + '\n' +
-                         tell_missing(sequence, rank, group(), rings_.histories()));
+  return CollectiveError(text + '\n' + tell_missing(sequence, rank, group(), rings_.histories()));
 }
 
 }  // namespace fsdp

@@ -42,8 +42,8 @@ class Ledger {
   void wait_for_all(uint64_t sequence, Stage stage);
   bool all_reached(uint64_t sequence, Stage stage) const;  // does not wait
 
-  // The error to throw when `library` ("gloo"), which moves the bytes of call `sequence`, has thrown
-  // `error` because another rank did not move its own: names this rank if it is known.
+  // The error to throw when `library` ("gloo"), which moves the bytes of call `sequence`, has
+  // thrown `error` because another rank did not move its own: names this rank if it is known.
   CollectiveError failed_in(const char* library, uint64_t sequence,
                             const std::exception& error) const;
 

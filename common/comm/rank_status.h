@@ -13,8 +13,8 @@ struct RankStatus {
 
   bool runs() const { return kind == Kind::running; }
   bool gone() const { return kind >= Kind::ended; }
-  // "was stopped by signal 19 (Stopped (signal))", "has ended with status 0", "was killed by signal 9
-  // (Killed)", "has vanished (its process is gone)"; empty if it is running.
+  // "was stopped by signal 19 (Stopped (signal))", "has ended with status 0", "was killed by signal
+  // 9 (Killed)", "has vanished (its process is gone)"; empty if it is running.
   std::string text() const;
 };
 

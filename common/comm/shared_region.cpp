@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 

@@ -65,7 +65,7 @@ class SharedRegion {
   Mapping memory_;  // of memory_file_: a page with a Head, the messages, the call rings
   std::optional<Mapping> arenas_;  // up to a huge page more than the arenas take
   size_t arena_bytes_{};
-  bool arenas_are_cut_{};  // to fewer bytes than were wanted
+  bool arenas_are_cut_{};                                    // to fewer bytes than were wanted
   std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; made when asked for
 };
 

@@ -151,9 +151,9 @@ void add_all(const fs::path& path, std::string& text) {
     add_text(path, text);
   } else {
     const bool exists = fs::exists(path, unknown);
-    throw std::invalid_argument("text '" + path.string() +
-                                (exists ? "' is neither a plain file nor a folder"
-                                        : "' does not exist"));
+    throw std::invalid_argument(
+        "text '" + path.string() +
+        (exists ? "' is neither a plain file nor a folder" : "' does not exist"));
   }
   if (text.size() == before) throw std::invalid_argument("'" + path.string() + "' holds no text");
 }

@@ -41,8 +41,8 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
 
 // The bytes of text files, one after another. A folder stands for all text files in it and in its
 // folders, in the order of their names; what is no plain file there is left out, as is what holds a
-// NUL. Throws std::invalid_argument naming a path that is neither file nor folder, or holds no text.
-// A process that reads before it forks reads for all ranks, which share the memory.
+// NUL. Throws std::invalid_argument naming a path that is neither file nor folder, or holds no
+// text. A process that reads before it forks reads for all ranks, which share the memory.
 using Text = std::shared_ptr<const std::string>;
 Text read_text_files(const std::vector<std::string>& paths);
 

@@ -29,7 +29,7 @@ class Progress {
  private:
   std::string left(const Step& step) const;
 
-  int64_t steps_;  // of the whole run
+  int64_t steps_;              // of the whole run
   std::optional<Step> first_;  // the first one of this run
 };
 

@@ -23,8 +23,8 @@ class RunLog {
   int file_;  // -1: closed after a failure
 };
 
-// Why `path` could not be opened so: "Permission denied"; empty if it can be, as far as that is known
-// without opening it.
+// Why `path` could not be opened so: "Permission denied"; empty if it can be, as far as that is
+// known without opening it.
 std::string reason_not_to_log(const std::string& path);
 
 }  // namespace fsdp

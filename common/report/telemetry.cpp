@@ -30,8 +30,7 @@ std::string with_commas(int64_t value) {
   return digits;
 }
 
-Telemetry::Telemetry(int64_t steps, std::string json)
-    : json_(std::move(json)), progress_(steps) {}
+Telemetry::Telemetry(int64_t steps, std::string json) : json_(std::move(json)), progress_(steps) {}
 
 void Telemetry::end_bar() {
   if (std::exchange(bar_open_, false)) std::printf("\n");

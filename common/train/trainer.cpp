@@ -81,15 +81,18 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     train_rank(config, fsdp, context);
     return 0;
   };
-  const int status = start(processes, train, program, [&](const std::string& failure) {
-    try {
-      timeline.write(failure);
-      return true;
-    } catch (const std::runtime_error& error) {
-      std::fprintf(stderr, "%s: the timeline %s\n", program.c_str(), error.what());
-      return false;
-    }
-  }, config.comm.timeout);
+  const int status = start(
+      processes, train, program,
+      [&](const std::string& failure) {
+        try {
+          timeline.write(failure);
+          return true;
+        } catch (const std::runtime_error& error) {
+          std::fprintf(stderr, "%s: the timeline %s\n", program.c_str(), error.what());
+          return false;
+        }
+      },
+      config.comm.timeout);
   const auto self = started_rank();
   const auto& fault = config.comm.fault;
   if (status == 0 && fault && (!self || self->rank == fault->rank)) {

@@ -93,7 +93,8 @@ TEST(TextDataset, batches_are_pieces_of_the_text_that_depend_on_the_step_alone) 
 
 TEST(TextDataset, computes_the_unigram_entropy_of_its_text) {
   const TemporaryFolder folder;
-  EXPECT_NEAR(TextDataset(read_text_files({folder.write("two", "abab")}), 0).unigram_entropy(), std::log(2), 1e-12);
+  EXPECT_NEAR(TextDataset(read_text_files({folder.write("two", "abab")}), 0).unigram_entropy(),
+              std::log(2), 1e-12);
   EXPECT_EQ(TextDataset(read_text_files({folder.write("one", "aaaa")}), 0).unigram_entropy(), 0);
 }
 

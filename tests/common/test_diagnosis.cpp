@@ -138,11 +138,13 @@ TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
   const auto cause = [](RankStatus status) {
     auto missing = history({gather("a"), gather("b")});
     missing.status = status;
-    return line_with(tell_missing(1, 1, Group::world(2), {history({gather("a")}), missing}), "likely");
+    return line_with(tell_missing(1, 1, Group::world(2), {history({gather("a")}), missing}),
+                     "likely");
   };
   using enum RankStatus::Kind;
-  EXPECT_EQ(cause({stopped, SIGSTOP}),
-            "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets it go on");
+  EXPECT_EQ(
+      cause({stopped, SIGSTOP}),
+      "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets it go on");
   EXPECT_EQ(cause({killed, SIGKILL}), "likely cause: rank 1 was killed by signal 9 (Killed)");
   EXPECT_EQ(cause({ended, 0}),
             "likely cause: rank 1 left its function, or called exit(), while others had calls to "

@@ -265,7 +265,8 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
   std::vector<std::string> told;
   const auto tell = [&](const std::string& text) { told.push_back(text); };
   // As in refusal_of_the_store().
-  for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size()); ++i) {
+  for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size());
+       ++i) {
     told.clear();
     const StartedRank self{0, 3, "127.0.0.1", store.port(), true, std::to_string(i), 600ms, 300ms};
     EXPECT_CONTAINS(error_of<std::runtime_error>([&] { join(self, tell); }), "can't join");
@@ -279,8 +280,11 @@ TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
   HostedStore store;
   const SetVariables set(torchrun_variables(0, 2, store.port()));
   testing::internal::CaptureStderr();
-  EXPECT_EQ(start(2, [](const RankContext&) { return 0; }, "program", nullptr, 300ms), 1);
-  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "program: rank 0: can't join the others: ");
+  EXPECT_EQ(start(
+                2, [](const RankContext&) { return 0; }, "program", nullptr, 300ms),
+            1);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(),
+                  "program: rank 0: can't join the others: ");
 }
 
 TEST(JoinFailures, a_store_whose_address_nobody_knows_is_named) {

@@ -138,7 +138,8 @@ TEST(Launcher, refuses_a_process_that_has_threads) {
   std::promise<void> end;
   std::thread other([&] { end.get_future().wait(); });
   const auto body = [](const RankContext&) { return 0; };
-  const std::string why = ": this process has 2 threads already, and ranks that are forked from it ";
+  const std::string why =
+      ": this process has 2 threads already, and ranks that are forked from it ";
   EXPECT_CONTAINS(error_of<std::logic_error>([&] { launch(1, body); }), "launch()" + why);
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(1, body, "program"), 1);

@@ -195,11 +195,12 @@ TEST(RanksThatPrint, fail_if_that_can_not_be_written) {
   };
   EXPECT_EQ(print_to("/dev/full"), "rank 0 failed: standard output: No space left on device");
   EXPECT_EQ(print_to("/dev/null"), "");
-  EXPECT_EQ(failure(launch(1, [](const RankContext&) {
-              close(STDOUT_FILENO);  // nobody wants it
-              std::puts("a line");
-              return 0;
-            })),
+  EXPECT_EQ(failure(launch(1,
+                           [](const RankContext&) {
+                             close(STDOUT_FILENO);  // nobody wants it
+                             std::puts("a line");
+                             return 0;
+                           })),
             "");
 }
 

@@ -70,8 +70,8 @@ struct Ended {
 
 // Starts `world_size` processes that call start(world_size, body, "program") with torchrun's
 // environment, in which `changes` come last. When one ends with a failure, sends SIGTERM to the
-// others, unless they are to notice by themselves. A process that is still there after 30 s is ended
-// by SIGALRM.
+// others, unless they are to notice by themselves. A process that is still there after 30 s is
+// ended by SIGALRM.
 enum class OfFailure { told, left_to_notice };
 Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
                const Variables& changes = {}, OfFailure others = OfFailure::told);

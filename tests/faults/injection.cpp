@@ -215,7 +215,9 @@ std::string wrong_files(const TrainConfig& config, const fs::path& folder) {
 
 Injection draw(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto below = [&](int end) { return static_cast<int>(random() % static_cast<uint64_t>(end)); };
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<uint64_t>(end));
+  };
   Injection injection;
   injection.world = 2 << below(3);
   injection.backend = below(2) == 0 ? "shm" : "gloo";
@@ -250,7 +252,8 @@ std::string wrong_end(const Injection& injection) {
   usleep(static_cast<useconds_t>(injection.microseconds));  // the moment is to be any
   const std::string story = folder / "story";
   if (ranks.empty()) return "it ended before the ranks were there:\n" + content_of(story);
-  const pid_t whom = injection.rank < 0 ? run.process() : ranks[static_cast<size_t>(injection.rank)];
+  const pid_t whom =
+      injection.rank < 0 ? run.process() : ranks[static_cast<size_t>(injection.rank)];
   kill(whom, signals().at(injection.what));
   const auto status = run.status(kMostTime);
   const std::string told = content_of(story);

@@ -18,9 +18,9 @@ struct Injection {
 Injection draw(uint64_t seed);
 std::string text(const Injection& injection);
 
-// Trains, and does that. What is wrong with how the run ended; empty if nothing is: it ends in time,
-// with the right status; the story names the rank; no process and no file is left that was not asked
-// for, and those that were are as before, or whole.
+// Trains, and does that. What is wrong with how the run ended; empty if nothing is: it ends in
+// time, with the right status; the story names the rank; no process and no file is left that was
+// not asked for, and those that were are as before, or whole.
 std::string wrong_end(const Injection& injection);
 
 }  // namespace fsdp
