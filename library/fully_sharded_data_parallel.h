@@ -19,8 +19,8 @@ class Optimizer;
 namespace fsdp {
 
 struct FullyShardedDataParallelOptions {
-  WrapPolicy wrap{};                         // null: wrap_blocks()
-  bool reshard_after_forward{true};          // these four are FullyShardOptions'
+  WrapPolicy wrap{};                 // null: wrap_blocks()
+  bool reshard_after_forward{true};  // these four are FullyShardOptions'
   int limit{2};
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
@@ -46,11 +46,11 @@ class [[nodiscard]] NoSync {
   std::shared_ptr<BackwardHooks> hooks_;
 };
 
-// What FullyShardedDataParallel does whatever its module is. All functions that say "collective" are
-// called by all ranks together, between steps: not inside a module's call or a backward pass.
+// What FullyShardedDataParallel does whatever its module is. All functions that say "collective"
+// are called by all ranks together, between steps: not inside a module's call or a backward pass.
 //
-// Between calls of modules and backward passes, no rank reads the shards of another. So an optimizer
-// of torch's may change them, and so may you.
+// Between calls of modules and backward passes, no rank reads the shards of another. So an
+// optimizer of torch's may change them, and so may you.
 class ShardedModel {
  public:
   // Collective. Refuses, with std::invalid_argument and before it changes the model: a model that
@@ -97,9 +97,10 @@ class ShardedModel {
   // changes anything: names that are missing or unexpected, shapes, dtypes, values that differ.
   void load_state_dict(const StateDict& state);
 
-  // Collective. The whole state of one of torch's optimizers over parameters(), by name: "NAME/KEY",
-  // and the options of each group. A process without sharding, or on another number of ranks, may
-  // load it. Throws std::invalid_argument for LBFGS, and for tensors that are not parameters().
+  // Collective. The whole state of one of torch's optimizers over parameters(), by name:
+  // "NAME/KEY", and the options of each group. A process without sharding, or on another number of
+  // ranks, may load it. Throws std::invalid_argument for LBFGS, and for tensors that are not
+  // parameters().
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
   void load_optim_state_dict(torch::optim::Optimizer& optimizer, const StateDict& state);
 

@@ -67,8 +67,8 @@ void check_can_be_sharded(const Module& net) {
 std::vector<Trait> traits_of_structure(const Module& net, const std::vector<UnitPlan>& plan) {
   std::vector<Trait> traits;
   for (const auto& [name, parameter] : distinct_parameters(net))
-    traits.push_back({"parameter " + name, dtype_and_sizes(parameter) +
-                                               (parameter.requires_grad() ? "" : ", frozen")});
+    traits.push_back({"parameter " + name,
+                      dtype_and_sizes(parameter) + (parameter.requires_grad() ? "" : ", frozen")});
   for (const auto& [name, buffer] : distinct_buffers(net))
     traits.push_back({"buffer " + name, dtype_and_sizes(buffer)});
   for (const UnitPlan& unit : plan) {

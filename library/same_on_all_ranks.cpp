@@ -57,8 +57,8 @@ std::string first_difference(const std::vector<Traits>& of_ranks) {
 
 // Other replicas are reached by a sum alone.
 bool same_on_all_replicas(Communicator& comm, const std::string& digest) {
-  const at::Tensor own = at::tensor(std::vector<float>(digest.begin(), digest.end()))
-                             .to(at::Device(comm.device()));
+  const at::Tensor own =
+      at::tensor(std::vector<float>(digest.begin(), digest.end())).to(at::Device(comm.device()));
   const at::Tensor sum = at::empty_like(own);
   comm.reduce_scatter_into(sum, own.repeat({comm.world_size()}), kState).wait();
   return at::equal(sum, own * comm.summed_ranks());

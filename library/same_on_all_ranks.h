@@ -16,9 +16,9 @@ struct Trait {
 
 // Collective: compares one digest of all traits, by two small all-gathers. Only if it differs are
 // the traits gathered. Then throws std::invalid_argument on every rank, which names the first trait
-// that differs, its values, and the ranks: "WHERE: ranks differ in parameter b0.weight: float [4, 4]
-// on rank 0, float [4, 5] on ranks 1, 2; ADVICE".
-// With replicas, one small reduce-scatter finds whether they differ; the text then names no trait.
+// that differs, its values, and the ranks: "WHERE: ranks differ in parameter b0.weight: float [4,
+// 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE". With replicas, one small reduce-scatter finds
+// whether they differ; the text then names no trait.
 void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& traits,
                              const std::string& where, const std::string& advice);
 

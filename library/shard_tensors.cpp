@@ -42,17 +42,16 @@ ShardTensors::ShardTensors(const FullySharded& sharded) : units_(sharded.units()
     const at::Tensor whole = unit.parameters()[next[parameter.unit]++].tensor;
     const int64_t shard_end = unit.shard_offset() + unit.shard_numel();
     // In the flat parameter; empty if the shard has no element of it.
-    const int64_t begin = std::clamp(unit.shard_offset(), parameter.offset,
-                                     parameter.offset + parameter.numel);
+    const int64_t begin =
+        std::clamp(unit.shard_offset(), parameter.offset, parameter.offset + parameter.numel);
     const int64_t end = std::clamp(shard_end, begin, parameter.offset + parameter.numel);
     const int64_t offset = begin < end ? begin - unit.shard_offset() : 0;
     at::Tensor own = unit.shard().narrow(0, offset, end - begin).detach();
     own.set_requires_grad(whole.requires_grad());
-    entries_.push_back({parameter.name, whole, parameter.unit, parameter.offset,
-                        begin - parameter.offset, offset, own,
-                        view_of_storage(traps[parameter.unit], 0, whole.sizes()),
-                        view_of_storage(waiting[parameter.unit], 0, own.sizes()),
-                        whole.requires_grad()});
+    entries_.push_back(
+        {parameter.name, whole, parameter.unit, parameter.offset, begin - parameter.offset, offset,
+         own, view_of_storage(traps[parameter.unit], 0, whole.sizes()),
+         view_of_storage(waiting[parameter.unit], 0, own.sizes()), whole.requires_grad()});
   }
 }
 

@@ -197,12 +197,14 @@ void Sharding::before_backward(const Watched& watched) {
   if (!watched.unit) return;
   const std::string unit = "backward: unit " + watched.unit->unit();
   if (at::GradMode::is_enabled()) {
-    throw std::logic_error(unit + " is sharded, so backward cannot be differentiated: create_graph "
+    throw std::logic_error(unit +
+                           " is sharded, so backward cannot be differentiated: create_graph "
                            "has to be off");
   }
   const uint32_t version = version_of(*watched.unit);
   if (watched.in_forward.value_or(version) != version) {
-    throw std::logic_error(unit + " was changed since its forward, by an optimizer's step or by "
+    throw std::logic_error(unit +
+                           " was changed since its forward, by an optimizer's step or by "
                            "hand; run backward before the change, or forward anew");
   }
 }
@@ -239,7 +241,7 @@ void Sharding::check_views() const {
 void Sharding::begin(const std::string& function) {
   if (depth_ > 0 || in_backward() || summoned_) {
     throw std::logic_error(function + "(): called inside " +
-                           (summoned_      ? "summon_full_params()"
+                           (summoned_       ? "summon_full_params()"
                             : in_backward() ? "a backward pass"
                                             : "a module's call") +
                            "; call it between steps");

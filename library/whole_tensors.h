@@ -5,8 +5,9 @@
 
 namespace fsdp {
 
-// Collective, one all-gather: what each rank has for its shard of the unit, `shard` [padded / W], as
-// one flat tensor [padded], which this returns. Until wait_for_readers() the other ranks read it.
+// Collective, one all-gather: what each rank has for its shard of the unit, `shard` [padded / W],
+// as one flat tensor [padded], which this returns. Until wait_for_readers() the other ranks read
+// it.
 at::Tensor gather_flat(Communicator& comm, const FlatParameter& unit, const at::Tensor& shard);
 
 // The parameter at element `offset` of such a flat tensor: an owned copy on the CPU.

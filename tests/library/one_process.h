@@ -104,10 +104,9 @@ inline void train_sharded(TestRank& rank, const Training& training) {
 
 // Fails unless every parameter ends with the bits that it has in one process.
 inline void expect_equal_to_one_process(int world_size, const Training& training) {
-  const RankRun expected = run_oracle(
-      [&](TestRank& rank) { train_in_one_process(rank, training, world_size); });
-  const RankRun run =
-      run_ranks(world_size, [&](TestRank& rank) { train_sharded(rank, training); });
+  const RankRun expected =
+      run_oracle([&](TestRank& rank) { train_in_one_process(rank, training, world_size); });
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) { train_sharded(rank, training); });
   for (const std::string name : expected.at(0, "names"))
     expect_on_all_ranks(run, name, expected.at(0, name));
 }

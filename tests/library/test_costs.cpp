@@ -54,7 +54,8 @@ MULTI_RANK_TEST(LibraryCosts, are_the_collectives_and_the_live_bytes_of_fully_sh
     observe_costs(rank, "library");
   });
   for (const std::string cost : {" calls", " bytes in forward", " bytes in backward"})
-    expect_on_each_rank(run, "library" + cost, [&](int rank) { return run.at(rank, "plain" + cost); });
+    expect_on_each_rank(run, "library" + cost,
+                        [&](int rank) { return run.at(rank, "plain" + cost); });
 }
 
 MULTI_RANK_TEST(LibraryCosts, end_with_the_model) {
@@ -82,9 +83,10 @@ MULTI_RANK_TEST(LibraryCosts, may_be_less_with_checkpointed_activations) {
                              checkpoint_activations(*block);
                            return net;
                          },
-                     .loss = [](Module& model, int part, int parts, int step) {
-                       return model(batch_part(part, parts, step, {5, 7})).square().mean();
-                     }});
+                     .loss =
+                         [](Module& model, int part, int parts, int step) {
+                           return model(batch_part(part, parts, step, {5, 7})).square().mean();
+                         }});
 }
 
 }  // namespace

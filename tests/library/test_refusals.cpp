@@ -16,7 +16,8 @@ namespace {
 MULTI_RANK_SUITE(Refusals);
 
 // On each rank: a sharded BlockNet.
-using Body = std::function<void(TestRank& rank, BlockNet& net, FullyShardedDataParallel<BlockNet>&)>;
+using Body =
+    std::function<void(TestRank& rank, BlockNet& net, FullyShardedDataParallel<BlockNet>&)>;
 void on_sharded_nets(int world_size, const Body& body) {
   run_ranks(world_size, [&](TestRank& rank) {
     const auto net = block_net();
@@ -25,9 +26,11 @@ void on_sharded_nets(int world_size, const Body& body) {
   });
 }
 
-const char* const kSharded = " are sharded now: call the module (module(x), not module.forward(x)), "
-                             "or use summon_full_params()";
-const std::string kOfB0 = std::string("parameter b0.linear.weight and 1 more of unit b0") + kSharded;
+const char* const kSharded =
+    " are sharded now: call the module (module(x), not module.forward(x)), "
+    "or use summon_full_params()";
+const std::string kOfB0 =
+    std::string("parameter b0.linear.weight and 1 more of unit b0") + kSharded;
 
 MULTI_RANK_TEST(Refusals, every_use_of_a_sharded_parameter_names_its_unit_and_the_way_out) {
   on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto&) {
@@ -216,7 +219,8 @@ MULTI_RANK_TEST(Refusals, a_policy_that_chose_nothing_warns_once) {
 MULTI_RANK_SUITE_ON(RanksThatDiffer, 2, 3);
 
 // What the constructor says if every rank builds its own.
-void expect_difference(int world_size, const std::function<std::shared_ptr<Module>(int rank)>& build,
+void expect_difference(int world_size,
+                       const std::function<std::shared_ptr<Module>(int rank)>& build,
                        const std::string& says) {
   run_ranks(world_size, [&](TestRank& rank) {
     const auto net = build(rank.rank());

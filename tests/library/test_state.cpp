@@ -193,7 +193,8 @@ MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_chang
       change(state);
       EXPECT_CONTAINS(error_of([&] { model.load_state_dict(state); }), says);
     };
-    refused([](StateDict& state) { EXPECT_EQ(state.erase("scale"), 1U); }, "load_state_dict: lacks scale");
+    refused([](StateDict& state) { EXPECT_EQ(state.erase("scale"), 1U); },
+            "load_state_dict: lacks scale");
     refused([](StateDict& state) { state.insert("more", at::ones({1})); }, "has no more");
     refused([](StateDict& state) { state.insert_or_assign("scale", at::ones({8})); },
             "scale is Float [8], in the model Float [7]");

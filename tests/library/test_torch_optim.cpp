@@ -11,9 +11,10 @@ MULTI_RANK_SUITE(TorchOptim);
 
 Training training_with(const OptimizerOf& optimizer) {
   return {.build = [] { return block_net(); },
-          .loss = [](Module& model, int part, int parts, int step) {
-            return model(batch_part(part, parts, step, {5, 7})).square().mean();
-          },
+          .loss =
+              [](Module& model, int part, int parts, int step) {
+                return model(batch_part(part, parts, step, {5, 7})).square().mean();
+              },
           .optimizer = optimizer};
 }
 
@@ -38,16 +39,16 @@ MULTI_RANK_TEST(TorchOptim, rmsprop_and_adagrad_equal_one_process) {
 
 MULTI_RANK_TEST(TorchOptim, amsgrad_with_groups_equals_one_process) {
   expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
-    std::vector<at::Tensor> first{parameters.front()};
-    parameters.erase(parameters.begin());
-    std::vector<torch::optim::OptimizerParamGroup> groups;
-    groups.emplace_back(first,
-                        std::make_unique<torch::optim::AdamOptions>(
-                            torch::optim::AdamOptions(0.1).weight_decay(0.1)));
-    groups.emplace_back(parameters);
-    return std::make_unique<torch::optim::Adam>(groups,
-                                                torch::optim::AdamOptions(0.01).amsgrad(true));
-  }));
+                                std::vector<at::Tensor> first{parameters.front()};
+                                parameters.erase(parameters.begin());
+                                std::vector<torch::optim::OptimizerParamGroup> groups;
+                                groups.emplace_back(
+                                    first, std::make_unique<torch::optim::AdamOptions>(
+                                               torch::optim::AdamOptions(0.1).weight_decay(0.1)));
+                                groups.emplace_back(parameters);
+                                return std::make_unique<torch::optim::Adam>(
+                                    groups, torch::optim::AdamOptions(0.01).amsgrad(true));
+                              }));
 }
 
 // 40,003 elements: kernels with vectors, and a tail.
@@ -82,9 +83,8 @@ MULTI_RANK_TEST(TorchOptim, a_scheduler_of_torch_changes_the_rate) {
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
-    train(rank, model.parameters(), [&](int step) {
-      loss(*net, rank.rank(), rank.world_size(), step).backward();
-    });
+    train(rank, model.parameters(),
+          [&](int step) { loss(*net, rank.rank(), rank.world_size(), step).backward(); });
     rank.observe("scale", model.state_dict().at("scale"));
   });
   const RankRun expected = run_oracle([&](TestRank& rank) {
