@@ -11,9 +11,18 @@
 // Modules, and the way to build one without memory.
 #include <checkpoint_activations.h>
 #include <meta_init.h>
+#include <nn/adapted.h>
+#include <nn/check_hookable.h>
 #include <nn/module.h>
+#include <nn/module_holder.h>
+#include <nn/module_of.h>
+#include <nn/sequential.h>
 
-// Sharding.
+// Sharding, and torch's optimizers, as PyTorch's FullyShardedDataParallel.
+#include <fully_sharded_data_parallel.h>
+#include <state_dict.h>
+
+// What it stands on: sharding.
 #include <backward_hooks.h>
 #include <flat_parameter.h>
 #include <fully_shard.h>

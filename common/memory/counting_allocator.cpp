@@ -45,7 +45,7 @@ class CountingAllocator final : public c10::Allocator {
   std::mutex mutex_;
   LargeBlocks large_;
   std::atomic<int64_t> most_kept_{int64_t{1} << 28};  // [bytes] beyond the peak
-  std::atomic<int64_t> alive_{};  // [bytes] of the blocks of this allocator
+  std::atomic<int64_t> alive_{};                      // [bytes] of the blocks of this allocator
 };
 
 // Never destroyed: tensors of static duration are freed after main().

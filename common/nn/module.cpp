@@ -182,8 +182,8 @@ torch::Tensor Module::operator()(torch::Tensor input) {
   torch::Tensor output;
   run_between_hooks({&input}, [&]() -> TensorPlaces {
     const bool replaced = hooks_ && hooks_->in_place_of_forward;
-    output = replaced ? hooks_->in_place_of_forward(*this, std::move(input))
-                      : forward(std::move(input));
+    output =
+        replaced ? hooks_->in_place_of_forward(*this, std::move(input)) : forward(std::move(input));
     return {&output};
   });
   return output;

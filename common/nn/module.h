@@ -32,7 +32,8 @@ class Module : public torch::nn::Module {
 
   // Hooks of one kind run in the order of their registration. A hook may return a tensor to put in
   // the place of the one it was given, or an undefined one to leave it. Names are PyTorch's. Of the
-  // tensors of a ModuleOf a hook gets the first that requires a gradient, else the first defined one.
+  // tensors of a ModuleOf a hook gets the first that requires a gradient, else the first defined
+  // one.
   using Hook = std::function<torch::Tensor(Module& module, const torch::Tensor& tensor)>;
   using BackwardHook = std::function<void(Module& module)>;
 

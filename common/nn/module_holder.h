@@ -23,9 +23,9 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
 
 // Defines the class Name, a holder of the module NameImpl: what TORCH_MODULE(Name) does for
 // torch's, whose calls would run no hooks.
-#define FSDP_MODULE(Name)                                    \
-  class Name : public fsdp::ModuleHolder<Name##Impl> {       \
-   public:                                                   \
-    using fsdp::ModuleHolder<Name##Impl>::ModuleHolder;      \
-    using Impl [[maybe_unused]] = Name##Impl;                \
+#define FSDP_MODULE(Name)                               \
+  class Name : public fsdp::ModuleHolder<Name##Impl> {  \
+   public:                                              \
+    using fsdp::ModuleHolder<Name##Impl>::ModuleHolder; \
+    using Impl [[maybe_unused]] = Name##Impl;           \
   }

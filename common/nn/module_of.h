@@ -21,15 +21,15 @@ class OtherShape : public Module {
 // How a call takes an input until forward() has it. Hooks may put other tensors in the place of its
 // own, so what forward() takes by const reference is copied, if tensors can be found in it.
 template <class Input>
-using Taken =
-    std::conditional_t<std::is_lvalue_reference_v<Input> &&
-                           (!std::is_const_v<std::remove_reference_t<Input>> ||
-                            !TensorsInside<std::remove_cvref_t<Input>>::kFound),
-                       Input, std::remove_cvref_t<Input>>;
+using Taken = std::conditional_t<std::is_lvalue_reference_v<Input> &&
+                                     (!std::is_const_v<std::remove_reference_t<Input>> ||
+                                      !TensorsInside<std::remove_cvref_t<Input>>::kFound),
+                                 Input, std::remove_cvref_t<Input>>;
 
 // A Module with inputs and an output of any types:
 //
-//   struct Attention : ModuleOf<std::pair<at::Tensor, Cache>(at::Tensor x, Cache cache, int heads)> {
+//   struct Attention : ModuleOf<std::pair<at::Tensor, Cache>(at::Tensor x, Cache cache, int heads)>
+//   {
 //     std::pair<at::Tensor, Cache> forward(at::Tensor x, Cache cache, int heads) override;
 //   };
 //

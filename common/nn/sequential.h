@@ -23,7 +23,7 @@ class Sequential : public Module {
   Sequential() = default;
   template <class First, class... Others>
   requires(!std::derived_from<First, torch::nn::Module>)  // that would be a copy
-  explicit Sequential(const First& first, const Others&... others) {
+      explicit Sequential(const First& first, const Others&... others) {
     push_back(first);
     (push_back(others), ...);
   }

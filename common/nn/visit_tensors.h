@@ -26,15 +26,21 @@ constexpr auto in_any_of(TensorsIn<Found, Hidden>...) {
 // A class says which tensors it has by a member, auto tensors() { return std::tie(keys, values); }
 // If it is somebody else's: by a function beside it, auto tensors(Theirs& value).
 template <class Value>
-concept SaysItsTensors = requires(Value& value) { value.tensors(); };
+concept SaysItsTensors = requires(Value& value) {
+  value.tensors();
+};
 template <class Value>
-concept OthersSayItsTensors = requires(Value& value) { tensors(value); };
+concept OthersSayItsTensors = requires(Value& value) {
+  tensors(value);
+};
 
 template <class Value>
 concept RangeOfOthers =
     std::ranges::range<Value> && !std::same_as<std::ranges::range_value_t<Value>, Value>;
 template <class Value>
-concept TupleLike = requires { std::tuple_size<Value>::value; };
+concept TupleLike = requires {
+  std::tuple_size<Value>::value;
+};
 template <class Value>
 concept OptionalLike = requires(Value& value) {
   { value.has_value() } -> std::same_as<bool>;
@@ -53,7 +59,7 @@ constexpr auto visit_tensors(Value& value, const Visit& visit) {
   };
   if constexpr (std::is_const_v<Value>) {
     using Inside = decltype(visit_tensors(std::declval<std::remove_const_t<Value>&>(), visit));
-    return TensorsIn<false, Inside::kFound || Inside::kHidden>{};
+    return TensorsIn < false, Inside::kFound || Inside::kHidden > {};
   } else if constexpr (std::same_as<Value, at::Tensor>) {
     visit(value);
     return TensorsIn<true, false>{};
@@ -63,9 +69,9 @@ constexpr auto visit_tensors(Value& value, const Visit& visit) {
     return std::apply(visit_each, tensors(value));
   } else if constexpr (RangeOfOthers<Value>) {
     using Reference = std::ranges::range_reference_t<Value>;
-    using Element =
-        std::conditional_t<std::is_lvalue_reference_v<Reference>, std::remove_reference_t<Reference>,
-                           const std::ranges::range_value_t<Value>>;
+    using Element = std::conditional_t<std::is_lvalue_reference_v<Reference>,
+                                       std::remove_reference_t<Reference>,
+                                       const std::ranges::range_value_t<Value>>;
     using Inside = decltype(visit_tensors(std::declval<Element&>(), visit));
     if constexpr (Inside::kFound)
       for (Element& element : value)
@@ -83,7 +89,7 @@ constexpr auto visit_tensors(Value& value, const Visit& visit) {
 }
 
 struct LookAtTensor {
-  void operator()(at::Tensor& tensor) const {}
+  void operator()(at::Tensor& /*tensor*/) const {}
 };
 template <class Value>
 using TensorsInside = decltype(visit_tensors(std::declval<Value&>(), LookAtTensor()));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <nn/module.h>
+#include <nn/module_of.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <memory>
@@ -23,15 +23,15 @@ struct TowerBlock : fsdp::Module {
   torch::nn::BatchNorm1d norm{nullptr};
 };
 
-// A module takes one tensor, so its two inputs are stacked: [2, rows, kFeatures] -> [rows].
-struct Net : fsdp::Module {
+// [rows, kFeatures] twice -> [rows]
+struct Net : fsdp::ModuleOf<at::Tensor(at::Tensor left, at::Tensor right)> {
   Net() {
     left = register_module("left", std::make_shared<TowerBlock>());
     right = register_module("right", std::make_shared<TowerBlock>());
     scale = register_parameter("scale", torch::ones({32}));
   }
-  torch::Tensor forward(torch::Tensor pair) override {
-    return ((*left)(pair[0]) * (*right)(pair[1]) * scale).sum(1);
+  at::Tensor forward(at::Tensor one, at::Tensor other) override {
+    return ((*left)(one) * (*right)(other)*scale).sum(1);
   }
 
   std::shared_ptr<TowerBlock> left, right;

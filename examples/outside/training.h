@@ -1,9 +1,8 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <fully_shard.h>
-#include <sharded_optimizer.h>
-#include <state/checkpoint.h>
+#include <fully_sharded_data_parallel.h>
+#include <torch/optim/adamw.h>
 
 #include <memory>
 #include <string>
@@ -13,23 +12,22 @@
 // What the ranks train: a sharded model, its optimizer, and how far it has come.
 class Training {
  public:
-  // On all ranks. If `folder` has checkpoints, goes on from the latest one.
-  Training(std::shared_ptr<fsdp::Communicator> comm, std::string folder);
+  // On all ranks. If `folder` has a checkpoint, goes on from it.
+  Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder);
 
   int64_t steps() const { return steps_; }  // done
   double step();                            // one more; returns this rank's loss
   double next_rate() const;                 // the learning rate of the step that comes next
-  void save();                              // a checkpoint in `folder`
+  void save();                              // in place of the checkpoint that is there
   std::string sha256();                     // of all that it saves, on rank 0
 
  private:
-  fsdp::ModelState state();
-  void set_rate(double rate);
+  fsdp::StateDict state();
 
   std::shared_ptr<fsdp::Communicator> comm_;
-  std::string folder_;
+  std::string path_;  // of the checkpoint
   int64_t steps_{};
   Net net_;
-  std::shared_ptr<fsdp::FullySharded> sharded_;
-  std::unique_ptr<fsdp::ShardedOptimizer> optimizer_;
+  fsdp::FullyShardedDataParallel<Net> model_;
+  torch::optim::AdamW optimizer_;
 };

@@ -25,14 +25,15 @@ class Refusal(Exception):
 
 def code_of(text):
     """Without comments, directives and what is in quotes."""
-    text = re.sub(r"\\[^\S\n]*\n", "", text.replace("\r\n", "\n"))
+    text = source_text.SPLICE.sub("", text.replace("\r\n", "\n"))
 
     def blank(token):
-        if token["comment"] or token["directive"]:
+        if token["comment"]:
             return " " + "\n" * token[0].count("\n")
-        return '""' if token[0][-1] in "\"'" else token[0]
+        return '""' if token["text"] else token[0]
 
-    return source_text.TOKENS.sub(blank, text)
+    lines = source_text.TOKENS.sub(blank, text).split("\n")
+    return "\n".join("" if line.lstrip().startswith(("#", "%:")) else line for line in lines)
 
 
 @dataclasses.dataclass

@@ -10,8 +10,6 @@
 # that takes system calls away (programs/confine.cpp). FSDP_GROUP: the folder of the control group that
 # limits the memory of all its processes together (memory_group.py).
 set -eu
-# If memory runs out, this is ended and not who grades.
-{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null || true
 
 limited() {
   # The change of the user forgets which signal the end of the parent sends.
@@ -73,7 +71,7 @@ close_off() {
 if [[ ! ${FSDP_INSIDE-} ]]; then
   if [[ ${FSDP_GROUP-} ]]; then echo $$ > "$FSDP_GROUP/cgroup.procs"; fi
   # If the machine has no memory left, the kernel ends this first, and not the grader.
-  echo 1000 > /proc/self/oom_score_adj || true
+  { echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null || true
 fi
 
 case ${FSDP_SANDBOX-limits} in

@@ -33,7 +33,6 @@ class ShardedOptimizer {
   void step();
 
   void zero_grad();  // drops the sharded gradients
-  std::vector<ParameterGroup>& param_groups() { return groups_; }
 
   // Scales the sharded gradients by PyTorch's factor max_norm / (norm + 1e-6) if it is below 1, so
   // that their norm over all units of all ranks is at most `max_norm`. Returns the norm before: the

@@ -29,6 +29,7 @@ Json rank_report(const std::string& text, const std::vector<float>& values) {
   return {{"code", 0},
           {"signal", 0},
           {"stopped", false},
+          {"frozen_by", 0},
           {"message", ""},
           {"last_call", ""},
           {"first_to_fail", false},

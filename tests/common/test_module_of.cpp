@@ -250,8 +250,7 @@ TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_severa
       EXPECT_EQ(events.size(), hooked ? 2U : 0U);
       return x.grad();
     };
-    EXPECT_TRUE(at::equal(gradient(true), gradient(false)))
-        << gradient(true) << gradient(false);
+    EXPECT_TRUE(at::equal(gradient(true), gradient(false))) << gradient(true) << gradient(false);
   });
 }
 

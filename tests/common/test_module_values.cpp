@@ -149,38 +149,57 @@ using at::Tensor;
 INSTANTIATE_TEST_SUITE_P(
     AsTheyCome, ModuleOutputsOfManyKinds,
     testing::Values(
-        OutputsCase{"One", [](const Tensor&, const Tensor& y) { return Named{{"y", y}}; }, {}},
+        OutputsCase{"One",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"y", y}};
+                    },
+                    {}},
         OutputsCase{"OneOutOfAnother",
-                    [](const Tensor&, const Tensor& y) { return Named{{"a", y}, {"b", y.tanh()}}; },
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y}, {"b", y.tanh()}};
+                    },
                     {}},
         OutputsCase{"TheSameTwice",
-                    [](const Tensor&, const Tensor& y) { return Named{{"a", y}, {"b", y}}; },
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y}, {"b", y}};
+                    },
                     {}},
         OutputsCase{"ViewsOfOne",
-                    [](const Tensor&, const Tensor& y) { return Named{{"a", y[0]}, {"b", y[1]}}; },
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y[0]}, {"b", y[1]}};
+                    },
                     {}},
         OutputsCase{"ViewsOfOneChangedInPlace",
-                    [](const Tensor&, const Tensor& y) { return Named{{"a", y[0]}, {"b", y[1]}}; },
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y[0]}, {"b", y[1]}};
+                    },
                     add_to_each},
         OutputsCase{"AViewAndItsBaseChangedInPlace",
-                    [](const Tensor&, const Tensor& y) { return Named{{"a", y}, {"b", y[1]}}; },
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y}, {"b", y[1]}};
+                    },
                     add_to_each},
         OutputsCase{"TheInputToo",
-                    [](const Tensor& x, const Tensor& y) { return Named{{"x", x}, {"y", y}}; },
+                    [](const Tensor& x, const Tensor& y) {
+                      return Named{{"x", x}, {"y", y}};
+                    },
                     {}},
         OutputsCase{"AViewOfTheInputToo",
-                    [](const Tensor& x, const Tensor& y) { return Named{{"x", x[0]}, {"y", y}}; },
+                    [](const Tensor& x, const Tensor& y) {
+                      return Named{{"x", x[0]}, {"y", y}};
+                    },
                     {}},
         OutputsCase{"ALeafToo",
                     [](const Tensor&, const Tensor& y) {
                       return Named{{"leaf", at::ones({3}).set_requires_grad(true)}, {"y", y}};
                     },
                     {}},
-        OutputsCase{"UndefinedAndWithoutGradientToo",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"a", {}}, {"b", at::tensor({1, 2})}, {"c", y.detach()}, {"y", y}};
-                    },
-                    {}}),
+        OutputsCase{
+            "UndefinedAndWithoutGradientToo",
+            [](const Tensor&, const Tensor& y) {
+              return Named{{"a", {}}, {"b", at::tensor({1, 2})}, {"c", y.detach()}, {"y", y}};
+            },
+            {}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ModuleValues, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {

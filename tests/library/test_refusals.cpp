@@ -106,7 +106,6 @@ MULTI_RANK_TEST(Refusals, of_two_optimizers_the_one_without_gradients_says_so) {
   on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
     ShardedOptimizer optimizer(model.units(), {{"", {}}}, rank.communicator());
     loss_of(net, rank).backward();
-    optimizer.param_groups()[0].options.lr = 0.01;  // a schedule
     optimizer.step();
     optimizer.zero_grad();
     model.parameters();  // from now on gradients go to them

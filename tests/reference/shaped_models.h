@@ -15,7 +15,8 @@
 #include <utility>
 #include <vector>
 
-// Models whose modules do not take one tensor and return one. Sizes that no number of ranks divides.
+// Models whose modules do not take one tensor and return one. Sizes that no number of ranks
+// divides.
 namespace fsdp {
 
 constexpr int64_t kWidth = 9;
@@ -26,8 +27,9 @@ inline at::Tensor drawn(at::IntArrayRef sizes) {
 
 // What a row attends to, and how sure it is: several inputs, one of them no tensor, and an output
 // besides the main one.
-struct CrossBlock : ModuleOf<std::pair<at::Tensor, at::Tensor>(
-                        at::Tensor x, const at::Tensor& context, const at::Tensor& mask, int heads)> {
+struct CrossBlock
+    : ModuleOf<std::pair<at::Tensor, at::Tensor>(at::Tensor x, const at::Tensor& context,
+                                                 const at::Tensor& mask, int heads)> {
   CrossBlock()
       : query(register_parameter("query", drawn({kWidth, kWidth}))),
         both(register_parameter("both", drawn({2 * kWidth, kWidth}))) {}

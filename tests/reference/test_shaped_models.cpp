@@ -34,22 +34,20 @@ Workload workload_of(std::function<std::shared_ptr<Model>()> build, LossOf<Model
 }
 
 Workload cross_attention(bool twice) {
-  return workload_of<CrossNet>(
-      [] { return std::make_shared<CrossNet>(); },
-      [twice](CrossNet& net, const at::Tensor& rows, bool odd) {
-        const auto [y, aside] = net(rows, twice);
-        return y.square().mean() + aside;
-      });
+  return workload_of<CrossNet>([] { return std::make_shared<CrossNet>(); },
+                               [twice](CrossNet& net, const at::Tensor& rows, bool odd) {
+                                 const auto [y, aside] = net(rows, twice);
+                                 return y.square().mean() + aside;
+                               });
 }
 
 // Of the blocks' two outputs the loss takes one, another one on every other rank.
 Workload one_of_two_outputs() {
-  return workload_of<CrossNet>(
-      [] { return std::make_shared<CrossNet>(); },
-      [](CrossNet& net, const at::Tensor& rows, bool odd) {
-        const auto [y, aside] = net(rows, false);
-        return odd ? aside : y.square().mean();
-      });
+  return workload_of<CrossNet>([] { return std::make_shared<CrossNet>(); },
+                               [](CrossNet& net, const at::Tensor& rows, bool odd) {
+                                 const auto [y, aside] = net(rows, false);
+                                 return odd ? aside : y.square().mean();
+                               });
 }
 
 struct NamedNet : Module {
@@ -136,7 +134,8 @@ void expect_as_in_one_process(const Workload& workload, int world_size) {
     return hash_of_training(config, workload);
   };
   for (const char* mode : {"fsdp", "ddp"})
-    EXPECT_EQ(reduced_last(mode), reduced_last("single")) << mode << ", reduced after the last part";
+    EXPECT_EQ(reduced_last(mode), reduced_last("single"))
+        << mode << ", reduced after the last part";
 }
 
 MULTI_RANK_SUITE(ShapedModels);
