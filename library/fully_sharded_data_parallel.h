@@ -79,7 +79,7 @@ class ShardedModel {
   // Collective. Scales the gradients so that their norm over all parameters and ranks is at most
   // max_norm. Returns the norm before, the same on every rank. (torch::nn::utils::clip_grad_norm_
   // would take the norm of this rank's part.) Throws what check_norm_type() throws.
-  double clip_grad_norm_(double max_norm, double norm_type = 2);
+  double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
   NoSync no_sync();
 

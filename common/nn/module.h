@@ -21,7 +21,7 @@ class Module : public torch::nn::Module {
   Module& operator=(const Module&) = delete;
 
   // The class, as of torch's name(): "fsdp::Linear". Without the "Impl" of a class with a holder.
-  const std::string& name() const;
+  const std::string& name() const;  // NOLINT: hides torch's on purpose
 
   virtual torch::Tensor forward(torch::Tensor input) = 0;
 

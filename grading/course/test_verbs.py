@@ -187,7 +187,9 @@ class Verbs(unittest.TestCase):
     def test_an_interrupted_build_is_not_called_failed(self):
         started = self.root / "started"
         os.mkfifo(started)
-        self.folder_of_build(f"echo >'{started}'; sleep 1000")
+        # The trap also counts where a shell that waits for a program would not end by the signal.
+        self.folder_of_build(
+            f"trap 'kill $$!; exit 130' INT; echo >'{started}'; sleep 1000 & wait")
         build = self.begin_build(configured=True)
         started.read_text()  # waits until the rule runs
         os.killpg(build.pid, signal.SIGINT)
