@@ -131,7 +131,7 @@ class Lines {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     for (;;) {
       if (const size_t end = read_.find('\n'); end != std::string::npos) {
-        const std::string line = read_.substr(0, end);
+        std::string line = read_.substr(0, end);
         read_.erase(0, end + 1);
         return line;
       }

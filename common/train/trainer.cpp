@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <stdexcept>
+#include <string>
 
 namespace fsdp {
 namespace {
@@ -96,8 +97,8 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
   const auto self = started_rank();
   const auto& fault = config.comm.fault;
   if (status == 0 && fault && (!self || self->rank == fault->rank)) {
-    std::fprintf(stderr, "%s: --fault was not reached: rank %d made fewer than %llu calls\n",
-                 program.c_str(), fault->rank, static_cast<unsigned long long>(fault->at + 1));
+    std::fprintf(stderr, "%s: --fault was not reached: rank %d made fewer than %s calls\n",
+                 program.c_str(), fault->rank, std::to_string(fault->at + 1).c_str());
   }
   return status;
 }
