@@ -1,4 +1,5 @@
 #include <fully_sharded_data_parallel.h>
+#include <nn/module_of.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
 
@@ -7,23 +8,21 @@
 
 using namespace fsdp;
 
-struct LayerBlock : Module {  // "Block": a unit of its own
-  LayerBlock() { linear = register_module("linear", torch::nn::Linear(64, 64)); }
-  torch::Tensor forward(torch::Tensor x) override { return x + linear(x).relu(); }
-  torch::nn::Linear linear{nullptr};
+using TwoInputs = ModuleOf<torch::Tensor(torch::Tensor x, torch::Tensor condition)>;
+
+struct LayerBlock : TwoInputs {  // "Block": a unit of its own
+  torch::Tensor forward(torch::Tensor x, torch::Tensor condition) override {
+    return x + (linear(x) + condition).relu();
+  }
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(64, 64));
 };
 
-struct Net : Module {
-  Net() {
-    for (int i = 0; i < 4; ++i)
-      blocks.push_back(register_module(std::to_string(i), std::make_shared<LayerBlock>()));
+struct Net : TwoInputs {
+  torch::Tensor forward(torch::Tensor x, torch::Tensor condition) override {
+    return (*second)((*first)(x, condition), condition);
   }
-  torch::Tensor forward(torch::Tensor x) override {
-    for (const auto& block : blocks)
-      x = (*block)(x);
-    return x;
-  }
-  std::vector<std::shared_ptr<LayerBlock>> blocks;
+  std::shared_ptr<LayerBlock> first = register_module("first", std::make_shared<LayerBlock>());
+  std::shared_ptr<LayerBlock> second = register_module("second", std::make_shared<LayerBlock>());
 };
 
 // Trains ten steps, from where FOLDER/model.pt has left off: own_training FOLDER
@@ -42,7 +41,7 @@ int main(int argc, char** argv) {
     }
     for (int step = 0; step < 10; ++step) {
       const auto x = torch::randn({64, 64}).chunk(4)[context.rank];
-      const auto loss = (model(x) - x.flip(1)).square().mean();
+      const auto loss = (model(x, x.flip(1)) - x.flip(1)).square().mean();
       loss.backward();
       model.clip_grad_norm_(1.0);
       optimizer.step();

@@ -1,6 +1,7 @@
 #include <ignored.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
+#include <nn/check_hookable.h>
 #include <sharding.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -56,6 +57,7 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
   const WrapPolicy policy = options.wrap ? options.wrap : wrap_blocks();
   const std::vector<Module*> chosen = policy(net);
   if (comm->rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
+  check_hookable(net, chosen);
   const auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
   auto traits = traits_of_structure(net, plan);
   traits.push_back({".limit", std::to_string(options.limit)});
@@ -117,7 +119,8 @@ void Sharding::guard_units() {
                       (others > 0 ? " and " + std::to_string(others) + " more" : "") + " of unit " +
                       unit.unit() + (others > 0 ? " are" : " is") +
                       " sharded now: call the module (module(x), not module.forward(x)), or "
-                      "use summon_full_params(); optimizers take model.parameters()",
+                      "use summon_full_params(); optimizers take model.parameters(); holders are made "
+                      "by FSDP_MODULE, not TORCH_MODULE",
                   unit.layout().padded_numel * unit.shard().element_size());
   }
 }

@@ -189,6 +189,50 @@ MULTI_RANK_TEST(Refusals, to_call_the_model_inside_summon_full_params_is_one) {
   });
 }
 
+// A unit that a container of LibTorch calls by forward(), which runs no hooks.
+struct InSequential : Module {
+  InSequential() {
+    layers->push_back(std::make_shared<LayerBlock>());
+    register_module("layers", layers);
+  }
+  at::Tensor forward(at::Tensor x) override { return layers->forward(x); }
+  torch::nn::Sequential layers;
+};
+
+MULTI_RANK_TEST(Refusals, a_unit_in_a_torch_sequential_is_refused_before_the_model_changes) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    InSequential net;
+    const auto shard = [&](const WrapPolicy& wrap) {
+      FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap});
+    };
+    EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { shard(wrap_blocks()); }),
+                    "layers.0 (fsdp::LayerBlock) lies in a torch::nn::Sequential");
+    net(at::ones({2, 7}));
+    shard(wrap_none());  // then nothing is called past a hook
+    loss_of(net, rank).backward();
+  });
+}
+
+// A holder of LibTorch's: its call is forward().
+struct HeldBlockImpl : LayerBlock {};
+TORCH_MODULE(HeldBlock);
+
+struct HoldingNet : Module {
+  HoldingNet() : block(register_module("block", HeldBlock())) {}
+  at::Tensor forward(at::Tensor x) override { return block(x); }
+  HeldBlock block;
+};
+
+MULTI_RANK_TEST(Refusals, a_unit_that_torch_module_holds_is_told_of_by_its_first_call) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    HoldingNet net;
+    FullyShardedDataParallel model(net, rank.communicator());
+    EXPECT_CONTAINS(error_of([&] { net(at::ones({2, 7})); }), "made by FSDP_MODULE");
+  });
+}
+
 struct Unwrapped : Module {
   Unwrapped() : linear(register_module("linear", torch::nn::Linear(3, 3))) {}
   at::Tensor forward(at::Tensor x) override { return linear(x); }
