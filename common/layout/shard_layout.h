@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct ShardLayout {
   std::vector<Parameter> parameters;  // distinct, in the order of first registration
   // The unit with whose end of backward the root is freed; none: it is when the pass ends.
   std::optional<size_t> root_until{};
+  std::set<size_t> unread_in_backward{};  // units that backward does not gather
 
   int64_t padded_numel() const;  // of all units
   int64_t numel() const;         // of all parameters, without padding

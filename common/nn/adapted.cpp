@@ -1,4 +1,5 @@
 #include <nn/adapted.h>
+#include <torch/nn/modules/embedding.h>
 
 namespace fsdp {
 
@@ -9,6 +10,10 @@ void adopt(torch::nn::Module& self, const torch::nn::Module& theirs) {
     self.register_buffer(buffer.key(), buffer.value());
   for (const auto& child : theirs.named_children())
     self.register_module(child.key(), child.value());
+}
+
+bool reads_parameters_in_backward(const torch::nn::Module& theirs) {
+  return dynamic_cast<const torch::nn::EmbeddingImpl*>(&theirs) == nullptr;
 }
 
 std::shared_ptr<Module> hookable(torch::nn::AnyModule module) {

@@ -13,6 +13,8 @@ namespace fsdp {
 
 // Registers the parameters, buffers and modules of `theirs` with `self` too, under the same names.
 void adopt(torch::nn::Module& self, const torch::nn::Module& theirs);
+// Of a module of torch's: false for its Embedding.
+bool reads_parameters_in_backward(const torch::nn::Module& theirs);
 
 template <class Signature>
 class Adapted;
@@ -32,6 +34,9 @@ class Adapted<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
   }
 
   Output forward(Inputs... inputs) override { return call_(std::forward<Inputs>(inputs)...); }
+  bool reads_parameters_in_backward() const override {
+    return fsdp::reads_parameters_in_backward(*theirs_);
+  }
 
   // As theirs does, which may keep more than what is registered.
   void train(bool on = true) override {

@@ -23,6 +23,7 @@ class Embedding : public Module {
  public:
   explicit Embedding(const at::Tensor& weight);
   torch::Tensor forward(torch::Tensor ids) override;
+  bool reads_parameters_in_backward() const override { return false; }
   const torch::Tensor& weight() const { return weight_; }
 
  private:

@@ -25,6 +25,10 @@ class Module : public torch::nn::Module {
 
   virtual torch::Tensor forward(torch::Tensor input) = 0;
 
+  // Whether backward reads values of parameters inside this module. That of a row lookup needs the
+  // indices alone: FSDP does not gather such a unit for backward.
+  virtual bool reads_parameters_in_backward() const { return true; }
+
   // Runs, in order: the forward pre-hooks, forward(), the forward hooks. While gradients are being
   // recorded it also prepares the two backward hooks. If forward() throws, the forward hooks that
   // asked for it run with an undefined output, and the exception goes on.

@@ -147,11 +147,18 @@ class ShardedStep : public ScheduledStep {
   // The units compute in this order, while up to `window` units that come next are on their way.
   template <typename Then>
   void pass(Phase phase, const std::vector<size_t>& order, size_t window, const Then& then) {
-    for (size_t i = 0; i < order.size(); ++i) {
-      unshard(order[i]);
-      gather(order, i + 1, window);
-      add(Schedule::Compute{order[i], phase});
-      then(order[i]);
+    std::vector<size_t> read;
+    std::ranges::copy_if(order, std::back_inserter(read), [&](size_t unit) {
+      return phase == Phase::forward || !layout_.unread_in_backward.contains(unit);
+    });
+    size_t begun = 0;  // of those
+    for (const size_t unit : order) {
+      if (begun < read.size() && read[begun] == unit) {
+        unshard(unit);
+        gather(read, ++begun, window);
+      }
+      add(Schedule::Compute{unit, phase});
+      then(unit);
     }
   }
 

@@ -23,9 +23,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
 OURS = "fsdp"
-PEERS = ("fsdp2", "ddp")
-PROGRAMS = (OURS, *PEERS)
-LABELS = {OURS: "ours", "fsdp2": "FSDP2", "ddp": "DDP"}
+# W processes that train the model at once, each alone: nothing is sharded, and nobody waits for
+# anybody. What is computed in a step can't be had faster on this machine.
+ALONE = "alone"
+PROGRAMS = (OURS, "fsdp2", "ddp", ALONE)
+LABELS = {OURS: "ours", "fsdp2": "FSDP2", "ddp": "DDP", ALONE: "alone"}
 
 # The losses of two runs may differ by this much, relative. The programs run the same kernels on the
 # same weights and rows, but from three ranks on they sum gradients in another order: a few units in
@@ -85,10 +87,14 @@ def parse(argv):
 
 
 def command(program, args, model, world, out):
+    if program == ALONE:
+        world = 1
     common = ["--world", world, "--model", model, "--batch", args.rows * world, "--seq", args.seq]
     common += ["--steps", WARMUP + args.steps, "--lr", LR, "--json", out]
-    if program == OURS:
-        start = [args.train, "--mode", "fsdp", "--recipe", "published", "--threads", 1]
+    if program in (OURS, ALONE):
+        mode = "fsdp" if program == OURS else "single"
+        start = [args.train, "--mode", mode, "--recipe", "published", "--threads", 1]
+        start += ["--log", log_beside(out)]
     else:
         start = [sys.executable, os.path.join(HERE, "peer.py"), "--mode", program]
         if not args.torch_allocator:
@@ -121,19 +127,51 @@ def read_run(lines):
 
 
 def run(program, args, model, world):
+    count = world if program == ALONE else 1
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "json")
-        words = command(program, args, model, world, out)
-        done = subprocess.run(words, env=environment(), capture_output=True, text=True)
-        if done.returncode != 0:
-            tail = "\n".join(done.stderr.strip().splitlines()[-5:])
-            raise Failure(f"{LABELS[program]} failed on {model}, W = {world}: {tail}\n"
-                          f"  the command: {' '.join(words)}")
-        with open(out) as file:
-            try:
-                return read_run(file.readlines())
-            except Failure as error:
-                raise Failure(f"{LABELS[program]} on {model}, W = {world}: {error}") from None
+        outs = [os.path.join(folder, str(number)) for number in range(count)]
+        running = [launch(command(program, args, model, world, out)) for out in outs]
+        for process in running:  # all of them, before one is found to have failed
+            process.errors = process.communicate()[1]
+        for process in running:
+            if process.returncode != 0:
+                tail = "\n".join(process.errors.strip().splitlines()[-5:])
+                raise Failure(f"{LABELS[program]} failed on {model}, W = {world}: {tail}\n"
+                              f"  the command: {' '.join(process.args)}")
+        try:
+            return together([read_files(out) for out in outs])
+        except Failure as error:
+            raise Failure(f"{LABELS[program]} on {model}, W = {world}: {error}") from None
+
+
+def launch(words):
+    return subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def log_beside(out):
+    return f"{out}.log"
+
+
+def read_files(out):
+    with open(out) as file:
+        one = read_run(file.readlines())
+    if os.path.exists(log_beside(out)):
+        with open(log_beside(out)) as file:
+            one["waiting"] = [waiting(json.loads(line)) for line in file]
+    return one
+
+
+def waiting(step):
+    """A line of our --log -> the share of the step in which rank 0 waited, by operation."""
+    return {operation: counted["seconds_waiting"] / step["seconds"]["step"]
+            for operation, counted in step["operations"].items()}
+
+
+def together(runs):
+    """Runs that took place at once: the first, with the tokens per second of all."""
+    speeds = zip(*(one["tokens_per_s"] for one in runs))
+    return {**runs[0], "tokens_per_s": [sum(step) for step in speeds]}
 
 
 def loss_difference(losses, others):
@@ -170,17 +208,26 @@ def summarize(runs):
         if any(final["params"] != expected["final"]["params"] for final in finals):
             raise Failure(f"{LABELS[program]} has {finals[0]['params']} parameters, ours has "
                           f"{expected['final']['params']}")
-        peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes")]
+        shards = program != ALONE
+        peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes") and shards]
         summary[program] = {
             "tokens_per_s": spread(speeds[program]),
             "ratio": spread([ours / other for ours, other in zip(speeds[OURS], speeds[program])]),
             "peak_bytes": spread(peaks) if peaks else None,
-            "comm_bytes": finals[0].get("comm_bytes"),
+            "comm_bytes": finals[0].get("comm_bytes") if shards else None,
+            # Who is alone trains on the rows of rank 0.
             "loss_difference": worst(
                 loss_difference(one["losses"], expected["losses"]) for one in rounds
-            ),
+            ) if shards else 0.0,
         }
     return summary
+
+
+def waiting_share(rounds):
+    """The median over all timed steps, by operation."""
+    steps = [step for one in rounds for step in one["waiting"][WARMUP:]]
+    return {operation: statistics.median(step[operation] for step in steps)
+            for operation in steps[0]}
 
 
 def torch_folder():
@@ -245,11 +292,18 @@ def show(model, world, args, summary):
         # Between rounds it may vary: a gloo thread lets go of a buffer sooner or later. The peer
         # has the benefit of the doubt.
         bytes_alive = peak and peak["max" if program == OURS else "min"]
-        cells += [f"{bytes_alive:17,}" if peak else f"{'':17}", f"{row['loss_difference']:11.1e}"]
+        cells.append(f"{bytes_alive:17,}" if peak else f"{'':17}")
+        cells.append(f"{row['loss_difference']:11.1e}" if program != ALONE else "")
         print("".join(cells))
     for program, row in summary.items():
+        if program == ALONE:
+            continue
         moved = ", ".join(f"{key} {size:,}" for key, size in (row["comm_bytes"] or {}).items())
         print(f"{LABELS[program]:6}bytes moved a step and rank: {moved or 'not known'}")
+
+
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in summary[OURS]["waiting"].items())
+    print(f"ours  share of a step spent waiting on rank 0: {shares}")
 
 
 def span(values, digits):
@@ -269,6 +323,7 @@ def measure(args, model, world, report):
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     summary = summarize(runs)
+    summary[OURS]["waiting"] = waiting_share(runs[OURS])
     show(model, world, args, summary)
     report({"summary": summary, "model": model, "world": world})
     return [

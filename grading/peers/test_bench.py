@@ -48,6 +48,22 @@ class Summary(unittest.TestCase):
         runs = {"fsdp": rounds(1.0), "ddp": rounds(1.0, losses=(3.0, "NaN", 2.25, 2.0))}
         self.assertFalse(bench.losses_agree(bench.summarize(runs)["ddp"]))
 
+    def test_processes_alone_are_as_fast_as_all_of_them_together(self):
+        alone = [bench.together(rounds(10.0, 30.0, losses=(9.0, 8.0, 7.0, 6.0)))]
+        summary = bench.summarize({"fsdp": rounds(20.0), "alone": alone})["alone"]
+        self.assertEqual(summary["ratio"]["median"], 0.5)
+        self.assertTrue(bench.losses_agree(summary))
+        self.assertIsNone(summary["peak_bytes"])
+
+    def test_the_share_of_waiting_is_the_median_after_the_warm_up(self):
+        def step(seconds):
+            return bench.waiting({"seconds": {"step": 2.0},
+                                  "operations": {"all_gather": {"seconds_waiting": seconds}}})
+
+        warmup = [step(9.0)] * bench.WARMUP
+        runs = [{"waiting": [*warmup, step(0.1), step(0.2)]}, {"waiting": [*warmup, step(1.0)]}]
+        self.assertEqual(bench.waiting_share(runs), {"all_gather": 0.1})
+
     def test_a_peer_with_another_number_of_parameters_is_refused(self):
         with self.assertRaisesRegex(bench.Failure, "parameters"):
             bench.summarize({"fsdp": rounds(1.0), "ddp": rounds(1.0, params=4)})

@@ -5,8 +5,8 @@
 #include <meta_init.h>
 #include <sharded_optimizer.h>
 #include <strategy/fsdp_strategy.h>
-#include <strategy/root_until.h>
 #include <strategy/unit_optimizers.h>
+#include <strategy/what_backward_reads.h>
 #include <strategy/wrap_option.h>
 #include <train/build_model.h>
 #include <train/offload.h>
@@ -47,7 +47,7 @@ class FsdpStrategy : public Strategy {
       sharded_ = fully_shard(*model_, comm_, options);
     }
     layout_ = sharded_->layout();
-    layout_.root_until = root_until(*model_, layout_);
+    note_what_backward_reads(*model_, layout_);
     if (layout_.root_until) reshard_root_early(*model_, *sharded_, *layout_.root_until);
     move_buffers(*model_, comm_->device());
     const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
@@ -217,7 +217,7 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   auto plan = plan_units(*model, wrap_policy_of(config.wrap));
   if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
   ShardLayout layout = plan_layout(*model, plan, config.shards());
-  layout.root_until = root_until(*model, layout);
+  note_what_backward_reads(*model, layout);
   return layout;
 }
 

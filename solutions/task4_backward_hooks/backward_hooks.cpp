@@ -20,9 +20,9 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
     if (at::GradMode::is_enabled()) ++unit->calls;
     return at::Tensor();
   });
-  module.register_full_backward_pre_hook([self, unit](Module&) {
+  module.register_full_backward_pre_hook([self, unit](Module& called) {
     self->begin_backward();
-    unit->flat->unshard();
+    if (called.reads_parameters_in_backward()) unit->flat->unshard();
   });
   module.register_full_backward_hook([self, unit](Module&) {
     if (++unit->came_back == unit->calls) self->post_backward(*unit);

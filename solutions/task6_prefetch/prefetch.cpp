@@ -31,9 +31,10 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     self->pre_forward(unit);
     return at::Tensor();
   });
-  module.register_forward_hook([self, unit](Module&, const at::Tensor& output) {
+  module.register_forward_hook([self, unit](Module& called, const at::Tensor& output) {
     // Else it will not come back: gradients are off, or it and all before it are frozen.
-    if (output.requires_grad()) self->backward_order_.push_back(unit);
+    const bool comes_back = output.requires_grad() && called.reads_parameters_in_backward();
+    if (comes_back) self->backward_order_.push_back(unit);
     return at::Tensor();
   });
   module.register_full_backward_pre_hook([self, unit](Module&) { self->pre_backward(unit); });

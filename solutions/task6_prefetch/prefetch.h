@@ -18,7 +18,8 @@ namespace fsdp {
 // - In backward, when a unit has been unsharded, it issues the units that finished just before it
 //   in forward, the most recent first. They are issued before this unit computes, hence ahead of
 //   its reduce-scatter, which would delay them.
-// A call whose output requires no gradient does not come back, so backward does not expect it.
+// A call whose output requires no gradient does not come back, so backward does not expect it; nor
+// does it unshard a module whose reads_parameters_in_backward() is false.
 // At most `limit` units are gathered at a time: the running one counts; the root and the running
 // unit's ancestors do not, nor do units that stay unsharded because they are not resharded after
 // forward, or because another of their uses has not come back. If a pass takes another path than

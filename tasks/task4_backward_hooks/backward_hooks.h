@@ -11,7 +11,8 @@ namespace fsdp {
 
 // Runs the backward pass of the units of one model; two models in one loss have an object each. For
 // each unit:
-// - When the gradient of its module's output arrives, the unit is unsharded.
+// - When the gradient of its module's output arrives, the unit is unsharded, unless the module's
+//   reads_parameters_in_backward() is false.
 // - When the gradient of one of its parameters is complete, it is collected.
 // - When all calls of its module in forward have come back in full backward hooks, the unit is
 //   reduced: its reduce-scatter is issued and it is resharded, in either order. Just before, and

@@ -4,6 +4,7 @@
 #include <nn/sequential.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/rnn.h>
 
 #include <stdexcept>
@@ -214,6 +215,13 @@ TEST(Hookable, takes_a_signature_where_forward_has_defaults) {
     using States = std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>;
     const auto lstm = hookable<States(const at::Tensor&)>(torch::nn::LSTM(3, 2));
     EXPECT_EQ(std::get<0>((*lstm)(at::ones({4, 1, 3}))).sizes(), (at::IntArrayRef{4, 1, 2}));
+  });
+}
+
+TEST(Hookable, an_embedding_of_torch_reads_nothing_in_backward) {
+  in_a_process([] {
+    EXPECT_FALSE(hookable(torch::nn::Embedding(5, 3))->reads_parameters_in_backward());
+    EXPECT_TRUE(hookable(torch::nn::Linear(5, 3))->reads_parameters_in_backward());
   });
 }
 

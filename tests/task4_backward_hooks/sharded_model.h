@@ -23,6 +23,20 @@ inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   return model;
 }
 
+// Adds its bias: no gradient depends on a parameter's values, as in an embedding.
+struct ShiftBlock : ToyBlock {
+  using ToyBlock::ToyBlock;
+  at::Tensor forward(at::Tensor x) override { return x + bias; }
+  bool reads_parameters_in_backward() const override { return false; }
+};
+
+// Of a ToyModel of these layers, block 1 is a ShiftBlock.
+inline std::shared_ptr<ToyModel> shifting_toy(int layers) {
+  auto model = std::make_shared<ToyModel>(layers);
+  model->blocks[1] = std::make_shared<ShiftBlock>(7, 101);
+  return model;
+}
+
 inline const std::string kHoldNan =
     "units whose gradient holds nan, as memory that nobody has written yet does";
 

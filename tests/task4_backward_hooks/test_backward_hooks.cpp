@@ -101,6 +101,22 @@ MULTI_RANK_TEST(T4_1_pre_backward, without_resharding_backward_gathers_nothing) 
                       "root blocks0 blocks1 blocks2 | root blocks0 blocks1 | root blocks0 | ");
 }
 
+MULTI_RANK_TEST(T4_1_pre_backward, a_unit_whose_backward_reads_no_parameter_is_not_gathered) {
+  const MakeToy make = [] { return shifting_toy(3); };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    Sharded sharded(rank, make());
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
+    loss.backward();
+    rank.observe("the calls of backward", take_calls(*rank.communicator()));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "the calls of backward",
+                      "all_gather blocks2; reduce_scatter blocks2; reduce_scatter blocks1; "
+                      "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ");
+  expect_gradients_of_one_process(run, plain_loss, make);
+}
+
 // Prefetch issues units ahead of their use. Nobody may read such a unit before its values have
 // come.
 MULTI_RANK_TEST(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {

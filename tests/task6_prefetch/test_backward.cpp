@@ -148,6 +148,19 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_pa
                       {"backward of blocks0", "reduce_scatter blocks1; "}});
 }
 
+MULTI_RANK_TEST(T6_3_backward, a_unit_whose_backward_reads_no_parameter_is_passed_over) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2, shifting_toy(4));
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_issued(run, {{"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},
+                      {"backward of blocks2", "reduce_scatter blocks3; all_gather blocks0; "},
+                      {"backward of blocks1", "reduce_scatter blocks2; "},
+                      {"backward of blocks0", "reduce_scatter blocks1; "},
+                      {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
+}
+
 MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = toy_model(4, /*frozen=*/0);

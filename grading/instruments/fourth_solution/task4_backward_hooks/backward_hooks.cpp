@@ -64,8 +64,9 @@ void BackwardHooks::hook_forward(Module& module, const std::shared_ptr<Unit>& un
 }
 
 void BackwardHooks::hook_backward(Module& module, const std::shared_ptr<Unit>& unit) {
-  module.register_full_backward_pre_hook([self = shared_from_this(), unit](Module&) {
+  module.register_full_backward_pre_hook([self = shared_from_this(), unit](Module& called) {
     self->begin_backward();
+    if (!called.reads_parameters_in_backward()) return;
     unit->flat->unshard();
   });
   module.register_full_backward_hook([self = shared_from_this(), unit](Module&) {

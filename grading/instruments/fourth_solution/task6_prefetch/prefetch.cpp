@@ -58,9 +58,10 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     return torch::Tensor();
   });
   module.register_forward_hook(
-      [self = shared_from_this(), unit](Module&, const at::Tensor& output) {
+      [self = shared_from_this(), unit](Module& called, const at::Tensor& output) {
         const bool comes_back = at::GradMode::is_enabled() && output.requires_grad();
-        if (comes_back) self->backward_order_.push_back(unit);
+        if (comes_back && called.reads_parameters_in_backward())
+          self->backward_order_.push_back(unit);
         return torch::Tensor();
       });
   module.register_full_backward_pre_hook(

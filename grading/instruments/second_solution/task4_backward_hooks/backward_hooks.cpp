@@ -12,6 +12,7 @@ namespace fsdp {
 void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   auto unit = std::make_shared<Unit>();
   unit->flat = std::move(flat);
+  unit->read_in_backward = module.reads_parameters_in_backward();
   units_.push_back(unit);
   const auto self = shared_from_this();
   module.register_forward_pre_hook(
@@ -80,7 +81,7 @@ at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
 void BackwardHooks::enter_backward(Unit& unit, Call& call) {
   begin_backward();
   call.begun = true;
-  unit.flat->unshard();
+  if (unit.read_in_backward) unit.flat->unshard();
 }
 
 void BackwardHooks::collect(Unit& unit, size_t index) {

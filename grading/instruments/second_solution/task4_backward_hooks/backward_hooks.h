@@ -33,6 +33,7 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
     std::vector<std::shared_ptr<Call>> in_forward;  // not ended; the innermost last
     std::vector<std::weak_ptr<Call>> calls;         // ended, and their graph may be there
     bool reduced{};                                 // in this backward pass
+    bool read_in_backward{};
 
     void forget_calls(bool graph_is_kept);
   };

@@ -71,9 +71,9 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     self->advance(self->forward_, unit);
     return at::Tensor();
   });
-  module.register_forward_hook([self, unit](Module&, const at::Tensor& output) {
+  module.register_forward_hook([self, unit](Module& ended, const at::Tensor& output) {
     const bool comes_back = at::GradMode::is_enabled() && output.requires_grad();
-    if (comes_back) self->backward_.coming.push_front(unit);
+    if (comes_back && ended.reads_parameters_in_backward()) self->backward_.coming.push_front(unit);
     return at::Tensor();
   });
   module.register_full_backward_pre_hook(

@@ -23,9 +23,9 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
     self->count_call(*unit);
     return torch::Tensor();
   });
-  module.register_full_backward_pre_hook([self, unit](Module&) {
+  module.register_full_backward_pre_hook([self, unit](Module& here) {
     self->begin_backward();
-    unit->flat->unshard();
+    if (here.reads_parameters_in_backward()) unit->flat->unshard();
   });
   module.register_full_backward_hook([self, unit](Module&) {
     self->begin_backward();

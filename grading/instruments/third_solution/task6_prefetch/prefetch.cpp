@@ -48,8 +48,8 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
         return torch::Tensor();
       });
   module.register_forward_hook(
-      [self = shared_from_this(), unit](Module&, const torch::Tensor& output) {
-        self->post_forward(unit, output);
+      [self = shared_from_this(), unit](Module& here, const torch::Tensor& output) {
+        if (here.reads_parameters_in_backward()) self->post_forward(unit, output);
         return torch::Tensor();
       });
   module.register_full_backward_pre_hook(

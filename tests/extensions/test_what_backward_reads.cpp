@@ -1,4 +1,4 @@
-#include <strategy/root_until.h>
+#include <strategy/what_backward_reads.h>
 #include <wrap_policy.h>
 
 #include <numeric>

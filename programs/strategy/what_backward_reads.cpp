@@ -1,5 +1,4 @@
-#include <nn/layers.h>
-#include <strategy/root_until.h>
+#include <strategy/what_backward_reads.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -28,13 +27,24 @@ int64_t holders(const Units& units) {
 
 // Whether backward of what `module` computes itself reads one of `parameters`.
 bool reads(const torch::nn::Module& module, const std::set<const at::TensorImpl*>& parameters) {
-  if (dynamic_cast<const Embedding*>(&module) != nullptr) return false;
+  const auto* hookable = dynamic_cast<const Module*>(&module);
+  if (hookable != nullptr && !hookable->reads_parameters_in_backward()) return false;
   return std::ranges::any_of(module.parameters(/*recurse=*/false), [&](const auto& parameter) {
     return parameters.contains(parameter.unsafeGetTensorImpl());
   });
 }
 
 }  // namespace
+
+void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout) {
+  const auto modules = root.named_modules();
+  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
+    if (layout.units[unit].root) continue;
+    const auto& module = dynamic_cast<const Module&>(*modules[layout.units[unit].name]);
+    if (!module.reads_parameters_in_backward()) layout.unread_in_backward.insert(unit);
+  }
+  layout.root_until = root_until(root, layout);
+}
 
 std::optional<size_t> root_until(const torch::nn::Module& root, const ShardLayout& layout) {
   std::set<const at::TensorImpl*> of_root;
