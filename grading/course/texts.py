@@ -4,7 +4,8 @@
 A handout has a section for each problem of course.toml, with its name and points, that names every
 symbol and gives the one command; HINTS.md has three levels for each. A path, a test, a verb of
 ./fsdp, an option of its programs and a section of another page that a text names must exist. An
-equation must be right, and a test must compare each number that a handout predicts with a run.
+equation must be right, and a test must compare each number that a handout predicts with a run. Each
+row of the tables of docs/what_works.md and docs/manners.md names its test, and that test exists.
 """
 
 import pathlib
@@ -138,6 +139,38 @@ def problems_of_text(path, text, known_tests, known_verbs):
             yield f"line {number} has {len(line)} characters"
 
 
+def tests_named_in(text, suite=""):
+    """SUITE.NAME of each `Suite.name`, `.name` of the suite before, and `test_module`: `name`."""
+    for module, names, first, name in re.findall(
+            r"`(test_\w+)`: ((?:`\w+`(?:, )?)+)|`(\w*)\.([a-z_0-9]+|\*)`", text):
+        suite = first or suite
+        yield from ([f"{module}.{one}" for one in re.findall(r"\w+", names)] if module else [f"{suite}.{name}"])
+
+
+def tests_of_python():
+    for path in (ROOT / "grading" / "course").glob("test_*.py"):
+        yield from (f"{path.stem}.{name}" for name in re.findall(r"def test_(\w+)", path.read_text()))
+
+
+def problems_of_rows(text, known_tests):
+    """Rows of a page's tables whose last cell names no test, and names of tests that are not there."""
+    known = {*known_tests, *tests_of_python()}
+    known |= {test.partition(".")[0] + ".*" for test in known}
+    for table in re.findall(r"^\|[-|]+\|$\n((?:^\|.*\n)+)", text, re.MULTILINE):
+        named = []
+        for row in table.splitlines():
+            cell = row.strip("| ").split("|")[-1].strip()
+            if cell != "the same":
+                named = list(tests_named_in(cell))
+            if not named:
+                yield f"the row names no test: {row}"
+            yield from (f"there is no test {test}" for test in named if test not in known)
+    for test in tests_named_in(re.sub(r"^\|.*\n", "", text, flags=re.MULTILINE)):
+        suite = test.partition(".")[0]
+        if f"{suite}.*" in known and test not in known:
+            yield f"there is no test {test}"
+
+
 def problems():
     known_tests, known_verbs = set(course.test_names()), verbs()
     for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
@@ -156,6 +189,9 @@ def problems():
             yield path, "is missing"
             continue
         for problem in problems_of_text(path, path.read_text(), known_tests, known_verbs):
+            yield path, problem
+    for path in (ROOT / "docs" / "what_works.md", ROOT / "docs" / "manners.md"):
+        for problem in problems_of_rows(path.read_text(), known_tests):
             yield path, problem
 
 
