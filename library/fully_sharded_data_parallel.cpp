@@ -29,6 +29,7 @@ const std::vector<std::shared_ptr<FlatParameter>>& ShardedModel::units() const {
 }
 
 torch::OrderedDict<std::string, at::Tensor> ShardedModel::named_parameters() {
+  sharding_->check_parameters();
   sharding_->give_gradients_to_shards();
   sharding_->tensors().compare_requires_grad();
   torch::OrderedDict<std::string, at::Tensor> named;

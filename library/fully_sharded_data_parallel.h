@@ -6,6 +6,7 @@
 
 #include <torch/ordered_dict.h>
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <string>
@@ -122,6 +123,10 @@ class ShardedModel {
 //   optimizer.step();
 template <class Net>
 class FullyShardedDataParallel : public ShardedModel {
+  static_assert(std::derived_from<Net, Module>,
+                "FullyShardedDataParallel takes an fsdp::Module; hookable(module) makes one of a "
+                "torch::nn::Module");
+
  public:
   FullyShardedDataParallel(Net& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options = {})

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -60,29 +61,53 @@ void ShardTensors::register_hooks() {
     at::Tensor whole = entries_[i].whole;
     const bool trainable = whole.requires_grad();
     whole.set_requires_grad(true);  // else no hook can be registered; it may be unfrozen later
-    whole.register_hook([weak = weak_from_this(), i](const at::Tensor&) {
-      if (const auto alive = weak.lock()) alive->arrived(i);
+    whole.register_hook([weak = weak_from_this(), i](const at::Tensor& arriving) {
+      if (const auto alive = weak.lock()) alive->arrived(i, arriving);
     });
     whole.set_requires_grad(trainable);
   }
 }
 
-void ShardTensors::arrived(size_t index) {
+void ShardTensors::arrived(size_t index, const at::Tensor& arriving) {
   Entry& entry = entries_[index];
   if (at::GradMode::is_enabled()) {
     throw std::logic_error("backward: parameter " + entry.name +
                            " is sharded, so backward cannot be differentiated: create_graph has to "
                            "be off");
   }
+  if (arriving.defined() && arriving.layout() != at::kStrided) {
+    throw std::logic_error(
+        "backward: the gradient of parameter " + entry.name +
+        " is sparse, which can't be sharded; make its layer without .sparse(true)");
+  }
+  follow_zero_grad(entry);
   at::Tensor& gradient = entry.whole.mutable_grad();
   if (gradient.is_same(entry.trap)) gradient.reset();
+  entry.has_gradient = false;  // not before the pass has ended
+}
+
+void ShardTensors::follow_zero_grad(Entry& entry) {
+  if (!entry.has_gradient || entry.whole.grad().defined()) return;
+  entry.own.mutable_grad().reset();
+  entry.has_gradient = false;
+}
+
+void ShardTensors::follow_zero_grad() {
+  for (Entry& entry : entries_)
+    follow_zero_grad(entry);
 }
 
 void ShardTensors::set_traps() {
   for (Entry& entry : entries_) {
     at::Tensor& gradient = entry.whole.mutable_grad();
     if (entry.whole.requires_grad() && !gradient.defined()) gradient = entry.trap;
+    entry.has_gradient = gradient.defined();
   }
+}
+
+void ShardTensors::forget_traps() {
+  for (Entry& entry : entries_)
+    entry.has_gradient = false;
 }
 
 void ShardTensors::mark_waiting() {
@@ -93,19 +118,22 @@ void ShardTensors::mark_waiting() {
   }
 }
 
-void ShardTensors::compare_requires_grad() {
+bool ShardTensors::compare_requires_grad(bool forget) {
   for (Entry& entry : entries_) {
     const bool changed = entry.whole.requires_grad() != entry.requires_grad ||
                          entry.own.requires_grad() != entry.requires_grad;
     if (!changed) continue;
+    frozen_or_unfrozen_ = true;
     entry.requires_grad = !entry.requires_grad;
     entry.whole.set_requires_grad(entry.requires_grad);
     entry.own.set_requires_grad(entry.requires_grad);
   }
+  return forget ? std::exchange(frozen_or_unfrozen_, false) : frozen_or_unfrozen_;
 }
 
 void ShardTensors::take_gradients() {
   const at::NoGradGuard no_grad;
+  follow_zero_grad();
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     const at::Tensor gradients = units_[unit]->sharded_gradient();
     if (!gradients.defined()) continue;

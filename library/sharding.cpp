@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -81,6 +82,8 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
 }
 
 void Sharding::shard(const std::vector<UnitPlan>& plan) {
+  for (const at::Tensor& parameter : net_.parameters())
+    parameters_.insert(parameter.unsafeGetTensorImpl());
   for (const UnitPlan& unit : plan)
     watched_.push_back(std::make_shared<Watched>(Watched{unit.module}));
   if (std::ranges::none_of(watched_, [&](auto& one) { return one->module == &net_; }))
@@ -157,14 +160,16 @@ void Sharding::register_last_hooks() {
       });
 }
 
-void Sharding::before_forward(const Watched& watched) {
+void Sharding::before_forward(Watched& watched) {
   ++depth_;
   if (summoned_) {
     throw std::logic_error(watched.module->name() +
                            ": called inside summon_full_params(); call the module outside of it");
   }
   if (depth_ == 1 && !in_backward()) begin_forward();
-  if (watched.unit) check_views(watched);
+  if (!watched.unit) return;
+  check_views(watched);
+  check_unwritten(watched);
 }
 
 // What is gathered now was gathered before this call, and may be old: a unit that waits for its
@@ -174,7 +179,9 @@ void Sharding::begin_forward() {
     if (!watched->unit || watched->unit->state() == UnitState::sharded) continue;
     if (watched->kept != version_of(*watched->unit)) watched->unit->reshard();
   }
-  tensors_->compare_requires_grad();
+  check_parameters();
+  check_frozen();
+  tensors_->follow_zero_grad();
   if (options_.broadcast_buffers) broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
 
@@ -183,6 +190,7 @@ void Sharding::after_forward(Watched& watched, bool returned) {
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
   // What threw on this rank alone, others do not come to.
   if (returned && depth_ == 0 && !in_backward()) end_forward();
+  if (returned && watched.unit) check_unwritten(watched);
 }
 
 void Sharding::end_forward() {
@@ -222,7 +230,10 @@ void Sharding::end_pass() {
     tensors_->take_gradients();
     tensors_->mark_waiting();
   }
-  if (broken_off) return;
+  if (broken_off) {
+    tensors_->forget_traps();
+    return;
+  }
   tensors_->set_traps();
   comm_->wait_for_readers();
 }
@@ -234,6 +245,39 @@ void Sharding::check_views(const Watched& watched) const {
     throw std::logic_error("parameter " + name + " of unit " + watched.unit->unit() +
                            " was replaced after it was sharded, by load(), to() or set_data(); "
                            "use load_state_dict() or summon_full_params()");
+  }
+}
+
+// What is written to a gathered parameter is lost when its unit is resharded.
+void Sharding::check_unwritten(Watched& watched) {
+  const auto& parameters = watched.unit->parameters();
+  std::vector<uint32_t> versions;
+  for (const auto& [name, parameter] : parameters)
+    versions.push_back(parameter._version());
+  const auto before = std::exchange(watched.versions, versions);
+  if (before.empty() || before == versions) return;
+  const auto first = std::ranges::mismatch(before, versions).in1 - before.begin();
+  throw std::logic_error("parameter " + parameters[static_cast<size_t>(first)].name + " of unit " +
+                         watched.unit->unit() +
+                         " was written to while it was gathered, which is lost; write to it in "
+                         "summon_full_params(), or to model.parameters()");
+}
+
+// A parameter that some ranks alone train would get a part of its gradient.
+void Sharding::check_frozen() {
+  if (!tensors_->compare_requires_grad(/*forget=*/true)) return;
+  std::vector<Trait> traits;
+  for (const auto& entry : tensors_->entries())
+    traits.push_back({"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen"});
+  check_same_on_all_ranks(*comm_, traits, kName, "freeze the same parameters on every rank");
+}
+
+void Sharding::check_parameters() const {
+  for (const auto& parameter : net_.named_parameters()) {
+    if (parameters_.contains(parameter.value().unsafeGetTensorImpl())) continue;
+    throw std::logic_error("parameter " + parameter.key() +
+                           " was registered after the model was sharded, so its gradient would not "
+                           "be reduced; build the whole model before");
   }
 }
 
@@ -251,6 +295,7 @@ void Sharding::begin(const std::string& function) {
                            "; call it between steps");
   }
   check_views();
+  check_parameters();
   for (const auto& unit : sharded_->units())
     unit->reshard();
   comm_->wait_for_readers();
@@ -266,6 +311,8 @@ Sharding::Summoned::Summoned(Sharding& sharding) : sharding_(sharding) {
 
 Sharding::Summoned::~Summoned() {
   sharding_.summoned_ = false;
+  for (const auto& watched : sharding_.watched_)
+    watched->versions.clear();
   for (const auto& unit : sharding_.sharded().units())
     unit->reshard();
 }

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,15 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   ShardTensors& tensors() const { return *tensors_; }
   const FullyShardedDataParallelOptions& options() const { return options_; }
 
+  // Throws std::logic_error naming a parameter that was registered after the model was sharded.
+  void check_parameters() const;
+
   // From now on a pass leaves its gradients in .grad of the shards.
   void give_gradients_to_shards() { gives_gradients_ = true; }
 
   // For functions that are no part of a step. Throws std::logic_error naming `function` inside a
-  // module's call, a backward pass or summon_full_params(), and if a parameter was replaced.
+  // module's call, a backward pass or summon_full_params(), and if a parameter was replaced or is
+  // new.
   // Reshards every unit, and waits until no other rank reads the shards.
   void begin(const std::string& function);
 
@@ -62,19 +67,23 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
     // an optimizer may have changed the shard without a trace, as torch's SGD does by data().
     std::optional<uint32_t> kept{};
     std::optional<uint32_t> in_forward{};  // the version at the end of its last forward
+    // Of its parameters, which nobody may write to; empty: to be read before its next forward.
+    std::vector<uint32_t> versions{};
   };
 
   void shard(const std::vector<UnitPlan>& plan);
   void register_first_hooks();
   void register_last_hooks();
   void guard_units();
-  void before_forward(const Watched& watched);
+  void before_forward(Watched& watched);
   void begin_forward();
   void end_forward();
   void after_forward(Watched& watched, bool returned);
   void before_backward(const Watched& watched);
   void end_pass();
   void check_views(const Watched& watched) const;
+  static void check_unwritten(Watched& watched);
+  void check_frozen();
   void broadcast_buffers();
 
   Module& net_;
@@ -84,7 +93,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::shared_ptr<ShardTensors> tensors_;
   std::vector<std::shared_ptr<Watched>> watched_;  // shared with the hooks
   std::vector<Module::HookHandle> first_hooks_;
-  int depth_{};  // calls of watched modules under way
+  std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too
+  int depth_{};                           // calls of watched modules under way
   bool gives_gradients_{};
   bool summoned_{};
 };

@@ -54,6 +54,11 @@ inline at::Tensor loss_of(Module& model, TestRank& rank, int step = 0) {
   return model(batch_part(rank.rank(), rank.world_size(), step, {5, 7})).square().mean();
 }
 
+// The same of any part, for a Training.
+inline at::Tensor mean_square(Module& model, int part, int parts, int step) {
+  return model(batch_part(part, parts, step, {5, 7})).square().mean();
+}
+
 // In one process: each rank's gradient from zero, their sum as a tree, divided once.
 inline void train_in_one_process(TestRank& rank, const Training& training, int world_size) {
   const auto model = training.build();

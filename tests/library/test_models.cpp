@@ -12,10 +12,6 @@ namespace {
 
 MULTI_RANK_SUITE(AnyModel);
 
-at::Tensor mean_square(Module& model, int part, int parts, int step) {
-  return model(batch_part(part, parts, step, {5, 7})).square().mean();
-}
-
 Training training_of(std::function<std::shared_ptr<Module>()> build) {
   return {.build =
               [build] {

@@ -1,5 +1,6 @@
 #include <sharded_optimizer.h>
 #include <torch/nn/init.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/serialize.h>
 
@@ -299,6 +300,43 @@ MULTI_RANK_TEST(RanksThatDiffer, in_what_is_frozen_are_named) {
     return net;
   };
   expect_difference(world_size(), build, "Float [7], frozen on rank 1");
+}
+
+MULTI_RANK_TEST(RanksThatDiffer, in_units_or_options_are_named) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto expect = [&](const FullyShardedDataParallelOptions& of_others, const char* says) {
+      const auto net = block_net();
+      const auto options = rank.rank() == 0 ? FullyShardedDataParallelOptions() : of_others;
+      const auto shard = [&] {
+        FullyShardedDataParallel model(*net, rank.communicator(), options);
+      };
+      EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), says);
+    };
+    expect({.wrap = wrap_none()}, "ranks differ in unit root: scale on rank 0, scale b0.linear");
+    expect({.limit = 3}, "ranks differ in .limit: 2 on rank 0, 3 on rank");
+    expect({.reshard_after_forward = false}, "ranks differ in .reshard_after_forward: ");
+  });
+}
+
+// A count that lies in a buffer.
+struct CountedBlock : LayerBlock {
+  at::Tensor count = register_buffer("count", at::zeros({2}));
+};
+
+MULTI_RANK_TEST(RanksThatDiffer, in_a_buffer_are_named_or_get_that_of_rank_0) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    CountedBlock net;
+    net.count.fill_(rank.rank() + 5);
+    const auto shard = [&] {
+      FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
+    };
+    EXPECT_CONTAINS(error_of<std::invalid_argument>(shard),
+                    "ranks differ in the values of buffer count");
+    const FullyShardedDataParallelOptions options{.wrap = wrap_none(), .sync_module_states = true};
+    FullyShardedDataParallel model(net, rank.communicator(), options);
+    EXPECT_TRUE(at::equal(net.count, at::full({2}, 5.0)));
+  });
 }
 
 MULTI_RANK_TEST(RanksThatDiffer, may_begin_with_the_values_of_rank_0) {

@@ -3,7 +3,6 @@
 
 #include <torch/nn/init.h>
 #include <torch/nn/modules/batchnorm.h>
-#include <torch/optim/lbfgs.h>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
@@ -140,48 +139,6 @@ MULTI_RANK_TEST(LibraryState, that_was_saved_goes_on_on_other_ranks) {
   }
 }
 
-MULTI_RANK_TEST(LibraryState, of_lbfgs_is_refused) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    torch::optim::LBFGS optimizer(model.parameters());
-    EXPECT_CONTAINS(error_of([&] { model.optim_state_dict(optimizer); }), "is another optimizer");
-    torch::optim::SGD of_module(net->parameters(), torch::optim::SGDOptions(0.1));
-    EXPECT_CONTAINS(error_of([&] { model.optim_state_dict(of_module); }),
-                    "none of model.parameters()");
-  });
-}
-
-MULTI_RANK_TEST(LibraryState, of_the_optimizer_is_that_of_one_process) {
-  const int steps = 2;
-  const auto train = [](Module& net, torch::optim::Optimizer& optimizer, int world, int number) {
-    net(batch_part(0, 1, number, {5, 7})).square().mean().backward();
-    optimizer.step();
-    optimizer.zero_grad();
-  };
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator(), {.wrap = wrap_none()});
-    const auto optimizer = adamw(model.parameters());
-    for (int number = 0; number < steps; ++number)
-      train(*net, *optimizer, rank.world_size(), number);
-    const StateDict state = model.optim_state_dict(*optimizer);
-    rank.observe("exp_avg", state.at("b1.linear.weight/exp_avg"));
-    rank.observe("step", state.at("scale/step").item<int64_t>());
-  });
-  const RankRun one = run_oracle([&](TestRank& rank) {
-    const auto net = block_net();
-    torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.05));
-    for (int number = 0; number < steps; ++number)
-      train(*net, optimizer, 1, number);
-    const auto& state = static_cast<const torch::optim::AdamWParamState&>(
-        *optimizer.state()[net->blocks[1]->linear->weight.unsafeGetTensorImpl()]);
-    rank.observe("exp_avg", state.exp_avg());
-  });
-  if (world_size() != 3) expect_on_all_ranks(run, "exp_avg", one.at(0, "exp_avg"));
-  expect_on_all_ranks(run, "step", steps);
-}
-
 MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_changes) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
@@ -206,6 +163,20 @@ MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_chang
           "ranks differ in the values of scale");
     }
     EXPECT_TRUE(at::equal(model.state_dict().at("scale"), before.at("scale")));
+  });
+}
+
+MULTI_RANK_TEST(LibraryState, is_loaded_with_buffers_and_one_value_of_what_has_two_names) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(3);
+    OddNet net;
+    FullyShardedDataParallel model(net, rank.communicator());
+    StateDict state = model.state_dict();
+    state.insert_or_assign("steps", at::tensor({8, 9}, at::kLong));
+    model.load_state_dict(state);
+    EXPECT_TRUE(at::equal(net.steps, at::tensor({8, 9}, at::kLong)));
+    state.insert_or_assign("second.gain", at::zeros({7}));
+    EXPECT_CONTAINS(error_of([&] { model.load_state_dict(state); }), "have two values");
   });
 }
 
@@ -276,6 +247,10 @@ MULTI_RANK_TEST(LibraryState, of_gradients_waits_in_no_sync) {
     EXPECT_CONTAINS(error_of([&] { model.clip_grad_norm_(1); }), "outside of no_sync()");
     loss_of(*net, rank, 1).backward();
     const at::Tensor together = parameters[0].grad().clone();
+    {
+      const NoSync no_sync = model.no_sync();
+      loss_of(*net, rank, 2).backward();  // and is dropped
+    }
     model.zero_grad();
     loss_of(*net, rank, 0).backward();
     loss_of(*net, rank, 1).backward();
@@ -301,6 +276,7 @@ MULTI_RANK_TEST(LibraryState, of_buffers_that_differ_is_averaged_or_refused) {
     FullyShardedDataParallel model(net, rank.communicator());
     loss_of(net, rank).backward();
     const at::Tensor local = net.norm->running_mean.clone();
+    net.norm->num_batches_tracked += rank.rank();
     rank.observe("local", local);
     if (rank.world_size() > 1) {
       EXPECT_CONTAINS(error_of([&] { model.state_dict(); }),

@@ -1,4 +1,5 @@
 #include <sched.h>
+#include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/schedulers/step_lr.h>
 
 #include <library/models.h>
@@ -220,6 +221,7 @@ MULTI_RANK_TEST(TorchOptim, clips_by_the_norm_of_all_ranks) {
     rank.observe("norm", model.clip_grad_norm_(0.5));
     rank.observe("norm after", std::abs(model.clip_grad_norm_(0.5) - 0.5) < 1e-5);
     rank.observe("largest", model.clip_grad_norm_(100, std::numeric_limits<double>::infinity()));
+    rank.observe("norm that is small enough", std::abs(model.clip_grad_norm_(100) - 0.5) < 1e-5);
   });
   const RankRun one = run_oracle([](TestRank& rank) {
     const auto net = block_net();
@@ -235,8 +237,33 @@ MULTI_RANK_TEST(TorchOptim, clips_by_the_norm_of_all_ranks) {
   });
   expect_same_on_all_ranks(run, "norm");
   expect_on_all_ranks(run, "norm after", true);
+  expect_on_all_ranks(run, "norm that is small enough", true);
   EXPECT_NEAR(run.at(0, "norm").get<double>(), one.at(0, "norm").get<double>(), 1e-4);
   EXPECT_NEAR(run.at(0, "largest").get<double>(), one.at(0, "largest").get<double>(), 1e-4);
+}
+
+// Each group has a rate of its own, which changes at every step, and a value at which it is cut.
+MULTI_RANK_TEST(TorchOptim, rates_of_groups_and_cut_gradients_are_those_of_one_process) {
+  struct Cutting : torch::optim::SGD {
+    using SGD::SGD;
+    at::Tensor step(LossClosure closure) override {
+      for (size_t group = 0; group < param_groups().size(); ++group) {
+        torch::nn::utils::clip_grad_value_(param_groups()[group].params(), 0.01);
+        param_groups()[group].options().set_lr(0.1 / static_cast<double>(1 + group + steps));
+      }
+      ++steps;
+      return SGD::step(std::move(closure));
+    }
+    int steps{};
+  };
+  expect_equal_to_one_process(
+      world_size(), training_with([](std::vector<at::Tensor> parameters) {
+        const auto third = parameters.begin() + 3;
+        std::vector<torch::optim::OptimizerParamGroup> groups;
+        groups.emplace_back(std::vector<at::Tensor>(parameters.begin(), third));
+        groups.emplace_back(std::vector<at::Tensor>(third, parameters.end()));
+        return std::make_unique<Cutting>(groups, torch::optim::SGDOptions(0.1).momentum(0.9));
+      }));
 }
 
 }  // namespace

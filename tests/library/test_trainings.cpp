@@ -117,5 +117,163 @@ MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
     expect_on_all_ranks(run, model, one_process.at(0, model));
 }
 
+// Trains three steps and observes all parameters as `name`. `step` is one step.
+using Step = std::function<void(BlockNet& net, torch::optim::Optimizer& optimizer, int number)>;
+void observe_training(TestRank& rank, const std::string& name, const Step& step) {
+  const auto net = block_net();
+  FullyShardedDataParallel model(*net, rank.communicator());
+  const auto optimizer = adamw(model.parameters());
+  for (int number = 0; number < 3; ++number)
+    step(*net, *optimizer, number);
+  std::vector<at::Tensor> all;
+  for (const auto& entry : model.state_dict())
+    all.push_back(entry.value().flatten());
+  rank.observe(name, at::cat(all));
+}
+
+Step plain_step(TestRank& rank) {
+  return [&rank](BlockNet& net, torch::optim::Optimizer& optimizer, int number) {
+    loss_of(net, rank, number).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  };
+}
+
+MULTI_RANK_TEST(AnyTraining, may_drop_its_gradients_by_zero_grad_of_the_module) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    observe_training(rank, "plain", plain_step(rank));
+    observe_training(rank, "after the step", [&](BlockNet& net, auto& optimizer, int number) {
+      loss_of(net, rank, number).backward();
+      optimizer.step();
+      net.zero_grad();
+    });
+    observe_training(rank, "before backward", [&](BlockNet& net, auto& optimizer, int number) {
+      const at::Tensor loss = loss_of(net, rank, number);
+      net.zero_grad();
+      loss.backward();
+      optimizer.step();
+    });
+  });
+  for (const char* name : {"after the step", "before backward"})
+    expect_on_all_ranks(run, name, run.at(0, "plain"));
+}
+
+// Its forward throws when it is told to.
+struct ThrowingBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override {
+    if (throws) throw std::domain_error("no such row");
+    return LayerBlock::forward(x);
+  }
+  bool throws{};
+};
+
+MULTI_RANK_TEST(AnyTraining, goes_on_after_a_forward_that_threw) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const bool throws : {false, true}) {
+      torch::manual_seed(1);
+      BlockNet net(2);
+      const auto block = net.register_module("b2", std::make_shared<ThrowingBlock>());
+      net.blocks.push_back(block);
+      FullyShardedDataParallel model(net, rank.communicator());
+      const auto optimizer = adamw(model.parameters());
+      for (int step = 0; step < 3; ++step) {
+        for (const bool with_gradients : {true, false}) {
+          const at::AutoGradMode mode(with_gradients);
+          block->throws = throws;
+          if (throws) {
+            EXPECT_THROW(loss_of(net, rank, 7), std::domain_error);
+          }
+          block->throws = false;
+        }
+        loss_of(net, rank, step).backward();
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      rank.observe(throws ? "threw" : "plain", model.state_dict().at("b1.linear.weight"));
+    }
+  });
+  expect_on_all_ranks(run, "threw", run.at(0, "plain"));
+}
+
+MULTI_RANK_TEST(AnyTraining, may_be_evaluated_in_inference_mode_between_its_steps) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    observe_training(rank, "plain", plain_step(rank));
+    observe_training(rank, "evaluated", [&](BlockNet& net, auto& optimizer, int number) {
+      {
+        const c10::InferenceMode inference;
+        loss_of(net, rank, 7);
+      }
+      plain_step(rank)(net, optimizer, number);
+    });
+  });
+  expect_on_all_ranks(run, "evaluated", run.at(0, "plain"));
+}
+
+MULTI_RANK_TEST(AnyTraining, goes_on_when_the_object_that_sharded_it_is_gone) {
+  const auto train = [](TestRank& rank, bool keeps) {
+    const auto net = block_net();
+    auto model = std::make_unique<FullyShardedDataParallel<BlockNet>>(*net, rank.communicator());
+    std::vector<at::Tensor> parameters = model->parameters();
+    if (!keeps) model.reset();
+    const auto optimizer = adamw(parameters);
+    for (int step = 0; step < 3; ++step)
+      plain_step(rank)(*net, *optimizer, step);
+    return at::cat(parameters).detach();
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    rank.observe("equal", at::equal(train(rank, true), train(rank, false)));
+  });
+  expect_on_all_ranks(run, "equal", true);
+}
+
+MULTI_RANK_TEST(AnyTraining, may_end_before_its_optimizer_does_and_another_may_follow) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    std::unique_ptr<torch::optim::Optimizer> left;
+    {
+      const auto net = block_net();
+      FullyShardedDataParallel model(*net, rank.communicator());
+      left = adamw(model.parameters());
+      loss_of(*net, rank).backward();
+    }
+    left->step();
+    left->zero_grad();
+    observe_training(rank, "second", plain_step(rank));
+    left->step();
+    left.reset();
+    observe_training(rank, "third", plain_step(rank));
+  });
+  expect_on_all_ranks(run, "second", run.at(0, "third"));
+}
+
+MULTI_RANK_TEST(AnyTraining, goes_on_after_a_scope_of_full_parameters_that_threw) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const at::Tensor before = model.state_dict().at("scale");
+    const auto write_and_throw = [&] {
+      model.summon_full_params([&] {
+        const at::NoGradGuard no_grad;
+        net->scale.fill_(9);
+        throw std::domain_error("broken");
+      });
+    };
+    EXPECT_THROW(write_and_throw(), std::domain_error);
+    EXPECT_TRUE(at::equal(model.state_dict().at("scale"), before));
+    const auto optimizer = adamw(model.parameters());
+    for (int step = 0; step < 3; ++step)
+      plain_step(rank)(*net, *optimizer, step);
+    rank.observe("scale", model.state_dict().at("scale"));
+  });
+  const RankRun one = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto optimizer = adamw(model.parameters());
+    for (int step = 0; step < 3; ++step)
+      plain_step(rank)(*net, *optimizer, step);
+    rank.observe("scale", model.state_dict().at("scale"));
+  });
+  expect_on_all_ranks(run, "scale", one.at(0, "scale"));
+}
+
 }  // namespace
 }  // namespace fsdp

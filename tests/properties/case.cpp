@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested"};
+const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested", "paired"};
 const std::vector<std::string> kUses{"always", "never", "twice", "odd"};
 const std::vector<std::string> kNormTypes{"1", "2", "3", "inf"};
 const std::vector<std::string> kDtypes{"fp32", "bf16", "fp16"};
@@ -59,7 +59,8 @@ bool can_be_tied_to(const Layer& layer) {
 
 Layer draw_layer(Dice& dice, const std::vector<Layer>& before) {
   Layer layer;
-  layer.kind = dice.one_of<std::string>({"linear", "linear", "odd", "transposed", "nested"});
+  layer.kind =
+      dice.one_of<std::string>({"linear", "linear", "odd", "transposed", "nested", "paired"});
   layer.block = !dice.one_in(4);
   layer.frozen = dice.one_in(5);
   if (layer.kind == "odd") layer.size = 1 + dice.below(40);
@@ -201,7 +202,8 @@ Case case_of(const std::string& text) {
 bool plain(const Case& c) {
   // What lies between the units is a part of the root, whose gradients would come between theirs.
   return std::all_of(c.layers.begin(), c.layers.end(), [&](const Layer& layer) {
-    const bool in_order = c.wrap == "none" || (layer.block && layer.kind != "nested");
+    const bool one_unit = layer.block && layer.kind != "nested" && layer.kind != "paired";
+    const bool in_order = c.wrap == "none" || one_unit;
     return layer.use == "always" && layer.tied < 0 && in_order && !c.wrap.starts_with("size");
   });
 }

@@ -11,7 +11,8 @@ namespace fsdp {
 struct Layer {
   // linear: a weight and a bias. odd: a scale, `size` further elements, a number of no dimension
   // and an empty tensor. transposed: a weight whose memory is in another order. nested: a linear
-  // one that calls a linear one before it.
+  // one that calls a linear one before it. paired: a linear one that calls a module of two inputs
+  // and two outputs before it.
   std::string kind{"linear"};
   bool block{true};  // its class ends in "Block"
   bool frozen{};
@@ -19,8 +20,9 @@ struct Layer {
   // never called; called twice; odd: called always, but returns its input where step + part is
   // even, so that ranks differ in which parameters get a gradient.
   std::string use{"always"};
-  int tied{-1};         // linear: its weight is also that of this earlier linear layer
-  bool checkpointed{};  // fsdp recomputes its activations; of a nested one, the inner one's
+  int tied{-1};  // linear: its weight is also that of this earlier linear layer
+  // fsdp recomputes its activations; of a nested one, the inner one's; of a paired one, none.
+  bool checkpointed{};
 };
 
 // What is trained, and how: plain data, drawn from a seed. Every field has a default, which is the

@@ -1,28 +1,55 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <checkpoint_activations.h>
+#include <nn/module_of.h>
 #include <properties/random_model.h>
 
+#include <tuple>
 #include <utility>
 
 namespace fsdp {
 namespace {
 
+at::Tensor drawn(at::IntArrayRef sizes) {
+  return at::randn(sizes) * 0.3;
+}
+
+// What a paired module returns.
+struct Both {
+  at::Tensor hidden, gated;  // [rows, width]
+  int64_t rows{};
+  auto tensors() { return std::tie(hidden, gated); }
+};
+
+struct Paired : ModuleOf<Both(at::Tensor x, const at::Tensor& gate)> {
+  explicit Paired(int64_t width) { weight = register_parameter("weight", drawn({width, width})); }
+  Both forward(at::Tensor x, const at::Tensor& gate) override {
+    const at::Tensor hidden = at::linear(x.to(weight.scalar_type()), weight).tanh();
+    return {hidden, hidden * gate, x.size(0)};
+  }
+  at::Tensor weight;  // [width, width]
+};
+struct PairedBlock : Paired {
+  using Paired::Paired;
+};
+
 // One layer of the model: y = x + f(x), x [rows, width].
 struct AnyLayer : Module {
   AnyLayer(const Layer& layer, int64_t width) {
-    const auto values = [](at::IntArrayRef sizes) { return at::randn(sizes) * 0.3; };
     if (layer.kind == "odd") {
-      scale = register_parameter("scale", values({width}));
-      more = register_parameter("more", values({layer.size}));
-      number = register_parameter("number", values({}));
+      scale = register_parameter("scale", drawn({width}));
+      more = register_parameter("more", drawn({layer.size}));
+      number = register_parameter("number", drawn({}));
       register_parameter("none", at::zeros({0}));
     } else {
-      const at::Tensor drawn = values({width, width});
-      weight = register_parameter("weight", layer.kind == "transposed" ? drawn.t() : drawn);
-      bias = register_parameter("bias", values({width}));
+      const at::Tensor values = drawn({width, width});
+      weight = register_parameter("weight", layer.kind == "transposed" ? values.t() : values);
+      bias = register_parameter("bias", drawn({width}));
     }
     if (layer.kind == "nested") inner = make({}, width, /*block=*/layer.block);
     if (inner) register_module("inner", inner);
+    if (layer.kind == "paired")
+      pair = layer.block ? std::make_shared<PairedBlock>(width) : std::make_shared<Paired>(width);
+    if (pair) register_module("pair", pair);
     if (!layer.frozen) return;
     for (at::Tensor& parameter : parameters())
       parameter.set_requires_grad(false);
@@ -35,6 +62,10 @@ struct AnyLayer : Module {
 
   at::Tensor forward(at::Tensor x) override {
     if (inner) x = (*inner)(x);
+    if (pair) {
+      const auto [hidden, gated, rows] = (*pair)(x, x * 0.5);
+      x = x + (hidden + gated) / rows;
+    }
     // Not the tensor that the inner one returned: with it, the gradient of both outputs would be
     // one, and the inner unit would be gathered first, on this rank alone.
     if (skips) return inner ? x.clone() : x;
@@ -46,6 +77,7 @@ struct AnyLayer : Module {
   at::Tensor weight, bias;         // [width, width], [width]
   at::Tensor scale, more, number;  // [width], [size], []
   std::shared_ptr<AnyLayer> inner;
+  std::shared_ptr<Paired> pair;
   bool skips{};  // its own parameters
 };
 
@@ -71,7 +103,7 @@ struct RandomModel : Module {
       layers.push_back(register_module(name, AnyLayer::make(layer, c.width, layer.block)));
       if (layer.tied >= 0) layers.back()->tie(*layers[static_cast<size_t>(layer.tied)]);
       const auto& innermost = layers.back()->inner ? layers.back()->inner : layers.back();
-      if (layer.checkpointed) checkpoint_activations(*innermost);
+      if (layer.checkpointed && !innermost->pair) checkpoint_activations(*innermost);
     }
     head = register_module("head", std::make_shared<Scale>(c.width));
   }

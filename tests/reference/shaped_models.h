@@ -5,7 +5,6 @@
 #include <nn/module_of.h>
 #include <nn/sequential.h>
 #include <torch/nn/modules/activation.h>
-#include <train/workload.h>
 
 #include <map>
 #include <memory>
@@ -83,6 +82,24 @@ struct NamedBlock
   at::Tensor weight, head;  // [kWidth, kWidth], [2, kWidth]
 };
 
+struct NamedNet : Module {
+  explicit NamedNet(bool frozen) {
+    for (int i = 0; i < 4; ++i)
+      blocks.push_back(register_module(std::to_string(i), std::make_shared<NamedBlock>()));
+    for (const int i : {0, 2})
+      for (auto& parameter : blocks[static_cast<size_t>(i)]->parameters())
+        parameter.set_requires_grad(!frozen);
+  }
+  at::Tensor forward(at::Tensor x) override {
+    std::map<std::string, at::Tensor> all{{"hidden", x}, {"more", at::Tensor()}};
+    for (const auto& block : blocks)
+      all = (*block)(std::move(all));
+    return logits ? all.at("logits") : all.at("hidden");
+  }
+  std::vector<std::shared_ptr<NamedBlock>> blocks;
+  bool logits{};
+};
+
 // The state of a recurrent block.
 struct State {
   at::Tensor hidden;
@@ -106,6 +123,26 @@ struct RecurrentBlock : ModuleOf<std::tuple<std::vector<at::Tensor>, State>(
     return {out, state};
   }
   at::Tensor weight;  // [kWidth, kWidth]
+};
+
+struct StatefulNet : Module {
+  StatefulNet() {
+    start = register_parameter("start", drawn({1, kWidth}));
+    for (int i = 0; i < 2; ++i)
+      blocks.push_back(register_module(std::to_string(i), std::make_shared<RecurrentBlock>()));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    std::vector<at::Tensor> rows = x.split(1);
+    at::Tensor ends = at::zeros({});
+    for (const auto& block : blocks) {
+      State end;
+      std::tie(rows, end) = (*block)(rows, {start, std::nullopt});
+      ends = ends + end.hidden.sum() / end.steps;
+    }
+    return at::cat(rows).square().mean() + ends;
+  }
+  at::Tensor start;  // [1, kWidth]
+  std::vector<std::shared_ptr<RecurrentBlock>> blocks;
 };
 
 // A block that is held.

@@ -50,24 +50,6 @@ Workload one_of_two_outputs() {
                                });
 }
 
-struct NamedNet : Module {
-  explicit NamedNet(bool frozen) {
-    for (int i = 0; i < 4; ++i)
-      blocks.push_back(register_module(std::to_string(i), std::make_shared<NamedBlock>()));
-    for (const int i : {0, 2})
-      for (auto& parameter : blocks[static_cast<size_t>(i)]->parameters())
-        parameter.set_requires_grad(!frozen);
-  }
-  at::Tensor forward(at::Tensor x) override {
-    std::map<std::string, at::Tensor> all{{"hidden", x}, {"more", at::Tensor()}};
-    for (const auto& block : blocks)
-      all = (*block)(std::move(all));
-    return logits ? all.at("logits") : all.at("hidden");
-  }
-  std::vector<std::shared_ptr<NamedBlock>> blocks;
-  bool logits{};
-};
-
 Workload named_outputs(bool frozen) {
   return workload_of<NamedNet>([frozen] { return std::make_shared<NamedNet>(frozen); },
                                [](NamedNet& net, const at::Tensor& rows, bool odd) {
@@ -76,30 +58,10 @@ Workload named_outputs(bool frozen) {
                                });
 }
 
-struct RecurrentNet : Module {
-  RecurrentNet() {
-    start = register_parameter("start", drawn({1, kWidth}));
-    for (int i = 0; i < 2; ++i)
-      blocks.push_back(register_module(std::to_string(i), std::make_shared<RecurrentBlock>()));
-  }
-  at::Tensor forward(at::Tensor x) override {
-    std::vector<at::Tensor> rows = x.split(1);
-    at::Tensor ends = at::zeros({});
-    for (const auto& block : blocks) {
-      State end;
-      std::tie(rows, end) = (*block)(rows, {start, std::nullopt});
-      ends = ends + end.hidden.sum() / end.steps;
-    }
-    return at::cat(rows).square().mean() + ends;
-  }
-  at::Tensor start;  // [1, kWidth]
-  std::vector<std::shared_ptr<RecurrentBlock>> blocks;
-};
-
 Workload recurrent() {
-  return workload_of<RecurrentNet>(
-      [] { return std::make_shared<RecurrentNet>(); },
-      [](RecurrentNet& net, const at::Tensor& rows, bool) { return net(rows); });
+  return workload_of<StatefulNet>(
+      [] { return std::make_shared<StatefulNet>(); },
+      [](StatefulNet& net, const at::Tensor& rows, bool) { return net(rows); });
 }
 
 // Blocks that are held, and blocks of torch's, some in one of its containers.

@@ -1,0 +1,275 @@
+#include <checkpoint_activations.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/transformerlayer.h>
+
+#include <common/expect_text.h>
+#include <library/models.h>
+#include <library/one_process.h>
+
+// Models that are not a row of layers: what an engineer brings along. Each is compared with one
+// process bit by bit, or refused.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(OddModel);
+
+template <class Net>
+Training training_of_net() {
+  return {.build =
+              [] {
+                torch::manual_seed(2);
+                return std::make_shared<Net>();
+              },
+          .loss = mean_square};
+}
+
+// A parameter of no dimension, an empty one, one that lies in another order, a tied one, and one of
+// fewer elements than there are ranks. The third one lies in row-major order when it is sharded, so
+// a matrix product of it may round otherwise.
+struct ScaleLayer : Module {
+  explicit ScaleLayer(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
+  at::Tensor forward(at::Tensor x) override { return x * gain; }
+  at::Tensor gain;
+};
+struct SmallBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return x * pair[0] + pair[1]; }
+  at::Tensor pair = register_parameter("pair", at::randn({2}));
+};
+struct TinyNet : Module {
+  at::Tensor forward(at::Tensor x) override {
+    x = (*small)((*block)((*first)(x)));
+    return (*second)(x)*turned * number;
+  }
+  at::Tensor number = register_parameter("number", at::randn({}));
+  at::Tensor none = register_parameter("none", at::zeros({0}));
+  at::Tensor turned = register_parameter("turned", at::randn({7, 5}).t());
+  std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
+  std::shared_ptr<SmallBlock> small = register_module("small", std::make_shared<SmallBlock>());
+  std::shared_ptr<ScaleLayer> first =
+      register_module("first", std::make_shared<ScaleLayer>(at::randn({7})));
+  std::shared_ptr<ScaleLayer> second =
+      register_module("second", std::make_shared<ScaleLayer>(first->gain));
+};
+
+MULTI_RANK_TEST(OddModel, may_have_parameters_of_any_size_and_order) {
+  expect_equal_to_one_process(world_size(), training_of_net<TinyNet>());
+}
+
+// The table of the embedding is the head's weight.
+struct EmbeddingBlock : Module {
+  at::Tensor forward(at::Tensor ids) override { return table(ids); }
+  torch::nn::Embedding table = register_module("table", torch::nn::Embedding(11, 7));
+};
+struct HeadBlock : Module {
+  explicit HeadBlock(const at::Tensor& shared) : weight(register_parameter("weight", shared)) {}
+  at::Tensor forward(at::Tensor x) override { return at::linear(x, weight); }
+  at::Tensor weight;
+};
+struct TiedNet : Module {
+  at::Tensor forward(at::Tensor ids) override { return (*head)((*block)((*embedding)(ids))); }
+  std::shared_ptr<EmbeddingBlock> embedding =
+      register_module("embedding", std::make_shared<EmbeddingBlock>());
+  std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
+  std::shared_ptr<HeadBlock> head =
+      register_module("head", std::make_shared<HeadBlock>(embedding->table->weight));
+};
+
+at::Tensor loss_of_words(Module& model, int part, int parts, int step) {
+  const at::Tensor ids =
+      batch_part(part, parts, step, {3, 4}).mul(10).abs().to(at::kLong).remainder(11);
+  return at::cross_entropy_loss(model(ids).flatten(0, 1), ids.flatten());
+}
+
+MULTI_RANK_TEST(OddModel, may_share_the_table_of_its_embedding_with_its_head) {
+  Training training = training_of_net<TiedNet>();
+  training.loss = loss_of_words;
+  expect_equal_to_one_process(world_size(), training);
+}
+
+// A unit inside a unit, and modules without parameters that are chosen as units.
+struct QuietBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return x.tanh(); }
+};
+struct OuterBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return at::linear((*inner)((*quiet)(x)), weight); }
+  at::Tensor weight = register_parameter("weight", at::randn({7, 7}));
+  std::shared_ptr<QuietBlock> quiet = register_module("quiet", std::make_shared<QuietBlock>());
+  std::shared_ptr<LayerBlock> inner = register_module("inner", std::make_shared<LayerBlock>());
+};
+struct NestedNet : Module {
+  at::Tensor forward(at::Tensor x) override { return (*second)((*first)((*quiet)(x))); }
+  std::shared_ptr<QuietBlock> quiet = register_module("quiet", std::make_shared<QuietBlock>());
+  std::shared_ptr<OuterBlock> first = register_module("first", std::make_shared<OuterBlock>());
+  std::shared_ptr<OuterBlock> second = register_module("second", std::make_shared<OuterBlock>());
+};
+
+MULTI_RANK_TEST(OddModel, may_have_units_inside_units_and_units_without_parameters) {
+  expect_equal_to_one_process(world_size(), training_of_net<NestedNet>());
+}
+
+// No parameters at all.
+struct CountingNet : Module {
+  at::Tensor forward(at::Tensor x) override {
+    steps += 1;
+    return x * 2;
+  }
+  at::Tensor steps = register_buffer("steps", at::zeros({}, at::kLong));
+};
+
+MULTI_RANK_TEST(OddModel, may_have_buffers_alone) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    CountingNet net;
+    FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
+    EXPECT_TRUE(model.parameters().empty());
+    const at::Tensor x = at::ones({2}).requires_grad_();
+    model(x).sum().backward();
+    EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 2.0)));
+    EXPECT_EQ(model.clip_grad_norm_(1), 0);
+    model.load_state_dict(model.state_dict());
+    rank.observe("steps", model.state_dict().at("steps").item<int64_t>());
+  });
+  expect_on_all_ranks(run, "steps", 1);
+}
+
+struct DropBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override { return drop(LayerBlock::forward(x)); }
+  torch::nn::Dropout drop = register_module("drop", torch::nn::Dropout(0.5));
+};
+template <bool kCheckpointed>
+struct DropNet : Module {
+  DropNet() {
+    for (int i = 0; i < 3; ++i) {
+      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<DropBlock>()));
+      if (kCheckpointed) checkpoint_activations(*blocks.back());
+    }
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks)
+      x = (*block)(x);
+    return x;
+  }
+  std::vector<std::shared_ptr<DropBlock>> blocks;
+};
+
+MULTI_RANK_TEST(OddModel, may_drop_out_with_and_without_checkpointed_activations) {
+  const auto loss = [](Module& model, int part, int parts, int step) {
+    torch::manual_seed(static_cast<uint64_t>(100 * step + part));
+    return mean_square(model, part, parts, step);
+  };
+  Training plain = training_of_net<DropNet<false>>(),
+           checkpointed = training_of_net<DropNet<true>>();
+  plain.loss = checkpointed.loss = loss;
+  expect_equal_to_one_process(world_size(), plain);
+  expect_equal_to_one_process(world_size(), checkpointed);
+}
+
+// Layers of torch's that have submodules of their own.
+struct EncoderBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return layer(x); }
+  torch::nn::TransformerEncoderLayer layer = register_module(
+      "layer", torch::nn::TransformerEncoderLayer(
+                   torch::nn::TransformerEncoderLayerOptions(6, 2).dim_feedforward(5).dropout(0)));
+};
+struct EncoderNet : Module {
+  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)); }
+  std::shared_ptr<EncoderBlock> first = register_module("first", std::make_shared<EncoderBlock>());
+  std::shared_ptr<EncoderBlock> second =
+      register_module("second", std::make_shared<EncoderBlock>());
+};
+
+MULTI_RANK_TEST(OddModel, may_be_of_torchs_transformer_layers) {
+  Training training = training_of_net<EncoderNet>();
+  training.loss = [](Module& model, int part, int parts, int step) {
+    return model(batch_part(part, parts, step, {2, 3, 6})).square().mean();
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+// What writes to a weight in forward writes to what was gathered.
+struct RenormingNet : Module {
+  at::Tensor forward(at::Tensor ids) override { return table(ids); }
+  torch::nn::Embedding table = register_module(
+      "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).max_norm(0.1)));
+};
+
+MULTI_RANK_TEST(OddModel, that_writes_to_a_parameter_in_forward_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    RenormingNet net;
+    FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
+    EXPECT_CONTAINS(error_of([&] {
+                      net(at::tensor({1, 2}));
+                    }),
+                    "parameter table.weight of unit root was written to while it was gathered");
+  });
+}
+
+MULTI_RANK_TEST(OddModel, whose_root_is_written_to_between_forward_and_backward_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    loss_of(*net, rank);  // the root stays unsharded
+    {
+      const at::NoGradGuard no_grad;
+      net->scale.mul_(2);
+    }
+    EXPECT_CONTAINS(error_of([&] { loss_of(*net, rank); }),
+                    "parameter scale of unit root was written to while it was gathered");
+    loss_of(*net, rank).backward();  // and the model works on
+  });
+}
+
+struct SparseNet : Module {
+  at::Tensor forward(at::Tensor ids) override { return table(ids); }
+  torch::nn::Embedding table = register_module(
+      "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
+};
+
+MULTI_RANK_TEST(OddModel, with_sparse_gradients_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    SparseNet net;
+    FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
+    EXPECT_CONTAINS(error_of([&] {
+                      net(at::tensor({1, 2})).sum().backward();
+                    }),
+                    "the gradient of parameter table.weight is sparse");
+  });
+}
+
+MULTI_RANK_TEST(OddModel, that_gets_a_parameter_after_it_was_sharded_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    net->register_module("late", std::make_shared<LayerBlock>());
+    const char* const says = "parameter late.linear.weight was registered after";
+    EXPECT_CONTAINS(error_of([&] { model.parameters(); }), says);
+    EXPECT_CONTAINS(error_of([&] { loss_of(*net, rank); }), says);
+    EXPECT_CONTAINS(error_of([&] { model.state_dict(); }), says);
+  });
+}
+
+// As of one rank alone: the others have another collective to make.
+MULTI_RANK_TEST(OddModel, whose_parameters_are_frozen_on_some_ranks_alone_is_refused) {
+  if (world_size() == 1) return;
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    loss_of(*net, rank).backward();
+    net->blocks[rank.rank() == 1 ? 1 : 0]->linear->bias.set_requires_grad(false);
+    EXPECT_CONTAINS(error_of([&] { loss_of(*net, rank); }),
+                    "ranks differ in parameter b0.linear.bias: frozen on rank");
+  });
+  const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    loss_of(*net, rank).backward();
+    net->blocks[0]->linear->bias.set_requires_grad(rank.rank() != 1);
+    loss_of(*net, rank).backward();
+  });
+  expect_error_says(run.failure(), "differs between ranks");
+}
+
+}  // namespace
+}  // namespace fsdp
