@@ -79,8 +79,8 @@ MULTI_RANK_TEST(CheckpointedTraining, makes_the_same_collectives_in_the_same_ord
         rank.observe("calls", std::count(without.begin(), without.end(), '\n'));
       });
       expect_on_all_ranks(run, "as without", true);
-      // Of the root and five units, without the root's second all-gather, and five units again.
-      const int gathers = 6 + (reshard ? 5 : 0);
+      // Of the root and five units, and of four units again: neither the root nor the embedding.
+      const int gathers = 6 + (reshard ? 4 : 0);
       expect_on_all_ranks(run, "calls", 2 * (gathers + 6));
     }
   }
