@@ -18,7 +18,8 @@ NoSync::~NoSync() {
 
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options)
-    : sharding_(Sharding::create(net, std::move(comm), options)) {}
+    : kept_(net.weak_from_this().lock()),
+      sharding_(Sharding::create(net, std::move(comm), options)) {}
 
 FullySharded& ShardedModel::fully_sharded() const {
   return sharding_->sharded();
@@ -105,7 +106,6 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
       traits.push_back({"the values of parameter " + name, values_digest(parameter)});
   check_same_on_all_ranks(sharding_->comm(), traits, "summon_full_params",
                           "write the same on every rank, or set .writeback to false");
-  sharding_->comm().wait_for_readers();
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {
     const at::Tensor& whole = unit->parameters().front().tensor;

@@ -57,8 +57,8 @@ class ShardedModel {
   // Collective. Refuses, with std::invalid_argument and before it changes the model: a model that
   // is sharded already, parameters or buffers that share memory, what fully_shard() refuses, and
   // ranks whose models or options differ (the text names the first parameter or buffer that does,
-  // and the ranks). Warns by TORCH_WARN if `wrap` chose no module. `net` must outlive this object;
-  // the hooks live as long as `net`.
+  // and the ranks). Warns by TORCH_WARN if `wrap` chose no module. `net` must outlive this object,
+  // which keeps it if a shared_ptr holds it; the hooks live as long as `net`.
   ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                const FullyShardedDataParallelOptions& options);
   ShardedModel(const ShardedModel&) = delete;  // one owner of the shards
@@ -110,6 +110,7 @@ class ShardedModel {
   void average_buffers();
 
  private:
+  std::shared_ptr<torch::nn::Module> kept_;  // `net`; null: no shared_ptr holds it
   std::shared_ptr<Sharding> sharding_;
 };
 

@@ -306,6 +306,7 @@ Sharding::Summoned::Summoned(Sharding& sharding) : sharding_(sharding) {
     unit->unshard_async();
   for (const auto& unit : sharding_.sharded().units())
     unit->unshard();
+  sharding_.comm().wait_for_readers();
   sharding_.summoned_ = true;
 }
 

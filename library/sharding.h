@@ -38,7 +38,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   // Reshards every unit, and waits until no other rank reads the shards.
   void begin(const std::string& function);
 
-  // While it lives, every unit is unsharded, and calls of the module are refused.
+  // While it lives, every unit is unsharded, no other rank reads the shards, and calls of the
+  // module are refused.
   class Summoned {
    public:
     explicit Summoned(Sharding& sharding);

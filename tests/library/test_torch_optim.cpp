@@ -212,6 +212,66 @@ MULTI_RANK_TEST(TorchOptim, may_write_when_a_call_without_backward_has_returned)
   expect_on_all_ranks(run, "right", true);
 }
 
+// In backward too. Its output's gradient comes late, so it is gathered long after that was issued.
+struct LateBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override {
+    const at::Tensor inside = linear(x);
+    inside.register_hook([this](const at::Tensor&) {
+      sees_only_expected = sees_only_expected && linear->weight.eq(expected).all().item<bool>();
+    });
+    const at::Tensor output = x + inside.tanh();
+    output.register_hook([this](const at::Tensor&) {
+      for (int i = 0; i < yields; ++i)
+        sched_yield();
+    });
+    return output;
+  }
+  int yields{}, expected{};
+  bool sees_only_expected{true};
+};
+
+// The last unit of backward is frozen, so no reduction makes the ranks wait for one another.
+MULTI_RANK_TEST(TorchOptim, may_write_when_backward_has_returned) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    BlockNet net(0);
+    const auto late = net.register_module("late", std::make_shared<LateBlock>());
+    const auto last = net.register_module("last", std::make_shared<LayerBlock>());
+    net.blocks = {late, last};
+    late->yields = rank.rank() * 500;
+    for (const at::Tensor& parameter : late->parameters())
+      parameter.set_requires_grad(false);
+    FullyShardedDataParallel model(net, rank.communicator(), {.limit = 4});
+    for (int round = 1; round <= 20; ++round) {
+      for (const at::Tensor& parameter : model.parameters())
+        parameter.detach().fill_(round);
+      late->expected = round;
+      net(at::zeros({1, 7}).requires_grad_()).sum().backward();
+    }
+    rank.observe("right", late->sees_only_expected);
+  });
+  expect_on_all_ranks(run, "right", true);
+}
+
+MULTI_RANK_TEST(TorchOptim, may_write_when_a_scope_of_full_parameters_has_ended) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net(6);
+    FullyShardedDataParallel model(*net, rank.communicator());
+    bool right = true;
+    for (int round = 1; round <= 100; ++round) {
+      for (const at::Tensor& parameter : model.parameters())
+        parameter.detach().fill_(round);
+      const auto compare = [&] {
+        for (const at::Tensor& parameter : net->parameters())
+          right = right && parameter.eq(round).all().item<bool>();
+      };
+      model.summon_full_params(compare, {.writeback = false});
+    }
+    rank.observe("right", right);
+  });
+  expect_on_all_ranks(run, "right", true);
+}
+
 MULTI_RANK_TEST(TorchOptim, clips_by_the_norm_of_all_ranks) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();

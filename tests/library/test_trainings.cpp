@@ -8,10 +8,11 @@ namespace {
 MULTI_RANK_SUITE(AnyTraining);
 
 MULTI_RANK_TEST(AnyTraining, may_be_evaluated_between_its_backward_and_its_step) {
-  const auto train = [](TestRank& rank, bool evaluates, bool with_gradients) {
+  const auto train = [](TestRank& rank, const OptimizerOf& optimizer_of, bool evaluates,
+                        bool with_gradients) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
-    const auto optimizer = adamw(model.parameters());
+    const auto optimizer = optimizer_of(model.parameters());
     for (int step = 0; step < 3; ++step) {
       loss_of(*net, rank, step).backward();
       if (evaluates) {
@@ -23,13 +24,15 @@ MULTI_RANK_TEST(AnyTraining, may_be_evaluated_between_its_backward_and_its_step)
     }
     return model.state_dict().at("scale");
   };
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    rank.observe("without", train(rank, false, false));
-    rank.observe("evaluated", train(rank, true, false));
-    rank.observe("forward alone", train(rank, true, true));
-  });
-  expect_on_all_ranks(run, "evaluated", run.at(0, "without"));
-  expect_on_all_ranks(run, "forward alone", run.at(0, "without"));
+  for (const auto& optimizer : {adamw, momentum}) {
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      rank.observe("without", train(rank, optimizer, false, false));
+      rank.observe("evaluated", train(rank, optimizer, true, false));
+      rank.observe("forward alone", train(rank, optimizer, true, true));
+    });
+    expect_on_all_ranks(run, "evaluated", run.at(0, "without"));
+    expect_on_all_ranks(run, "forward alone", run.at(0, "without"));
+  }
 }
 
 MULTI_RANK_TEST(AnyTraining, drops_a_backward_that_broke_off) {
@@ -224,6 +227,16 @@ MULTI_RANK_TEST(AnyTraining, goes_on_when_the_object_that_sharded_it_is_gone) {
     rank.observe("equal", at::equal(train(rank, true), train(rank, false)));
   });
   expect_on_all_ranks(run, "equal", true);
+}
+
+MULTI_RANK_TEST(AnyTraining, keeps_a_model_that_nobody_else_holds) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    FullyShardedDataParallel model(*block_net(), rank.communicator());
+    const auto optimizer = adamw(model.parameters());
+    loss_of(model.module(), rank).backward();
+    optimizer->step();
+    EXPECT_EQ(model.state_dict().size(), 7U);
+  });
 }
 
 MULTI_RANK_TEST(AnyTraining, may_end_before_its_optimizer_does_and_another_may_follow) {
