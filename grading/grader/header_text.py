@@ -54,7 +54,8 @@ def refused(header, before):
     """(index, why) of everything that is refused in a header. `before`: as students get it."""
     for name, at in header.names.items():
         if name not in before.names and name in words_of_tests() | words_of_headers():
-            yield at, f"declares {name}, which means something else in the tests or in common/: {ELSEWHERE}"
+            yield at, (f"declares {name}, which means something else in the tests, in common/ or in tasks/: "
+                       f"{ELSEWHERE}")
     for name, at in header.inner.items():
         if name not in before.inner and name in words_of_headers():
             yield at, f"declares {name} in a class, where the course's headers mean another {name}"
