@@ -343,7 +343,7 @@ class Compiling(unittest.TestCase):
     def test_what_a_killed_compiler_leaves_is_removed(self):
         kept = []
         with mock.patch.object(session, "end", lambda process: kept.extend(
-                pathlib.Path(process.args[2]).glob("graded_output.*"))):
+                pathlib.Path(process.args[process.args.index("-C") + 1]).glob("graded_output.*"))):
             self.compile("mkdir graded_output.1 && head -c 1000 /dev/zero > graded_output.1/x; false", seconds=60)
         self.assertEqual(len(kept), 1)
         self.assertFalse(kept[0].exists())
@@ -507,6 +507,33 @@ class Grades(unittest.TestCase):
         with known, trained:
             done = grading.grade("ada", submission.Submission(course.blank(), ()), "seed", job=0)
         self.assertEqual(done.seconds, 2 * 2.0 * len(programs.all_programs()) + 3.0)
+
+
+class Held(unittest.TestCase):
+    TASK = course.tasks()[1]
+    PROGRAM = programs.Program(TASK, "reference")
+
+    def kinds_that_ran(self, kept, sentinel_fails):
+        """Of a program whose results are `kept` from before, or whose tests end in this way."""
+        ran, result = [], result_of(self.TASK, sentinel_fails=sentinel_fails)
+
+        def run_tests(path, task, seed, job):
+            ran.append("hidden" if seed else "tests")
+            return result_of(self.TASK, sentinel_fails=sentinel_fails)
+
+        built = {self.PROGRAM: programs.Built(pathlib.Path("made"))}
+        with mock.patch.object(run, "kept", lambda key, seed: result if kept and not seed else None), \
+                mock.patch.object(run, "keep", lambda *_: None), mock.patch.object(run, "run_tests", run_tests), \
+                mock.patch.object(grading, "build_programs", lambda *_: built):
+            found = grading.results(submission.Submission(course.blank(), ()), "seed", 0, [self.PROGRAM])
+            self.assertEqual([kind for _, kind, _ in found], ["tests", "hidden"])
+        return ran
+
+    def test_hidden_cases_run_unless_no_point_of_them_can_count(self):
+        self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=False), ["tests", "hidden"])
+        self.assertEqual(self.kinds_that_ran(kept=True, sentinel_fails=False), ["hidden"])
+        self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=True), ["tests"])
+        self.assertEqual(self.kinds_that_ran(kept=True, sentinel_fails=True), [])
 
 
 def whole_grade(outcome="passed"):
@@ -1033,6 +1060,23 @@ class Sessions(unittest.TestCase):
             session.end(started)
         self.assertNotIn(number, list(session.members(started.pid)))
         self.assertNotEqual(text_of(pathlib.Path(f"/proc/{number}/cmdline")), "sleep\x00600\x00")
+
+
+    def test_what_a_grader_runs_ends_with_it_when_it_is_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = pathlib.Path(folder) / "number"
+            command = ["sh", "-c", f"echo $$ > {told}; exec sleep 600"]
+            code = f"import sys; sys.path.append({str(GRADING)!r}); from grader import run; run.run({command}, {{}}, 600)"
+            grader = subprocess.Popen([sys.executable, "-c", code])
+            while not text_of(told).endswith("\n"):
+                time.sleep(0.01)
+            grader.kill()
+            grader.wait()
+            left = pathlib.Path(f"/proc/{text_of(told).strip()}/cmdline")
+            deadline = time.monotonic() + 20
+            while (running := text_of(left)) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        self.assertEqual(running, "")
 
 
 class Files(unittest.TestCase):

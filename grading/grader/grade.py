@@ -9,6 +9,7 @@ from grader.course import BUILD, Refused
 from grader.programs import BASES, all_programs, build, build_programs
 
 KINDS = ("tests", "hidden")
+HELD = "not run: no point of this task counts before its usual tests show that a rank holds its part of the whole"
 
 
 @dataclasses.dataclass
@@ -88,15 +89,19 @@ def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=
     """Yields (program, kind, result) of each program of `wanted`: first what is known, then what it builds
     and runs. `on_step`: as of programs.ninja()."""
     seeds = {"tests": "", "hidden": seed}
-    missing = []
+    missing, held = [], set()  # programs of whose hidden cases no point counts
     for program in wanted:
         key = program.key(submission, looked_at)
         for kind in kinds:
             known = None if fresh else run.kept(key, seeds[kind])
-            if known:
-                yield program, kind, known
-            else:
+            if not known and kind == "hidden" and program in held:
+                known = run.Result([], HELD)
+            if not known:
                 missing.append((program, kind, key))
+                continue
+            if known.sentinel_fails:
+                held.add(program)
+            yield program, kind, known
     if not missing:
         return
     started = time.monotonic()
@@ -104,12 +109,17 @@ def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=
     building = (time.monotonic() - started) / len(missing)
     for program, kind, key in missing:
         made = built[program]
+        if made.path and kind == "hidden" and program in held:
+            yield program, kind, run.Result([], HELD)
+            continue
         if made.path:
             result = run.run_tests(made.path, program.task, seeds[kind], job)
         else:
             result = run.Result([], made.why)
         result.seconds += building
         run.keep(key, seeds[kind], result)
+        if result.sentinel_fails:
+            held.add(program)
         yield program, kind, result
 
 

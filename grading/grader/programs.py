@@ -123,7 +123,7 @@ def ninja(targets, place, on_step=None, job=0):
     """Builds what can be built, with compilers in the sandbox (compile.sh); the log. Calls
     on_step("3/70") as it goes on."""
     process = subprocess.Popen(
-        ["ninja", "-C", BUILD, "-k", "0", *targets],
+        session.bound(["ninja", "-C", BUILD, "-k", "0", *targets]),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

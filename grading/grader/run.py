@@ -93,7 +93,7 @@ def read_result(path, task, seconds):
 def run(command, environment, seconds):
     """The exit status, None if the program took longer than that; and what it printed. What it has
     started ends with it."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    process = subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=environment, text=True, errors="replace",
                                start_new_session=True)
     printed = None

@@ -9,6 +9,11 @@ import time
 PATIENCE = 20  # [s] until the killed have ended
 
 
+def bound(command):
+    """The command, which the kernel kills when the grader ends, also if that is killed itself."""
+    return ["setpriv", "--pdeathsig", "KILL", *command]
+
+
 def processes():
     """(number, session, user) of those that run."""
     for entry in pathlib.Path("/proc").iterdir():
