@@ -271,11 +271,20 @@ class Changed(unittest.TestCase):
 
 class Running(unittest.TestCase):
     def test_tells_the_status_and_what_is_printed(self):
-        self.assertEqual(run.run(["sh", "-c", "echo b >&2; echo a; exit 3"], {}, 60), (3, "a\nb\n"))
+        self.assertEqual(run.run(["sh", "-c", "echo b >&2; echo a; exit 3"], {}, 60), (3, "b\na\n"))
 
     def test_what_takes_too_long_ends_with_what_it_has_started(self):
-        status, _ = run.run(["sh", "-c", "sleep 600 & wait"], {}, 0.1)  # returns when the pipes are closed
+        status, _ = run.run(["sh", "-c", "sleep 600 & wait"], {}, 0.1)
         self.assertIsNone(status)
+        self.assertFalse([path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                          if text_of(path) == "sleep\x00600\x00"])
+
+    def test_graded_code_that_prints_without_end_fills_no_memory(self):
+        limits = {**course.rubric()["limits"], "file_bytes": 100_000}
+        with mock.patch.object(sandbox, "rubric", lambda: {"limits": limits}):
+            status, printed = run.run([sandbox.SCRIPT, "/bin/sh", "-c", "exec yes"], sandbox.environment(), 60)
+        self.assertNotIn(status, (0, None))
+        self.assertLessEqual(len(printed), 110_000)
 
 
 class NamesOfOthers(unittest.TestCase):
@@ -748,11 +757,19 @@ class SourceText(unittest.TestCase):
 
     def test_an_include_names_a_file_as_everybody_sees_it(self):
         for text in ('#include "/proc/self/cwd/x.cpp"\n', "#include </dev/ptmx>\n", "#include FILE\n",
-                     '#include "../../../../proc/self/cwd/x.h"\n', '#include/**/"/etc/passwd"\n'):
+                     '#include "../../../../proc/self/cwd/x.h"\n', '#include/**/"/etc/passwd"\n',
+                     '#include "../x.h"\n', "#include <a/../../x.h>\n"):
             self.assertIn("has #include of", self.refusal(text), text)
-        for text in ('#include "../task1_meta_init/meta_init.h"\n', "#include <sys/process.h>\n",
-                     "#include<vector>// all\n"):
+        self.assertIn("name a header of the course without a path, as <meta_init.h>",
+                      self.refusal('#include "../task1_meta_init/meta_init.h"\n'))
+        for text in ("#include <sys/process.h>\n", "#include<vector>// all\n", "#include <sys/..x.h>\n"):
             self.assertEqual(self.refusal(text), "", text)
+
+    def test_a_large_text_is_read_in_one_pass(self):  # in two, each of these would take hours
+        for text in ("/* " * 300_000, "/* */ " * 100_000 + "/*", "' " * 300_001, "#if 0\n" + "\"a" * 300_001):
+            self.assertIn("where it is no part of a text", self.refusal(text))
+        for text in ("; " * 400_000, "int a; " * 100_000, "\\\n" * 300_000, "a" * 900_000, "1" * 900_000):
+            self.assertEqual(self.refusal(text), "", text[:20])
 
     def test_a_header_includes_no_source(self):
         self.assertIn("in a header: the tests would be", self.refusal('#include "flat_parameter.cpp"\n', True))
@@ -862,6 +879,12 @@ class HeaderText(unittest.TestCase):
             self.refusal("".join(text))
         for text in ("struct A {" * 5000, "(" * 5000, "a<" * 5000, "template <> " * 5000, "namespace a {" * 5000):
             self.assertNotEqual(self.refusal(text), "", text[:20])
+
+    def test_a_large_header_is_read_in_one_pass(self):  # in two, each of these would take hours
+        for text in ("; " * 400_000, "\n;" * 400_000, "".join(f"int mine_{i}();\n" for i in range(60_000)),
+                     "enum My { " + ", ".join(f"mine_{i}" for i in range(60_000)) + "};",
+                     "struct My {" + "int f(int (*)(int)) const; " * 20_000 + "};"):
+            self.assertEqual(self.with_(text), "", text[:20])
 
     def test_the_line_is_told(self):
         self.assertEqual(header_text.wrong(self.NAME, b"#pragma once\n\nint x;\n")[0], 3)

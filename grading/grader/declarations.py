@@ -50,9 +50,9 @@ class Header:
 
 class Reader:
     def __init__(self, code):
-        found = list(PIECES.finditer(code))
-        self.pieces = [piece[0] for piece in found]
-        self.lines = [code.count("\n", 0, piece.start()) + 1 for piece in found]
+        lines = [PIECES.findall(line) for line in code.split("\n")]
+        self.pieces = [piece for line in lines for piece in line]
+        self.lines = [number for number, line in enumerate(lines, 1) for _ in line]
         self.header = Header(words=frozenset(filter(WORD.fullmatch, self.pieces)))
         self.at = 0
 

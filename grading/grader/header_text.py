@@ -23,6 +23,11 @@ def words_of_tests():
 
 
 @functools.cache
+def words_of_others():
+    return words_of_tests() | words_of_headers()
+
+
+@functools.cache
 def given():
     """Path in tasks/ of a header -> what it declares as students get it."""
     return {name: Reader(code_of(content.decode())).read()
@@ -53,7 +58,7 @@ def changed(header, before):
 def refused(header, before):
     """(index, why) of everything that is refused in a header. `before`: as students get it."""
     for name, at in header.names.items():
-        if name not in before.names and name in words_of_tests() | words_of_headers():
+        if name not in before.names and name in words_of_others():
             yield at, (f"declares {name}, which means something else in the tests, in common/ or in tasks/: "
                        f"{ELSEWHERE}")
     for name, at in header.inner.items():

@@ -157,15 +157,14 @@ def ninja(targets, place, on_step=None, job=0):
 
 def first_errors(log, stack):
     """Of a compiler's or linker's output, what a student can do something about."""
-    shown = []
+    shown = {}  # as a set that keeps their order
     for line in log.splitlines():
         if re.search(r"error:|undefined reference|multiple definition|time for compiling", line):
             line = line.replace(f"{GRADED}/", "tasks/").replace(f"{ROOT}/", "")
             line = line.replace(f"{BUILD.relative_to(ROOT)}/", "")
-            if line not in shown:
-                shown.append(line[:300])
+            shown[line[:300]] = True
     own = [line for line in shown if line.startswith("tasks/")]
-    return "\n".join((own or shown)[:5]) or "does not build"
+    return "\n".join((own or list(shown))[:5]) or "does not build"
 
 
 def errors_of(program, log):
@@ -215,11 +214,15 @@ def keep_program(binary, job):
 
 def refused_unseen(submission, wanted):
     """Program -> Built, of those that are not even compiled."""
+    @functools.cache  # most files are in several programs
+    def why_not(name):
+        looks = (look.wrong_in(submission.files, [name]) for look in (source_text, header_text))
+        return next(filter(None, looks), "")
+
     built = {}
     for program in wanted:
-        names = [name for task in program.tasks for name in task.files]
-        looks = (look.wrong_in(submission.files, names) for look in (source_text, header_text))
-        if why := next(filter(None, looks), ""):
+        names = (name for task in program.tasks for name in task.files)
+        if why := next(filter(None, map(why_not, names)), ""):
             built[program] = Built(None, "is not run: " + why)
     return built
 

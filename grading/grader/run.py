@@ -93,19 +93,18 @@ def read_result(path, task, seconds):
 def run(command, environment, seconds):
     """The exit status, None if the program took longer than that; and what it printed. What it has
     started ends with it."""
-    process = subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, env=environment, text=True, errors="replace",
-                               start_new_session=True)
-    printed = None
-    try:
-        printed = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        session.end(process)
-    if printed is None:
-        return None, "".join(process.communicate())
-    return process.returncode, "".join(printed)
+    with tempfile.TemporaryFile() as printed:  # not a pipe: of a file, graded code writes `file_bytes` at most
+        process = subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=printed,
+                                   stderr=printed, env=environment, start_new_session=True)
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            session.end(process)
+            process.wait()
+        printed.seek(0)
+        return status, printed.read().decode(errors="replace")
 
 
 def run_tests(path, task, seed, job):

@@ -42,6 +42,8 @@ def wrong_include(words, is_header):
         return "has #include of what is no name of a file"
     if named[1].startswith("/") or re.search(r"(^|/)(proc|dev)/", named[1]):
         return f"has #include of {named[1]}: name the header as it lies in an include folder"
+    if ".." in named[1].split("/"):
+        return f"has #include of {named[1]}: name a header of the course without a path, as <meta_init.h>"
     if is_header and named[1].endswith(".cpp"):
         return f"has #include of {named[1]} in a header: the tests would be compiled over it"
     return ""
@@ -81,7 +83,8 @@ def wrong_token(token, has_attributes):
 
 
 def lines(text):
-    """The tokens of each line but comments."""
+    """The tokens of each line but comments, up to the first that is odd: it is refused, and each comment
+    without an end would be looked for through all of the text."""
     line = []
     for token in TOKENS.finditer(text):
         if token["newline"]:
@@ -89,6 +92,8 @@ def lines(text):
             line = []
         elif not token["comment"]:
             line.append(token)
+        if token["odd"]:
+            break
     yield line
 
 
