@@ -730,6 +730,7 @@ class SourceText(unittest.TestCase):
         for text in ("__REDIRECT(long f, (int), write);", "#define f __CONCAT(as, m)\n", "ITT_JOIN(as, m)",
                      "_IO_x y;", "TORCH_SDT(a, b)"):
             self.assertRegex(self.refusal(text), "could make any word|belong to the compiler", text)
+        self.assertIn("would write into another file", self.refusal("stdout->_fileno = 5;"))
         for text in ("__builtin_expect(x, 1);", "#ifdef __clang__\n", "throw __func__;", "__FILE__, __LINE__",
                      "_x = y_; __int128 z;", "#if __cplusplus > 1 && defined(__cpp_lib_format)\n"):
             self.assertEqual(self.refusal(text), "", text)
@@ -920,6 +921,10 @@ class Looks(unittest.TestCase):
                  "_ZN3c105utils7set_envEPKcS2_b": "reads or changes the environment",
                  "_ZN3c1018FatalSignalHandler11getInstanceEv": "handles signals",
                  "_ZN5torch7Library5_implEPKcONS_11CppFunctionENS_18_RegisterOrVerifyE": "registers operators",
+                 "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE": "watches LibTorch's operators",
+                 "_ZNK3c1010Dispatcher17findSchemaOrThrowEPKcS2_": "looks up operators by name",
+                 "_ZN2at20enableRecordFunctionEb": "watches LibTorch's operators",
+                 "_ZN3c104impl13OperatorEntry14registerKernelEv": "registers operators",
                  "_ZN3c1020SetStorageImplCreateENS_10DeviceTypeEPFvvE": "is not a solution's to change",
                  "_ZN5torch8inductor9loadModelEv": "nothing of std, of LibTorch or of the course",
                  "_ZN4fsdp7MappingC1EiRKNS_8OpenFileE": "of common/comm/, on which no task stands",

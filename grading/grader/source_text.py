@@ -73,6 +73,8 @@ def wrong_token(token, has_attributes):
         return ""
     if word in ASSEMBLY:
         return f"uses {word}: a solution is written in C++ alone"
+    if word == "_fileno":
+        return "uses _fileno: a stream would write into another file, as that of the observations"
     if MAKES_WORDS.search(word):
         return f"uses {word}: it could make any word"
     if has_attributes and LINKER.fullmatch(word):
