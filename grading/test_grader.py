@@ -1,5 +1,6 @@
 """The grader without compiling anything: what it takes, how points come about, what it writes."""
 
+import argparse
 import contextlib
 import csv
 import io
@@ -615,6 +616,13 @@ class Reports(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             Progress(1).show("\x1b[2J", "")
         self.assertNotIn("\x1b", printed.getvalue())
+
+    def test_the_results_of_a_class_do_not_lie_among_its_submissions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for out in (folder, f"{folder}/grades"):
+                arguments = argparse.Namespace(all=folder, out=out)
+                with self.assertRaisesRegex(course.Refused, "name another folder"):
+                    classroom.grade_all(arguments)
 
     def test_a_submission_is_not_called_as_the_results_of_the_class(self):
         for name in ("seed", "grades.csv", "class.html.zip"):

@@ -91,6 +91,8 @@ def grade_all(arguments):
     out = pathlib.Path(arguments.out or f"{folder.resolve().name}-grades")
     if out.exists() and not out.is_dir():
         raise Refused(f"--out {out}: with --all it is a folder")
+    if folder.resolve() in (out.resolve(), out.resolve().parent):
+        raise Refused(f"--out {out}: it lies in {folder} and would be taken for a submission; name another folder")
     found = submissions(folder)
     out.mkdir(parents=True, exist_ok=True)
     seed = class_seed(arguments, out)
