@@ -1,6 +1,7 @@
 #include <base/child_program.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,10 +32,15 @@ int wait_for(int file, std::chrono::milliseconds moment) {
 ChildProgram::ChildProgram(const std::function<std::vector<std::string>(int)>& prepare) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
   setpgid(pid_, pid_);  // in both processes: whichever is first
-  if (pid_ == 0) become(prepare(ends[1]));
+  if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);  // it died before the line above
+    become(prepare(ends[1]));
+  }
   close(ends[1]);
   pipe_ = ends[0];
 }

@@ -11,7 +11,7 @@
 namespace fsdp {
 
 // Another program, and the pipe that it writes to. It leads a process group, which ends with this
-// object.
+// object. The program also ends with the thread that made this object, however that ends.
 class ChildProgram {
  public:
   using Clock = std::chrono::steady_clock;

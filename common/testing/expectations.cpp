@@ -51,21 +51,34 @@ std::string wrong_mean(const ObservedTensor& actual, const Places& places, int w
   return "";
 }
 
-// Of what HeldMemory::taken() observed, the bytes of one kind: "tensors" or "besides".
-void expect_less(const RankRun& run, const std::string& name, const std::string& kind,
-                 int64_t limit, const std::string& why, const char* file, int line) {
-  bool less = true;
+// Of what HeldMemory::taken() observed, the bytes of one kind, "tensors" or "besides": fails unless
+// each rank holds fewer than `limit`, and all ranks together hold `least` or more.
+struct Held {
+  std::string kind, where;
+  int64_t limit{}, least{};
+  std::string why_less{}, why_least{};
+};
+
+void expect_held(const RankRun& run, const std::string& name, const Held& held, const char* file,
+                 int line) {
+  bool wrong = false;
+  int64_t sum = 0;
   std::string table;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     if (!run.observed(rank, name)) continue;
-    const auto bytes = run.at(rank, name, file, line).at(kind).get<int64_t>();
-    const std::string where = kind == "tensors" ? "in tensors" : "besides tensors";
-    table += row(rank, "holds " + std::to_string(bytes) + " bytes " + where);
-    if (run.world_size() == 1 || bytes < limit) continue;
-    less = false;
-    table += ", expected fewer than " + std::to_string(limit) + ": " + why;
+    const auto bytes = run.at(rank, name, file, line).at(held.kind).get<int64_t>();
+    sum += bytes;
+    table += row(rank, "holds " + std::to_string(bytes) + " bytes " + held.where);
+    if (bytes < held.limit) continue;
+    wrong = true;
+    table += ", expected fewer than " + std::to_string(held.limit) + ": " + held.why_less;
   }
-  if (!less) tell(run, name, table, file, line);
+  if (sum < held.least) {
+    wrong = true;
+    table += "\n  all ranks: hold " + std::to_string(sum) + " bytes " + held.where +
+             ", expected at least " + std::to_string(held.least) + ": " + held.why_least;
+  }
+  if (wrong && run.world_size() > 1) tell(run, name, table, file, line);
 }
 
 }  // namespace
@@ -95,13 +108,26 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole, const char* file,
                     int line) {
-  expect_less(run, name, "tensors", whole, "a part of the whole", file, line);
+  const Held held{
+      .kind = "tensors",
+      .where = "in tensors",
+      .limit = whole,
+      .least = whole - whole / 8,
+      .why_less = "a part of the whole",
+      .why_least = "together the ranks hold the whole",
+  };
+  expect_held(run, name, held, file, line);
 }
 
 void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole, const char* file,
                       int line) {
-  expect_less(run, name, "besides", whole / 8 * 3 + 1,
-              "no copy of what other ranks own, in whatever memory", file, line);
+  const Held held{
+      .kind = "besides",
+      .where = "besides tensors",
+      .limit = whole / 8 * 3 + 1,
+      .why_less = "no copy of what other ranks own, in whatever memory",
+  };
+  expect_held(run, name, held, file, line);
 }
 
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,

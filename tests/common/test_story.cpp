@@ -305,6 +305,19 @@ TEST(Part, of_the_whole_is_less_than_the_whole_on_two_ranks) {
       "the whole\n  rank 1: holds 64");
 }
 
+TEST(Part, of_the_whole_is_with_those_of_the_other_ranks_nearly_all_of_it) {
+  const auto told = [](int world_size, int64_t held) {
+    const RankRun run = taken_by(world_size, held, 0);
+    return failures_of([&] { expect_part_of(run, "held", 64); });
+  };
+  EXPECT_EQ(told(1, 0), "");
+  EXPECT_EQ(told(2, 28), "");
+  EXPECT_CONTAINS(told(2, 27),
+                  "rank 1: holds 27 bytes in tensors\n  all ranks: hold 54 bytes in tensors, "
+                  "expected at least 56: together the ranks hold the whole");
+  EXPECT_CONTAINS(told(4, 0), "all ranks: hold 0 bytes");
+}
+
 TEST(Part, that_others_own_is_held_nowhere_on_two_ranks) {
   const auto told = [](int world_size, int64_t besides) {
     const RankRun run = taken_by(world_size, 1000, besides);

@@ -1,0 +1,35 @@
+#include <base/child_program.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+using namespace fsdp;
+
+namespace {
+
+TEST(ChildProgram, ends_with_the_process_that_started_it) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const ChildProgram child([&](int) {
+      if (write(ends[1], "x", 1) != 1) _exit(1);
+      return std::vector<std::string>{"sleep", "600"};
+    });
+    pause();
+  }
+  close(ends[1]);
+  char byte{};
+  EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  kill(parent, SIGKILL);
+  waitpid(parent, nullptr, 0);
+  pollfd left{ends[0], POLLIN, 0};
+  ASSERT_EQ(poll(&left, 1, 20'000), 1) << "the program still has its end of the pipe";
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  close(ends[0]);
+}
+
+}  // namespace
