@@ -294,7 +294,7 @@ def show(model, world, args, summary):
         bytes_alive = peak and peak["max" if program == OURS else "min"]
         cells.append(f"{bytes_alive:17,}" if peak else f"{'':17}")
         cells.append(f"{row['loss_difference']:11.1e}" if program != ALONE else "")
-        print("".join(cells))
+        print("".join(cells).rstrip())
     for program, row in summary.items():
         if program == ALONE:
             continue
