@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 
 #include "expect_text.h"
+#include "temporary_folder.h"
 
 namespace fsdp {
 namespace {
@@ -56,6 +58,15 @@ TEST_F(Judged, DISABLED_is_not_decided_by_the_program_of_the_ranks) {
 TEST_F(Judged, DISABLED_fails_when_the_program_of_the_ranks_leaves) {
   if (in_program_of_ranks()) _exit(0);
   run_ranks(1, [](TestRank&) {});
+}
+
+TEST_F(Judged, DISABLED_starts_a_program_that_leaves) {
+  if (in_program_of_ranks()) {
+    std::ofstream(std::getenv("FSDP_STARTS"), std::ios::app) << 'x';
+    _exit(0);
+  }
+  for (int i = 0; i < 10; ++i)
+    EXPECT_THROW(remote_ranks::receive(1), std::runtime_error);
 }
 
 TEST_F(Judged, DISABLED_fails_when_a_run_is_left_out) {
@@ -139,6 +150,16 @@ TEST(RemoteRanks, fail_the_test_if_they_do_not_report) {
                   "the program of the ranks left by exit(0) before a run of 1 ranks was over");
   EXPECT_CONTAINS(std::string(judged("fails_when_a_run_is_left_out")["text"]),
                   "reported 2 ranks of 1");
+}
+
+TEST(RemoteRanks, are_given_up_after_three_starts_without_a_report) {
+  const TemporaryFolder folder;
+  const std::string starts = folder.path() + "/starts";
+  setenv("FSDP_STARTS", starts.c_str(), 1);
+  EXPECT_EQ(judged("starts_a_program_that_leaves")["outcome"], "passed");
+  std::string counted;
+  std::ifstream(starts) >> counted;
+  EXPECT_EQ(counted, "xxx");
 }
 
 TEST(Results, are_not_started_if_a_test_passed_because_it_reached_a_todo) {

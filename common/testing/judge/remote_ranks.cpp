@@ -19,6 +19,7 @@ using Clock = ChildProgram::Clock;
 
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // of a report
 constexpr auto kToStart = 10s;
+constexpr int kStartsInVain = 3;
 
 int report_file = -1;
 
@@ -127,6 +128,7 @@ class Program {
 
   // It has reported nothing for as long as a start and a run may take: so it would the next time.
   bool is_hopeless() const { return late_ && !has_reported_; }
+  bool has_reported() const { return has_reported_; }
 
  private:
   Json next_report() {
@@ -206,6 +208,7 @@ RunReport receive(int world_size) {
   static std::optional<Program> program;
   static Place place;
   static std::string hopeless;  // why no further start is tried
+  static int in_vain = 0;       // starts in a row of a program that reported nothing
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
   std::string wrong;
@@ -219,7 +222,8 @@ RunReport receive(int world_size) {
   }
   wrong = "the program of the ranks " + wrong + " before a run of " + std::to_string(world_size) +
           " ranks was over";
-  if (program && program->is_hopeless()) hopeless = wrong;
+  in_vain = program && program->has_reported() ? 0 : in_vain + 1;
+  if ((program && program->is_hopeless()) || in_vain == kStartsInVain) hopeless = wrong;
   program.reset();
   throw std::runtime_error(wrong);
 }
