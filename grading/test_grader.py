@@ -706,6 +706,15 @@ class Throughput(unittest.TestCase):
         for text in (forged + "\n" + self.PRINTED, self.PRINTED + "x" + forged, "sha256 0\n" + self.PRINTED):
             self.assertEqual(self.trained(text).why, "training prints its results more than once")
 
+    def test_bytes_that_training_cant_have_told_are_on_no_leaderboard(self):
+        reference = throughput.Training(2.0, "abc", 1000, 500)
+        for peak, traffic, shown in ((1000, 500, True), (800, 500, True), (700, 500, False), (1000, 499, False)):
+            told = throughput.Training(2.0, "abc", peak, traffic)
+            with mock.patch.object(throughput, "train", lambda path, *_: told if path == "program" else reference):
+                measured = throughput.compare("program", 1, 0)
+            leaders = report.leaderboard(Grade("ada", throughput=measured))
+            self.assertEqual((measured["points"], len(leaders)), (5, 3 if shown else 1), (peak, traffic))
+
     def test_training_that_fails_says_how(self):
         self.assertIn("no loss", self.trained("no loss").why)
         self.assertIn("at the end", self.trained(self.PRINTED + "at the end", 1).why)
