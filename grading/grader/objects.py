@@ -11,7 +11,7 @@ import tempfile
 from grader.course import BUILD, ROOT, Refused, rubric
 
 
-MOST_BYTES = 20_000_000  # of an object
+MOST_BYTES = 4_000_000  # of an object; those of the solutions have 355 KB at most
 MOST_OUTPUT = 256_000_000  # [bytes] of a tool
 LIMITS = ("prlimit", f"--fsize={MOST_OUTPUT}", "--as=4294967296", "--cpu=120", "--core=0")
 
