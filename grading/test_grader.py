@@ -287,6 +287,15 @@ class Running(unittest.TestCase):
         self.assertNotIn(status, (0, None))
         self.assertLessEqual(len(printed), 110_000)
 
+    def test_the_usual_tests_have_no_seed_whatever_the_shell_has(self):
+        given = []
+        with (mock.patch.object(run, "run", lambda command, environment, seconds: given.append(environment) or (1, "")),
+              mock.patch.object(sandbox, "environment", lambda *_, **__: {"FSDP_TEST_SEED": "shell"}),
+              mock.patch.object(sandbox, "clean_up", lambda *_: None)):
+            for seed in ("", "drawn"):
+                run.run_tests(pathlib.Path("tests"), course.tasks()[1], seed, 0)
+        self.assertEqual([environment.get("FSDP_TEST_SEED") for environment in given], [None, "drawn"])
+
 
 class NamesOfOthers(unittest.TestCase):
     def test_hold_those_of_every_room_that_is_built(self):
