@@ -128,7 +128,7 @@ class Program {
 
   // It has reported nothing for as long as a start and a run may take: so it would the next time.
   bool is_hopeless() const { return late_ && !has_reported_; }
-  bool has_reported() const { return has_reported_; }
+  bool has_sent() const { return has_sent_; }  // anything
 
  private:
   Json next_report() {
@@ -152,12 +152,14 @@ class Program {
                                  std::to_string((kToStart + kTimeLimit).count()) + " s");
       }
       if (*got == 0) throw std::runtime_error(child_.end(1s).text());
+      has_sent_ = true;
       at += *got;
       count -= *got;
     }
   }
 
   ChildProgram child_{command_of_ranks};
+  bool has_sent_{};
   bool has_reported_{};
   bool late_{};
 };
@@ -208,7 +210,7 @@ RunReport receive(int world_size) {
   static std::optional<Program> program;
   static Place place;
   static std::string hopeless;  // why no further start is tried
-  static int in_vain = 0;       // starts in a row of a program that reported nothing
+  static int in_vain = 0;       // starts in a row of a program that sent nothing
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
   std::string wrong;
@@ -222,7 +224,7 @@ RunReport receive(int world_size) {
   }
   wrong = "the program of the ranks " + wrong + " before a run of " + std::to_string(world_size) +
           " ranks was over";
-  in_vain = program && program->has_reported() ? 0 : in_vain + 1;
+  in_vain = program && program->has_sent() ? 0 : in_vain + 1;
   if ((program && program->is_hopeless()) || in_vain == kStartsInVain) hopeless = wrong;
   program.reset();
   throw std::runtime_error(wrong);
