@@ -111,7 +111,10 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
     const at::Tensor& whole = unit->parameters().front().tensor;
     const at::Tensor own = view_of_storage(whole.storage(), unit->shard_offset(),
                                            {unit->shard_numel()}, whole.scalar_type());
-    at::Tensor(unit->shard()).copy_(own);
+    // Narrower parameters are rounded: what nobody wrote to stays as precise as it was.
+    const at::Tensor& shard = unit->shard();
+    const at::Tensor unchanged = own.eq(shard.to(own.scalar_type()));
+    at::Tensor(shard).copy_(at::where(unchanged, shard, own.to(shard.scalar_type())));
   }
 }
 

@@ -47,7 +47,9 @@ void check_fits(const StateDict& state, const Module& net) {
 StateDict ShardedModel::state_dict(bool rank0_only) {
   sharding_->begin("state_dict");
   Communicator& comm = sharding_->comm();
-  if (!sharding_->options().broadcast_buffers) {
+  if (sharding_->options().broadcast_buffers) {
+    sharding_->broadcast_buffers();
+  } else {
     std::vector<Trait> traits;
     for (const auto& [name, buffer] : distinct_buffers(sharding_->net()))
       traits.push_back({"the values of buffer " + name, values_digest(buffer)});

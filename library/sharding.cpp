@@ -182,7 +182,11 @@ void Sharding::begin_forward() {
   check_parameters();
   check_frozen();
   tensors_->follow_zero_grad();
-  if (options_.broadcast_buffers) broadcast_from_rank_0(*comm_, distinct_buffers(net_));
+  if (options_.broadcast_buffers) broadcast_buffers();
+}
+
+void Sharding::broadcast_buffers() {
+  broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
 
 void Sharding::after_forward(Watched& watched, bool returned) {

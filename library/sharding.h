@@ -38,6 +38,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   // Reshards every unit, and waits until no other rank reads the shards.
   void begin(const std::string& function);
 
+  void broadcast_buffers();  // collective: rank 0's, to all ranks
+
   // While it lives, every unit is unsharded, no other rank reads the shards, and calls of the
   // module are refused.
   class Summoned {
@@ -85,7 +87,6 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   void check_views(const Watched& watched) const;
   static void check_unwritten(Watched& watched);
   void check_frozen();
-  void broadcast_buffers();
 
   Module& net_;
   std::shared_ptr<Communicator> comm_;

@@ -11,10 +11,11 @@ torch::Tensor OtherShape::forward(torch::Tensor input) {
 }
 
 void OtherShape::set_forward(Forward forward) {
-  throw std::logic_error(name() +
-                         " does not take one tensor and return one, so its forward() can't "
-                         "be replaced, as by checkpoint_activations(); checkpoint modules of one tensor "
-                         "inside it");
+  throw std::logic_error(
+      name() +
+      " does not take one tensor and return one, so its forward() can't "
+      "be replaced, as by checkpoint_activations(); checkpoint modules of one tensor "
+      "inside it");
 }
 
 }  // namespace fsdp

@@ -271,5 +271,53 @@ MULTI_RANK_TEST(OddModel, whose_parameters_are_frozen_on_some_ranks_alone_is_ref
   expect_error_says(run.failure(), "differs between ranks");
 }
 
+// bf16 in forward and backward; the shards, and what the optimizer sees, are fp32.
+at::Tensor loss_in_bf16(Module& model, int part, int parts, int step) {
+  const at::Tensor x = batch_part(part, parts, step, {5, 7}).to(at::kBFloat16);
+  return model(x).to(at::kFloat).square().mean();
+}
+
+MULTI_RANK_TEST(OddModel, may_be_gathered_in_bf16) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    for (const auto& unit : model.units())
+      unit->set_mixed_precision({at::kBFloat16, at::kFloat});
+    const auto optimizer = adamw(model.parameters());
+    for (int step = 0; step < 3; ++step) {
+      loss_in_bf16(*net, rank.rank(), rank.world_size(), step).backward();
+      optimizer->step();
+      optimizer->zero_grad();
+      model.summon_full_params([] {});  // and writes nothing
+    }
+    rank.observe("weight", model.state_dict().at("b1.linear.weight"));
+  });
+  const RankRun one = run_oracle([&](TestRank& rank) {
+    const auto net = block_net();
+    std::vector<at::Tensor> masters;
+    for (const at::Tensor& parameter : net->parameters())
+      masters.push_back(parameter.detach().clone().requires_grad_());
+    net->to(at::kBFloat16);
+    std::vector<at::Tensor> rounded = net->parameters();
+    const auto optimizer = adamw(masters);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<std::vector<at::Tensor>> gradients(masters.size());
+      for (size_t i = 0; i < masters.size(); ++i)
+        rounded[i].detach().copy_(masters[i].detach());
+      for (int part = 0; part < world_size(); ++part) {
+        loss_in_bf16(*net, part, world_size(), step).backward();
+        for (size_t i = 0; i < masters.size(); ++i)
+          gradients[i].push_back(std::exchange(rounded[i].mutable_grad(), {}).to(at::kFloat));
+      }
+      for (size_t i = 0; i < masters.size(); ++i)
+        masters[i].mutable_grad() =
+            sum_as_tree(gradients[i]).view(masters[i].sizes()).div(world_size());
+      optimizer->step();
+    }
+    rank.observe("weight", masters[3].detach());
+  });
+  expect_on_all_ranks(run, "weight", one.at(0, "weight"));
+}
+
 }  // namespace
 }  // namespace fsdp

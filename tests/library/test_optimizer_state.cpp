@@ -1,4 +1,7 @@
 #include <torch/optim/lbfgs.h>
+#include <torch/serialize.h>
+
+#include <sstream>
 
 #include <common/expect_text.h>
 #include <library/models.h>
@@ -87,6 +90,30 @@ MULTI_RANK_TEST(OptimizerState, of_other_steps_is_refused) {
     EXPECT_CONTAINS(error_of([&] { model.optim_state_dict(*optimizer); }),
                     "ranks differ in the optimizer's state of scale");
   });
+}
+
+MULTI_RANK_TEST(OptimizerState, may_be_saved_by_torch_into_a_file_of_each_rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net(), other = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    FullyShardedDataParallel loaded(*other, rank.communicator());
+    torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(0.05));
+    torch::optim::AdamW go_on(loaded.parameters(), torch::optim::AdamWOptions(0.05));
+    loss_of(*net, rank).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    std::stringstream file;
+    torch::save(optimizer, file);
+    torch::load(go_on, file);
+    loaded.load_state_dict(model.state_dict());
+    for (BlockNet* one : {net.get(), other.get()})
+      loss_of(*one, rank, 1).backward();
+    optimizer.step();
+    go_on.step();
+    rank.observe("saved", model.state_dict().at("b1.linear.weight"));
+    rank.observe("loaded", loaded.state_dict().at("b1.linear.weight"));
+  });
+  expect_on_all_ranks(run, "loaded", run.at(0, "saved"));
 }
 
 }  // namespace

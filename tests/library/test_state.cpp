@@ -310,16 +310,23 @@ MULTI_RANK_TEST(LibraryState, of_buffers_is_rank_0s_with_broadcast_buffers) {
     net.eval();
     net(at::ones({2, 7}));
     rank.observe("mean", net.norm->running_mean);
-    model.state_dict();
+    net.train();
+    loss_of(net, rank, 2);  // each rank changes its own again
+    const StateDict state = model.state_dict();
+    rank.observe("saved", state.at("norm.running_mean"));
+    model.load_state_dict(state);
   });
   const RankRun one = run_oracle([&](TestRank& rank) {
     torch::manual_seed(1);
     NormNet net;
-    for (int step = 0; step < 2; ++step)
+    for (int step = 0; step < 3; ++step) {
       net(batch_part(0, world_size(), step, {5, 7}));
-    rank.observe("mean", net.norm->running_mean);
+      if (step == 1) rank.observe("mean", net.norm->running_mean.clone());
+    }
+    rank.observe("saved", net.norm->running_mean);
   });
   expect_on_all_ranks(run, "mean", one.at(0, "mean"));
+  expect_on_all_ranks(run, "saved", one.at(0, "saved"));
 }
 
 }  // namespace

@@ -288,5 +288,26 @@ MULTI_RANK_TEST(AnyTraining, goes_on_after_a_scope_of_full_parameters_that_threw
   expect_on_all_ranks(run, "scale", one.at(0, "scale"));
 }
 
+MULTI_RANK_TEST(AnyTraining, is_the_same_over_gloo) {
+  const auto train = [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator(), {.sync_module_states = true});
+    const auto optimizer = adamw(model.parameters());
+    for (int step = 0; step < 2; ++step) {
+      loss_of(*net, rank, step).backward();
+      rank.observe("norm " + std::to_string(step), model.clip_grad_norm_(0.1));
+      optimizer->step();
+      optimizer->zero_grad();
+      model.load_state_dict(model.state_dict());
+      model.load_optim_state_dict(*optimizer, model.optim_state_dict(*optimizer));
+    }
+    model.summon_full_params([&] { rank.observe("scale", net->scale.detach()); });
+  };
+  const RankRun shm = run_ranks(world_size(), train);
+  const RankRun gloo = run_ranks(world_size(), train, {.backend = "gloo"});
+  for (const char* name : {"norm 0", "norm 1", "scale"})
+    expect_on_all_ranks(gloo, name, shm.at(0, name));
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -160,10 +160,11 @@ MULTI_RANK_TEST(CheckpointOfShapedModels, is_refused_by_the_name_of_the_module) 
       rank.observe("says", error.what());
     }
   });
-  expect_on_rank(run, 0, "says",
-                 "fsdp::CrossBlock does not take one tensor and return one, so its forward() can't "
-                 "be replaced, as by checkpoint_activations(); checkpoint modules of one tensor inside "
-                 "it");
+  expect_on_rank(
+      run, 0, "says",
+      "fsdp::CrossBlock does not take one tensor and return one, so its forward() can't "
+      "be replaced, as by checkpoint_activations(); checkpoint modules of one tensor inside "
+      "it");
 }
 
 MULTI_RANK_TEST(ShapedModels, may_have_checkpointed_modules_of_one_tensor) {
