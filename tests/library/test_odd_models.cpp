@@ -87,6 +87,24 @@ MULTI_RANK_TEST(OddModel, may_share_the_table_of_its_embedding_with_its_head) {
   expect_equal_to_one_process(world_size(), training);
 }
 
+// The second block uses the weight of the first, and nobody registers it there.
+struct AssigningNet : Module {
+  AssigningNet() { second->linear->weight = first->linear->weight; }
+  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)); }
+  std::shared_ptr<LayerBlock> first = register_module("first", std::make_shared<LayerBlock>());
+  std::shared_ptr<LayerBlock> second = register_module("second", std::make_shared<LayerBlock>());
+};
+
+MULTI_RANK_TEST(OddModel, that_ties_a_weight_by_assignment_alone_is_refused) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    torch::manual_seed(1);
+    AssigningNet net;
+    FullyShardedDataParallel model(net, rank.communicator());
+    EXPECT_CONTAINS(error_of([&] { loss_of(net, rank); }),
+                    "first.linear.weight and 1 more of unit first are sharded now");
+  });
+}
+
 // A unit inside a unit, and modules without parameters that are chosen as units.
 struct QuietBlock : Module {
   at::Tensor forward(at::Tensor x) override { return x.tanh(); }
