@@ -33,7 +33,7 @@ class StateDict(unittest.TestCase):
             before = pathlib.Path(folder, "model.pt").read_bytes()
             changed = [PEERS, "-c", CHANGE, f"{folder}/model.pt"]
             listing = subprocess.run(changed, capture_output=True, text=True, check=True).stdout
-            self.assertIn("0.linear.weight [64, 64]", listing.splitlines())
+            self.assertIn("first.linear.weight [64, 64]", listing.splitlines())
             with_python = first_loss(folder)
             pathlib.Path(folder, "model.pt").write_bytes(before)
             self.assertGreater(with_python, 2 * first_loss(folder))
