@@ -230,8 +230,7 @@ struct LateBlock : LayerBlock {
   bool sees_only_expected{true};
 };
 
-// The last unit of backward and the root are frozen, so no reduction makes the ranks wait for one
-// another.
+// All parameters are frozen, so no reduction makes the ranks wait for one another.
 MULTI_RANK_TEST(TorchOptim, may_write_when_backward_has_returned) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
@@ -240,7 +239,7 @@ MULTI_RANK_TEST(TorchOptim, may_write_when_backward_has_returned) {
     const auto last = net.register_module("last", std::make_shared<LayerBlock>());
     net.blocks = {late, last};
     late->yields = rank.rank() * 500;
-    for (const at::Tensor& parameter : {late->linear->weight, late->linear->bias, net.scale})
+    for (const at::Tensor& parameter : net.parameters())
       parameter.set_requires_grad(false);
     FullyShardedDataParallel model(net, rank.communicator(), {.limit = 4});
     for (int round = 1; round <= 20; ++round) {
