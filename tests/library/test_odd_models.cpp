@@ -154,12 +154,12 @@ struct DropBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override { return drop(LayerBlock::forward(x)); }
   torch::nn::Dropout drop = register_module("drop", torch::nn::Dropout(0.5));
 };
-template <bool kCheckpointed>
+template <bool Checkpointed>
 struct DropNet : Module {
   DropNet() {
     for (int i = 0; i < 3; ++i) {
       blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<DropBlock>()));
-      if (kCheckpointed) checkpoint_activations(*blocks.back());
+      if (Checkpointed) checkpoint_activations(*blocks.back());
     }
   }
   at::Tensor forward(at::Tensor x) override {
@@ -172,7 +172,8 @@ struct DropNet : Module {
 
 MULTI_RANK_TEST(OddModel, may_drop_out_with_and_without_checkpointed_activations) {
   const auto loss = [](Module& model, int part, int parts, int step) {
-    torch::manual_seed(static_cast<uint64_t>(100 * step + part));
+    const int64_t seed = 100 * int64_t{step} + part;
+    torch::manual_seed(static_cast<uint64_t>(seed));
     return mean_square(model, part, parts, step);
   };
   Training plain = training_of_net<DropNet<false>>(),
