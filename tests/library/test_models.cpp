@@ -64,6 +64,8 @@ MULTI_RANK_TEST(AnyModel, is_frozen_by_its_shards_too) {
     named["b0.linear.bias"].set_requires_grad(true);
     mean_square(*net, rank.rank(), rank.world_size(), 0).backward();
     rank.observe("unfrozen", named["b0.linear.bias"].grad().defined());
+    net->blocks[1]->linear->bias.set_requires_grad(false);
+    EXPECT_FALSE(model.named_parameters()["b1.linear.bias"].requires_grad());
   });
   expect_on_all_ranks(run, "frozen", true);
   expect_on_all_ranks(run, "unfrozen", true);
