@@ -1064,6 +1064,17 @@ class Sandbox(unittest.TestCase):
                                   capture_output=True)
             self.assertEqual(done.stdout, printed, done.stderr)
 
+    def test_groups_of_graders_that_were_killed_are_removed(self):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (f"{memory_group.prefix()}{ended.pid}_0", f"{memory_group.prefix()}{os.getpid()}_0",
+                         f"fsdp_graded_0_{ended.pid}_0"):
+                (pathlib.Path(folder) / name).mkdir()
+            memory_group.remove_left(pathlib.Path(folder))
+            left = [path.name for path in pathlib.Path(folder).iterdir()]
+        self.assertCountEqual(left, [f"{memory_group.prefix()}{os.getpid()}_0", f"fsdp_graded_0_{ended.pid}_0"])
+
     def test_compilers_see_neither_solutions_nor_results_nor_devices(self):
         if sandbox.best_mode() != "namespaces" or not (course.BUILD / "build.ninja").exists():
             self.skipTest("this machine has no namespaces, or nothing is built")

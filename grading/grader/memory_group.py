@@ -6,6 +6,8 @@ import functools
 import os
 import pathlib
 
+from grader.course import BUILD
+
 CONTROL = pathlib.Path("/sys/fs/cgroup")
 # Where groups are made, and the file of the limit, in the second and the first version of the kernel's
 # control groups.
@@ -39,6 +41,19 @@ def remove(path):
         pass  # there is none, or a process in it has not ended
 
 
+def prefix():
+    """Of the names of all groups whose graders build here."""
+    return f"fsdp_graded_{BUILD.stat().st_ino}_"
+
+
+def remove_left(folder):
+    """The groups of graders that were killed."""
+    for path in folder.glob(f"{prefix()}*"):
+        grader = path.name.removeprefix(prefix()).partition("_")[0]
+        if not pathlib.Path(f"/proc/{grader}").exists():
+            remove(path)
+
+
 @functools.cache
 def place():
     """Of PLACES the one that works here, None if there is none: only root makes groups, and not in every
@@ -47,6 +62,7 @@ def place():
         path = folder / f"fsdp_graded_try_{os.getpid()}"
         if make(path, limit_file, 1 << 30):
             remove(path)
+            remove_left(folder)
             return folder, limit_file
     return None
 
@@ -57,6 +73,6 @@ def of(job, limit):
     if not place():
         return ""
     folder, limit_file = place()
-    path = folder / f"fsdp_graded_{os.getpid()}_{job}"
+    path = folder / f"{prefix()}{os.getpid()}_{job}"
     atexit.register(remove, path)
     return str(path) if make(path, limit_file, limit) else ""
