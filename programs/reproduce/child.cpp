@@ -2,7 +2,7 @@
 #include <poll.h>
 #include <reproduce/child.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +13,7 @@
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
-
-extern char** environ;
+#include <system_error>
 
 namespace fsdp {
 namespace {
@@ -34,15 +33,21 @@ pid_t spawn(const std::filesystem::path& program, std::vector<std::string>& argu
   for (std::string& argument : arguments)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                   0600);
-  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, name.c_str(), &files, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) throw std::runtime_error(name + ": " + std::strerror(error));
+  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (output < 0) throw std::runtime_error(log.string() + ": " + std::strerror(errno));
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);  // it died before the line above
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    execv(name.c_str(), argv.data());
+    dprintf(STDERR_FILENO, "%s: %s\n", name.c_str(), std::strerror(errno));
+    _exit(127);
+  }
+  close(output);
+  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
   return child;
 }
 

@@ -91,7 +91,9 @@ class Watcher {
   }
 
   void operator()(int process) {
-    MemorySample now{seconds(), 0, shared_memory_of_machine() - shared_before_, 0};
+    const int64_t shared = shared_memory_of_machine();
+    shared_of_others_ = std::min(shared_of_others_, shared);  // a run before may still be freed
+    MemorySample now{seconds(), 0, shared - shared_of_others_, 0};
     for (const int one : with_children(process)) {
       const fs::path status = "/proc/" + std::to_string(one) + "/status";
       now.anonymous += kib(status, "RssAnon:") * 1024;
@@ -159,7 +161,7 @@ class Watcher {
   const LongRun& run_;
   const Files& files_;
   const bool terminal_{isatty(STDERR_FILENO) == 1};
-  const int64_t shared_before_{shared_memory_of_machine()};
+  int64_t shared_of_others_{shared_memory_of_machine()};
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
   double before_{};  // [s] that the run took before it was interrupted
   std::optional<MemorySample> largest_;

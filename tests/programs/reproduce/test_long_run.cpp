@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <reproduce/full.h>
 #include <state/checkpoint_folder.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
@@ -111,6 +116,28 @@ TEST_F(LongRuns, refuses_a_disk_without_room_for_two_checkpoints) {
                     run_or_go_on(program(), folder_.path(), {"long", {}, 4, int64_t{1} << 60});
                   }),
                   of_run() + ": needs 3074457345 GB on the disk, and ");
+}
+
+// Else it would keep the folder, the cores and 20 GiB.
+TEST_F(LongRuns, end_with_the_process_that_has_started_them) {
+  const std::string pipe = folder_.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::ofstream(program()) << "#!/bin/bash\necho $$ > " << pipe << "\nexec sleep 1000\n";
+  fs::permissions(program(), fs::perms::owner_all);
+  const pid_t reproduce = fork();
+  if (reproduce == 0) {
+    run();
+    _exit(0);
+  }
+  int trains = 0;
+  std::ifstream(pipe) >> trains;
+  ASSERT_GT(trains, 0);
+  pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, trains, 0)), POLLIN, 0};
+  ASSERT_GE(ended.fd, 0);
+  kill(reproduce, SIGKILL);
+  EXPECT_EQ(poll(&ended, 1, /*milliseconds=*/60'000), 1);
+  close(ended.fd);
+  waitpid(reproduce, nullptr, 0);
 }
 
 MemorySample sample(double seconds, int64_t gib) {
