@@ -118,7 +118,7 @@ void ShardTensors::mark_waiting() {
   }
 }
 
-bool ShardTensors::compare_requires_grad(bool forget) {
+void ShardTensors::compare_requires_grad() {
   for (Entry& entry : entries_) {
     const bool changed = entry.whole.requires_grad() != entry.requires_grad ||
                          entry.own.requires_grad() != entry.requires_grad;
@@ -128,7 +128,10 @@ bool ShardTensors::compare_requires_grad(bool forget) {
     entry.whole.set_requires_grad(entry.requires_grad);
     entry.own.set_requires_grad(entry.requires_grad);
   }
-  return forget ? std::exchange(frozen_or_unfrozen_, false) : frozen_or_unfrozen_;
+}
+
+bool ShardTensors::take_frozen_or_unfrozen() {
+  return std::exchange(frozen_or_unfrozen_, false);
 }
 
 void ShardTensors::take_gradients() {

@@ -43,9 +43,10 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   // After a pass in no_sync() a step of the optimizer would do nothing.
   void mark_waiting();
 
-  // If one of the two was frozen or unfrozen, so is the other. Returns whether one ever was since
-  // the last call with `forget`.
-  bool compare_requires_grad(bool forget = false);
+  // If one of the two was frozen or unfrozen, so is the other.
+  void compare_requires_grad();
+  // Whether that has happened since the last call of this function.
+  bool take_frozen_or_unfrozen();
 
   // If zero_grad() of the module has dropped the gradient of `whole`, drops that of `own` too.
   void follow_zero_grad();

@@ -269,7 +269,8 @@ void Sharding::check_unwritten(Watched& watched) {
 
 // A parameter that some ranks alone train would get a part of its gradient.
 void Sharding::check_frozen() {
-  if (!tensors_->compare_requires_grad(/*forget=*/true)) return;
+  tensors_->compare_requires_grad();
+  if (!tensors_->take_frozen_or_unfrozen()) return;
   std::vector<Trait> traits;
   for (const auto& entry : tensors_->entries())
     traits.push_back({"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen"});

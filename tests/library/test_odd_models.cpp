@@ -206,16 +206,17 @@ MULTI_RANK_TEST(OddModel, may_be_of_torchs_transformer_layers) {
 }
 
 // What writes to a weight in forward writes to what was gathered.
-struct RenormingNet : Module {
+struct TableNet : Module {
+  explicit TableNet(const torch::nn::EmbeddingOptions& options)
+      : table(register_module("table", torch::nn::Embedding(options))) {}
   at::Tensor forward(at::Tensor ids) override { return table(ids); }
-  torch::nn::Embedding table = register_module(
-      "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).max_norm(0.1)));
+  torch::nn::Embedding table;
 };
 
 MULTI_RANK_TEST(OddModel, that_writes_to_a_parameter_in_forward_is_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
-    RenormingNet net;
+    TableNet net(torch::nn::EmbeddingOptions(5, 3).max_norm(0.1));
     FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
     EXPECT_CONTAINS(error_of([&] {
                       net(at::tensor({1, 2}));
@@ -239,16 +240,10 @@ MULTI_RANK_TEST(OddModel, whose_root_is_written_to_between_forward_and_backward_
   });
 }
 
-struct SparseNet : Module {
-  at::Tensor forward(at::Tensor ids) override { return table(ids); }
-  torch::nn::Embedding table = register_module(
-      "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
-};
-
 MULTI_RANK_TEST(OddModel, with_sparse_gradients_is_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
-    SparseNet net;
+    TableNet net(torch::nn::EmbeddingOptions(5, 3).sparse(true));
     FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
     EXPECT_CONTAINS(error_of([&] {
                       net(at::tensor({1, 2})).sum().backward();
