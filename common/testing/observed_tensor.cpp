@@ -2,6 +2,7 @@
 #include <testing/listed.h>
 #include <testing/observed_tensor.h>
 #include <testing/ratio.h>
+#include <testing/tensor_bits.h>
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +69,7 @@ std::string position(const ObservedTensor& tensor, int64_t index) {
 }
 
 // The number of bytes of a tensor of this type and these sizes; none if there is no such tensor.
-std::optional<int64_t> bytes_of(int dtype, const std::vector<int64_t>& sizes) {
+std::optional<int64_t> size_of(int dtype, const std::vector<int64_t>& sizes) {
   const auto types = static_cast<int>(at::ScalarType::Undefined);
   if (dtype < 0 || dtype >= types) return {};
   auto bytes = static_cast<int64_t>(c10::elementSize(static_cast<at::ScalarType>(dtype)));
@@ -203,11 +204,9 @@ std::string ObservedTensor::text(int64_t index) const {
 
 nlohmann::json to_observation(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
-  const at::Tensor data = tensor.detach().cpu().contiguous();
-  const auto* begin = static_cast<const uint8_t*>(data.const_data_ptr());
-  return {{kDtype, static_cast<int>(data.scalar_type())},
-          {kSizes, data.sizes().vec()},
-          {kBytes, nlohmann::json::binary({begin, begin + data.nbytes()})}};
+  return {{kDtype, static_cast<int>(tensor.scalar_type())},
+          {kSizes, tensor.sizes().vec()},
+          {kBytes, nlohmann::json::binary(bytes_of(tensor.is_cuda() ? tensor.cpu() : tensor))}};
 }
 
 nlohmann::json with_places(nlohmann::json observation, const Places& places) {
@@ -223,7 +222,7 @@ ObservedTensor to_tensor(const nlohmann::json& observation) {
   const int dtype = observation.at(kDtype).get<int>();
   const auto sizes = observation.at(kSizes).get<std::vector<int64_t>>();
   const auto& bytes = observation.at(kBytes).get_binary();
-  if (bytes_of(dtype, sizes) != static_cast<int64_t>(bytes.size())) {
+  if (size_of(dtype, sizes) != static_cast<int64_t>(bytes.size())) {
     throw std::invalid_argument("an observation of type " + std::to_string(dtype) + " and sizes " +
                                 list(sizes) + " has " + std::to_string(bytes.size()) +
                                 " bytes: it is no tensor");

@@ -1,13 +1,16 @@
 #include <testing/channel.h>
 #include <testing/observed_tensor.h>
 #include <testing/rank_report.h>
+#include <testing/tensor_bits.h>
 #include <testing/test_rank.h>
 #include <trace/recorder.h>
 
 namespace fsdp {
 
 TestRank::TestRank(const RankContext& context, const RunOptions& options, Channel& channel)
-    : context_(context), options_(options), channel_(channel) {}
+    : context_(context), options_(options), channel_(channel) {
+  check_dispatch();
+}
 
 const std::shared_ptr<Communicator>& TestRank::communicator() {
   if (!communicator_) communicator_ = Communicator::create(context_, options());

@@ -37,11 +37,6 @@ nlohmann::json description(const at::Tensor& tensor, const std::string& first, b
           {"same variable", same_variable}};
 }
 
-// What rank 0 has made eagerly and rank 1 deferred.
-std::string on_both(const std::string& what) {
-  return what + ", eager on rank 0, deferred on rank 1";
-}
-
 void observe(TestRank& rank, const std::string& name, const nn::Module& module) {
   const auto tensors = named_tensors_of(module);
   std::set<std::string> observed;
@@ -60,10 +55,10 @@ void observe(TestRank& rank, const std::string& name, const nn::Module& module) 
       continue;
     }
     rank.observe("what " + name + "." + key + " is", description(tensor, first, same_variable));
-    rank.observe(on_both(name + "." + key), tensor.detach());
+    rank.observe(name + "." + key, tensor);
   }
   rank.observe(name + " holds", observed);
-  rank.observe(on_both("random numbers drawn after " + name), torch::rand({4}));
+  rank.observe("random numbers drawn after " + name, torch::rand({4}));
 }
 
 }  // namespace
@@ -191,23 +186,30 @@ Construction holder(std::string name, Holder::Fill fill) {
 }
 
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred) {
-  const RankRun run = run_ranks(2, [&](TestRank& rank) {
-    for (const auto& [name, construct] : constructions) {
-      torch::manual_seed(test_seed(7));
-      try {
-        observe(rank, name, rank.rank() == 0 ? *construct() : *deferred(construct));
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << name << ": " << error.what();
+  const auto make_by = [&](const Deferred& make) {
+    return [&, make](TestRank& rank) {
+      for (const auto& [name, construct] : constructions) {
+        torch::manual_seed(test_seed(7));
+        try {
+          observe(rank, name, *make(construct));
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << name << ": " << error.what();
+        }
       }
-    }
-  });
+    };
+  };
+  const RankRun eager = run_oracle(make_by([](const Construct& construct) { return construct(); }));
+  const RankRun run = run_ranks(1, make_by(deferred));
+  const auto expect_same = [&](const std::string& name) {
+    expect_on_rank(run, 0, name, eager.at(0, name));
+  };
   for (const auto& [name, construct] : constructions) {
-    expect_same_on_all_ranks(run, name + " holds");
-    for (const std::string key : run.at(0, name + " holds")) {
-      expect_same_on_all_ranks(run, "what " + name + "." + key + " is");
-      expect_same_on_all_ranks(run, on_both(name + "." + key));
+    expect_same(name + " holds");
+    for (const std::string key : eager.at(0, name + " holds")) {
+      expect_same("what " + name + "." + key + " is");
+      expect_same(name + "." + key);
     }
-    expect_same_on_all_ranks(run, on_both("random numbers drawn after " + name));
+    expect_same("random numbers drawn after " + name);
   }
 }
 

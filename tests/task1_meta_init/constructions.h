@@ -42,9 +42,9 @@ struct Holder : torch::nn::Module {
 };
 Construction holder(std::string name, Holder::Fill fill);
 
-// Makes each module after manual_seed(): on rank 0 eagerly, on rank 1 by `deferred`, which is to
-// return it materialized. Expects the same parameters and buffers bitwise, with the same sizes,
-// strides, requires_grad and sharing, and the same next random number.
+// Makes each module after manual_seed(): eagerly, and on a rank by `deferred`, which is to return
+// it materialized. Expects the same parameters and buffers bitwise, with the same sizes, strides,
+// requires_grad and sharing, and the same next random number.
 using Deferred = std::function<std::shared_ptr<torch::nn::Module>(const Construct&)>;
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred);
 

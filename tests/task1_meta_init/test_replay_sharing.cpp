@@ -1,6 +1,7 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <testing/multi_rank.h>
+#include <testing/tensor_bits.h>
 
 #include "constructions.h"
 
@@ -48,12 +49,10 @@ TEST(T1_2_sharing, a_module_materialized_later_sees_a_change_of_shared_memory) {
     init.materialize_module(*first);
     first->buffers()[0].fill_(5);
     init.materialize_module(*second);
-    EXPECT_TRUE(torch::equal(second->buffers()[0], torch::full({3}, 5.0)))
-        << "half of the other module's weight, which was filled with 5:\n"
-        << second->buffers()[0];
-    EXPECT_TRUE(torch::equal(second->buffers()[1], torch::full({6}, 2.0)))
-        << "computed from the weight in the constructor, when it was 1:\n"
-        << second->buffers()[1];
+    EXPECT_EQ(values_of<float>(second->buffers()[0]), std::vector<float>(3, 5))
+        << "half of the other module's weight, which was filled with 5";
+    EXPECT_EQ(values_of<float>(second->buffers()[1]), std::vector<float>(6, 2))
+        << "computed from the weight in the constructor, when it was 1";
   });
 }
 
@@ -83,14 +82,12 @@ TEST(T1_2_sharing, shared_memory_that_no_module_holds_any_more_is_made_again) {
     modules[0].reset();
     init.materialize_module(*modules[1]);
     ASSERT_TRUE(modules[1]->buffers()[0].is_cpu()) << "it is on the meta device still";
-    EXPECT_TRUE(torch::equal(modules[1]->buffers()[0], torch::ones({6})))
-        << "the module whose weight was filled with 5 is gone; the weight of the next one is\n"
-        << modules[1]->buffers()[0];
+    EXPECT_EQ(values_of<float>(modules[1]->buffers()[0]), std::vector<float>(6, 1))
+        << "the module whose weight was filled with 5 is gone; this is the weight of the next one";
     modules[1]->buffers()[0].fill_(7);
     init.materialize_module(*modules[2]);
-    EXPECT_TRUE(torch::equal(modules[2]->buffers()[0], torch::full({6}, 7.0)))
-        << "the second module's weight was filled with 7; the third, which shares it, has\n"
-        << modules[2]->buffers()[0];
+    EXPECT_EQ(values_of<float>(modules[2]->buffers()[0]), std::vector<float>(6, 7))
+        << "the second module's weight was filled with 7, and the third shares it";
   });
 }
 
@@ -106,9 +103,9 @@ TEST(T1_2_sharing, two_recordings_do_not_know_of_each_other) {
     EXPECT_TRUE(second->weight.is_meta()) << "materialized by the recording of another module";
     of_second.materialize_module(*second);
     of_first.materialize_module(*first);
-    EXPECT_TRUE(torch::equal(first->weight, eager_first->weight)) << first->weight;
-    EXPECT_TRUE(torch::equal(first->bias, eager_first->bias)) << first->bias;
-    EXPECT_TRUE(torch::equal(second->weight, eager_second->weight)) << second->weight;
-    EXPECT_TRUE(torch::equal(second->bias, eager_second->bias)) << second->bias;
+    EXPECT_TRUE(same_bits(first->weight, eager_first->weight)) << first->weight;
+    EXPECT_TRUE(same_bits(first->bias, eager_first->bias)) << first->bias;
+    EXPECT_TRUE(same_bits(second->weight, eager_second->weight)) << second->weight;
+    EXPECT_TRUE(same_bits(second->bias, eager_second->bias)) << second->bias;
   });
 }
