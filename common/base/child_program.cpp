@@ -1,7 +1,7 @@
 #include <base/child_program.h>
+#include <base/processes.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,8 +37,7 @@ ChildProgram::ChildProgram(const std::function<std::vector<std::string>(int)>& p
   if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
   setpgid(pid_, pid_);  // in both processes: whichever is first
   if (pid_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // it died before the line above
+    end_with(parent);
     become(prepare(ends[1]));
   }
   close(ends[1]);

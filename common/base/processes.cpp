@@ -1,5 +1,8 @@
 #include <base/processes.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -23,6 +26,11 @@ bool is_ending(const std::filesystem::path& task) {
 }
 
 }  // namespace
+
+void end_with(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // it died before the line above
+}
 
 bool process_runs(pid_t process) {
   return !is_ending("/proc/" + std::to_string(process));

@@ -1,9 +1,9 @@
+#include <base/processes.h>
 #include <base/torch.h>
 #include <comm/join.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,8 +167,7 @@ class Talker {
     process_ = fork();
     if (process_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (process_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) _exit(1);
+      end_with(parent);
       dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
       talk(ends[1], say);
     }

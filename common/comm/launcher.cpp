@@ -8,7 +8,6 @@
 #include <comm/join.h>
 #include <comm/launcher.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,8 +46,7 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
 [[noreturn]] void run_rank(const RankContext& context, pid_t parent,
                            const std::function<int(const RankContext&)>& body) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before the line above
+  end_with(parent);
   // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);

@@ -1,8 +1,8 @@
+#include <base/processes.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <reproduce/child.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,8 +38,7 @@ pid_t spawn(const std::filesystem::path& program, std::vector<std::string>& argu
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // it died before the line above
+    end_with(parent);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
     execv(name.c_str(), argv.data());

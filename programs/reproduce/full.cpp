@@ -33,7 +33,7 @@ LongRun run_of(const FullSettings& settings, const std::string& mode) {
   if (settings.cuda) {
     add({"--device", "cuda"});
   } else {
-    add({"--offload", "optimizer", "--offload-dir", settings.folder.string()});
+    add({"--offload", "optimizer"});
   }
   return run;
 }

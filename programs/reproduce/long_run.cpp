@@ -268,6 +268,8 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   const std::string unfinished = files.result.string() + ".part";
   options.insert(options.end(), {"--log", files.log, "--json", unfinished, "--checkpoint-dir",
                                  files.checkpoints, "--save-every", "3", "--keep", "1"});
+  if (std::ranges::find(options, "--offload") != options.end())
+    options.insert(options.end(), {"--offload-dir", parent});
   if (!step_folders(files.checkpoints).empty())
     options.insert(options.end(), {"--resume", files.checkpoints});
   Watcher watcher(run, files);

@@ -118,6 +118,14 @@ TEST_F(LongRuns, refuses_a_disk_without_room_for_two_checkpoints) {
                   of_run() + ": needs 3074457345 GB on the disk, and ");
 }
 
+TEST_F(LongRuns, offload_into_their_folder_which_is_no_part_of_what_they_are) {
+  write_program();
+  run({"--offload", "optimizer"});
+  EXPECT_CONTAINS(output(), " --offload-dir " + folder_.path());
+  std::ifstream options(of_run() + "/options");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(options), {}), "--offload optimizer");
+}
+
 // Else it would keep the folder, the cores and 20 GiB.
 TEST_F(LongRuns, end_with_the_process_that_has_started_them) {
   const std::string pipe = folder_.path() + "/pipe";
