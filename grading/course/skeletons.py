@@ -198,8 +198,7 @@ def course_source(course):
         "  static const std::vector<Task> tasks{",
     ]
     for task in course["task"]:
-        sentinel = task.get("sentinel", "")
-        lines.append(f'    {{{task["number"]}, "{task["name"]}", "{sentinel}", {{')
+        lines.append(f'    {{{task["number"]}, "{task["name"]}", "{task["sentinel"]}", {{')
         for problem in task["problem"]:
             suites = ", ".join(f'"{suite}"' for suite in problem["suites"])
             extension = ", true" if problem.get("extension") else ""

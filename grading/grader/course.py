@@ -22,7 +22,7 @@ class Problem:
 class Task:
     number: int
     name: str
-    sentinel: str  # without it no point of the task counts; empty if there is none
+    sentinel: str  # a test; if it fails, no point of the task counts
     problems: tuple
     extensions: tuple  # problems whose points are no part of the task's
     files: tuple  # that a student hands in: their paths in tasks/
@@ -68,7 +68,7 @@ def tasks():
                  for path in sorted((ROOT / "tasks" / folder).glob("*.*"))]
         files = tuple(path.relative_to(ROOT / "tasks").as_posix() for path in paths
                       if path.suffix in (".h", ".cpp"))
-        found.append(Task(task["number"], task["name"], task.get("sentinel", ""), tuple(problems),
+        found.append(Task(task["number"], task["name"], task["sentinel"], tuple(problems),
                           tuple(extensions), files))
     return tuple(found)
 

@@ -100,9 +100,9 @@ def score_task(task, base, results):
         score.extensions.append((problem, points))
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
         score.remark = (
-            "This task's points count as soon as the following test passes on two or more ranks. It "
-            "measures whether a rank holds only its part of the whole, and cannot measure ranks that "
-            f"stop early: {task.sentinel}"
+            "This task's points count as soon as the following test passes, in tasks 2 to 7 on two or more "
+            "ranks. It measures whether a rank holds less memory than the whole takes, and cannot measure "
+            f"ranks that stop early: {task.sentinel}"
         )
     return score
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures the grader and writes grading/instruments/QUALITY.md.
 
-Grades what has known points: the reference, another correct solution, blank skeletons, one that shards
-nothing, one that does not compile. Grades a submission with mistakes again and again, alone and beside
-itself: each time every test has to end the same. Puts in each fault of grading/instruments/faults. What was done
-before and has not changed is not done again, so a run that was broken off goes on where it stopped.
+Grades what has known points: the reference, three other correct solutions, blank skeletons, one that
+shards nothing, one that does not compile. Puts in each fault of grading/instruments/faults. Grades a
+submission with mistakes again and again, alone and beside itself: each time every test has to end the same.
+What was done before and has not changed is not done again, so a run that was broken off goes on where it
+stopped.
 Exits with 1 if anything is not as it should be.
 """
 
@@ -150,9 +151,9 @@ def main():
     try:
         grade.prepare()
         rows = grade_known()
-        different, points = repeat(arguments.repetitions)
         bank = faults.load()
         caught, all_faults = faults.count_told(bank, faults.run_all(bank)), len(bank)
+        different, points = repeat(arguments.repetitions)
     except Refused as refused:
         sys.exit(f"quality: {refused}")
     whole_file.write(OUT, table(rows, arguments.repetitions, different, points, caught, all_faults))

@@ -17,8 +17,7 @@ struct Problem {
 struct Task {
   int number;
   std::string name;      // "flat_parameter"
-  std::string sentinel;  // the test that measures whether a rank holds only a part of the whole;
-                         // empty if the task shards nothing
+  std::string sentinel;  // the test that measures whether a rank holds less than the whole takes
   std::vector<Problem> problems;
 
   int points() const;  // without extensions

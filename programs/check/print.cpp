@@ -125,9 +125,9 @@ void print_task(const Settings& settings, const TaskResult& task) {
   }
   if (task.held) {
     std::printf(
-        "    These points count as soon as the following test passes on two or more ranks.\n"
-        "    It measures whether a rank holds only its part of the whole. It cannot measure\n"
-        "    ranks that stop early.\n"
+        "    These points count as soon as the following test passes, in tasks 2 to 7 on two or\n"
+        "    more ranks. It measures whether a rank holds less memory than the whole takes. It\n"
+        "    cannot measure ranks that stop early.\n"
         "    %s\n",
         task.task->sentinel.c_str());
   }

@@ -29,9 +29,10 @@ bool has_failed(const TestResult& result);
 // Each test of a problem brings the same part of its points.
 Tally tally(const Problem& problem, const std::vector<TestResult>& results);
 
-// Whether the task's sentinel ran on several ranks and passed on no number of them: nothing shows
-// that a rank holds only a part of the whole. Then no point of the task counts. (Code that shards
-// in a wrong way passes it; code that ends before it is measured does not.)
+// Whether the task's sentinel ran and did not pass; a test of several ranks: on none of the numbers
+// of ranks above one. Nothing shows then that a rank holds less memory than the whole takes, and no
+// point of the task counts. (Code that shards in a wrong way passes it; code that ends before it is
+// measured does not.)
 bool sentinel_fails(const Task& task, const std::vector<TestResult>& results);
 
 // The problem that a result belongs to. Throws std::logic_error if there is none.

@@ -45,6 +45,9 @@ TEST(Score, is_held_back_by_a_sentinel_that_passes_on_no_number_of_ranks_above_o
     EXPECT_FALSE(sentinel_fails(task, sentinel({{1, wrong}}))) << "one rank shows nothing";
   }
   EXPECT_FALSE(sentinel_fails(task, {}));
+  EXPECT_TRUE(sentinel_fails(task, {{"T2_2_shard", "only_a_part", Outcome::failed}}))
+      << "a test that has one rank alone, as task 1's";
+  EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "only_a_part", Outcome::passed}}));
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
 }
 
@@ -55,8 +58,8 @@ TEST(Check, says_of_points_that_are_held_back_when_they_count) {
   testing::internal::CaptureStdout();
   print_task(Settings(), result);
   const std::string text = testing::internal::GetCapturedStdout();
-  EXPECT_NE(text.find("These points count as soon as the following test passes on two or more "
-                      "ranks.\n    It measures whether a rank holds only its part of the whole."),
+  EXPECT_NE(text.find("These points count as soon as the following test passes, in tasks 2 to 7 on "
+                      "two or\n    more ranks. It measures whether a rank holds less memory"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("    " + course()[1].sentinel + "\n"), std::string::npos) << text;
