@@ -29,6 +29,8 @@ std::vector<Runner> runners() {
           {"construct_on_meta", [](const Body& construct) { construct_on_meta(construct); }}};
 }
 
+constexpr const char* kDidNotRun = "the constructor did not run, or not on the meta device";
+
 // What `body` throws; empty if nothing.
 std::string error_of(const Body& body) {
   try {
@@ -120,6 +122,7 @@ TEST(T1_1_redirect, every_kind_of_factory_is_redirected) {
               torch::randperm(5),
               a.to(torch::kDouble)};
     });
+    ASSERT_FALSE(made.empty()) << kDidNotRun;
     for (size_t i = 0; i < made.size(); ++i)
       EXPECT_TRUE(made[i].is_meta()) << "tensor " << i << " was made on " << made[i].device();
   });
@@ -138,6 +141,7 @@ TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
               {"torch::randn({4}, doubles on the CPU)", torch::randn({4}, doubles)},
               {"torch::zeros({4}).to(torch::kCPU)", torch::zeros({4}).to(torch::kCPU)}};
     });
+    ASSERT_FALSE(made.empty()) << kDidNotRun;
     for (const auto& [call, tensor] : made)
       EXPECT_TRUE(tensor.is_meta()) << call << " made a tensor on " << tensor.device();
   });
@@ -181,6 +185,7 @@ TEST(T1_1_redirect, a_new_tensor_is_not_taken_for_a_recorded_one_that_is_gone) {
         sums.push_back(torch::tensor(values) + 1);
       }
     });
+    ASSERT_FALSE(sums.empty()) << kDidNotRun;
     for (size_t i = 0; i < sums.size(); ++i) {
       ASSERT_TRUE(sums[i].is_cpu())
           << "sum " << i << " of tensors with values is on " << sums[i].device()
@@ -240,6 +245,7 @@ TEST(T1_1_redirect, construction_keeps_only_generator_states_in_memory) {
     before = live_bytes::now().total;
     std::shared_ptr<nn::Module> layer;
     const DeferredInit init([&] { layer = construct(); });
+    ASSERT_TRUE(layer) << kDidNotRun;
     const auto operations = init.operations();
     const auto random = std::count(operations.begin(), operations.end(), "aten::uniform_");
     EXPECT_LE(live_bytes::now().total - before, 5'056 * random)
@@ -265,7 +271,7 @@ TEST(T1_1_redirect, a_recorded_module_takes_no_memory) {
       layer = construct();
       during = memory.taken();
     });
-    ASSERT_TRUE(layer) << "the constructor did not run";
+    ASSERT_TRUE(layer) << kDidNotRun;
     rank.observe("memory taken during construction", during);
     rank.observe("memory taken", memory.taken());
     rank.observe("sizes of the parameters", sizes_of(*layer));
@@ -283,7 +289,9 @@ TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
     torch::manual_seed(5);
     const at::Tensor expected = torch::rand({4});
     torch::manual_seed(5);
-    construct_on_meta([] { nn::Linear(30, 20); });
+    bool redirected = false;
+    construct_on_meta([&] { redirected = nn::Linear(30, 20)->weight.is_meta(); });
+    EXPECT_TRUE(redirected) << kDidNotRun;
     EXPECT_TRUE(same_bits(torch::rand({4}), expected))
         << "construct_on_meta() moved the generator: whoever draws next draws other numbers";
   });
@@ -295,7 +303,9 @@ TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
-    construct_on_meta([] { nn::Linear(500, 500); });
+    bool redirected = false;
+    construct_on_meta([&] { redirected = nn::Linear(500, 500)->weight.is_meta(); });
+    EXPECT_TRUE(redirected) << kDidNotRun;
     EXPECT_LE(live_bytes::peak().total - before, kSmall)
         << "bytes alive during construct_on_meta(); the weight has 1,000,000";
     EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after construct_on_meta()";
@@ -336,7 +346,9 @@ TEST(T1_1_redirect, a_constructor_may_call_its_submodules_to_learn_sizes) {
 TEST(T1_1_redirect, tensors_made_after_recording_are_real) {
   run_ranks(1, [](TestRank&) {
     for (const Runner& runner : runners()) {
-      runner.run([] { nn::Linear(3, 3); });
+      bool redirected = false;
+      runner.run([&] { redirected = torch::zeros({2}).is_meta(); });
+      EXPECT_TRUE(redirected) << kDidNotRun;
       EXPECT_TRUE(torch::zeros({2}).is_cpu()) << "after " << runner.name;
       EXPECT_TRUE(nn::Linear(3, 3)->weight.is_cpu()) << "after " << runner.name;
     }

@@ -169,10 +169,12 @@ TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
     constexpr int64_t kSmall = 16 * 1'024;  // what is drawn, the generator's states, scalars
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
-    const DeferredInit init([] {
-      const at::Tensor sums = torch::ones({1'000, 100}).mul_(2).sum(0);
+    at::Tensor sums;
+    const DeferredInit init([&] {
+      sums = torch::ones({1'000, 100}).mul_(2).sum(0);
       sums.normal_();
     });
+    EXPECT_EQ(sums.numel(), 100) << "elements of the sums, if they were made";
     EXPECT_LE(live_bytes::peak().total - before, kSmall)
         << "bytes alive while recording, which draws 100 numbers; the tensor of ones, which needs "
            "no memory, would have 400,000";
@@ -230,6 +232,7 @@ TEST(T1_3_bounded_replay, a_destroyed_recording_leaves_no_bytes) {
     std::shared_ptr<Reinitialized> model;
     {
       const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
+      EXPECT_GT(live_bytes::now().total, before) << "the state of the generator was not kept";
     }
     EXPECT_EQ(live_bytes::now().total, before);
   });

@@ -28,10 +28,16 @@ std::vector<Numels> units() {
           {{3'000'000'000, 5}, {0, 3'000'000'000}}};
 }
 
+FlatLayout layout_of(const std::vector<int64_t>& numels, int world_size) {
+  FlatLayout layout = flat_layout(numels, world_size);
+  EXPECT_EQ(layout.offsets.size(), numels.size()) << "parameters have an offset";
+  return layout;
+}
+
 MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = flat_layout(numels, world_size());
+      const FlatLayout layout = layout_of(numels, world_size());
       for (size_t i = 0; i < layout.offsets.size(); ++i) {
         EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
             << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
@@ -43,7 +49,7 @@ MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
 MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
-      EXPECT_EQ(flat_layout(numels, world_size()).offsets, offsets)
+      EXPECT_EQ(layout_of(numels, world_size()).offsets, offsets)
           << "of parameters of " << at::IntArrayRef(numels) << " elements";
     }
   });
@@ -52,7 +58,7 @@ MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
 MULTI_RANK_TEST(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = flat_layout(numels, world_size());
+      const FlatLayout layout = layout_of(numels, world_size());
       EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
           << layout.padded_numel << " elements do not give " << world_size()
           << " shards of whole multiples of 64 bytes";
@@ -63,7 +69,7 @@ MULTI_RANK_TEST(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
 MULTI_RANK_TEST(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = flat_layout(numels, world_size());
+      const FlatLayout layout = layout_of(numels, world_size());
       const int64_t lost = offsets.back() + numels.back() - layout.padded_numel;
       EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
     }
@@ -74,7 +80,7 @@ MULTI_RANK_TEST(T2_1_layout, the_end_is_padded_as_little_as_possible) {
   run_ranks(1, [](TestRank&) {
     for (const auto& [numels, offsets] : units()) {
       const int64_t end = offsets.back() + numels.back();
-      EXPECT_LE(flat_layout(numels, world_size()).padded_numel,
+      EXPECT_LE(layout_of(numels, world_size()).padded_numel,
                 round_up(end, int64_t{16} * world_size()))
           << "more than needed for " << end << " elements";
     }

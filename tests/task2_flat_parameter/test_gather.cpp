@@ -86,10 +86,11 @@ MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
     rank.observe("bytes of the flat tensor, whose views the parameters are",
                  unit.layout().padded_numel * 4);
   });
+  const std::string flat = "bytes of the flat tensor, whose views the parameters are";
+  EXPECT_GT(run.at(0, flat).get<int64_t>(), 0);
   expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
-  expect_on_each_rank(run, "bytes that unshard() needs at its peak", [&](int r) {
-    return run.at(r, "bytes of the flat tensor, whose views the parameters are");
-  });
+  expect_on_each_rank(run, "bytes that unshard() needs at its peak",
+                      [&](int r) { return run.at(r, flat); });
 }
 
 MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
@@ -106,7 +107,9 @@ MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
     unit.reshard();
     unit.unshard();
     rank.observe("changes that autograd saw", versions() - before);
+    rank.observe("gathered bytes", live_bytes::now()[MemoryClass::gathered]);
   });
+  EXPECT_GT(run.at(0, "gathered bytes").get<int64_t>(), 0);
   expect_on_all_ranks(run, "changes that autograd saw", 0);
 }
 

@@ -112,7 +112,9 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_witho
     reduce(unit);
     rank.observe("bytes of copies for the other ranks",
                  live_bytes::peak()[MemoryClass::communication]);
+    observe_gradient(rank, unit, "gradient");
   });
+  expect_mean_gradient(run, "gradient");
   expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
 }
 
@@ -124,7 +126,9 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_co
     reduce(unit);
     rank.observe("bytes of copies for the other replicas",
                  live_bytes::peak()[MemoryClass::communication]);
+    rank.observe("elements of the gradient", unit.sharded_gradient().numel());
   });
+  EXPECT_GT(run.at(0, "elements of the gradient").get<int64_t>(), 0);
   expect_on_all_ranks(run, "bytes of copies for the other replicas", 0);
 }
 
@@ -386,10 +390,12 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
       collect_all(unit, rank);
       unit.reshard();
       reduce(unit);
+      observe_gradient(rank, unit, "gradient");
     }
     rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
+  expect_mean_gradient(run, "gradient");
   expect_on_all_ranks(run, "bytes alive after the unit is gone", 0);
 }
 

@@ -63,6 +63,13 @@ struct Chain : Module {
       x = (*part)(x);
     return x;
   }
+  // Of forward() of all LayerBlocks inside.
+  int runs() const {
+    int sum = 0;
+    for (const auto& module : modules())
+      if (const auto* block = dynamic_cast<const LayerBlock*>(module.get())) sum += block->runs;
+    return sum;
+  }
   Parts parts;
 };
 

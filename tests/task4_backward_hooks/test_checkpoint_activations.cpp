@@ -134,16 +134,19 @@ TEST(T4_6_checkpoint_activations, gradients_come_in_the_pass_that_asked_for_them
       register_post_accumulate_grad_hook(block->second, note);
       parts.push_back(block);
     }
-    (*chain(parts))(random_input()).sum().backward();
+    const auto model = chain(parts);
+    (*model)(random_input()).sum().backward();
+    rank.observe("runs of forward()", model->runs());
     rank.observe("backward passes in which post-accumulate hooks ran", passes.size());
     rank.observe("post-accumulate hooks that ran", seen);
   });
+  expect_on_rank(run, 0, "runs of forward()", 4);
   expect_on_rank(run, 0, "backward passes in which post-accumulate hooks ran", 1);
   expect_on_rank(run, 0, "post-accumulate hooks that ran", 4);
 }
 
-// The hooks of two modules, in the order in which they ran.
-std::string hooks_that_run(const std::function<void(Module&)>& checkpoint) {
+// The hooks of two modules, in the order in which they ran. Each one's forward() runs `runs` times.
+std::string hooks_that_run(const std::function<void(Module&)>& checkpoint, int runs) {
   std::string events;
   const auto first = layer(), second = layer();
   for (const auto& [name, block] : {std::pair("first", first), std::pair("second", second)}) {
@@ -161,14 +164,15 @@ std::string hooks_that_run(const std::function<void(Module&)>& checkpoint) {
     register_post_accumulate_grad_hook(block->first, note("post-accumulate"));
   }
   (*second)((*first)(random_input())).sum().backward();
+  EXPECT_EQ(first->runs, runs) << "runs of forward()";
   return events;
 }
 
 TEST(T4_6_checkpoint_activations, hooks_run_as_without) {
   const RankRun expected =
-      run_oracle([](TestRank& rank) { rank.observe("hooks", hooks_that_run([](Module&) {})); });
+      run_oracle([](TestRank& rank) { rank.observe("hooks", hooks_that_run([](Module&) {}, 1)); });
   const RankRun run = run_ranks(
-      1, [](TestRank& rank) { rank.observe("hooks", hooks_that_run(checkpoint_activations)); });
+      1, [](TestRank& rank) { rank.observe("hooks", hooks_that_run(checkpoint_activations, 2)); });
   expect_on_rank(run, 0, "hooks", expected.at(0, "hooks"));
 }
 
@@ -181,7 +185,9 @@ TEST(T4_6_checkpoint_activations, hooks_on_the_input_run_once) {
     x.register_hook([&](const at::Tensor&) { ++runs; });
     (*block)(x).sum().backward();
     rank.observe("runs of a hook on the input's gradient", runs);
+    rank.observe("runs of forward()", block->runs);
   });
+  expect_on_rank(run, 0, "runs of forward()", 2);
   expect_on_rank(run, 0, "runs of a hook on the input's gradient", 1);
 }
 
@@ -202,12 +208,16 @@ TEST(T4_6_checkpoint_activations, a_call_without_gradients_just_runs_forward) {
     const auto block = layer();
     checkpoint_activations(*block);
     const at::Tensor x = random_input();
-    const at::NoGradGuard no_grad;
-    const int64_t before = live_rest();
-    const at::Tensor y = (*block)(x);
-    EXPECT_EQ(live_rest() - before - kActivation, 0) << "bytes are kept besides input and output";
-    EXPECT_EQ(block->runs, 1) << "runs of forward()";
-    EXPECT_FALSE(y.requires_grad()) << "the output requires a gradient";
+    {
+      const at::NoGradGuard no_grad;
+      const int64_t before = live_rest();
+      const at::Tensor y = (*block)(x);
+      EXPECT_EQ(live_rest() - before - kActivation, 0) << "bytes are kept besides input and output";
+      EXPECT_EQ(block->runs, 1) << "runs of forward()";
+      EXPECT_FALSE(y.requires_grad()) << "the output requires a gradient";
+    }
+    (*block)(x).sum().backward();
+    EXPECT_EQ(block->runs, 3) << "runs of forward(), with those of a call with gradients";
   });
 }
 
@@ -264,6 +274,9 @@ TEST(T4_6_checkpoint_activations, an_input_that_is_changed_in_place_is_an_error)
     const auto block = layer();
     checkpoint_activations(*block);
     at::Tensor x = random_input() * 1;  // no leaf
+    (*block)(x).sum().backward();
+    EXPECT_EQ(block->runs, 2) << "runs of forward() with an input that stays";
+    x = random_input() * 1;
     const at::Tensor loss = (*block)(x).sum();
     {
       const at::NoGradGuard no_grad;

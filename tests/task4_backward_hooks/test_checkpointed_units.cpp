@@ -78,6 +78,7 @@ void observe_around(TestRank& rank, bool checkpointed, const std::string& prefix
   module(at::full({5, 7}, 0.1 * (1 + rank.rank())).set_requires_grad(true)).sum().backward();
   rank.observe(prefix + "collectives", take_calls(*rank.communicator()));
   rank.observe(prefix + "gradient", unit->sharded_gradient());
+  rank.observe(prefix + "runs of the block's forward()", module.block->calls);
 }
 
 MULTI_RANK_TEST(T4_6_checkpointed_units, may_lie_around_the_checkpointed_module) {
@@ -85,6 +86,7 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, may_lie_around_the_checkpointed_module)
     observe_around(rank, false, "without: ");
     observe_around(rank, true, "");
   });
+  expect_on_all_ranks(run, "runs of the block's forward()", 2);
   for (const std::string name : {"collectives", "gradient"}) {
     expect_on_each_rank(run, name, [&](int r) { return run.at(r, "without: " + name); });
   }

@@ -100,11 +100,12 @@ MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
     std::vector<at::Tensor> before;
     for (size_t u = 0; u < 3; ++u)
       before.push_back(units[u]->sharded_gradient().clone());
-    optimizer.clip_grad_norm(1e9);
+    rank.observe("norm", optimizer.clip_grad_norm(1e9));
     for (size_t u = 0; u < 3; ++u)
       rank.observe("the gradient of unit " + kUnits[u] + " is as before",
                    before[u].equal(units[u]->sharded_gradient()));
   });
+  EXPECT_GT(run.at(0, "norm").get<double>(), 1) << "the norm of gradients that are not zero";
   for (size_t u = 0; u < 3; ++u)
     expect_on_all_ranks(run, "the gradient of unit " + kUnits[u] + " is as before", true);
 }

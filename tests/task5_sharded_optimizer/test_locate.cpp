@@ -120,6 +120,7 @@ TEST(T5_6_locate, nothing_is_read_for_an_empty_range) {
   std::vector<Case> cases{{{"w", 0, 0}, {}, ""}};
   for (const int64_t element : {0, 5, 8, 16, 20})
     cases.push_back({{"w", element, element}, {{"w", 0, 8}, {"w", 8, 16}}, ""});
+  cases.push_back({{"w", 8, 9}, {{"w", 0, 8}, {"w", 8, 16}}, "saved[1] from 0: 1 to 0; "});
   expect_located(cases);
 }
 

@@ -31,10 +31,13 @@ MULTI_RANK_TEST(T5_2_padding, padding_reaches_neither_the_norm_nor_a_parameter) 
         optimizer.zero_grad();
       }
       observe_parameters(rank, units);
+      observe_old_values(rank, units);
     });
   };
   const RankRun zero = train(0);
   const RankRun nan = train(std::numeric_limits<float>::quiet_NaN());
+  expect_no_old_values(zero);
+  EXPECT_GT(zero.at(0, norm_of_step(0)).get<double>(), 0.5) << "the norm that is clipped to 0.5";
   std::vector<std::string> names{norm_of_step(0), norm_of_step(1), norm_of_step(2)};
   for (const Trained& parameter : kParameters)
     names.push_back(parameter.name);

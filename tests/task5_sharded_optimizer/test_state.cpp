@@ -94,14 +94,16 @@ MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients)
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
-    reduce_gradients(units, 0);
+    reduce_all_gradients(units);
     optimizer.step();  // allocates the state
-    reduce_gradients(units, 0);
+    reduce_all_gradients(units);
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::optimizer);
     optimizer.step();
     rank.observe("bytes that the second step allocates", live_bytes::peak().total - before);
+    observe_old_values(rank, units);
   });
+  expect_no_old_values(run);
   for (int r = 0; r < world_size(); ++r)
     EXPECT_LE(run.at(r, "bytes that the second step allocates").get<int64_t>(), kScalars)
         << "bytes that the second step allocates, rank " << r;
@@ -111,10 +113,12 @@ MULTI_RANK_TEST(T5_1_state, sgd_has_no_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
-    reduce_gradients(units, 0);
+    reduce_all_gradients(units);
     optimizer.step();
     rank.observe("state's bytes", live(MemoryClass::optimizer_state));
+    observe_old_values(rank, units);
   });
+  expect_no_old_values(run);
   expect_on_all_ranks(run, "state's bytes", 0);
 }
 
@@ -126,14 +130,16 @@ MULTI_RANK_TEST(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
     {
       const auto units = make_units(rank, make_parameters());
       ShardedOptimizer optimizer(units, groups_that_differ(), comm);
-      reduce_gradients(units, 0);
+      reduce_all_gradients(units);
       optimizer.step();
+      observe_old_values(rank, units);
     }
     comm->wait_for_readers();  // the communicator holds shards until the others have read them
     for (const MemoryClass cls : {MemoryClass::optimizer_state, MemoryClass::shards,
                                   MemoryClass::sharded_gradients, MemoryClass::gathered})
       rank.observe(std::string("bytes of ") + to_string(cls) + " that are left", live(cls));
   });
+  expect_no_old_values(run);
   for (const std::string cls : {"optimizer_state", "shards", "sharded_gradients", "gathered"})
     expect_on_all_ranks(run, "bytes of " + cls + " that are left", 0);
 }

@@ -56,6 +56,23 @@ std::string expected_ranges(int rank, int world_size) {
   return ranges;
 }
 
+// What state() returns, of which it observes the ranges: of none, nothing can be wrong.
+std::vector<StateRange> observe_ranges(TestRank& rank, Sharded& model) {
+  std::string ranges;
+  auto state = model.optimizer.state();
+  for (const StateRange& range : state)
+    ranges += named(range);
+  rank.observe("ranges", ranges);
+  return state;
+}
+
+void expect_ranges(const RankRun& run, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  const int ranks = run.world_size();
+  expect_on_each_rank(
+      run, "ranges", [=](int rank) { return expected_ranges(rank, ranks); }, file, line);
+}
+
 at::Tensor elements_of(const at::Tensor& parameter, const StateRange& range) {
   return parameter.detach().reshape({-1}).slice(0, range.begin, range.end);
 }
@@ -70,12 +87,9 @@ size_t index_of(const std::string& parameter) {
 MULTI_RANK_TEST(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part_of) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded model(rank);
-    std::string ranges;
-    for (const StateRange& range : model.optimizer.state())
-      ranges += named(range);
-    rank.observe("ranges", ranges);
+    observe_ranges(rank, model);
   });
-  expect_on_each_rank(run, "ranges", [](int rank) { return expected_ranges(rank, world_size()); });
+  expect_ranges(run);
 }
 
 MULTI_RANK_TEST(T5_5_state, the_values_are_the_elements_of_the_parameters) {
@@ -83,12 +97,13 @@ MULTI_RANK_TEST(T5_5_state, the_values_are_the_elements_of_the_parameters) {
     Sharded model(rank);
     const auto parameters = make_parameters();
     std::string others;
-    for (const StateRange& range : model.optimizer.state()) {
+    for (const StateRange& range : observe_ranges(rank, model)) {
       const at::Tensor& parameter = parameters[index_of(range.parameter)].tensor;
       if (!range.value.equal(elements_of(parameter, range))) others += named(range);
     }
     rank.observe("ranges with the values of other elements", others);
   });
+  expect_ranges(run);
   expect_on_all_ranks(run, "ranges with the values of other elements", "");
 }
 
@@ -167,13 +182,14 @@ void expect_moments_where_there_are_any(int world_size, const Groups& groups) {
     Sharded model(rank, groups);
     model.train(0, 1);
     std::string wrong;
-    for (const StateRange& range : model.optimizer.state()) {
+    for (const StateRange& range : observe_ranges(rank, model)) {
       const bool expected = has_state(kParameters[index_of(range.parameter)], groups);
       for (const at::Tensor& tensor : {range.exp_avg, range.exp_avg_sq, range.step})
         if (tensor.defined() != expected) wrong += named(range);
     }
     rank.observe("ranges with moments that are not, or without moments that are", wrong);
   });
+  expect_ranges(run);
   expect_on_all_ranks(run, "ranges with moments that are not, or without moments that are", "");
 }
 
@@ -186,7 +202,7 @@ void expect_state_before_the_first_step(int world_size, const Groups& groups) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     Sharded model(rank, groups);
     std::string wrong;
-    for (const StateRange& range : model.optimizer.state()) {
+    for (const StateRange& range : observe_ranges(rank, model)) {
       if (!has_state(kParameters[index_of(range.parameter)], groups)) continue;
       for (const at::Tensor& tensor : {range.exp_avg, range.exp_avg_sq, range.step})
         if (!tensor.defined() || tensor.count_nonzero().item<int64_t>() > 0) wrong += named(range);
@@ -198,6 +214,7 @@ void expect_state_before_the_first_step(int world_size, const Groups& groups) {
     rank.observe("bytes of state that the first step adds",
                  live(MemoryClass::optimizer_state) - before);
   });
+  expect_ranges(run);
   expect_on_all_ranks(run, "ranges whose state is not zero", "");
   expect_on_all_ranks(run, "bytes of state that the first step adds", 0);
 }
@@ -217,6 +234,7 @@ MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
           if (tensor.defined()) action(tensor);
     };
     model.train(0, 2);
+    observe_ranges(rank, model);
     std::vector<at::Tensor> saved;
     each([&](const at::Tensor& tensor) { saved.push_back(tensor.clone()); });
     model.train(2, 4);
@@ -226,6 +244,7 @@ MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
     model.train(2, 4);
     observe_parameters(rank, model.units, "", " the second time");
   });
+  expect_ranges(run);
   for (const Trained& parameter : kParameters)
     expect_on_all_ranks(run, parameter.name + " the second time",
                         run.at(0, parameter.name + " the first time"));
@@ -237,7 +256,7 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
     Sharded model(rank);
     for (const auto& unit : model.units)
       unit->unshard();
-    for (const StateRange& range : model.optimizer.state())
+    for (const StateRange& range : observe_ranges(rank, model))
       range.value.fill_(3);
     std::string stale;
     for (const auto& unit : model.units) {
@@ -248,6 +267,7 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
     }
     rank.observe("parameters with the values from before the write", stale);
   });
+  expect_ranges(run);
   expect_on_all_ranks(run, "parameters with the values from before the write", "");
 }
 
@@ -268,7 +288,7 @@ MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) 
     const bool old = make_parameters()[0].tensor.equal(model.units[0]->parameters()[0].tensor);
     rank.observe("gathered before the write are the values before it", old);
     model.units[0]->reshard();
-    for (const StateRange& range : model.optimizer.state())
+    for (const StateRange& range : observe_ranges(rank, model))
       range.value.fill_(3);
     if (rank.rank() == 0) {
       EXPECT_EQ(write(done[1], "done", 4), 4);
@@ -276,6 +296,7 @@ MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) 
   });
   close(done[0]);
   close(done[1]);
+  expect_ranges(run);
   expect_on_all_ranks(run, "gathered before the write are the values before it", true);
 }
 
@@ -284,9 +305,10 @@ MULTI_RANK_TEST(T5_5_state, it_issues_no_collective) {
     Sharded model(rank);
     model.train(0, 1);
     rank.communicator()->take_log();
-    model.optimizer.state();
+    observe_ranges(rank, model);
     rank.observe("calls", take_calls(*rank.communicator()));
   });
+  expect_ranges(run);
   expect_on_all_ranks(run, "calls", "");
 }
 

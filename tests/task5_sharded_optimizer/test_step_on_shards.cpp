@@ -12,27 +12,6 @@ namespace {
 
 MULTI_RANK_SUITE(T5_1_step_on_shards);
 
-// The trainable parameters whose elements are what they were when the model was made.
-std::string parameters_with_old_values(const Units& units) {
-  const auto before = make_parameters();
-  size_t parameter = 0;
-  std::string names;
-  for (const auto& unit : units) {
-    unit->unshard();
-    for (const auto& [name, tensor] : unit->parameters()) {
-      const auto& was = before[parameter++].tensor;
-      if (was.requires_grad() && was.numel() > 0 && was.equal(tensor)) names += name + " ";
-    }
-    unit->reshard();
-  }
-  return names;
-}
-const std::string kOldValues = "parameters that have the values from before the step";
-
-void reduce_all_gradients(const Units& units) {
-  reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
-}
-
 // Every element is 0 at first, parameter number i has the gradient i + 1, and a step subtracts it.
 // With a group for biases, more pieces begin in the middle of a shard.
 MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
@@ -116,9 +95,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_va
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_all_gradients(units);
     optimizer.step();
-    rank.observe(kOldValues, parameters_with_old_values(units));
+    observe_old_values(rank, units);
   });
-  expect_on_all_ranks(run, kOldValues, "");
+  expect_no_old_values(run);
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
@@ -227,11 +206,15 @@ MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_gr
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::string trainable = "weight|bias|scale|gate|none|one";
-    EXPECT_NO_THROW(ShardedOptimizer(units, {{trainable, adamw()}}, rank.communicator()));
+    ShardedOptimizer optimizer(units, {{trainable, adamw()}}, rank.communicator());
+    reduce_all_gradients(units);
+    optimizer.step();
+    observe_old_values(rank, units);
   });
+  expect_no_old_values(run);
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
@@ -243,10 +226,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
       unit->unshard();
     optimizer.step();
     rank.observe("gathered bytes after the step", live(MemoryClass::gathered));
-    rank.observe(kOldValues, parameters_with_old_values(units));
+    observe_old_values(rank, units);
   });
   expect_on_all_ranks(run, "gathered bytes after the step", 0);
-  expect_on_all_ranks(run, kOldValues, "");
+  expect_no_old_values(run);
 }
 
 // No rank has waited for what it gathers: if all of them wait for the others first, none comes.
@@ -259,10 +242,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way)
       unit->unshard_async();
     optimizer.step();
     rank.observe("gathered bytes after the step", live(MemoryClass::gathered));
-    rank.observe(kOldValues, parameters_with_old_values(units));
+    observe_old_values(rank, units);
   });
   expect_on_all_ranks(run, "gathered bytes after the step", 0);
-  expect_on_all_ranks(run, kOldValues, "");
+  expect_no_old_values(run);
 }
 
 // Rank 0 steps as soon as it can, when it has resharded the unit itself. The others read its shard
@@ -274,7 +257,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_rea
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
-    reduce_gradients(units, 0);
+    reduce_all_gradients(units);
     units[0]->unshard_async();
     if (rank.rank() != 0) {
       pollfd told{done[0], POLLIN, 0};
@@ -288,9 +271,11 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_rea
     if (rank.rank() == 0) {
       EXPECT_EQ(write(done[1], "done", 4), 4);
     }
+    observe_old_values(rank, units);
   });
   close(done[0]);
   close(done[1]);
+  expect_no_old_values(run);
   expect_on_all_ranks(run, "gathered before the step are the values before it", true);
 }
 
@@ -298,11 +283,13 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
-    reduce_gradients(units, 0);
+    reduce_all_gradients(units);
     rank.communicator()->take_log();
     optimizer.step();
     rank.observe("calls", take_calls(*rank.communicator()));
+    observe_old_values(rank, units);
   });
+  expect_no_old_values(run);
   expect_on_all_ranks(run, "calls", "");
 }
 
@@ -316,12 +303,14 @@ MULTI_RANK_TEST(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_ke
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw(0)}}, rank.communicator());
-    reduce_gradients(units, 0);
+    reduce_all_gradients(units);
     at::addThreadLocalCallback(at::RecordFunctionCallback(count_kernel));
     optimizer.step();
     at::clearThreadLocalCallbacks();
     rank.observe("kernel calls beyond one per group", std::max(0, kernel_calls - 2));
+    observe_old_values(rank, units);
   });
+  expect_no_old_values(run);
   expect_on_all_ranks(run, "kernel calls beyond one per group", 0);
 }
 

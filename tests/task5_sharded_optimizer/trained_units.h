@@ -108,6 +108,34 @@ inline void reduce_gradients(const Units& units, int step) {
   });
 }
 
+// Every trainable parameter gets a gradient of ones.
+inline void reduce_all_gradients(const Units& units) {
+  reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
+}
+
+inline const std::string kOldValues = "parameters that have the values from before the step";
+
+// Observes which trainable parameters have the elements that make_parameters() made.
+inline void observe_old_values(TestRank& rank, const Units& units) {
+  const auto before = make_parameters();
+  size_t parameter = 0;
+  std::string names;
+  for (const auto& unit : units) {
+    unit->unshard();
+    for (const auto& [name, tensor] : unit->parameters()) {
+      const auto& was = before[parameter++].tensor;
+      if (was.requires_grad() && was.numel() > 0 && was.equal(tensor)) names += name + " ";
+    }
+    unit->reshard();
+  }
+  rank.observe(kOldValues, names);
+}
+
+inline void expect_no_old_values(const RankRun& run, const char* file = __builtin_FILE(),
+                                 int line = __builtin_LINE()) {
+  expect_on_all_ranks(run, kOldValues, "", file, line);
+}
+
 inline int64_t live(MemoryClass cls) {
   return live_bytes::now()[cls];
 }

@@ -65,6 +65,17 @@ struct PrefetchingToy : Sharded {
   std::shared_ptr<Prefetcher> prefetcher;
 };
 
+// Whether `calls`, as of take_calls(), have `first` in front of every `second`.
+inline bool comes_before(const std::string& calls, const std::string& first,
+                         const std::string& second) {
+  return calls.find(first + ";") < calls.find(second + ";");
+}
+
+// Whether a backward gathers blocks2 while blocks3, the last one, computes.
+inline bool gathers_ahead(const std::string& backward) {
+  return comes_before(backward, "all_gather blocks2", "reduce_scatter blocks3");
+}
+
 // What a rank issues before each part of a pass begins to compute. A part is the forward or the
 // backward of one unit.
 class IssueLog {

@@ -231,9 +231,13 @@ RankRun trained(int world_size, int limit) {
     const auto loss = plain_loss(*toy.model, rank.rank());
     loss.backward({}, /*retain_graph=*/true);
     int64_t bytes = 0;
-    for (const Call& call : rank.communicator()->take_log())
+    std::string calls;
+    for (const Call& call : rank.communicator()->take_log()) {
       bytes += call.bytes;
+      calls += call.name() + "; ";
+    }
     rank.observe("bytes received in the second step", bytes);
+    rank.observe("gathers the next unit before it reduces", gathers_ahead(calls));
     rank.observe("a second backward over the kept graph begins", true);
     loss.backward();
     for (const auto& unit : toy.units)
@@ -246,6 +250,7 @@ MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_gradients) {
   for (const int limit : {2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     const RankRun run = trained(world_size(), limit);
+    expect_on_all_ranks(run, "gathers the next unit before it reduces", true);
     for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2", "blocks3"}) {
       expect_on_each_rank(run, "gradients of " + unit,
                           [&](int r) { return expected.at(r, "gradients of " + unit); });
@@ -257,7 +262,9 @@ MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_the_bytes_sent) {
   const RankRun expected = trained(world_size(), 1);
   for (const int limit : {2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
-    expect_on_all_ranks(trained(world_size(), limit), "bytes received in the second step",
+    const RankRun run = trained(world_size(), limit);
+    expect_on_all_ranks(run, "gathers the next unit before it reduces", true);
+    expect_on_all_ranks(run, "bytes received in the second step",
                         expected.at(0, "bytes received in the second step"));
   }
 }
@@ -272,7 +279,7 @@ MULTI_RANK_TEST(T6_3_backward, nothing_outlives_the_model) {
       prefetcher = toy.prefetcher;
       units.assign(toy.units.begin(), toy.units.end());
       toy.step(rank);
-      toy.step(rank);
+      rank.observe("gathers the next unit before it reduces", gathers_ahead(toy.step(rank).second));
     }
     comm->wait_for_readers();  // the communicator holds shards until the others have read them
     rank.observe("a Prefetcher is left", !prefetcher.expired());
@@ -282,6 +289,7 @@ MULTI_RANK_TEST(T6_3_backward, nothing_outlives_the_model) {
       rank.observe(std::string("bytes of ") + to_string(cls) + " that are left",
                    live_bytes::now()[cls]);
   });
+  expect_on_all_ranks(run, "gathers the next unit before it reduces", true);
   expect_on_all_ranks(run, "a Prefetcher is left", false);
   expect_on_all_ranks(run, "units that are left", 0);
   expect_on_all_ranks(run, "bytes of shards that are left", 0);

@@ -53,6 +53,10 @@ MULTI_RANK_TEST(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_mode
 
 MULTI_RANK_SUITE(T6_2_forward);
 
+bool gathers(const std::string& calls, const std::string& unit) {
+  return comes_before(calls, "all_gather " + unit, "the end");
+}
+
 const Issues kNoPrefetch{{"forward of root", "all_gather root; "},
                          {"forward of blocks0", "all_gather blocks0; "},
                          {"forward of blocks1", "all_gather blocks1; "},
@@ -62,10 +66,14 @@ const Issues kNoPrefetch{{"forward of root", "all_gather root; "},
 MULTI_RANK_TEST(T6_2_forward, the_first_step_prefetches_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
-    const IssueLog log(rank, toy);
+    IssueLog log(rank, toy);
+    toy.evaluate();
+    log.prefix = "second step: ";
     toy.evaluate();
   });
   expect_issued(run, kNoPrefetch);
+  expect_issued(run, {{"forward of root", "all_gather root; all_gather blocks0; "}},
+                "second step: ");
 }
 
 MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
@@ -185,9 +193,12 @@ MULTI_RANK_TEST(T6_2_forward, prefetching_stops_where_the_order_changes) {
     toy.model->order = {3, 2};
     rank.communicator()->take_log();
     toy.evaluate();
+    const std::string calls = take_calls(*rank.communicator());
+    rank.observe("gathers blocks0, with which the last forward began", gathers(calls, "blocks0"));
     rank.observe("gathers blocks1, which neither ran nor comes after what runs",
-                 take_calls(*rank.communicator()).find("blocks1") != std::string::npos);
+                 gathers(calls, "blocks1"));
   });
+  expect_on_all_ranks(run, "gathers blocks0, with which the last forward began", true);
   expect_on_all_ranks(run, "gathers blocks1, which neither ran nor comes after what runs", false);
 }
 
@@ -225,9 +236,12 @@ MULTI_RANK_TEST(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_ch
     PrefetchingToy toy(rank, 3);
     toy.evaluate();
     toy.model->order = {0, 3};
+    rank.communicator()->take_log();
     const auto output = (*toy.model)(toy_tokens(0));
+    rank.observe("gathers blocks1 ahead", gathers(take_calls(*rank.communicator()), "blocks1"));
     rank.observe("units gathered afterwards", toy.gathered());
   });
+  expect_on_all_ranks(run, "gathers blocks1 ahead", true);
   expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
@@ -236,9 +250,12 @@ MULTI_RANK_TEST(T6_2_forward, what_stays_for_backward_is_not_freed) {
     PrefetchingToy toy(rank, 3, 4, /*reshard_after_forward=*/false);
     toy.evaluate();
     toy.model->order = {0, 1, 3};
+    rank.communicator()->take_log();
     const auto output = (*toy.model)(toy_tokens(0));
+    rank.observe("gathers blocks2 ahead", gathers(take_calls(*rank.communicator()), "blocks2"));
     rank.observe("units gathered afterwards", toy.gathered());
   });
+  expect_on_all_ranks(run, "gathers blocks2 ahead", true);
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 blocks3 ");
 }
 
@@ -247,9 +264,12 @@ MULTI_RANK_TEST(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();
     toy.model->blocks[1]->fails = true;
+    rank.communicator()->take_log();
     EXPECT_THROW((*toy.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("gathers blocks2 ahead", gathers(take_calls(*rank.communicator()), "blocks2"));
     rank.observe("units gathered afterwards", toy.gathered());
   });
+  expect_on_all_ranks(run, "gathers blocks2 ahead", true);
   expect_on_all_ranks(run, "units gathered afterwards", "");
 }
 

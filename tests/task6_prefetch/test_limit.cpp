@@ -37,26 +37,26 @@ MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) 
     toy.step(rank);
     toy.step(rank);
     rank.observe("what the rank holds", memory.taken());
+    rank.observe("units in the recorded order", toy.prefetcher->forward_order().size());
   });
+  expect_on_all_ranks(run, "units in the recorded order", 16);
   expect_part_of(run, "what the rank holds", large_toy_bytes());
   expect_no_copies(run, "what the rank holds", large_toy_bytes());
 }
 
-MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused) {
-  run_ranks(world_size(), [](TestRank&) {
+MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused_and_changes_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const int limit : {0, -1})
       EXPECT_THROW(std::make_shared<Prefetcher>(limit), std::invalid_argument) << limit;
-  });
-}
-
-MULTI_RANK_TEST(T6_4_limit, a_refused_limit_changes_nothing) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 4);
     toy.step(rank);
-    rank.observe("backward before", toy.step(rank).second);
+    const std::string before = toy.step(rank).second;
+    rank.observe("backward before", before);
+    rank.observe("gathers the next unit before it reduces", gathers_ahead(before));
     EXPECT_THROW(toy.prefetcher->set_limit(0), std::invalid_argument);
     rank.observe("backward after", toy.step(rank).second);
   });
+  expect_on_all_ranks(run, "gathers the next unit before it reduces", true);
   expect_on_each_rank(run, "backward after", [&](int r) { return run.at(r, "backward before"); });
 }
 
@@ -67,7 +67,9 @@ MULTI_RANK_TEST(T6_4_limit, a_limit_of_one_prefetches_nothing) {
     IssueLog log(rank, toy);
     plain_loss(*toy.model, rank.rank()).backward();
     log.observe("the end of backward");
+    rank.observe("units in the recorded order", toy.prefetcher->forward_order().size());
   });
+  expect_on_all_ranks(run, "units in the recorded order", 2);
   expect_issued(run, {{"forward of root", "all_gather root; "},
                       {"forward of blocks0", "all_gather blocks0; "},
                       {"forward of blocks1", "all_gather blocks1; "},

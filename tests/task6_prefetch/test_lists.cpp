@@ -60,11 +60,16 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) 
         if (toy.units[i]->state() != UnitState::sharded) names += toy.units[i]->unit() + " ";
       return names;
     };
+    rank.communicator()->take_log();
     const auto loss = plain_loss(*toy.model, rank.rank());
+    rank.observe("forward", take_calls(*rank.communicator()));
     rank.observe("unused after forward", unused());
     loss.backward();
     rank.observe("unused after backward", unused());
   });
+  expect_on_all_ranks(run, "forward",
+                      "all_gather root; all_gather blocks0; all_gather blocks3; "
+                      "all_gather blocks1; ");
   expect_on_all_ranks(run, "unused after forward", "");
   expect_on_all_ranks(run, "unused after backward", "");
 }
@@ -74,12 +79,16 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, leave_unsharded_what_is_not_resharded_after
     PrefetchingToy toy(rank, 2, 2, /*reshard_after_forward=*/false);
     const auto& blocks = toy.model->blocks;
     toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[1].get()});
+    const auto under_way = toy.look_at_what_is_under_way();
     const auto loss = plain_loss(*toy.model, rank.rank());
+    rank.observe("units that are under way as the root and each block begin", *under_way);
     std::string names;
     for (const auto& unit : toy.units)
       if (unit->state() == UnitState::unsharded) names += unit->unit() + " ";
     rank.observe("unsharded after forward", names);
   });
+  expect_on_all_ranks(run, "units that are under way as the root and each block begin",
+                      "| blocks1 | | ");
   expect_on_all_ranks(run, "unsharded after forward", "root blocks0 blocks1 ");
 }
 
@@ -93,12 +102,17 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, change_no_gradient) {
                                                         {blocks[3].get(), blocks[2].get()});
         toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {blocks[0].get()});
       }
+      rank.communicator()->take_log();
       plain_loss(*toy.model, rank.rank()).backward();
+      rank.observe("gathers blocks3 before blocks1",
+                   comes_before(take_calls(*rank.communicator()), "all_gather blocks3",
+                                "all_gather blocks1"));
       for (const auto& unit : toy.units)
         rank.observe(unit->unit(), unit->sharded_gradient());
     });
   };
   const RankRun plain = gradients(false), listed = gradients(true);
+  expect_on_all_ranks(listed, "gathers blocks3 before blocks1", true);
   for (const char* unit : {"root", "blocks0", "blocks1", "blocks2", "blocks3"})
     expect_on_each_rank(listed, unit, [&](int rank) { return plain.at(rank, unit); });
 }

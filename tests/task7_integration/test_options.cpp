@@ -261,6 +261,8 @@ MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_mode
       for (int step = 0; step < 2; ++step)
         (*model)(toy_tokens(rank.rank())).square().sum().backward();
       const std::weak_ptr<FullySharded> left = sharded;
+      rank.observe("bytes of shards before the " + first + " goes first",
+                   live_bytes::now()[MemoryClass::shards]);
       if (first == "model") model.reset();
       sharded.reset();
       model.reset();
@@ -273,6 +275,8 @@ MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_mode
     }
   });
   for (const std::string first : {"model", "FullySharded"}) {
+    const std::string before = "bytes of shards before the " + first + " goes first";
+    EXPECT_GT(run.at(0, before).get<int64_t>(), 0) << before;
     expect_on_all_ranks(
         run, "the FullySharded is alive when both are gone, the " + first + " first", false);
     expect_on_all_ranks(run, "bytes that are left if the " + first + " goes first", 0);
