@@ -9,7 +9,7 @@ from grader.course import BUILD, Refused
 from grader.programs import BASES, all_programs, build, build_programs
 
 KINDS = ("tests", "hidden")
-HELD = "not run: no point of this task counts before its usual tests show that a rank holds its part of the whole"
+HELD = "not run: no point of this task counts before its sentinel passes, which is one of its usual tests"
 
 
 @dataclasses.dataclass

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures the grader and writes grading/instruments/QUALITY.md.
 
-Grades what has known points: the reference, three other correct solutions, blank skeletons, one that
-shards nothing, one that does not compile. Puts in each fault of grading/instruments/faults. Grades a
+Grades what has known points: the reference, other correct solutions, blank skeletons, one whose functions
+do nothing, one that shards nothing, one that does not compile. Puts in each fault of grading/instruments/faults. Grades a
 submission with mistakes again and again, alone and beside itself: each time every test has to end the same.
 What was done before and has not changed is not done again, so a run that was broken off goes on where it
 stopped.
@@ -20,6 +20,7 @@ import textwrap
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import does_nothing  # noqa: E402
 import faults  # noqa: E402
 import sample_class  # noqa: E402
 from grader import course, grade, programs, run, whole_file  # noqa: E402
@@ -49,6 +50,7 @@ def known():
         files = course.task_files(f"grading/instruments/{other}_solution")
         yield f"the {other} solution", files, most, tests
     yield "the skeletons", course.blank(), 0, 0
+    yield "functions that do nothing", does_nothing.files(), 0, 0
     yield "task 2 shards nothing", that_shards_nothing(), tests - flat_parameter, meta_init
     broken = sample_class.that_does_not_compile()
     yield "task 3 does not compile", broken, tests - forward_hooks, meta_init + flat_parameter

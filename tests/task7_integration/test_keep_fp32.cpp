@@ -60,6 +60,7 @@ TEST(T7_9_keep_fp32, without_such_parameters_the_plan_stays_as_it_is) {
               ToyModel model(2);
               return plan_units(model, wrap_blocks());
             }));
+  EXPECT_NE(plan_of_toy("gain"), plan_of_toy("head"));
 }
 
 TEST(T7_9_keep_fp32, a_tied_parameter_goes_by_its_first_name) {
