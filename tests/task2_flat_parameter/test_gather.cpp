@@ -68,10 +68,12 @@ MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
         rank.observe("ns that unshard_async() waited", clock->now());
         unit.unshard();
         rank.observe("ns that unshard() waited", clock->now());
+        rank.observe("the unit is unsharded", unit.state() == UnitState::unsharded);
       },
       counted_link(clock));
   expect_on_all_ranks(run, "ns that unshard_async() waited", 0);
   expect_on_all_ranks(run, "ns that unshard() waited", kHop * (world_size() - 1));
+  expect_on_all_ranks(run, "the unit is unsharded", true);
 }
 
 MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {

@@ -323,11 +323,14 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
       [&](TestRank& rank) {
         FlatParameter unit = make_unit(rank);
         collect_all(unit, rank);
+        rank.communicator()->take_log();
         unit.reduce_gradient();
+        rank.observe("reduce-scatters", rank.communicator()->take_log().size());
         unit.abandon_gradient();
         rank.observe("ns that abandon_gradient() waited for the reduce_scatter", clock->now());
       },
       counted_link(clock));
+  expect_on_all_ranks(run, "reduce-scatters", 1);
   expect_on_all_ranks(run, "ns that abandon_gradient() waited for the reduce_scatter",
                       kHop * (world_size() - 1));
 }

@@ -228,16 +228,20 @@ RankRun trained(int world_size, int limit) {
     toy.model->order = {0, 1, 0, 2, 3};
     toy.step(rank);
     rank.communicator()->take_log();
-    const auto loss = plain_loss(*toy.model, rank.rank());
-    loss.backward({}, /*retain_graph=*/true);
     int64_t bytes = 0;
-    std::string calls;
-    for (const Call& call : rank.communicator()->take_log()) {
-      bytes += call.bytes;
-      calls += call.name() + "; ";
-    }
+    const auto take = [&] {
+      std::string calls;
+      for (const Call& call : rank.communicator()->take_log()) {
+        bytes += call.bytes;
+        calls += call.name() + "; ";
+      }
+      return calls;
+    };
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    take();
+    loss.backward({}, /*retain_graph=*/true);
+    rank.observe("gathers the next unit before it reduces", gathers_ahead(take()));
     rank.observe("bytes received in the second step", bytes);
-    rank.observe("gathers the next unit before it reduces", gathers_ahead(calls));
     rank.observe("a second backward over the kept graph begins", true);
     loss.backward();
     for (const auto& unit : toy.units)
