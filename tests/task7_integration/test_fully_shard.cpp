@@ -38,6 +38,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
     const HeldMemory memory;
     const auto model = large_toy();
     const auto sharded = fully_shard(*model, rank.communicator());
+    EXPECT_NE(sharded, nullptr);
     rank.observe("what the rank holds", memory.taken());
   });
   expect_part_of(run, "what the rank holds", large_toy_bytes());
