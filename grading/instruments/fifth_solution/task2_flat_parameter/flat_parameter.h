@@ -1,0 +1,103 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <flat_layout.h>
+#include <layout/mixed_precision.h>
+#include <layout/shard_layout.h>
+
+#include <functional>
+#include <optional>
+#include <set>
+
+namespace fsdp {
+
+// A unit is gathering while an all-gather fills its flat tensor.
+enum class UnitState { sharded, gathering, unsharded };
+
+// The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal
+// shards. The parameters are contiguous views of the flat tensor in every state, so what autograd
+// saved in forward holds the values again in backward, once the unit is unsharded. Each collective
+// brings a rank (W-1)/W of padded_numel x 4 bytes. The other ranks read the shard, the flat
+// gradient and, with replicas, the sum in place: all come from Communicator::empty(). All memory is
+// freed with the unit.
+class FlatParameter {
+ public:
+  // Returns a parameter's values: itself, or what deferred initialization makes of it.
+  using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
+
+  // Keeps this rank's shard of the values of the distinct `parameters`, each in row-major order,
+  // and frees the rest. The shard's padding holds poison::padding(). Materializes one parameter at
+  // a time, and only those of which this rank owns an element. Calls no collective. Throws what
+  // check_fp32() throws.
+  FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
+                std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
+  FlatParameter(const FlatParameter&) = delete;  // a copy would own and free the same storage
+
+  const std::string& unit() const { return unit_; }
+  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  const FlatLayout& layout() const { return layout_; }
+  int64_t shard_numel() const { return shard_.numel(); }
+  int64_t shard_offset() const { return shard_numel() * comm_->rank(); }
+  bool trainable() const;  // one of the parameters requires a gradient
+  UnitState state() const { return state_; }
+
+  void unshard_async();  // if sharded: allocates the flat tensor's storage, issues its all-gather
+  void unshard();        // the same, and waits for the all-gather: the parameters can be used
+  void reshard();        // waits for an all-gather under way, then frees the storage
+
+  // Marks parameter `index`'s .grad as complete and counts its bytes as `gradients`. It stays in
+  // .grad until reduce_gradient(), as it is or as a view of a flat gradient made at the first call.
+  void collect_gradient(size_t index);
+  bool has_gradient() const;  // one was collected and is not reduced
+  // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
+  // even if nothing was collected. Padding and parameters without a gradient count as zero.
+  void reduce_gradient();
+  // Waits for a reduction under way, divides the sum in place by gradient_divide_factor(), adds the
+  // quotient to sharded_gradient(), and frees the flat gradient and the sum.
+  void wait_for_reduction();
+  void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
+
+  const at::Tensor& shard() const { return shard_; }  // values between steps; no gradient
+  const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
+  void drop_gradient() { sharded_gradient_.reset(); }
+  // What wait_for_reduction() divides by: the number of ranks in the sum unless it is set. With 1
+  // it leaves the sum.
+  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
+  void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
+
+  // Extension (see "Going further" in the handout), FSDP2's mixed precision. From now on the
+  // parameters and their all-gather are of policy.param_dtype, the flat gradient and its
+  // reduce-scatter of policy.reduce_dtype. The shard, the sum over ranks, and sharded_gradient()
+  // stay fp32. If param_dtype is narrower, each unshard_async() rounds the shard into a copy that
+  // the unit owns and counts as `shards`; the other ranks read it in place. Call it before the
+  // first forward. Calls no collective. Throws what check_mixed_precision() throws, and
+  // std::logic_error if the unit is not sharded or has_gradient(); then nothing has changed.
+  void set_mixed_precision(const MixedPrecisionPolicy& policy);
+
+ private:
+  std::string unit_;
+  std::vector<NamedParameter> parameters_;
+  std::shared_ptr<Communicator> comm_;
+  FlatLayout layout_;
+  UnitState state_{};
+  std::optional<int64_t> divide_factor_;
+  MixedPrecisionPolicy precision_;
+  at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
+  at::Tensor sharded_gradient_;  // [padded_numel / W], owned; undefined until a reduction
+
+  // What is between its issue and the end of its wait. The other ranks read `flat` until then.
+  struct Reduction {
+    Handle handle;
+    at::Tensor flat;  // [padded_numel] of precision_.reduce_dtype, owned
+    at::Tensor sum;   // [padded_numel / W], owned
+  };
+
+  c10::Storage memory_;  // of flat_ and of all parameters; 0 bytes while sharded
+  at::Tensor flat_;      // [padded_numel] of precision_.param_dtype, view
+  at::Tensor rounded_;   // [padded_numel / W], owned; undefined unless parameters are rounded
+  Handle gathering_;     // the last all-gather
+  std::set<size_t> collected_;          // parameters with a gradient to be reduced
+  std::optional<Reduction> reduction_;  // the one under way
+};
+
+}  // namespace fsdp
