@@ -71,7 +71,7 @@ program(own_model reference_task7 examples/own_model.cpp)
 # Solutions that measure the tests: other correct solutions, which have to pass too, because the tests
 # ask for the contract only; and one that shards nothing.
 set(instruments ${PROJECT_SOURCE_DIR}/grading/instruments)
-foreach(other second third fourth)
+foreach(other second third fourth fifth)
   add_stack(${other} fsdp_given "${tasks}" ${instruments}/${other}_solution)
 endforeach()
 add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)

@@ -919,8 +919,7 @@ class HeaderText(unittest.TestCase):
                          f"tasks/{self.NAME}:1 has a variable"[:50])
 
     def test_every_solution_passes(self):
-        for folder in ("tasks", "solutions", *(f"grading/instruments/{name}_solution"
-                                               for name in ("second", "third", "fourth"))):
+        for folder in ("tasks", "solutions", *(f"grading/instruments/{name}_solution" for name in course.OTHERS)):
             for path in (course.ROOT / folder).rglob("*.h"):
                 name = path.relative_to(course.ROOT / folder).as_posix()
                 self.assertIsNone(header_text.wrong(name, path.read_bytes()), path)
@@ -973,7 +972,7 @@ class Looks(unittest.TestCase):
         self.assertEqual(found, ["defines CLI", "defines at", "defines nlohmann", "defines testing"])
 
     def test_every_solution_that_is_built_passes(self):
-        found = [(path, source) for stack in ("reference", "second", "third", "fourth") for task in course.tasks()
+        found = [(path, source) for stack in ("reference", *course.OTHERS) for task in course.tasks()
                  for path, source in objects.objects(stack, task)]
         if not found:
             self.skipTest("no solution is built")

@@ -90,6 +90,14 @@ def task_files(folder):
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 
+OTHERS = ("second", "third", "fourth", "fifth")
+
+
+def other_solution(name):
+    """Of a correct solution that is written differently: its files, as of task_files()."""
+    return task_files(f"grading/instruments/{name}_solution")
+
+
 @functools.cache
 def blank():
     """As a student gets them."""

@@ -39,7 +39,7 @@ def honest():
     found = {}
     for task, (other, *names) in HAND_IN.items():
         found[f"t{task}_{other}"] = sample_class.only(
-            course.task_files(f"grading/instruments/{other}_solution"), task)
+            course.other_solution(other), task)
         found[f"t{task}_reference"] = sample_class.only(course.task_files("solutions"), task)
         for fault in names:
             found[f"t{task}_{fault}"] = sample_class.only(sample_class.with_faults(fault), task)

@@ -46,9 +46,8 @@ def known():
     tests = sum(task.points for task in course.tasks())
     meta_init, flat_parameter, forward_hooks = (task.points for task in course.tasks()[:3])
     yield "the reference solutions", course.task_files("solutions"), most, tests
-    for other in ("second", "third", "fourth"):
-        files = course.task_files(f"grading/instruments/{other}_solution")
-        yield f"the {other} solution", files, most, tests
+    for other in course.OTHERS:
+        yield f"the {other} solution", course.other_solution(other), most, tests
     yield "the skeletons", course.blank(), 0, 0
     yield "functions that do nothing", does_nothing.files(), 0, 0
     yield "task 2 shards nothing", that_shards_nothing(), tests - flat_parameter, meta_init

@@ -48,7 +48,7 @@ def submissions():
     return {
         "ada": (course.task_files("solutions"), False, "all points"),
         "ben": (first(0), False, "0: nothing is written"),
-        "cleo": (course.task_files("grading/instruments/second_solution"), True, "all points"),
+        "cleo": (course.other_solution("second"), True, "all points"),
         "dan": (first(3), False, "tasks 1 to 3"),
         "eve": (first(5), True, "tasks 1 to 5"),
         "finn": (with_faults("no_gaps_between_parameters"), False, "all but task 2"),
