@@ -1,0 +1,63 @@
+#pragma once
+
+#include <backward_hooks.h>
+#include <flat_parameter.h>
+#include <keep_fp32.h>
+#include <layout/shard_layout.h>
+#include <prefetch.h>
+#include <unit_plan.h>
+#include <wrap_policy.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+struct FullyShardOptions {
+  WrapPolicy wrap{wrap_blocks()};
+  bool reshard_after_forward{true};          // of every unit but the root
+  int limit{2};                              // see Prefetcher; 1 means no prefetch
+  FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
+  // Extensions, see plan_units() in ignored.h, and keep_in_fp32(). Null: none.
+  std::vector<torch::nn::Module*> ignored{};
+  ParameterFilter keep_fp32{};
+};
+
+// A model whose parameters, gradients and optimizer state are sharded over the ranks. Its module is
+// called, and its loss differentiated, as before.
+class FullySharded {
+ public:
+  FullySharded() = default;
+  FullySharded(const FullySharded&) = delete;  // a model has one set of shards
+
+  const std::vector<std::shared_ptr<FlatParameter>>& units() const { return units_; }
+  const ShardLayout& layout() const { return layout_; }
+  const std::shared_ptr<BackwardHooks>& backward_hooks() const { return backward_hooks_; }
+  const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
+
+  // Calls `visit` on rank 0 with every distinct parameter, whole, detached and on the CPU, in the
+  // order of first registration. All ranks call it. On each, one unit at a time is unsharded: one
+  // all-gather whenever the next parameter lies in another unit than the last. A unit that was
+  // unsharded, or being gathered, before the call may be used as it is. Every unit ends up sharded.
+  void full_parameters(const ParameterVisitor& visit) const;
+
+ private:
+  friend std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
+                                                   const FullyShardOptions& options);
+  std::shared_ptr<Communicator> comm_;
+  std::vector<std::shared_ptr<FlatParameter>> units_;
+  ShardLayout layout_;
+  std::shared_ptr<BackwardHooks> backward_hooks_;
+  std::shared_ptr<Prefetcher> prefetcher_;
+};
+
+// Shards `root` over the ranks of `comm`, in place. Call it once per model, on all ranks, with the
+// same values on each. Buffers stay whole on every rank. Calls no collective. Throws what
+// plan_units() throws, and std::invalid_argument if the limit is below 1 or a parameter is not
+// fp32; then the model is as it was, without a hook. If options.materialize throws, so does this,
+// and the model is unusable.
+std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
+                                          const FullyShardOptions& options = {});
+
+}  // namespace fsdp
