@@ -6,8 +6,8 @@ namespace fsdp {
 // clang-format off
 const std::vector<Task>& course() {
   static const std::vector<Task> tasks{
-    {1, "meta_init", "T1_1_redirect.a_recorded_module_takes_no_memory", {
-      {"1.1", "redirect", 5, {"T1_1_redirect"}},
+    {1, "meta_init", "T1_1_memory.a_recorded_module_takes_no_memory", {
+      {"1.1", "redirect", 5, {"T1_1_redirect", "T1_1_memory"}},
       {"1.2", "replay", 6, {"T1_2_replay", "T1_2_sharing"}},
       {"1.3", "bounded_replay", 4, {"T1_3_bounded_replay", "T1_3_construct_on_meta"}},
     }},

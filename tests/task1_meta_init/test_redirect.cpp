@@ -1,7 +1,5 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <testing/expectations.h>
-#include <testing/held_memory.h>
 #include <testing/multi_rank.h>
 #include <testing/tensor_bits.h>
 
@@ -39,19 +37,6 @@ std::string error_of(const Body& body) {
     return error.what();
   }
   return "";
-}
-
-// The sizes of each parameter, by its name.
-nlohmann::json sizes_of(const nn::Module& module) {
-  nlohmann::json sizes;
-  for (const auto& item : module.named_parameters())
-    sizes[item.key()] = item.value().sizes().vec();
-  return sizes;
-}
-
-// Of what HeldMemory::taken() returned, the sum of both kinds.
-int64_t bytes_in(const nlohmann::json& taken) {
-  return taken.at("tensors").get<int64_t>() + taken.at("besides").get<int64_t>();
 }
 
 struct OwnError : std::runtime_error {
@@ -252,36 +237,6 @@ TEST(T1_1_redirect, construction_keeps_only_generator_states_in_memory) {
         << "bytes alive after construction, which drew " << random
         << " times: more than one state of a generator (5,056 bytes) for each";
   });
-}
-
-// The sentinel. It asks for no exact bytes, so a recording that is wrong in another way passes it.
-TEST(T1_1_redirect, a_recorded_module_takes_no_memory) {
-  const Construct construct = transformer_layer(test_choice<int64_t>("width", {640, 656, 700}));
-  const RankRun eager = run_oracle([&](TestRank& rank) {
-    const HeldMemory memory;
-    const auto layer = construct();
-    rank.observe("memory taken", memory.taken());
-    rank.observe("sizes of the parameters", sizes_of(*layer));
-  });
-  const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const HeldMemory memory;
-    std::shared_ptr<nn::Module> layer;
-    nlohmann::json during;
-    const DeferredInit init([&] {
-      layer = construct();
-      during = memory.taken();
-    });
-    ASSERT_TRUE(layer) << kDidNotRun;
-    rank.observe("memory taken during construction", during);
-    rank.observe("memory taken", memory.taken());
-    rank.observe("sizes of the parameters", sizes_of(*layer));
-  });
-  expect_on_rank(run, 0, "sizes of the parameters", eager.at(0, "sizes of the parameters"));
-  const int64_t whole = bytes_in(eager.at(0, "memory taken"));
-  EXPECT_GT(whole, 16'000'000) << "the measurement saw nothing";
-  for (const std::string name : {"memory taken during construction", "memory taken"})
-    EXPECT_LT(bytes_in(run.at(0, name)), whole / 2)
-        << name << ", in bytes; eager construction takes " << whole << " for the same parameters";
 }
 
 TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {

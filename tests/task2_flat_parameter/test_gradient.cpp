@@ -110,12 +110,11 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_witho
     collect_all(unit, rank);
     live_bytes::enter(Phase::backward);
     reduce(unit);
-    rank.observe("bytes of copies for the other ranks",
-                 live_bytes::peak()[MemoryClass::communication]);
+    rank.observe("bytes of copies", live_bytes::peak()[MemoryClass::communication]);
     observe_gradient(rank, unit, "gradient");
   });
   expect_mean_gradient(run, "gradient");
-  expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
+  expect_on_all_ranks(run, "bytes of copies", 0);
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
@@ -124,12 +123,10 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_co
     collect_all(unit, rank);
     live_bytes::enter(Phase::backward);
     reduce(unit);
-    rank.observe("bytes of copies for the other replicas",
-                 live_bytes::peak()[MemoryClass::communication]);
-    rank.observe("elements of the gradient", unit.sharded_gradient().numel());
+    rank.observe("bytes of copies", live_bytes::peak()[MemoryClass::communication]);
+    EXPECT_TRUE(unit.sharded_gradient().defined());
   });
-  EXPECT_GT(run.at(0, "elements of the gradient").get<int64_t>(), 0);
-  expect_on_all_ranks(run, "bytes of copies for the other replicas", 0);
+  expect_on_all_ranks(run, "bytes of copies", 0);
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
@@ -163,17 +160,15 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     FlatParameter unit = make_unit(rank);
     for (unsigned choice = 0; choice < 8; ++choice) {
-      for (unsigned i = 0; i < 3; ++i) {
+      for (unsigned i = 0; i < 3; ++i)
         if ((choice >> i & 1U) != 0) collect(unit, i, rank);
-      }
       reduce(unit);
       observe_gradient(rank, unit, name_of_choice(choice));
       unit.drop_gradient();
     }
   });
-  for (unsigned choice = 0; choice < 8; ++choice) {
+  for (unsigned choice = 0; choice < 8; ++choice)
     expect_shards(run, oracle, name_of_choice(choice));
-  }
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
@@ -323,7 +318,6 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
       [&](TestRank& rank) {
         FlatParameter unit = make_unit(rank);
         collect_all(unit, rank);
-        rank.communicator()->take_log();
         unit.reduce_gradient();
         rank.observe("reduce-scatters", rank.communicator()->take_log().size());
         unit.abandon_gradient();
