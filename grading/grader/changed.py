@@ -34,15 +34,19 @@ def program(path, change, task, job):
     return built.path
 
 
-def result(path, change, task, base="reference", fresh=False):
-    """Of the usual tests of task `task` with the change, over the solutions before it. If the changed
-    file is of an earlier task, the base is `own`."""
+def usual_result(submission, task, base="reference", fresh=False):
+    """Of the usual tests of task `task`, over the reference solutions before it or over the submission's."""
     wanted = Program(course.tasks()[task - 1], base)
     with new_job() as job:
-        ((_, _, found),) = grade.results(solutions(path, change), "", job, [wanted], fresh, kinds=("tests",))
+        ((_, _, found),) = grade.results(submission, "", job, [wanted], fresh, kinds=("tests",))
     if found.why:
         raise Refused(found.why)
     return found
+
+
+def result(path, change, task, base="reference", fresh=False):
+    """The same with the change. If the changed file is of an earlier task, the base is `own`."""
+    return usual_result(solutions(path, change), task, base, fresh)
 
 
 def failures(result):

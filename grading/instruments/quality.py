@@ -2,10 +2,10 @@
 """Measures the grader and writes grading/instruments/QUALITY.md.
 
 Grades what has known points: the reference, other correct solutions, blank skeletons, one whose functions
-do nothing, one that shards nothing, one that does not compile. Puts in each fault of grading/instruments/faults. Grades a
-submission with mistakes again and again, alone and beside itself: each time every test has to end the same.
-What was done before and has not changed is not done again, so a run that was broken off goes on where it
-stopped.
+do nothing, one that shards nothing, one that does not compile. Puts in each fault of
+grading/instruments/faults. Grades a submission with mistakes again and again, alone and beside itself:
+each time every test has to end the same. What was done before and has not changed is not done again, so a
+run that was broken off goes on where it stopped.
 Exits with 1 if anything is not as it should be.
 """
 
