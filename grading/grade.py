@@ -79,7 +79,7 @@ def show(grade):
         print(f"task {task.number} {task.name:18} {best.points:5.1f} of {task.points:g}   ({bases})")
         for problem in best.problems:
             if problem.text and "error" in problem.text + best.remark or "not run" in problem.text:
-                print(f"    {problem.text.splitlines()[0]}")
+                print("    " + " ".join(problem.text.splitlines()[:2])[:95])
                 break
     measured = grade.throughput
     ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]

@@ -367,6 +367,14 @@ class Compiling(unittest.TestCase):
         self.assertEqual(len(kept), 1)
         self.assertFalse(kept[0].exists())
 
+    def test_a_build_that_does_not_work_is_not_the_submission_s_fault(self):
+        own, _ = self.compile("echo 'ninja: error: mine'; false", seconds=60)
+        self.assertIn("\nninja: error: mine\n", own)
+        programs.require_that_ninja_works(own)
+        log, _ = self.compile("true\nbuild x: no_such_rule", seconds=60)
+        with self.assertRaisesRegex(course.Refused, "the grader's build does not work .*no_such_rule"):
+            programs.require_that_ninja_works(log)
+
     def test_ends_when_the_compiler_prints_too_much(self):
         log, _ = self.compile("yes | head -c 100000", seconds=60, log_characters=5000)
         self.assertIn("error: the compiler prints too much", log)

@@ -167,6 +167,14 @@ def first_errors(log, stack):
     return "\n".join((own or list(shown))[:5]) or "does not build"
 
 
+def require_that_ninja_works(log):
+    """A compiler that fails is the submission's affair; an error of ninja's own, as in a folder that was
+    configured under another path, is not."""
+    words = re.findall(r"(?m)^ninja: .*", log)  # its last are about the whole build, whatever compilers print
+    if words and words[-1].startswith("ninja: error: "):
+        raise Refused(f"the grader's build does not work ({words[-1][:200]}): delete {BUILD} and grade again")
+
+
 def errors_of(program, log):
     """The parts of ninja's log in which the program failed, or the library of a task that is in it."""
     numbers = "".join(str(task.number) for task in program.tasks)
@@ -250,6 +258,7 @@ def build_programs(submission, wanted, job, looked_at=True, on_step=None):
         for target in targets:
             (BUILD / "bin" / target).unlink(missing_ok=True)
         log = ninja(targets, place, on_step, job)
+        require_that_ninja_works(log)
         refused = {}
         for program in wanted:
             binary = BUILD / "bin" / program.target
