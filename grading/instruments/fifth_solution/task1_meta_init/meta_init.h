@@ -54,8 +54,8 @@ class DeferredInit {
 
 // Runs `construct` once with its tensors on the meta device, for the names and sizes of a model.
 // What it draws moves no generator. An operation that the meta device cannot do (randperm()) is
-// performed on the CPU, on tensors of the right sizes, and is undone in the generators too. Throws
-// as DeferredInit does.
+// performed on the CPU, on tensors of the right sizes, and is undone in the generators too. What it
+// writes from them into a tensor made before are values of no meaning. Throws as DeferredInit does.
 void construct_on_meta(const std::function<void()>& construct);
 
 // Puts `variable` on the memory of `data`, as set_data() does, even on another device. It stays the
