@@ -1,1 +1,1 @@
-../../../../solutions/task7_integration/fully_shard.h
+../../../../tasks/task7_integration/fully_shard.h

@@ -1,1 +1,1 @@
-../../../../solutions/task7_integration/unit_plan.h
+../../../../tasks/task7_integration/unit_plan.h

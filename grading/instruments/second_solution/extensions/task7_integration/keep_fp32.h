@@ -1,1 +1,1 @@
-../../../../../solutions/extensions/task7_integration/keep_fp32.h
+../../../../../tasks/extensions/task7_integration/keep_fp32.h
