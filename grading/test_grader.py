@@ -921,8 +921,16 @@ class HeaderText(unittest.TestCase):
                      "struct My {" + "int f(int (*)(int)) const; " * 20_000 + "};"):
             self.assertEqual(self.with_(text), "", text[:20])
 
+    def test_a_mark_of_utf_8_at_the_beginning_is_no_code(self):
+        for name, content in course.blank().items():
+            if name.endswith(".h"):
+                self.assertIsNone(header_text.wrong(name, b"\xef\xbb\xbf" + content), name)
+        self.assertEqual(header_text.wrong(self.NAME, b"\xef\xbb\xbf\n\nint x;\n")[0], 3)
+
     def test_the_line_is_told(self):
         self.assertEqual(header_text.wrong(self.NAME, b"#pragma once\n\nint x;\n")[0], 3)
+        for text in ("// \\\n \\ \n\nint x;", "namespace \\\nfsdp {}\n\nint x;", "/* \\\n\\\n */\nint x;"):
+            self.assertEqual(header_text.wrong(self.NAME, text.encode())[0], 4, text)
         self.assertEqual(header_text.wrong_in({self.NAME: b"int x;", LISTED: b"int x;"}, [LISTED, self.NAME])[:50],
                          f"tasks/{self.NAME}:1 has a variable"[:50])
 
