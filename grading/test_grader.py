@@ -954,6 +954,12 @@ class Looks(unittest.TestCase):
         self.assertIn("uses fsdp::bad<int> of common/testing/, on which no task stands", found[3])
         self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[2])
 
+    def test_numbers_and_texts_may_be_thrown_caught_and_kept_in_any(self):
+        for name in ("_ZTIPKc", "_ZTIPc", "_ZTIi", "_ZTIf", "_ZTSd", "_ZTIv", "_ZTIPv", "_ZTIDn", "_ZTIDs", "_ZTIPKDi"):
+            self.assertEqual(list(objects.wrong_uses({name})), [], name)
+        for name in ("_ZTI4Mine", "_ZTIPPKc", "_ZTVi", "_ZTIN7testing4TestE", "_ZTIFvvE"):
+            self.assertEqual(len(list(objects.wrong_uses({name}))), 1, name)
+
     def test_what_reaches_files_the_environment_and_the_tests_own_memory_is_refused(self):
         names = {"_ZN2at4_ops9from_file4callEN3c1017basic_string_viewIcEE": "reads or writes files",
                  "_ZN2at12MapAllocatorD1Ev": "reads or writes files",

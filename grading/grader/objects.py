@@ -129,8 +129,14 @@ def wrong_uses(names):
         yield from wrong_use(name, readable)
 
 
+# typeinfo of fundamental types, of pointers to them and of pointers to const: throw "text", std::any of int.
+OF_FUNDAMENTAL_TYPE = re.compile(r"_ZT[IS](PK?)?(D[defhinsu]|[a-z])")
+
+
 def wrong_use(mangled, name):
     """At most one reason. `name`: the mangled one as in C++."""
+    if OF_FUNDAMENTAL_TYPE.fullmatch(mangled):
+        return
     allowed = rubric()["allowed"]
     for forbidden, why in rubric()["forbidden"].items():
         if name.startswith(forbidden):
