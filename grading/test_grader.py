@@ -73,6 +73,21 @@ class Submissions(unittest.TestCase):
         archive = self.zipped(f"x/tasks/{LISTED}", f"__MACOSX/x/tasks/{LISTED}", "../../evil.cpp")
         self.assertEqual(submission.read(archive).files[LISTED], b"// mine\n")
 
+    def test_finds_them_in_a_zip_whatever_tool_made_it(self):
+        for name in (f"./tasks/{LISTED}", f".//x/./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"),
+                     ".\\x\\tasks/" + LISTED.replace("/", "\\"), f"/x/tasks/{LISTED}", "C:\\" + LISTED.replace("/", "\\")):
+            with self.subTest(name=name):
+                self.assertEqual(submission.read(self.zipped("./", name)).files[LISTED], b"// mine\n")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["handed_in.zip"])
+
+    def test_what_leads_out_of_a_zip_or_is_hidden_is_not_taken_from_it_in_any_spelling(self):
+        for before in ("../", "..\\", "./../", ".\\..\\", "x\\..\\..\\", "/../", "C:\\..\\", ".git\\", "./.git/",
+                       "__MACOSX\\", ".\\__MACOSX\\"):
+            with self.subTest(before=before):
+                self.assertIn("no file of tasks/", self.refused(self.zipped(f"{before}tasks/{LISTED}")))
+        for other in (f"./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"), f"/tasks/{LISTED}"):
+            self.assertIn("is in it twice", self.refused(self.zipped(f"tasks/{LISTED}", other)), other)
+
     def test_takes_the_files_of_extensions_from_their_own_folder_alone(self):
         self.put(f"group7/tasks/{EXTENSION}")
         self.put(f"group7/tasks/{EXTENSION.removeprefix('extensions/')}", "// elsewhere\n")
@@ -176,7 +191,7 @@ class HostileSubmissions(unittest.TestCase):
 
     COUNT = int(os.environ.get("FSDP_HOSTILE", "200"))
     PARTS = ["tasks", "..", ".", "", "x" * 300, "m\udcfcll", "\x1b]0;title\x07", "a\nb", "/", "C:", "ä",
-             "__MACOSX", ".git", *LISTED.split("/")]
+             "__MACOSX", ".git", "..\\", "C:\\x", *LISTED.split("/")]
 
     def name(self, dice):
         kind = dice.random()
