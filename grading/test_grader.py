@@ -241,7 +241,7 @@ class HostileSubmissions(unittest.TestCase):
                     read = submission.read(path)
                     self.assertEqual(set(read.files), set(course.blank()))
                 except course.Refused as refused:
-                    self.assertTrue(str(refused).replace("\n", "").isprintable())
+                    self.assertTrue(str(refused).isprintable())
                     str(refused).encode()
                 self.assertEqual(sorted(os.walk(folder)), before)
 
@@ -657,12 +657,53 @@ class Reports(unittest.TestCase):
                     classroom.grade_all(arguments)
 
     def test_a_submission_is_not_called_as_the_results_of_the_class(self):
-        for name in ("seed", "grades.csv", "class.html.zip"):
+        for name in ("seed", "grades.csv", "class.html.zip", "grades.csv.17.partial", "seed.17.partial.ZIP"):
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / name
-                path.touch() if name.endswith(".zip") else path.mkdir()
+                path.touch() if name.lower().endswith(".zip") else path.mkdir()
                 with self.assertRaisesRegex(course.Refused, "rename it"):
                     classroom.submissions(pathlib.Path(folder))
+
+    def test_names_of_submissions_stay_on_one_line(self):
+        name = "ann\neve  120.00 points\teve"
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            Progress(1).show(name, f"tasks/x.cpp is in it twice: {name} and x")
+        self.assertEqual(len(printed.getvalue().splitlines()), 1)
+        table = classroom.table([Grade(name, refused=name)])
+        self.assertEqual(len(table.splitlines()), 2)
+        self.assertNotIn("\t", table)
+        for page in (report.student_page(Grade(name)), classroom.class_page([Grade(name)])):
+            self.assertNotIn("ann\n", page)
+            self.assertIn("ann\\neve", page)
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
+            (pathlib.Path(folder) / "a").mkdir()
+            (pathlib.Path(folder) / "x\nfsdp grade: all is well").touch()
+            classroom.submissions(pathlib.Path(folder))
+        self.assertEqual(len(said.getvalue().splitlines()), 1)
+
+    def test_what_lies_beside_the_submissions_and_is_none_is_told_by_name(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
+            for name in ("ann.tar.gz", "eve.ZIP", "bob.zip", ".DS_Store"):
+                (pathlib.Path(folder) / name).touch()
+            self.assertEqual(list(classroom.submissions(pathlib.Path(folder))), ["bob", "eve"])
+        self.assertEqual(said.getvalue(), "ann.tar.gz is neither a folder nor a zip: it is not graded\n")
+
+    def test_two_submissions_of_one_name_are_both_not_graded_and_stand_in_no_others_way(self):
+        with tempfile.TemporaryDirectory() as folder:
+            class_, out = pathlib.Path(folder) / "class", pathlib.Path(folder) / "out"
+            for name in ("ann", "bob"):
+                (class_ / name).mkdir(parents=True)
+            (class_ / "bob.zip").touch()
+            arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1)
+            with (mock.patch.object(grading, "prepare", lambda: None),
+                  mock.patch.object(programs, "COPIES", pathlib.Path(folder) / "programs"),
+                  mock.patch.object(classroom.submission, "read", lambda path: path),
+                  mock.patch.object(grading, "grade", lambda name, *_, **__: Grade(name, complete=True)),
+                  contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())):
+                classroom.grade_all(arguments)
+            rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
+        self.assertEqual([(row["submission"], row["remark"]) for row in rows], [
+            ("ann", ""), ("bob", "there are bob and bob.zip, and only one can be graded: remove the other")])
 
     def test_hidden_cases_say_nothing_before_their_day(self):
         grade = whole_grade()

@@ -90,17 +90,22 @@ def read_zip(path):
     return files
 
 
-def read(path):
-    path = pathlib.Path(path)
+def read_files(path):
     if path.is_dir():
         try:
-            files = read_folder(path)
+            return read_folder(path)
         except (OSError, RecursionError, ValueError) as error:
             raise Refused(f"{path.name} can't be read: {error}") from None
-    elif path.is_file():
-        files = read_zip(path)
-    else:
-        raise Refused(f"{path} is neither a folder nor a zip")
+    if path.is_file():
+        return read_zip(path)
+    raise Refused(f"{path} is neither a folder nor a zip")
+
+
+def read(path):
+    try:
+        files = read_files(pathlib.Path(path))
+    except Refused as refused:  # one line, whatever names are in it
+        raise Refused(course.one_line(str(refused))) from None
     missing = tuple(name for name in course.blank() if name not in files)
     return Submission({**course.blank(), **without_extensions(files), **files}, missing)
 
