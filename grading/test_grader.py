@@ -1010,6 +1010,23 @@ class Looks(unittest.TestCase):
         self.assertIn("uses fsdp::bad<int> of common/testing/, on which no task stands", found[3])
         self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[2])
 
+    def test_what_computes_is_allowed_in_all_its_forms_and_what_reaches_out_is_not(self):
+        for name in ("log1p log1pf log1pl hypotf asinh fdiml ldiv cabs cexpf __muldc3 __divsc3 strtok strncat strcoll wcslen "
+                     "wmemcpy vswprintf __fixunsdfti strtold perror strerror getpid __strcpy_chk pthread_cond_clockwait "
+                     "pthread_mutex_timedlock sched_yield __addtf3 __netf2 __extenddftf2 __trunctfdf2 __floatunditf "
+                     "__fixtfdi __aarch64_ldadd4_acq_rel __aarch64_cas16_relax __aarch64_swp1_sync").split():
+            self.assertEqual(list(objects.wrong_uses({name})), [], name)
+        for name in ("open openat dlopen fopen fdopen freopen dup2 pipe fork execve kill system popen mmap ptrace syscall "
+                     "setvbuf setbuf setlinebuf setenv getenv vdprintf dprintf fileno pthread_kill pthread_cancel "
+                     "catopen setlocale wcsftime __aarch64_system __aarch64_ldadd4_acq_rel_x x__addtf3 __open_tf3").split():
+            self.assertEqual(len(list(objects.wrong_uses({name}))), 1, name)
+
+    def test_a_solution_may_ask_whether_there_is_a_gpu_and_do_no_more_with_it(self):
+        with mock.patch.object(objects, "names_of_others", lambda: {}):
+            for name, refusals in (("_ZN5torch4cuda12is_availableEv", 0), ("_ZN5torch4cuda12device_countEv", 0),
+                                   ("_ZN5torch4cuda11synchronizeEl", 1)):
+                self.assertEqual(len(list(objects.wrong_uses({name}))), refusals, name)
+
     def test_numbers_and_texts_may_be_thrown_caught_and_kept_in_any(self):
         for name in ("_ZTIPKc", "_ZTIPc", "_ZTIi", "_ZTIf", "_ZTSd", "_ZTIv", "_ZTIPv", "_ZTIDn", "_ZTIDs", "_ZTIPKDi"):
             self.assertEqual(list(objects.wrong_uses({name})), [], name)

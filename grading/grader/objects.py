@@ -121,7 +121,8 @@ def wrong_uses(names):
     plain = sorted({name.partition("@")[0] for name in names})
     allowed = rubric()["allowed"]
     for name in plain:
-        if not name.startswith("_Z") and name not in allowed["c"]:
+        is_allowed = name in allowed["c"] or re.fullmatch(allowed["c_families"], name)
+        if not name.startswith("_Z") and not is_allowed:
             yield (f"uses {name}: a solution computes; it reads and writes no files, starts and ends no "
                    "process, and leaves time and the environment alone")
     mangled = [name for name in plain if name.startswith("_Z")]
