@@ -4,10 +4,8 @@ refused, too."""
 import dataclasses
 import re
 
-from grader import source_text
+from grader.pieces import PAIRS, WORD, Pieces, plain
 
-PIECES = re.compile(r"[^\W\d]\w*|::|->|\.?\d(?:'?[\w.])*|[^\s\w]")
-WORD = re.compile(r"[^\W\d]\w*")
 MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 CLASSES = ("class", "struct", "union", "enum")
 IN_PARENTHESES = ("decltype", "alignas", "noexcept", "explicit", "requires", "__attribute__")
@@ -18,76 +16,7 @@ OF_A_CONSTANT = {"const", "static", "inline", "bool", "char", "short", "int", "l
                  "double", "size_t", "int64_t", "std", "::"}
 OF_A_VALUE = {"=", "{", "}", "(", ")", "+", "-", "*", "true", "false", ",", ";"}
 NUMBER = re.compile(r"0[xX][\da-fA-F']+[uUlLzZ]*|[\d'.]+([eE]\d*)?[uUlLzZfF]*")
-OF_STD = re.compile(r"u?int(8|16|32|64)_t|size_t|ptrdiff_t")
 SEVERAL = "declares several names at once: give each a declaration of its own"
-PAIRS = {"(": ")", "[": "]", "{": "}"}
-
-
-class Refusal(Exception):
-    """why, at the piece of this index"""
-
-    def __init__(self, why, at):
-        super().__init__(why)
-        self.at = at
-
-
-def spliced(text):
-    """With lines joined that a backslash joins. The line behind keeps its number."""
-    first, *others = source_text.SPLICE.split(text)
-    found, joined = [first], 0
-    for part in others:
-        joined += 1
-        line, end, rest = part.partition("\n")
-        found += [line, end * (1 + joined), rest]
-        joined = 0 if end else joined
-    return "".join(found)
-
-
-def code_of(text):
-    """Without comments, directives and what is in quotes."""
-    text = spliced(text.replace("\r\n", "\n"))
-
-    def blank(token):
-        if token["comment"]:
-            return " " + "\n" * token[0].count("\n")
-        return '""' if token["text"] else token[0]
-
-    lines = source_text.TOKENS.sub(blank, text).split("\n")
-    return "\n".join("" if line.lstrip().startswith(("#", "%:")) else line for line in lines)
-
-
-def begin_of_type(words):
-    """Index of the first of the words that make the type at their end: std :: vector < int >."""
-    at = len(words) - 1
-    if words[at] == ">":
-        depth = 0
-        while at >= 0:
-            depth += {">": 1, "<": -1}.get(words[at], 0)
-            at -= 1
-            if depth == 0:
-                break
-    while at >= 2 and words[at - 1] == "::" and WORD.fullmatch(words[at - 2]):
-        at -= 2
-    return max(at, 0)
-
-
-def plain(words):
-    """The same for what is spelled in another way and means the same: std::int64_t, torch::Tensor, int const."""
-    found = []
-    for word in words:
-        named_in = found[-2] if found[-1:] == ["::"] and found[-3:-2] != ["::"] and len(found) > 1 else ""
-        if named_in == "std" and OF_STD.fullmatch(word):
-            del found[-2:]
-        elif named_in == "torch" and word == "Tensor":
-            found[-2] = "at"
-        elif word == "}" and found[-1:] == [","]:
-            found.pop()
-        elif word == "const" and found and (found[-1] == ">" or WORD.fullmatch(found[-1])):
-            if found[-1] != "const":
-                found.insert(begin_of_type(found), "const")
-                continue
-        found.append(word)
-    return " ".join(found)
 
 
 @dataclasses.dataclass
@@ -105,54 +34,11 @@ class Header:
     words: frozenset = frozenset()
 
 
-class Reader:
+class Reader(Pieces):
     def __init__(self, code):
-        lines = [PIECES.findall(line) for line in code.split("\n")]
-        self.pieces = [piece for line in lines for piece in line]
-        self.lines = [number for number, line in enumerate(lines, 1) for _ in line]
+        super().__init__(code)
         self.header = Header(words=frozenset(filter(WORD.fullmatch, self.pieces)))
-        self.at = 0
         self.path = []  # of the namespaces around
-
-    def refuse(self, why, at=None):
-        raise Refusal(why, self.at if at is None else at)
-
-    def piece(self, ahead=0):
-        at = self.at + ahead
-        return self.pieces[at] if at < len(self.pieces) else ""
-
-    def after_group(self, at):
-        """Behind the parenthesis, bracket or brace that closes the one at `at`."""
-        open_ = []
-        for i in range(at, len(self.pieces)):
-            if self.pieces[i] in PAIRS:
-                open_.append(PAIRS[self.pieces[i]])
-            elif self.pieces[i] in PAIRS.values():
-                if not open_ or open_.pop() != self.pieces[i]:
-                    break
-                if not open_:
-                    return i + 1
-        return self.refuse("has parentheses or braces that do not close", at)
-
-    def after_angles(self, at):
-        """Behind the > that closes the < at `at`."""
-        depth, i = 0, at
-        while i < len(self.pieces):
-            if self.pieces[i] in PAIRS:
-                i = self.after_group(i)
-                continue
-            depth += {"<": 1, ">": -1}.get(self.pieces[i], 0)
-            i += 1
-            if depth == 0:
-                return i
-        return self.refuse("has a < that does not close", at)
-
-    def skip_attributes(self):
-        while self.piece() == "[" and self.piece(1) == "[":
-            self.at = self.after_group(self.at)
-        while self.piece() in ("alignas", "__attribute__"):
-            self.at = self.after_group(self.at + 1)
-            self.skip_attributes()
 
     def declare(self, name, at):
         self.header.names.setdefault(name, at)
@@ -280,7 +166,7 @@ class Reader:
         words, self.at = self.class_head(begin)
         path, name = "".join(words), "".join(words[:1])
         if not name and not class_ and kind != "enum":
-            self.refuse(f"has a {kind} without a name")
+            self.refuse(f"has a {kind} without a name outside of a class")
         head = self.at
         if kind == "concept":
             self.declare(name, begin)
@@ -437,9 +323,9 @@ class Reader:
     def end_of_declaration(self, is_function, member):
         """Goes behind it. Returns whether it has a body, as the definition of a function."""
         has_initializers = False  # as a constructor has behind a colon
-        while self.piece() not in (";", ""):
+        while self.piece() != ";":
             has_initializers = has_initializers or self.piece() == ":"
-            if self.piece() == "}":
+            if self.piece() in ("}", ""):
                 self.refuse("has a declaration that does not end")
             if self.piece() == "," and not has_initializers:
                 if is_function or (not member and self.begins_declarator()):
@@ -480,4 +366,4 @@ class Reader:
             NUMBER.fullmatch(piece) or piece in OF_A_VALUE for piece in self.pieces[end_of_name:self.at])
         if is_variable and not is_constant:
             self.refuse("has a variable, which would be made before the tests begin: a header holds constants "
-                        "(constexpr) alone; define it in the .cpp file", begin)
+                        "(constexpr) alone; declare it in a class as static, and define it in the .cpp file", begin)

@@ -6,7 +6,8 @@ import re
 
 from grader import course
 from grader.course import ROOT
-from grader.declarations import WORD, Reader, Refusal, code_of
+from grader.declarations import Reader
+from grader.pieces import WORD, Refusal, code_of
 
 ELSEWHERE = "move it to the class or to the .cpp file, or give it another name"
 
@@ -92,8 +93,8 @@ def refused(header, before):
     known = {*before.names, *before.forward}
     for name, at in header.names.items():
         if name not in known and name in words_of_others():
-            yield at, (f"declares {name}, which means something else in the tests, in common/ or in tasks/: "
-                       f"{ELSEWHERE}")
+            instead = "make it a friend in a class that you add" if name == "operator" else ELSEWHERE
+            yield at, f"declares {name}, which means something else in the tests, in common/ or in tasks/: {instead}"
     for name, at in header.forward.items():
         if name not in known and name in words_of_others() and name not in classes():
             yield at, f"declares {name}, which means something else in the tests: {ELSEWHERE}"

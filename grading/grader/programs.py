@@ -79,7 +79,8 @@ def training_program():
 def code(program):
     """A hash of everything that a program depends on besides the submission, and whether it is run."""
     own = ["CMakeLists.txt", "cmake", "common", "course.toml"]
-    looks = ("objects.py", "source_text.py", "header_text.py", "declarations.py", "compile.sh", "assembler/as")
+    looks = ("objects.py", "source_text.py", "header_text.py", "declarations.py", "pieces.py", "compile.sh",
+             "assembler/as")
     graders = ["grading/rubric.toml", *(f"grading/grader/{name}" for name in looks)]
     files = []
     for path in (ROOT / name for name in (*own, *graders, *program.sources)):
