@@ -1265,6 +1265,20 @@ class Looks(unittest.TestCase):
             self.assertEqual(len(included(name)), 1, name)
 
 
+    def test_the_compiler_s_own_headers_may_be_included_wherever_it_lies(self):
+        with tempfile.TemporaryDirectory() as folder:
+            compiler = pathlib.Path(folder) / "c++"
+            compiler.write_text("#!/bin/sh\necho 'text\n#include <...> search starts here:\n"
+                                f" {folder}/include\n {course.ROOT}/..\n /\n End of search list.\n /etc' >&2; echo \" $CPATH\" >&2\n")
+            compiler.chmod(0o755)
+            found = objects.folders_of_compiler(compiler)
+        self.assertEqual(found, [pathlib.Path(folder).resolve() / "include"])
+        with mock.patch.dict(os.environ, CPATH="/etc"):
+            found = objects.folders_of_compiler("c++")
+        self.assertTrue(any((path / "stddef.h").exists() for path in found), found)
+        self.assertNotIn(pathlib.Path("/etc"), found)
+
+
 class Sandbox(unittest.TestCase):
     def test_what_tries_to_break_out_does_not(self):
         if sandbox.best_mode() == "limits":

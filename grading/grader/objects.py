@@ -3,11 +3,13 @@ the reference or of the tests, defines no name that is somebody else's, and uses
 needs (grading/rubric.toml, `allowed`), and of that nothing that changes what is measured (`forbidden`)."""
 
 import functools
+import os
 import pathlib
 import re
 import subprocess
 import tempfile
 
+from grader import sandbox
 from grader.course import BUILD, ROOT, Refused, rubric
 
 
@@ -157,11 +159,20 @@ def wrong_use(mangled, name):
             yield f"uses {name} of common/{room}/, on which no task stands"
 
 
+def folders_of_compiler(compiler):
+    """Its own include folders, wherever it lies: not those that the environment adds, nor what the course is in."""
+    said = subprocess.run([compiler, "-E", "-v", "-x", "c++", "/dev/null"], capture_output=True, text=True,
+                          errors="replace", env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}).stderr
+    listed = said.partition("#include <...> search starts here:")[2].partition("End of search list")[0]
+    found = (pathlib.Path(line.strip()).resolve() for line in listed.splitlines() if line.strip().startswith("/"))
+    return [folder for folder in found if folder not in (ROOT, *ROOT.parents)]
+
+
 @functools.cache
 def given_folders():
     """In which all files may be included: the system's, the compiler's and LibTorch's."""
     torch = (pathlib.Path(path).resolve() for path in libraries() if "libtorch" in path)
-    return (pathlib.Path("/usr"), *(path.parent.parent for path in torch))
+    return (pathlib.Path("/usr"), *folders_of_compiler(sandbox.compiler()), *(path.parent.parent for path in torch))
 
 
 def included(path):
