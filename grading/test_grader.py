@@ -948,6 +948,7 @@ class HeaderText(unittest.TestCase):
                      "namespace live_bytes { int now(); }", "namespace std { struct vector; }",
                      "bool operator==(const std::vector<int>&, const std::vector<int>&);",
                      "struct My { friend void run_ranks(My) {} };", "enum My { HeldMemory };",
+                     "enum alignas(sizeof(struct Mine)) My { HeldMemory };", "enum { run_ranks };",
                      "inline void TestRank::observe(int) {}", "namespace mine { int run_ranks(int); }",
                      "struct Held\\\nMemory {};", "}\ntemplate <> struct testing::internal::X<int> {};\nnamespace fsdp {"):
             self.assertIn("means something else in the tests", self.with_(text), text)

@@ -176,7 +176,7 @@ class Reader(Pieces):
             self.at += 1
         self.declare_type(name, kind, begin, class_)
         if self.piece() == "{" and kind == "enum":
-            self.enumerators(not class_ and not {"class", "struct"} & set(self.pieces[begin:self.at]))
+            self.enumerators(not class_ and self.pieces[begin + 1] not in ("class", "struct"))
             self.at = self.after_group(self.at)
             kind = plain(self.pieces[begin:self.at])
         elif self.piece() == "{":
