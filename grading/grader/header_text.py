@@ -67,6 +67,26 @@ def refused(header, before):
     yield from changed(header, before)
 
 
+@functools.cache
+def measures():
+    """(class or namespace, name) of what changes a measurement: a test may use it, and so the look at what a
+    header adds to the compiled tests does not see it there."""
+    names = (name.split("::")[-2:] for name in course.rubric()["forbidden"] if name.startswith("fsdp::"))
+    return [("", scope) if not name else (scope if scope != "fsdp" else "", name) for scope, name in names]
+
+
+def measured_with(code, blank):
+    """(line, why) of the first such name in the code of a header, or None. A method is called without the name
+    of its class. `blank`: the code as students get it."""
+    words, given_words = set(WORD.findall(code)), set(WORD.findall(blank))
+    forbidden = [name for scope, name in measures() if not scope or scope[0].isupper() or scope in words]
+    for name in (*forbidden, *course.rubric()["allowed"]["never"]):
+        if name in words - given_words:
+            line = 1 + code[:re.search(rf"\b{name}\b", code).start()].count("\n")
+            return line, f"uses {name} in a header, which is for the tests alone"
+    return None
+
+
 def wrong(path, content):
     """(line, why) of the first thing that is refused in a header, or None. `path`: in tasks/."""
     code = code_of(content.decode(errors="replace"))
@@ -81,7 +101,7 @@ def wrong(path, content):
     except RecursionError:
         found = 0, "has too many braces in one another"
     if not found:
-        return None
+        return measured_with(code, code_of(course.blank()[path].decode()))
     at, why = found
     return (reader.lines[at] if at < len(reader.lines) else 1), why
 

@@ -95,7 +95,29 @@ def begins_with(name, families):
     return any(name == family or re.match(rf"{re.escape(family)}(::|\W)", name) for family in families)
 
 
+# What compilers make of C++, without what an attribute asks for: a section may speak to the linker.
+SECTION = re.compile(r"\.(text|rodata|data|bss|tdata|tbss|init_array|fini_array|gcc_except_table|eh_frame|comment|group|"
+                     r"note\.GNU-stack|note\.gnu\.property|debug_\w+|symtab(_shndx)?|strtab|shstrtab|llvm_addrsig)(\.|$)")
+SECTION_TYPES = {"PROGBITS", "NOBITS", "RELA", "GROUP", "SYMTAB", "STRTAB", "NOTE", "INIT_ARRAY", "FINI_ARRAY",
+                 "X86_64_UNWIND", "LLVM_ADDRSIG"}
+
+
+def wrong_sections(path):
+    listing = output("readelf", "--section-headers", "--wide", path)
+    rows = re.findall(r"(?m)^ *\[ *([0-9]+)\] (.*)", listing)
+    if not rows:
+        yield "is no object whose sections can be read"
+    for number, row in rows:
+        words = row.split()
+        name, kind = (words + ["", ""])[:2]
+        if number == "0" or row.startswith(".symtab_shndx "):
+            continue
+        if not SECTION.match(name.removeprefix(".rela")) or kind not in SECTION_TYPES:
+            yield f"has the section {name[:100]} of type {kind[:20]}, which no C++ of a solution makes"
+
+
 def wrong_symbols(path):
+    yield from wrong_sections(path)
     others = names_of_others()
     defined = dict(symbols("-g", "--defined-only", path))
     mangled = sorted(name for name in defined if name.startswith("_Z"))
@@ -182,18 +204,18 @@ def wrong_includes(files, stack, graded):
             yield f"includes {name}, which is no solution's"
 
 
-def tests_over_headers(stack, task):
-    """What else is compiled over the headers of the task, each with the same over the skeletons'."""
-    for what in (f"task{task.number}_tests", "strategy", "train"):
-        folder, blank = folder_of(f"{stack}_{what}"), folder_of(f"mine_{what}")
-        for path in sorted(folder.rglob("*.o")):
-            if (same := blank / path.relative_to(folder)).exists():
-                yield path, same
+def over_headers(stack, what):
+    """The objects of NAME_taskN_tests, NAME_strategy or NAME_train, each with the same over the skeletons."""
+    folder, blank = folder_of(f"{stack}_{what}"), folder_of(f"mine_{what}")
+    for path in sorted(folder.rglob("*.o")):
+        if not (same := blank / path.relative_to(folder)).exists():
+            raise Refused(f"can't be looked at: the grader has no {same.name} of mine_{what} to compare with")
+        yield path, same
 
 
-def wrong_in_tests(stack, task, graded):
-    """What the headers add to the tests: it runs when the tests call an inline function."""
-    for path, blank in tests_over_headers(stack, task):
+def added(stack, what, graded):
+    """What the headers add to the course's own code: it runs when that calls an inline function."""
+    for path, blank in over_headers(stack, what):
         used, usual = ({name for name, _ in symbols("-u", object_)} for object_ in (path, blank))
         usually = set(included(blank))
         files = (file for file in included(path) if file not in usually)
@@ -211,7 +233,12 @@ def wrong(stack, task, graded):
                 return f"tasks/{source} {why}"
         except Refused as refused:
             return f"tasks/{source} {refused}"
+    return ""
+
+
+def wrong_over_headers(stack, what, graded):
+    """The same of what the course compiles over the headers; `what`: as of over_headers()."""
     try:
-        return next((f"a header of tasks/{task.folder} {why}" for why in wrong_in_tests(stack, task, graded)), "")
+        return next((f"a header that is compiled into {what} {why}" for why in added(stack, what, graded)), "")
     except Refused as refused:
-        return f"the tests over tasks/{task.folder} {refused}"
+        return f"{what} over the headers {refused}"

@@ -47,6 +47,12 @@ class Program:
         return [task for task in course.tasks() if first <= task.number <= self.task.number]
 
     @property
+    def over_headers(self):
+        """What it is linked from that the course compiles over the student's headers."""
+        strategy = ["strategy"] if self.task == course.tasks()[-1] else []
+        return [*strategy, "train" if self.trains else f"task{self.task.number}_tests"]
+
+    @property
     def sources(self):
         """Folders and files of the repository that the program or its result depends on, besides the
         build's own and common/."""
@@ -236,13 +242,16 @@ def refused_unseen(submission, wanted):
 
 
 def refused_object(program, refused):
-    """Why the compiled program is not run. `refused`: (stack, task) -> why, of those that are known."""
-    for task in program.tasks:
-        at = (program.stack, task)
-        if at not in refused:
-            refused[at] = objects.wrong(program.stack, task, GRADED)
-        if refused[at]:
-            return refused[at]
+    """Why the compiled program is not run. Looks at what it is linked from, and at nothing else: in the place
+    where it was built are objects of other submissions, too. `refused`: (stack, task or what) -> why, of those
+    that are known."""
+    looks = [(objects.wrong, task) for task in program.tasks]
+    looks += [(objects.wrong_over_headers, what) for what in program.over_headers]
+    for look, at in looks:
+        if (program.stack, at) not in refused:
+            refused[program.stack, at] = look(program.stack, at, GRADED)
+        if why := refused[program.stack, at]:
+            return why
     return ""
 
 
