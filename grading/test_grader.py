@@ -890,6 +890,18 @@ class HeaderText(unittest.TestCase):
                      "struct Held\\\nMemory {};", "}\ntemplate <> struct testing::internal::X<int> {};\nnamespace fsdp {"):
             self.assertIn("means something else in the tests", self.with_(text), text)
 
+    def test_what_changes_a_measurement_is_refused(self):
+        for body, word in (("comm->take_log();", "take_log"), ("live_bytes::reset();", "live_bytes::reset"),
+                           ("namespace l = live_bytes; l::enter({});", "live_bytes::enter"), ("poison::enable();", "poison::enable"),
+                           ("device_blocks::freed(this);", "device_blocks"), ("testing::Test::SetUp();", "testing")):
+            self.assertEqual(self.with_(f"struct My {{\n  ~My() {{ {body} }}\n}};"),
+                             f"uses {word} in a header, which is for the tests alone")
+        line, _ = header_text.wrong(self.NAME, course.blank()[self.NAME].replace(b"#pragma once", b"#pragma once\nint f() "
+                                    b"{ return \n limit_memory(); }"))
+        self.assertEqual(line, 3)
+        for text in ("struct My { void reset(); void enter() { reset(); } };", "// take_log()", "struct My { int enable; };"):
+            self.assertEqual(self.with_(text), "", text)
+
     def test_what_brings_names_into_the_tests_is_refused(self):
         for text, why in (("namespace { struct Mine {}; }", "namespace without a name"),
                           ("inline namespace mine {}", "inline namespace"), ("using namespace std;", "using namespace"),
@@ -1035,7 +1047,7 @@ class Looks(unittest.TestCase):
                  "watches LibTorch's operators",
                  "_ZN4fsdp9StateFileC1ERKSsll": "is the trainer's to make",
                  "_ZN4fsdp13device_blocks9allocatedEPKvl": "live bytes are counted where memory is taken",
-                 "_ZN4fsdp12Communicator6createERKNS_11RankContextE": "ranks are connected by the test",
+                 "_ZN4fsdp12Communicator6createERKNS_11RankContextE": "connects ranks",
                  "_ZN2at4impl16SetVariableHooksEPNS0_22VariableHooksInterfaceE": "is not a solution's to change",
                  "_ZN3c104impl22SetAutogradMetaFactoryEPNS0_19AutogradMetaFactoryE": "is not a solution's to change",
                  "_ZN2at15set_num_threadsEi": "how many threads compute",
@@ -1104,8 +1116,8 @@ class Looks(unittest.TestCase):
         unseen = []
         for why in objects.wrong_uses(used):
             if not re.match(r"uses (testing::|nlohmann::|CLI::|__cxa_demangle\b)|.* on which no task stands", why):
-                name = why.removeprefix("uses ").split(": ")[0].partition("[")[0].split("::")
-                if not any(name[-1 if last else -2] == (last or scope) for scope, last in header_text.measures()):
+                class_and_name = why.removeprefix("uses ").split(": ")[0].partition("[")[0].split("::")[-2:]
+                if not any(set(class_and_name).issuperset(words) for words in header_text.measures()):
                     unseen.append(why)
         self.assertEqual(unseen, [])
 

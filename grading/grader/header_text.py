@@ -69,21 +69,21 @@ def refused(header, before):
 
 @functools.cache
 def measures():
-    """(class or namespace, name) of what changes a measurement: a test may use it, and so the look at what a
-    header adds to the compiled tests does not see it there."""
-    names = (name.split("::")[-2:] for name in course.rubric()["forbidden"] if name.startswith("fsdp::"))
-    return [("", scope) if not name else (scope if scope != "fsdp" else "", name) for scope, name in names]
+    """The words with which one says what changes a measurement: a test may use it, and so the look at what a
+    header adds to the compiled tests does not see it there. A method is called without the name of its class."""
+    names = [name.split("::")[-2:] for name in course.rubric()["forbidden"] if name.startswith("fsdp::")]
+    names += [[word, ""] for word in course.rubric()["allowed"]["never"]]
+    return [[scope] if not name else [name] if scope == "fsdp" or scope[0].isupper() else [scope, name]
+            for scope, name in names]
 
 
 def measured_with(code, blank):
-    """(line, why) of the first such name in the code of a header, or None. A method is called without the name
-    of its class. `blank`: the code as students get it."""
+    """(line, why) of the first such name in the code of a header, or None. `blank`: as students get it."""
     words, given_words = set(WORD.findall(code)), set(WORD.findall(blank))
-    forbidden = [name for scope, name in measures() if not scope or scope[0].isupper() or scope in words]
-    for name in (*forbidden, *course.rubric()["allowed"]["never"]):
-        if name in words - given_words:
-            line = 1 + code[:re.search(rf"\b{name}\b", code).start()].count("\n")
-            return line, f"uses {name} in a header, which is for the tests alone"
+    for name in measures():
+        if words.issuperset(name) and not given_words.issuperset(name):
+            line = 1 + code[:re.search(rf"\b{name[0]}\b", code).start()].count("\n")
+            return line, f"uses {'::'.join(name)} in a header, which is for the tests alone"
     return None
 
 
