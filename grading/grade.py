@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import classroom, report, sandbox, submission, whole_file  # noqa: E402
 from grader import grade as grader  # noqa: E402
-from grader.course import Refused, tasks  # noqa: E402
+from grader.course import Refused, one_line, tasks  # noqa: E402
 from grader.programs import new_job  # noqa: E402
 from grader.progress import show_line  # noqa: E402
 
@@ -57,7 +57,7 @@ def grade_one(arguments):
     try:
         handed_in = submission.read(arguments.submission)
         grader.prepare()
-        say(f"compiling {name} and running its tests; what is known so far: {out}")
+        say(f"compiling {one_line(name)} and running its tests; what is known so far: {out}")
         with new_job() as job:
             grade = grader.grade(name, handed_in, seed, job, arguments.fresh, write,
                                  on_step=lambda step: show_line(f"compiling: {step}"))

@@ -27,6 +27,11 @@ def printable(text):
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+def one_line(text):
+    """The same for names, which make no line and no column of their own."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 class Refused(Exception):
     """What can't be graded, or made a skeleton of, and why, as it can be printed."""
 

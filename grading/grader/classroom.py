@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import statistics
+import sys
 import urllib.parse
 
 from grader import course, grade, report, submission, whole_file
@@ -31,21 +32,35 @@ def default_jobs():
 TABLE, PAGE, SEED = "grades.csv", "class.html", "seed"
 
 
+def is_reserved(name):
+    """Whether its results would be in the place of those of the class, or of what becomes of whole_file.write()."""
+    return name in (TABLE, PAGE, SEED) or name.endswith(".partial")
+
+
 def submissions(folder):
-    """Name -> path."""
+    """Name -> paths: one, unless two submissions have the name."""
     found = {}
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or not (path.is_dir() or path.suffix == ".zip"):
+        if path.name.startswith("."):
+            continue
+        if not (path.is_dir() or path.suffix.lower() == ".zip"):
+            print(f"{course.one_line(path.name)} is neither a folder nor a zip: it is not graded", file=sys.stderr)
             continue
         name = path.name if path.is_dir() else path.stem
-        if name in found:
-            raise Refused(f"{folder} has both {found[name].name} and {path.name}")
-        if name in (TABLE, PAGE, SEED):
-            raise Refused(f"{path} can't be called so: its results would be in the place of {name}; rename it")
-        found[name] = path
+        if is_reserved(name):
+            raise Refused(f"{course.one_line(str(path))} can't be called so: its results would be in the place of "
+                          "the class's; rename it")
+        found.setdefault(name, []).append(path)
     if not found:
         raise Refused(f"{folder} has no folder and no zip to grade")
     return found
+
+
+def only_one(paths):
+    if len(paths) > 1:
+        names = " and ".join(course.one_line(path.name) for path in paths)
+        raise Refused(f"there are {names}, and only one can be graded: remove the other")
+    return paths[0]
 
 
 def class_seed(arguments, out):
@@ -62,8 +77,8 @@ def class_seed(arguments, out):
     return seed
 
 
-def grade_into(name, path, seed, fresh, out, progress):
-    """One of the class: its results.json and its page. The grade, or the refusal."""
+def grade_into(name, paths, seed, fresh, out, progress):
+    """One of the class (`paths`: as of submissions()): its results.json and its page. The grade, or the refusal."""
     folder = out / name
     folder.mkdir(exist_ok=True)
 
@@ -71,7 +86,7 @@ def grade_into(name, path, seed, fresh, out, progress):
         report.write_results(folder / "results.json", now)
 
     try:
-        handed_in = submission.read(path)
+        handed_in = submission.read(only_one(paths))
         with new_job() as job:
             done = grade.grade(name, handed_in, seed, job, fresh, write,
                                on_step=lambda step: progress.draw(f"compiling {name}: {step}"))
@@ -101,8 +116,8 @@ def grade_all(arguments):
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         running = [
-            pool.submit(grade_into, name, path, seed, arguments.fresh, out, progress)
-            for name, path in found.items()
+            pool.submit(grade_into, name, paths, seed, arguments.fresh, out, progress)
+            for name, paths in found.items()
         ]
         for future in concurrent.futures.as_completed(running):
             done = future.result()
@@ -128,7 +143,7 @@ def table(grades):
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
         points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
-        writer.writerow([cell(done.name), f"{done.points:g}", *points, done.throughput.get("points", 0),
+        writer.writerow([cell(course.one_line(done.name)), f"{done.points:g}", *points, done.throughput.get("points", 0),
                          f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark)])
     return text.getvalue()
 
@@ -168,7 +183,7 @@ def class_page(grades):
     middle = statistics.median(points)
     rows = "".join(
         f"<tr><td class=name><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
-        f"{html.escape(course.printable(done.name))}</a><small>{html.escape(done.remark)}</small>"
+        f"{html.escape(course.one_line(done.name))}</a><small>{html.escape(done.remark)}</small>"
         f"<td class=number>{done.points:g}"
         + "".join(
             f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import re
 
-from course.skeletons import ROOT, Refused, folder_of, folders_of, printable, tomllib  # noqa: F401
+from course.skeletons import ROOT, Refused, folder_of, folders_of, one_line, printable, tomllib  # noqa: F401
 
 BUILD = ROOT / "build" / "default"
 

@@ -23,9 +23,21 @@ class Refusal(Exception):
         self.at = at
 
 
+def spliced(text):
+    """With lines joined that a backslash joins. The line behind keeps its number."""
+    first, *others = source_text.SPLICE.split(text)
+    found, joined = [first], 0
+    for part in others:
+        joined += 1
+        line, end, rest = part.partition("\n")
+        found += [line, end * (1 + joined), rest]
+        joined = 0 if end else joined
+    return "".join(found)
+
+
 def code_of(text):
     """Without comments, directives and what is in quotes."""
-    text = source_text.SPLICE.sub("", text.replace("\r\n", "\n"))
+    text = spliced(text.replace("\r\n", "\n"))
 
     def blank(token):
         if token["comment"]:

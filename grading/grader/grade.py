@@ -48,7 +48,7 @@ class Grade:
                 words = best.why.removeprefix("is not run: ").splitlines()
                 kind = "refused" if best.why.startswith("is not run: ") else words.pop(0).rstrip(":")
                 found.append(f"task {task.number} {kind}: {' '.join(words)[:200]}".rstrip(": "))
-        return course.printable("; ".join(found))
+        return course.one_line("; ".join(found))
 
     @property
     def extensions(self):

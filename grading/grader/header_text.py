@@ -89,7 +89,7 @@ def measured_with(code, blank):
 
 def wrong(path, content):
     """(line, why) of the first thing that is refused in a header, or None. `path`: in tasks/."""
-    code = code_of(content.decode(errors="replace"))
+    code = code_of(content.decode("utf-8-sig", "replace"))
     if found := re.search(r"<%|%>|<:(?!:)|:>|\\", code):
         return code.count("\n", 0, found.start()) + 1, f"has {found[0]}, which is hard to read"
     reader = Reader(code)

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from grader.course import printable
+from grader.course import one_line
 
 
 def show_line(text):
@@ -25,11 +25,11 @@ class Progress:
             seconds = (time.monotonic() - self.started) / self.done * (self.total - self.done)
             left = f", {seconds / 60:.0f} min left"
         bar = "#" * (30 * self.done // self.total)
-        show_line(f"{bar:.<30} {self.done} of {self.total}{left}  {printable(doing)}"[:99])
+        show_line(f"{bar:.<30} {self.done} of {self.total}{left}  {one_line(doing)}"[:99])
 
     def show(self, name, text):
         self.done += 1
         show_line("")
-        print(f"{printable(name):28.28} {text}", flush=True)
+        print(f"{one_line(name):28.28} {one_line(text)}", flush=True)
         if self.done < self.total:
             self.draw()

@@ -239,7 +239,7 @@ def student_page(grade):
     results = gradescope(grade)
     *graded, throughput, extensions = results["tests"]
     points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points():g} points"
-    title = f"{course.printable(grade.name)}: {points}"
+    title = f"{course.one_line(grade.name)}: {points}"
     body = f"<h1>{html.escape(title)}</h1>"
     body += "".join(f"<p>{html.escape(line)}" for line in remarks(grade))
     if not grade.refused:

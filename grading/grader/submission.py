@@ -30,10 +30,9 @@ class Submission:
 
 
 def chosen(paths):
-    """Listed file -> the one path that ends with it."""
+    """Listed file -> the one path that ends with it. `paths`: path -> its parts."""
     found = {}
-    for path in paths:
-        parts = pathlib.PurePosixPath(path).parts
+    for path, parts in paths.items():
         ends = ("/".join(parts[-count:]) for count in (3, 2))  # extensions/FOLDER/FILE, FOLDER/FILE
         listed = next((end for end in ends if end in course.blank()), None)
         if listed is None:
@@ -47,11 +46,11 @@ def chosen(paths):
 
 
 def read_folder(folder):
-    paths = [
-        path.relative_to(folder).as_posix()
+    paths = {
+        path.relative_to(folder).as_posix(): path.relative_to(folder).parts
         for path in sorted(folder.rglob("*"))
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
+    }
     files = {}
     for listed, path in chosen(paths).items():
         file = folder / path
@@ -63,16 +62,23 @@ def read_folder(folder):
     return files
 
 
+def parts_in_zip(name):
+    """Of a member's name. Some tools put ./ before it, and some of Windows write \\ for /. What this makes of
+    a name only says which listed file it is: nothing is written where it says."""
+    return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
+
+
 def read_zip(path):
     files = {}
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {
-                member.filename: member
-                for member in archive.infolist()
-                if not any(part.startswith((".", "__MACOSX")) for part in member.filename.split("/"))
+            members = {member.filename: member for member in archive.infolist()}
+            paths = {
+                name: parts_in_zip(name)
+                for name in members
+                if not any(part.startswith((".", "__MACOSX")) for part in parts_in_zip(name))
             }
-            for listed, name in chosen(members).items():
+            for listed, name in chosen(paths).items():
                 with archive.open(members[name]) as file:
                     files[listed] = file.read(MOST_BYTES + 1)
                 if len(files[listed]) > MOST_BYTES:
@@ -84,17 +90,22 @@ def read_zip(path):
     return files
 
 
-def read(path):
-    path = pathlib.Path(path)
+def read_files(path):
     if path.is_dir():
         try:
-            files = read_folder(path)
+            return read_folder(path)
         except (OSError, RecursionError, ValueError) as error:
             raise Refused(f"{path.name} can't be read: {error}") from None
-    elif path.is_file():
-        files = read_zip(path)
-    else:
-        raise Refused(f"{path} is neither a folder nor a zip")
+    if path.is_file():
+        return read_zip(path)
+    raise Refused(f"{path} is neither a folder nor a zip")
+
+
+def read(path):
+    try:
+        files = read_files(pathlib.Path(path))
+    except Refused as refused:  # one line, whatever names are in it
+        raise Refused(course.one_line(str(refused))) from None
     missing = tuple(name for name in course.blank() if name not in files)
     return Submission({**course.blank(), **without_extensions(files), **files}, missing)
 
