@@ -952,9 +952,9 @@ class HeaderText(unittest.TestCase):
                            ("device_blocks::freed(this);", "device_blocks"), ("testing::Test::SetUp();", "testing")):
             self.assertEqual(self.with_(f"struct My {{\n  ~My() {{ {body} }}\n}};"),
                              f"uses {word} in a header, which is for the tests alone")
-        line, _ = header_text.wrong(self.NAME, course.blank()[self.NAME].replace(b"#pragma once", b"#pragma once\nint f() "
-                                    b"{ return \n limit_memory(); }"))
-        self.assertEqual(line, 3)
+        line, _ = header_text.wrong(self.NAME, course.blank()[self.NAME].replace(self.END.encode(), b"struct My {\n  int f() { limit_memory(); }\n};\n"
+                                    + self.END.encode()))
+        self.assertEqual(line, 1 + course.blank()[self.NAME].decode().partition(self.END)[0].count("\n") + 1)
         for text in ("struct My { void reset(); void enter() { reset(); } };", "// take_log()", "struct My { int enable; };"):
             self.assertEqual(self.with_(text), "", text)
 
