@@ -174,7 +174,8 @@ class Submissions(unittest.TestCase):
 
     def test_the_programs_of_equal_submissions_do_not_end_with_one_of_them(self):
         binary = self.put("bin/tests")
-        with mock.patch.object(programs, "COPIES", self.folder / "programs"):
+        with (mock.patch.object(programs, "COPIES", self.folder / "programs"),
+              mock.patch.object(programs, "LOCKS", self.folder / "locks")):
             left = self.put("programs/0/of_a_grader_that_was_killed")
             with programs.new_job() as first:
                 kept = programs.keep_program(binary, first)
@@ -184,6 +185,13 @@ class Submissions(unittest.TestCase):
                 self.assertFalse(other.exists() or left.exists())
                 self.assertTrue(kept.exists())
             self.assertFalse(kept.exists())
+
+
+    def test_graders_in_two_folders_of_a_machine_have_different_users(self):
+        with mock.patch.object(programs, "LOCKS", self.folder / "locks"):
+            with mock.patch.object(programs, "COPIES", self.folder / "a"), programs.new_job() as first:
+                with mock.patch.object(programs, "COPIES", self.folder / "b"), programs.new_job() as second:
+                    self.assertFalse({*sandbox.users(first)} & {*sandbox.users(second)})
 
 
 class HostileSubmissions(unittest.TestCase):
@@ -702,6 +710,7 @@ class Reports(unittest.TestCase):
             arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1)
             with (mock.patch.object(grading, "prepare", lambda: None),
                   mock.patch.object(programs, "COPIES", pathlib.Path(folder) / "programs"),
+                  mock.patch.object(programs, "LOCKS", pathlib.Path(folder) / "locks"),
                   mock.patch.object(classroom.submission, "read", lambda path: path),
                   mock.patch.object(grading, "grade", lambda name, *_, **__: Grade(name, complete=True)),
                   contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())):

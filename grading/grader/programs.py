@@ -19,6 +19,7 @@ from grader.course import BUILD, ROOT, Refused
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
 KEPT = BUILD / "grades"
 COPIES = KEPT / "programs"  # in it a folder of each job
+LOCKS = pathlib.Path("/run/fsdp-grader") if os.geteuid() == 0 else COPIES  # root's jobs have users of the machine
 BASES = ("own", "reference")
 
 
@@ -197,11 +198,12 @@ class Built:
 
 @contextlib.contextmanager
 def new_job():
-    """A number that no other submission has while it is graded, by whatever grader that shares the
-    folder: its programs and the user who runs them (sandbox.py) are its own."""
+    """A number that no other submission has while it is graded, by whatever grader of root on this machine, or
+    of an ordinary user in this folder: its programs and the user who runs them (sandbox.py) are its own."""
     COPIES.mkdir(parents=True, exist_ok=True)
+    LOCKS.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number in itertools.count():
-        with open(COPIES / f"{number}.lock", "w") as lock:
+        with open(LOCKS / f"{number}.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
