@@ -76,7 +76,8 @@ class Submissions(unittest.TestCase):
 
     def test_finds_them_in_a_zip_whatever_tool_made_it(self):
         for name in (f"./tasks/{LISTED}", f".//x/./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"),
-                     ".\\x\\tasks/" + LISTED.replace("/", "\\"), f"/x/tasks/{LISTED}", "C:\\" + LISTED.replace("/", "\\")):
+                     ".\\x\\tasks/" + LISTED.replace("/", "\\"), f"/x/tasks/{LISTED}", "C:\\" + LISTED.replace("/",
+                     "\\")):
             with self.subTest(name=name):
                 self.assertEqual(submission.read(self.zipped("./", name)).files[LISTED], b"// mine\n")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["handed_in.zip"])
@@ -851,6 +852,36 @@ class SourceText(unittest.TestCase):
             self.assertEqual(self.refusal(text), "", text)
         self.assertEqual(self.refusal("#pragma once\n#include <vector>\n", True), "")
 
+    def guarded(self, text, name="task2_flat_parameter/flat_parameter.h"):
+        return source_text.wrong_in({name: text.encode()}, [name])
+
+    def test_a_header_may_have_an_include_guard_around_all_of_it(self):
+        for macro in ("FLAT_PARAMETER_H", "FSDP_TASK2_FLAT_PARAMETER_H_", "FLATPARAMETER_HPP"):
+            guard = f"#ifndef {macro}\n#define {macro}\n"
+            for text in (f"// mine\n{guard}#include <vector>\nint f();\n#endif  // {macro}\n\n",
+                         f"#pragma once\n\n{guard}int f();\n#endif\n", f"{guard}#pragma once\nint f();\n# endif\n"):
+                self.assertEqual(self.guarded(text), "", text)
+
+    def test_a_guard_hides_nothing_from_some_and_is_no_word_of_others(self):
+        guard = "#ifndef FLAT_PARAMETER_H\n#define FLAT_PARAMETER_H\n"
+        for text in (f"int a;\n{guard}#endif\n", f"{guard}#endif\nint a;\n", f"{guard}int a;\n",
+                     "#ifndef A_H\n#endif\n",
+                     f"{guard}#else\nint a;\n#endif\n", f"{guard}#endif\n#ifndef B\nint a;\n#endif\n",
+                     f"{guard}#define x y\n#endif\n", guard.replace("_H\n", "_H x\n") + "#endif\n",
+                     "#ifdef FLAT_PARAMETER_H\n#define FLAT_PARAMETER_H\n#endif\n",
+                     "#ifndef FLAT_PARAMETER_H\n#define PREFETCH_H\n#endif\n", f"#if 0\n{guard}#endif\n#endif\n",
+                     *(guard.replace("FLAT_PARAMETER_H", macro) + "#endif\n" for macro in (
+                         "PREFETCH_H", "EXPECT_EQ", "FLAT_PARAMETER", "GTEST_INCLUDE_GTEST_GTEST_H_",
+                         "flat_parameter_h"))):
+            self.assertIn("in a header: what a header says", self.guarded(text), text)
+        for text in (f"{guard}struct FLAT_PARAMETER_H HeldMemory {{}};\n#endif\n",
+                     "struct PREFETCH_H HeldMemory {};\n"):
+            self.assertIn("the macro of an include guard", self.guarded(text), text)
+
+    def test_the_guards_that_headers_may_have_are_words_of_nobody(self):
+        words = header_text.words_of_others()
+        self.assertEqual([word for word in words if source_text.GUARD.fullmatch(word)], [])
+
     def test_directives_that_rename_or_read_are_refused_with_their_name(self):
         for text, name in (("#line 1 \"a\"\n", "line"), ("# 1 \"a\"\n", "1"), ("#include_next <a>\n", "include_next"),
                            ("#embed <a>\n", "embed"), ("#pragma weak f = g\n", "pragma weak"),
@@ -1005,6 +1036,113 @@ class HeaderText(unittest.TestCase):
             " bool operator==(const Mine&) const = default; }; static constexpr int kX = 1; std::array<int, 3> a_{};"
             " int b_[3]{}; std::function<void(int)> f_ = [](int) {}; ~FlatParameter();\n"), "")
 
+    def test_types_in_classes_may_have_any_form_and_no_name(self):
+        for text in ("struct P { int a; } p_, *q_; struct { int a; } s_{};",
+                     "enum { kA = 3, kB, }; enum class E { x } e_{E::x};",
+                     "union { int a_; float b_; };", "typedef std::map<std::string, std::vector<int>> Map; Map map_;",
+                     "struct Order { int a; }; using Unit = int;", "struct P; std::unique_ptr<P> p_; struct P* q_;",
+                     "struct [[nodiscard]] P { int a; }; struct alignas(16) Q final { int b; };",
+                     "friend class FullySharded;"):
+            self.assertEqual(self.with_(f"class My {{ {text} }};"), "", text)
+            self.assertEqual(self.changed(" private:\n", f" private:\n {text}\n"), "", text)
+        self.assertEqual(self.with_("enum { kMyA, kMyB }; enum class MyEnum : std::uint8_t { a, b, };"
+                                    "template <class T> concept MyConcept = requires(T t) { t.x; } && true;"), "")
+
+    def test_types_in_classes_hide_no_name_of_the_courses_headers(self):
+        for text in ("struct at {} x_;", "typedef int at;", "using at = int;", "struct Communicator { int a; } c_;",
+                     "enum class Communicator { a } c_;", "struct [[nodiscard]] at {};"):
+            why = self.changed(" private:\n", f" private:\n {text}\n")
+            self.assertIn("where the course's headers mean another", why, text)
+
+    def test_no_type_is_declared_where_it_is_not_looked_for(self):
+        for text in ("using MyA = struct RankRun {};", "using MyA = enum { run_ranks };",
+                     "struct My { using A = struct at {}; };",
+                     "constexpr struct RankRun {} kMine{};", "constexpr enum { run_ranks } kMine{};",
+                     "struct My { const struct at {} x; };", "struct My { static struct at {} x; };",
+                     "struct My { typedef struct at {} x; };", "struct My { struct P {} static inline x = make(); };"):
+            self.assertRegex(self.with_(text), "declare the type before|makes a type within another|hard to read", text)
+
+    def test_one_declaration_has_one_name_outside_of_classes(self):
+        for text in ("int my_f(), my_x = make();", "int my_f(int), run_ranks(int);",
+                     "constexpr int kMine = 1, run_ranks = 2;",
+                     "constexpr My kMine, run_ranks;", "auto my_f() -> int, my_x = 3;",
+                     "const int kMine = {1}, run_ranks{2};"):
+            self.assertIn("declares several names at once", self.with_(text), text)
+        self.assertEqual(self.with_("struct My { My(int a) : a_{a}, b_(2) {} int a_, b_{}; };"
+                                    "std::map<int, int> my_f(int, int); auto my_g() -> std::map<int, int>; constexpr std::pair<int, int> kMine{1, 2};"
+                                    "constexpr auto kMax = std::max<int>(1, 2);"), "")
+
+    def test_constants_of_literals_may_be_const(self):
+        self.assertTrue({"std", "size_t", "int64_t"} <= header_text.words_of_tests())  # or a header could have its own
+        for text in ("const int kMine = 4;", "static const int64_t kMine = -1;", "const double kMine{1e-3};",
+                     "const int k_(3);",
+                     "inline const bool kMine = true;", "const std::size_t kMine = 2 * 0x10u;",
+                     "const float kMine[2] = {1.f, 2};"):
+            self.assertEqual(self.with_(text), "", text)
+        for text in ("const Mine kMine = 4;", "const int kMine = f();", "const int kMine = 4_mine;",
+                     "const int kMine(f());",
+                     "const int64_t& kMine = 4;", "const std::string kMine = \"a\";", "const auto kMine = 4;",
+                     "const int kMine = 1 / 0;", "const uint8_t kMine = 4;", "thread_local const int kMine = 4;"):
+            self.assertIn("has a variable", self.with_(text), text)
+
+    def test_a_variable_is_found_in_whatever_way_it_is_written(self):
+        for text in ("struct Mine my_x;", "Mine (my_x);", "Mine (my_x){};", "inline Mine (my_x){};",
+                     "your::Mine (my_x){};",
+                     "enum MyEnum my_x;", "enum { kMyA } my_x;"):
+            self.assertIn("has a variable", self.with_(f"struct Mine {{ Mine(); }}; {text}"), text)
+
+    def test_a_class_of_the_course_may_be_declared_before_it_is_there(self):
+        names = "class FullySharded; struct Prefetcher; class Communicator; class FlatParameter;"
+        self.assertEqual(self.with_(names), "")
+        self.assertEqual(self.changed("struct Tape;", "struct Tape { int a; };", "task1_meta_init/meta_init.h"), "")
+        for text in ("class HeldMemory;", "class vector;", "template <class T> class FullySharded;",
+                     "struct UnitState;",
+                     "}\nclass FullySharded;\nnamespace fsdp {", "namespace my_own { class FullySharded; }",
+                     "class FullySharded; class FullySharded {};"):
+            self.assertRegex(self.with_(text), "means something else in the tests|another `UnitState`", text)
+
+    def test_a_class_that_a_student_adds_may_have_operators_as_friends(self):
+        stream = "friend std::ostream& operator<<(std::ostream& out, const My& x) { return out << x.a; }"
+        equal = "friend bool operator==(const My&, const My&) = default;"
+        self.assertEqual(self.with_(f"struct My {{ int a; {stream} {equal} }};"), "")
+        self.assertEqual(self.changed(" private:\n", f" private:\n struct My {{ int a; {stream} }};\n"), "")
+        pointer = "const std::shared_ptr<FlatParameter>&"
+        for text in (f"friend bool operator==({pointer}, {pointer});",
+                     "friend std::ostream& operator<<(std::ostream& out, const FlatParameter& x) { return out; }"):
+            self.assertIn("which the tests would use", self.changed(" private:\n", f" private:\n {text}\n"), text)
+
+    def test_a_class_of_the_course_gets_no_base_whose_friends_the_tests_would_find(self):
+        class_ = "class FlatParameter {"
+        for bases in ("public Mine", "std::enable_shared_from_this<FlatParameter>, Mine", "std::vector<Mine>"):
+            why = self.changed(class_, f"class FlatParameter : {bases} {{")
+            self.assertIn("the course's header does not", why, bases)
+        for new in ("class FlatParameter final {",
+                    "class FlatParameter : public std::enable_shared_from_this<FlatParameter> {"):
+            self.assertEqual(self.changed(class_, new), "", new)
+
+    def test_other_spellings_of_a_type_are_no_other_type(self):
+        for name, old, new in ((self.NAME, "int64_t shard_numel()", "std::int64_t shard_numel()"),
+                               (self.LAYOUT, "std::vector<int64_t> offsets", "std::vector<std::int64_t> offsets"),
+                               (self.NAME, "const at::Tensor& shard()", "at::Tensor const& shard()"),
+                               (self.NAME, "const at::Tensor& shard()", "const torch::Tensor& shard()"),
+                               (self.NAME, "const std::vector<NamedParameter>& parameters()",
+                                "std::vector<NamedParameter> const& parameters()"),
+                               (self.NAME, "gathering, unsharded }", "gathering, unsharded, }"),
+                               (self.NAME, "using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>",
+                                "typedef std::function<torch::Tensor(at::Tensor const& parameter)> Materialize")):
+            self.assertEqual(self.changed(old, new, name), "", new)
+        for new in ("at::Tensor& shard()", "const mine::torch::Tensor& shard()", "const at::Tensor* shard()"):
+            self.assertIn("has another `FlatParameter::shard`", self.changed("const at::Tensor& shard()", new), new)
+
+    def test_default_arguments_stay_as_they_are(self):
+        for name, old, new in ((self.NAME, "void unshard();", "void unshard(bool mine = false);"),
+                               (self.LAYOUT, "int world_size);", "int world_size = 1);"),
+                               (self.NAME, "materialize = nullptr", "materialize = mine()"),
+                               (self.NAME, self.END, "inline void FlatParameter::reshard(int x = 1) {}\n" + self.END)):
+            self.assertIn("than the course's header", self.changed(old, new, name), new)
+        self.assertIn("lacks `FlatParameter::FlatParameter`", self.changed("& materialize = nullptr", "& materialize"))
+        self.assertEqual(self.with_("inline void FlatParameter::mine(int x) {} int my_f(int a = 1);"), "")
+
     def test_any_text_is_read_or_refused(self):
         generator = random.Random(0)
         pieces = re.findall(r"\w+|\s+|[^\w\s]", course.blank()[self.NAME].decode())
@@ -1033,6 +1171,12 @@ class HeaderText(unittest.TestCase):
         self.assertEqual(header_text.wrong(self.NAME, b"#pragma once\n\nint x;\n")[0], 3)
         for text in ("// \\\n \\ \n\nint x;", "namespace \\\nfsdp {}\n\nint x;", "/* \\\n\\\n */\nint x;"):
             self.assertEqual(header_text.wrong(self.NAME, text.encode())[0], 4, text)
+        given = course.blank()[self.NAME].decode()
+        for old, new in (("int64_t shard_numel()", "int shard_numel()"), ("void unshard();", "void unshard(int = 1);")):
+            line = given[:given.index(old)].count("\n") + 1
+            self.assertEqual(header_text.wrong(self.NAME, given.replace(old, new).encode())[0], line, new)
+        line = given[:given.index("class FlatParameter {")].count("\n") + 1
+        self.assertEqual(header_text.wrong(self.NAME, given.replace("  void unshard();", "").encode())[0], line)
         self.assertEqual(header_text.wrong_in({self.NAME: b"int x;", LISTED: b"int x;"}, [LISTED, self.NAME])[:50],
                          f"tasks/{self.NAME}:1 has a variable"[:50])
 
@@ -1105,14 +1249,15 @@ class Looks(unittest.TestCase):
         self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[2])
 
     def test_what_computes_is_allowed_in_all_its_forms_and_what_reaches_out_is_not(self):
-        for name in ("log1p log1pf log1pl hypotf asinh fdiml ldiv cabs cexpf __muldc3 __divsc3 strtok strncat strcoll wcslen "
-                     "wmemcpy vswprintf __fixunsdfti strtold perror strerror getpid __strcpy_chk pthread_cond_clockwait "
-                     "pthread_mutex_timedlock sched_yield __addtf3 __netf2 __extenddftf2 __trunctfdf2 __floatunditf "
+        for name in ("log1p log1pf log1pl hypotf asinh fdiml ldiv cabs cexpf __muldc3 __divsc3 strtok strncat "
+                     "strcoll wcslen wmemcpy vswprintf __fixunsdfti strtold perror strerror getpid __strcpy_chk "
+                     "pthread_cond_clockwait pthread_mutex_timedlock sched_yield __addtf3 __netf2 __extenddftf2 __trunctfdf2 __floatunditf "
                      "__fixtfdi __aarch64_ldadd4_acq_rel __aarch64_cas16_relax __aarch64_swp1_sync").split():
             self.assertEqual(list(objects.wrong_uses({name})), [], name)
-        for name in ("open openat dlopen fopen fdopen freopen dup2 pipe fork execve kill system popen mmap ptrace syscall "
-                     "setvbuf setbuf setlinebuf setenv getenv vdprintf dprintf fileno pthread_kill pthread_cancel "
-                     "catopen setlocale wcsftime __aarch64_system __aarch64_ldadd4_acq_rel_x x__addtf3 __open_tf3").split():
+        for name in ("open openat dlopen fopen fdopen freopen dup2 pipe fork execve kill system popen mmap ptrace "
+                     "syscall setvbuf setbuf setlinebuf setenv getenv vdprintf dprintf fileno pthread_kill pthread_cancel "
+                     "catopen setlocale wcsftime __aarch64_system __aarch64_ldadd4_acq_rel_x x__addtf3 "
+                     "__open_tf3").split():
             self.assertEqual(len(list(objects.wrong_uses({name}))), 1, name)
 
     def test_a_solution_may_ask_whether_there_is_a_gpu_and_do_no_more_with_it(self):

@@ -143,7 +143,8 @@ def table(grades):
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
         points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
-        writer.writerow([cell(course.one_line(done.name)), f"{done.points:g}", *points, done.throughput.get("points", 0),
+        name, trains = cell(course.one_line(done.name)), done.throughput.get("points", 0)
+        writer.writerow([name, f"{done.points:g}", *points, trains,
                          f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark)])
     return text.getvalue()
 

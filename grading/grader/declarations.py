@@ -12,6 +12,14 @@ MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 CLASSES = ("class", "struct", "union", "enum")
 IN_PARENTHESES = ("decltype", "alignas", "noexcept", "explicit", "requires", "__attribute__")
 NO_PART_OF_A_TYPE = {"inline", "static", "virtual", "explicit", "constexpr", "friend", "extern"}
+# What a constant of literals consists of, its type and its value: making it runs no code. The names of std
+# are used in the tests, so that no header can give them another meaning.
+OF_A_CONSTANT = {"const", "static", "inline", "bool", "char", "short", "int", "long", "unsigned", "signed", "float",
+                 "double", "size_t", "int64_t", "std", "::"}
+OF_A_VALUE = {"=", "{", "}", "(", ")", "+", "-", "*", "true", "false", ",", ";"}
+NUMBER = re.compile(r"0[xX][\da-fA-F']+[uUlLzZ]*|[\d'.]+([eE]\d*)?[uUlLzZfF]*")
+OF_STD = re.compile(r"u?int(8|16|32|64)_t|size_t|ptrdiff_t")
+SEVERAL = "declares several names at once: give each a declaration of its own"
 PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -48,14 +56,51 @@ def code_of(text):
     return "\n".join("" if line.lstrip().startswith(("#", "%:")) else line for line in lines)
 
 
+def begin_of_type(words):
+    """Index of the first of the words that make the type at their end: std :: vector < int >."""
+    at = len(words) - 1
+    if words[at] == ">":
+        depth = 0
+        while at >= 0:
+            depth += {">": 1, "<": -1}.get(words[at], 0)
+            at -= 1
+            if depth == 0:
+                break
+    while at >= 2 and words[at - 1] == "::" and WORD.fullmatch(words[at - 2]):
+        at -= 2
+    return max(at, 0)
+
+
+def plain(words):
+    """The same for what is spelled in another way and means the same: std::int64_t, torch::Tensor, int const."""
+    found = []
+    for word in words:
+        named_in = found[-2] if found[-1:] == ["::"] and found[-3:-2] != ["::"] and len(found) > 1 else ""
+        if named_in == "std" and OF_STD.fullmatch(word):
+            del found[-2:]
+        elif named_in == "torch" and word == "Tensor":
+            found[-2] = "at"
+        elif word == "}" and found[-1:] == [","]:
+            found.pop()
+        elif word == "const" and found and (found[-1] == ">" or WORD.fullmatch(found[-1])):
+            if found[-1] != "const":
+                found.insert(begin_of_type(found), "const")
+                continue
+        found.append(word)
+    return " ".join(found)
+
+
 @dataclasses.dataclass
 class Header:
     """What a header declares, each with the index of its first piece."""
 
     names: dict = dataclasses.field(default_factory=dict)  # outside of classes
     inner: dict = dataclasses.field(default_factory=dict)  # types in classes
+    forward: dict = dataclasses.field(default_factory=dict)  # classes of namespace fsdp that are only named
+    classes: set = dataclasses.field(default_factory=set)  # of namespace fsdp
+    bases: dict = dataclasses.field(default_factory=dict)  # class -> (its bases, index)
     # "NAME" or "CLASS::NAME" -> {what it is: index}, of what the tests may use: of a function its type,
-    # of a class its kind, of an enumeration and of an alias all of it.
+    # with its default arguments, of a class its kind, of an enumeration and of an alias all of it.
     seen: dict = dataclasses.field(default_factory=dict)
     words: frozenset = frozenset()
 
@@ -67,6 +112,7 @@ class Reader:
         self.lines = [number for number, line in enumerate(lines, 1) for _ in line]
         self.header = Header(words=frozenset(filter(WORD.fullmatch, self.pieces)))
         self.at = 0
+        self.path = []  # of the namespaces around
 
     def refuse(self, why, at=None):
         raise Refusal(why, self.at if at is None else at)
@@ -165,7 +211,9 @@ class Reader:
             self.refuse("has a namespace without a name: it would hide names from the tests", begin)
         if not outside or path != ["fsdp"]:
             self.declare(next((word for word in path if word not in ("fsdp", "::")), "fsdp"), begin)
+        self.path.append("".join(path))
         self.scope()
+        self.path.pop()
 
     def using(self, visible, class_=""):
         """The name that it gives."""
@@ -173,50 +221,109 @@ class Reader:
         if self.piece(1) in ("namespace", "enum"):
             self.refuse(f"has `using {self.piece(1)}`, which brings names into the tests")
         while self.piece() not in (";", ""):
+            if self.piece() in (*CLASSES, "{"):
+                self.refuse(f"has `using` with {self.piece()}: declare the type before, and name it here")
             self.at += 1
         words = self.pieces[begin + 1:self.at]
         end = words.index("=") if "=" in words else len(words)
         name = next(filter(WORD.fullmatch, reversed(words[:end])), "")
         if visible:
-            self.see(class_ + name, "using " + " ".join(words), begin)
+            self.see(class_ + name, "using " + plain(words), begin)
         return name
 
+    def typedef(self, visible, class_):
+        """In a class. The name that it gives."""
+        begin = self.at
+        while self.piece() not in (";", ""):
+            if self.piece() in (*CLASSES, *PAIRS, ","):
+                self.refuse("has a typedef that is hard to read: write `using`", begin)
+            self.at = self.after_angles(self.at) if self.piece() == "<" else self.at + 1
+        name = self.pieces[self.at - 1]
+        if visible:
+            self.see(class_ + name, f"using {name} = {plain(self.pieces[begin + 1:self.at - 1])}", begin)
+        return name
+
+    def class_head(self, at):
+        """Of the class or enumeration whose first word is at `at`: its name, as words, and the index of what
+        comes behind it."""
+        here, self.at = self.at, at + 1
+        while self.piece() in CLASSES:
+            self.at += 1
+        self.skip_attributes()
+        begin = self.at
+        if WORD.fullmatch(self.piece()):
+            self.at += 1
+        while self.piece() == "::" and WORD.fullmatch(self.piece(1)):
+            self.at += 2
+        name = self.pieces[begin:self.at]
+        if self.piece() == "<":
+            self.at = self.after_angles(self.at)
+        if self.piece() == "final" and self.piece(1) in ("{", ":"):
+            self.at += 1
+        end, self.at = self.at, here
+        return name, end
+
+    def behind_class(self, at):
+        if self.pieces[at] not in CLASSES:
+            return ""
+        behind = self.class_head(at)[1]
+        return "".join(self.pieces[behind:behind + 1])
+
     def is_type(self):
-        """Whether a class is declared here, and not a function that returns one."""
-        at = self.at + 1
-        while at < len(self.pieces) and (WORD.fullmatch(self.pieces[at]) or self.pieces[at] == "::"):
-            at += 1
-        if at < len(self.pieces) and self.pieces[at] == "<":
-            at = self.after_angles(at)
-        path = self.pieces[self.at + 1:at]
-        return self.pieces[at:at + 1] in ([";"], ["{"], [":"]) or path[-1:] == ["final"]
+        """Whether a class is declared here, and not a variable of one or a function that returns one."""
+        return self.behind_class(self.at) in (";", "{", ":")
 
     def type_(self, class_="", visible=True):
         """A class or enumeration, up to its semicolon, or a concept. `class_`: in which it stands, and
         `visible`: whether the tests may name it."""
         begin, kind = self.at, self.piece()
-        self.at += 1
-        while self.piece() in CLASSES:
-            self.at += 1
-        self.skip_attributes()
-        name = self.piece()
-        if not WORD.fullmatch(name):
+        words, self.at = self.class_head(begin)
+        path, name = "".join(words), "".join(words[:1])
+        if not name and not class_ and kind != "enum":
             self.refuse(f"has a {kind} without a name")
-        if not class_:
+        head = self.at
+        if kind == "concept":
             self.declare(name, begin)
+            self.end_of_declaration(is_function=False, member=True)
+            return
         while self.piece() not in ("{", ";", ""):
             self.at += 1
-        if self.piece() == "{" and kind in ("enum", "concept"):
+        self.declare_type(name, kind, begin, class_)
+        if self.piece() == "{" and kind == "enum":
             self.enumerators(not class_ and not {"class", "struct"} & set(self.pieces[begin:self.at]))
             self.at = self.after_group(self.at)
-            kind = " ".join(self.pieces[begin:self.at])
+            kind = plain(self.pieces[begin:self.at])
         elif self.piece() == "{":
-            self.class_body(f"{class_}{name}::", visible, public=kind != "class")
-        if visible:
-            self.see(class_ + name, "class" if kind in CLASSES else kind, begin)
+            self.header.bases.setdefault(class_ + path, (" ".join(self.pieces[head + 1:self.at]), begin))
+            self.class_body(f"{class_}{path}::", visible, public=kind != "class")
+        if visible and name:
+            self.see(class_ + path, "class" if kind in CLASSES else kind, begin)
         if self.piece() != ";":
-            self.refuse(f"has a variable of {name}", begin)
-        self.at += 1
+            self.members_of_type(begin, name, class_)
+        else:
+            self.at += 1
+
+    def declare_type(self, name, kind, begin, class_):
+        is_of_fsdp = self.path == ["fsdp"] and self.pieces[begin - 1] in (";", "{", "}") and kind in ("class", "struct")
+        if class_:
+            self.header.inner.setdefault(name, begin)
+        elif is_of_fsdp and self.piece() == ";":
+            self.header.forward.setdefault(name, begin)
+        elif name:
+            self.declare(name, begin)
+            if is_of_fsdp:
+                self.header.classes.add(name)
+
+    def members_of_type(self, begin, name, class_):
+        """Those that are declared with their type, as in struct X {} x_;"""
+        if not class_:
+            self.refuse(f"has a variable of {name or 'an enum without a name'}", begin)
+        at = self.at
+        while self.piece() not in (";", "=", "{", ""):
+            self.at += 1
+        if wrong := {*NO_PART_OF_A_TYPE, "typedef", "thread_local", "("} & set(self.pieces[at:self.at]):
+            self.refuse(f"has {min(wrong)} behind the type {name}: declare the type before, and name it here", at)
+        self.end_of_declaration(is_function=False, member=True)
 
     def enumerators(self, names):
         for i in range(self.at, self.after_group(self.at) if names else 0):
@@ -237,21 +344,23 @@ class Reader:
             elif self.piece() == "template" and self.piece(1) == "<":
                 self.at = self.after_angles(self.at + 1)
             elif self.piece() in CLASSES and self.is_type():
-                inner = self.piece(2) if self.piece(1) in CLASSES else self.piece(1)
-                self.header.inner.setdefault(inner, self.at)
                 self.type_(class_, visible and public)
-            elif self.piece() == "using":
-                inner = self.using(visible and public, class_)
+            elif self.piece() in ("using", "typedef"):
+                read = self.using if self.piece() == "using" else self.typedef
+                inner = read(visible and public, class_)
                 self.header.inner.setdefault(inner, self.at)
             else:
                 begin = self.at
-                name, what = self.function_or_variable(member=True)
-                if visible and public:
+                name, what, is_friend = self.function_or_variable(member=True)
+                if is_friend and name.startswith("operator"):
+                    self.see(class_ + name, what, begin)  # private or not
+                elif visible and public and not is_friend:
                     self.see(class_ + name, what, begin)
         self.at += 1
 
     def function_or_variable(self, member=False):
-        """Goes behind it. Returns its name, of a function `operator` with its sign, and its type."""
+        """Goes behind it. Returns its name, of a function `operator` with its sign, its type, and whether it
+        is a friend."""
         begin, name_at, is_function = self.at, None, False
         while self.piece() not in (";", "=", "{", "}", ":", "") and not is_function:
             word = self.piece()
@@ -259,6 +368,10 @@ class Reader:
                 self.refuse(f"uses the macro {word} outside of a function")
             if word in ("typedef", '"'):
                 self.refuse("has a typedef: write `using`" if word == "typedef" else "has extern of a language")
+            if self.behind_class(self.at) in ("{", ":"):
+                self.refuse("makes a type within another declaration: declare the type before, and name it here")
+            if word == "," and not member:
+                self.refuse(SEVERAL)
             if word == "~":
                 name_at, is_function = self.at, True
                 self.at += 2
@@ -281,15 +394,29 @@ class Reader:
         name_at = self.at - 1 if name_at is None else name_at
         head, end_of_name = self.pieces[begin:name_at], self.at
         first = self.first_part_of_name(begin, name_at)
-        has_body = self.end_of_declaration(is_function)
-        self.refuse_variable(begin, head, is_function, has_body, member)
-        what = " ".join(word for word in head if word not in NO_PART_OF_A_TYPE)
-        if not member or ("friend" in head and is_function):
+        has_body = self.end_of_declaration(is_function, member)
+        self.refuse_variable(begin, name_at, end_of_name, is_function, has_body, member)
+        what = plain([word for word in head if word not in NO_PART_OF_A_TYPE])
+        defaults = self.defaults(end_of_name) if is_function else []
+        if defaults:
+            what += f" with {' '.join(defaults)}"
+        is_friend = "friend" in head
+        if not member or (is_friend and is_function and first != "operator"):
             self.declare(first, begin)
-        if not member:
+        defines_member = is_function and has_body and head[-1:] == ["::"] and not defaults
+        if not member and not defines_member:
             self.see(first, what, begin)
         sign = "".join(self.pieces[name_at:end_of_name]) if first in ("operator", "~") else first
-        return ("", what) if "friend" in head else (sign, what)
+        return sign, what, is_friend
+
+    def defaults(self, at):
+        """From the first default argument on, of the parameters that begin at `at`."""
+        depth = 0
+        for i in range(at, self.after_group(at) - 1):
+            if self.pieces[i] == "=" and depth == 1:
+                return self.pieces[i:self.after_group(at) - 1]
+            depth += (self.pieces[i] in PAIRS) - (self.pieces[i] in PAIRS.values())
+        return []
 
     def first_part_of_name(self, begin, at):
         """Of the name that ends at the piece `at`, as in Class::member."""
@@ -299,11 +426,27 @@ class Reader:
             at -= 2
         return self.pieces[at]
 
-    def end_of_declaration(self, is_function):
+    def begins_declarator(self):
+        """Whether another name is declared behind the comma here."""
+        at = self.at + 1
+        while self.pieces[at:at + 1] in (["*"], ["&"]):
+            at += 1
+        return WORD.fullmatch("".join(self.pieces[at:at + 1])) and (
+            "".join(self.pieces[at + 1:at + 2]) in ("=", "{", "(", "[", ";", ","))
+
+    def end_of_declaration(self, is_function, member):
         """Goes behind it. Returns whether it has a body, as the definition of a function."""
+        has_initializers = False  # as a constructor has behind a colon
         while self.piece() not in (";", ""):
+            has_initializers = has_initializers or self.piece() == ":"
             if self.piece() == "}":
                 self.refuse("has a declaration that does not end")
+            if self.piece() == "," and not has_initializers:
+                if is_function or (not member and self.begins_declarator()):
+                    self.refuse(SEVERAL)
+            if self.piece() == "<" and is_function and not has_initializers:  # of a type behind ->
+                self.at = self.after_angles(self.at)
+                continue
             if self.piece() not in PAIRS:
                 self.at += 1
                 continue
@@ -314,8 +457,14 @@ class Reader:
         self.at += 1
         return is_function and self.pieces[self.at - 2] == "}"
 
-    def refuse_variable(self, begin, head, is_function, has_body, member):
+    def is_constructor(self, begin, name_at):
+        """Whether what is declared without a type is one, outside of its class, or is a destructor or operator."""
+        name = self.pieces[name_at]
+        return name in ("operator", "~") or self.pieces[max(begin, name_at - 2):name_at] == [name, "::"]
+
+    def refuse_variable(self, begin, name_at, end_of_name, is_function, has_body, member):
         """Unless it is a constant. Foo x(1); is taken for a function, unless it has to be a variable."""
+        head = self.pieces[begin:name_at]
         words = set(head)
         if member:
             is_variable = not is_function and words >= {"static", "inline"}
@@ -324,6 +473,11 @@ class Reader:
                            or head[:1] == ["const"] and not words & {"&", "*"})
         else:
             is_variable = not is_function
-        if is_variable and "constexpr" not in words:
-            self.refuse("has a variable, which would be made before the tests begin: a header holds "
-                        "constants (constexpr) alone", begin)
+        if is_function and not member and not self.is_constructor(begin, name_at):
+            type_ = "".join(f"{word} " for word in head if word not in NO_PART_OF_A_TYPE)
+            is_variable = is_variable or re.fullmatch(r"(\w+ :: )*", type_)  # Foo (x);
+        is_constant = "constexpr" in words or "const" in words and words <= OF_A_CONSTANT and all(
+            NUMBER.fullmatch(piece) or piece in OF_A_VALUE for piece in self.pieces[end_of_name:self.at])
+        if is_variable and not is_constant:
+            self.refuse("has a variable, which would be made before the tests begin: a header holds constants "
+                        "(constexpr) alone; define it in the .cpp file", begin)

@@ -39,15 +39,35 @@ def words_of_headers():
     return frozenset().union(*(header.words for header in given().values()))
 
 
+@functools.cache
+def inner_words():
+    """What types in classes of the course are called, and nothing outside of them."""
+    inner = frozenset().union(*(header.inner for header in given().values()))
+    return inner.difference(*(header.names for header in given().values()))
+
+
+@functools.cache
+def classes():
+    """What classes of namespace fsdp the course has, also in common/."""
+    found = set().union(*(header.classes for header in given().values()))
+    for path in sorted((ROOT / "common").rglob("*.h")):
+        code = code_of(path.read_text())
+        if "testing" not in path.parts and set(re.findall(r"\bnamespace\b.*", code)) == {"namespace fsdp {"}:
+            found.update(re.findall(r"(?m)^(?:class|struct) (\w+)(?: final)? *[:{]", code))
+    return found
+
+
 def changed(header, before):
     """(index, why) of each thing of the course's header that is not as it was."""
     for name, ways in before.seen.items():
-        for what in ways:
-            if what not in header.seen.get(name, {}):
-                yield 0, f"lacks `{name}` as the course's header has it: `{what}`"
         for what, at in header.seen.get(name, {}).items():
             if what not in ways:
                 yield at, f"has another `{name}` than the course's header: `{what}`"
+        for what in ways:
+            if what not in header.seen.get(name, {}):
+                class_ = header.seen.get(name.rpartition("::")[0], {})
+                yield min(class_.values(), default=0), f"lacks `{name}` as the course's header has it: `{what}`"
+    yield from changed_bases(header, before)
     for name, ways in header.seen.items():
         class_, _, sign = name.rpartition("::")
         if class_ in before.seen and name not in before.seen and sign.startswith("operator"):
@@ -55,14 +75,31 @@ def changed(header, before):
                 yield min(ways.values()), f"gives {class_} an {sign}, which the tests would use"
 
 
+def changed_bases(header, before):
+    """What is declared for a base, as a friend, the tests would find with the class."""
+    for name, (bases, at) in header.bases.items():
+        if name in before.bases:
+            own = {f"std :: enable_shared_from_this < {name} >"}
+            access = r"\b(public|protected|private|virtual) "
+            now, usual = ({re.sub(access, "", base).strip() for base in text.split(",")}
+                          for text in (bases, before.bases[name][0]))
+            if more := now - usual - own - {""}:
+                yield at, f"gives {name} the base {min(more)}, which the course's header does not"
+
+
 def refused(header, before):
     """(index, why) of everything that is refused in a header. `before`: as students get it."""
+    known = {*before.names, *before.forward}
     for name, at in header.names.items():
-        if name not in before.names and name in words_of_others():
+        if name not in known and name in words_of_others():
             yield at, (f"declares {name}, which means something else in the tests, in common/ or in tasks/: "
                        f"{ELSEWHERE}")
+    for name, at in header.forward.items():
+        if name not in known and name in words_of_others() and name not in classes():
+            yield at, f"declares {name}, which means something else in the tests: {ELSEWHERE}"
     for name, at in header.inner.items():
-        if name not in before.inner and name in words_of_headers():
+        is_free = name in inner_words() and name not in before.words
+        if name not in before.inner and name in words_of_headers() and not is_free:
             yield at, f"declares {name} in a class, where the course's headers mean another {name}"
     yield from changed(header, before)
 

@@ -47,6 +47,10 @@ IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
 
 
+# The macro of an include guard.
+GUARD = re.compile(r"[A-Z][A-Z0-9_]*_H(PP)?_?")
+
+
 def wrong_include(words, is_header):
     """Where a file lies is for objects.py to judge; here, that its name means the same to all who look."""
     named = re.match(r"""[<"]([^>"]+)[>"]""", "".join(words))
@@ -126,6 +130,22 @@ def wrong_stream(tokens):
     return None
 
 
+def without_guard(lines, name):
+    """Of a header called so, its lines but the directives of an include guard that is named after it and
+    stands around all of it: so it says the same everywhere. What its macro hides elsewhere, wrong_line() finds."""
+    words = [[token[0] for token in line] for line in lines]
+    code = [i for i, line in enumerate(words) if line and line != ["#", "pragma", "once"]]
+    stem = "_?".join(name.rpartition("/")[2].removesuffix(".h").upper().split("_"))
+    if len(code) < 3 or words[code[-1]] != ["#", "endif"]:
+        return lines
+    macro = words[code[0]][-1]
+    opens = [words[code[0]], words[code[1]]] == [["#", "ifndef", macro], ["#", "define", macro]]
+    if opens and GUARD.fullmatch(macro) and re.fullmatch(rf"(\w+_)?{stem}_H(PP)?_?", macro):
+        for i in (code[0], code[1], code[-1]):
+            lines[i] = []
+    return lines
+
+
 def wrong_line(line, is_header, has_attributes):
     """(where, why) of the first thing that is refused, or None."""
     if line and line[0]["hash"]:
@@ -137,10 +157,12 @@ def wrong_line(line, is_header, has_attributes):
     for token in line:
         if why := wrong_token(token, has_attributes):
             return token.start(), why
+        if is_header and GUARD.fullmatch(token["word"] or ""):
+            return token.start(), f"uses {token['word']}, which may be the macro of an include guard, and empty"
     return None
 
 
-def wrong(content, is_header):
+def wrong(content, is_header, name=""):
     """(line, why) of the first thing that is refused in the file, or None. `content`: its bytes."""
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if found := CONTROL.search(text):
@@ -157,6 +179,8 @@ def wrong(content, is_header):
     if found := RAW_STRING.search(spliced):
         return number(found.start()), "has a raw string"
     read = list(lines(spliced))
+    if is_header:
+        read = without_guard(read, name)
     tokens = [token for line in read for token in line]
     has_attributes = any(token["word"] in ATTRIBUTES for token in tokens)
     refused = (wrong_line(line, is_header, has_attributes) for line in read)
@@ -169,6 +193,6 @@ def wrong(content, is_header):
 def wrong_in(files, names):
     """Why these of the files are not compiled, as one line; empty if nothing is wrong."""
     for name in names:
-        if found := wrong(files[name], name.endswith(".h")):
+        if found := wrong(files[name], name.endswith(".h"), name):
             return f"tasks/{name}:{found[0]} {found[1]}"
     return ""
