@@ -1315,6 +1315,32 @@ class Looks(unittest.TestCase):
             found = sorted(why.split(":")[0] for why in objects.wrong_symbols("/bin/true"))
         self.assertEqual(found, ["defines CLI", "defines at", "defines nlohmann", "defines testing"])
 
+    def test_files_of_a_submission_may_use_one_another(self):
+        kinds = {"a.o": [("_ZN4util3padEi", "T"), ("counted", "B"), ("_ZN2at6Tensor3cpuEv", "T")], "b.o": []}
+        paths = [(pathlib.Path(name), f"task1/{name}pp") for name in kinds]
+        used = {("_ZN4util3padEi", "U"), ("counted", "U"), ("_ZN2at6Tensor3cpuEv", "U"), ("_ZN4util4lessEv", "U")}
+        with (mock.patch.object(objects, "objects", lambda _, task: paths if task.number == 1 else []),
+              mock.patch.object(objects, "symbols", lambda *how: kinds[how[-1].name] if "-g" in how else used),
+              mock.patch.object(objects, "wrong_sections", lambda _: []),
+              mock.patch.object(objects, "output", lambda *how, given="": given),
+              mock.patch.object(objects, "demangled", list),
+              mock.patch.object(objects, "names_of_others", lambda: {"_ZN2at6Tensor3cpuEv": ("libtorch_cpu.so", True)})):
+            own = objects.own_names("graded", course.tasks()[0])
+            found = [why.split(",")[0].split(":")[0] for why in objects.wrong_symbols(paths[1][0], own)]
+        self.assertEqual(own, {"_ZN4util3padEi", "counted"})
+        self.assertEqual(sorted(found), ["uses _ZN2at6Tensor3cpuEv", "uses _ZN4util4lessEv"])
+
+    def test_a_name_of_c_is_refused_if_it_is_somebody_elses(self):
+        def wrong(*defined):
+            with (mock.patch.object(objects, "symbols", lambda *how: defined if "-g" in how else []),
+                  mock.patch.object(objects, "wrong_sections", lambda _: []),
+                  mock.patch.object(objects, "names_of_others", lambda: {"write": ("libc.so.6", True)})):
+                return list(objects.wrong_symbols("/bin/true"))
+
+        self.assertEqual(wrong(("counted", "B"), ("helper", "T")), [])
+        for name, kind in (("write", "T"), ("memcpy", "T"), ("mine", "i"), ("mine", "W"), ("mine", "C")):
+            self.assertEqual(len(wrong((name, kind))), 1, name)
+
     def test_every_solution_that_is_built_passes(self):
         found = [(path, source) for stack in ("reference", *course.OTHERS) for task in course.tasks()
                  for path, source in objects.objects(stack, task)]
@@ -1340,6 +1366,7 @@ class Looks(unittest.TestCase):
         files = {"over mine": ["/etc/passwd", "/usr/include/x.h"], "over blank": ["/usr/include/x.h"]}
         with (mock.patch.object(objects, "over_headers", lambda *_: [("over mine", "over blank")]),
               mock.patch.object(objects, "symbols", lambda _, path: [(name, "U") for name in uses[path]]),
+              mock.patch.object(objects, "own_names", lambda *_: frozenset()),
               mock.patch.object(objects, "included", lambda path: list(map(pathlib.Path, files[path]))),
               mock.patch.object(objects, "given_folders", lambda: (pathlib.Path("/usr"),))):
             found = list(objects.added("graded", "task2_tests", objects.BUILD / "graded"))

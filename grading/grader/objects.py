@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 
-from grader.course import BUILD, ROOT, Refused, rubric
+from grader.course import BUILD, ROOT, Refused, rubric, tasks
 
 
 MOST_BYTES = 4_000_000  # of an object; those of the solutions have 355 KB at most
@@ -116,13 +116,21 @@ def wrong_sections(path):
             yield f"has the section {name[:100]} of type {kind[:20]}, which no C++ of a solution makes"
 
 
-def wrong_symbols(path):
+def defined_in(path):
+    """Name -> kind."""
+    return dict(symbols("-g", "--defined-only", path))
+
+
+def wrong_symbols(path, own=frozenset()):
+    """`own`: what other files of the submission define."""
     yield from wrong_sections(path)
     others = names_of_others()
-    defined = dict(symbols("-g", "--defined-only", path))
+    defined = defined_in(path)
     mangled = sorted(name for name in defined if name.startswith("_Z"))
     for name in sorted(set(defined).difference(mangled)):
-        if not name.startswith(("DW.ref.", "__clang_call_terminate")):  # the compiler's own
+        if name.startswith(("DW.ref.", "__clang_call_terminate")):  # the compiler's own
+            continue
+        if name in others or name in rubric()["allowed"]["c"] or not is_strong(defined[name]):
             yield f"defines {name}, a name of C: everybody's {name} would be this one"
     for name, readable in zip(mangled, demangled(mangled)):
         strong = is_strong(defined[name])
@@ -133,7 +141,7 @@ def wrong_symbols(path):
             yield f"defines {readable}: a solution defines names of its own alone"
         elif not strong and defined[name] not in "VWu":
             yield f"defines {readable} so that the program's start decides what it is"
-    yield from wrong_uses({name for name, _ in symbols("-u", path)})
+    yield from wrong_uses({name for name, _ in symbols("-u", path)} - own)
     if re.search(r"\t(syscall|sysenter|int +\$0x80)\b", output("objdump", "-d", path)):
         yield "calls the kernel by an instruction of its own"
 
@@ -227,16 +235,26 @@ def added(stack, what, graded):
         usually = set(included(blank))
         files = (file for file in included(path) if file not in usually)
         yield from wrong_includes(files, stack, graded)
-        yield from wrong_uses(used - usual)
+        last = next((task for task in tasks() if f"task{task.number}_" in what), tasks()[-1])
+        yield from wrong_uses(used - usual - own_names(stack, last))
+
+
+def own_names(stack, last):
+    """What the submission's files of these tasks, up to `last`, define and nobody else."""
+    files = (path for task in tasks()[:last.number] for path, _ in objects(stack, task))
+    return frozenset(name for path in files for name in defined_in(path) if name not in names_of_others())
 
 
 def wrong(stack, task, graded):
-    """Why the task's code is not run, as one line; empty if nothing is wrong."""
+    """Why the task's code is not run, as one line; empty if nothing is wrong. What the tasks before it define
+    was looked at before."""
+    for path, source in objects(stack, task):
+        if path.stat().st_size > MOST_BYTES:
+            return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
     for path, source in objects(stack, task):
         try:
-            if path.stat().st_size > MOST_BYTES:
-                return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
-            for why in (*wrong_includes(included(path), stack, graded), *wrong_symbols(path)):
+            why = next(wrong_includes(included(path), stack, graded), "")
+            if why := why or next(wrong_symbols(path, own_names(stack, task)), ""):
                 return f"tasks/{source} {why}"
         except Refused as refused:
             return f"tasks/{source} {refused}"
