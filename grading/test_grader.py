@@ -1,6 +1,7 @@
 """The grader without compiling anything: what it takes, how points come about, what it writes."""
 
 import argparse
+import concurrent.futures
 import contextlib
 import csv
 import io
@@ -174,7 +175,8 @@ class Submissions(unittest.TestCase):
 
     def test_the_programs_of_equal_submissions_do_not_end_with_one_of_them(self):
         binary = self.put("bin/tests")
-        with mock.patch.object(programs, "COPIES", self.folder / "programs"):
+        with (mock.patch.object(programs, "COPIES", self.folder / "programs"),
+              mock.patch.object(programs, "LOCKS", self.folder / "locks")):
             left = self.put("programs/0/of_a_grader_that_was_killed")
             with programs.new_job() as first:
                 kept = programs.keep_program(binary, first)
@@ -184,6 +186,13 @@ class Submissions(unittest.TestCase):
                 self.assertFalse(other.exists() or left.exists())
                 self.assertTrue(kept.exists())
             self.assertFalse(kept.exists())
+
+
+    def test_graders_in_two_folders_of_a_machine_have_different_users(self):
+        with mock.patch.object(programs, "LOCKS", self.folder / "locks"):
+            with mock.patch.object(programs, "COPIES", self.folder / "a"), programs.new_job() as first:
+                with mock.patch.object(programs, "COPIES", self.folder / "b"), programs.new_job() as second:
+                    self.assertFalse({*sandbox.users(first)} & {*sandbox.users(second)})
 
 
 class HostileSubmissions(unittest.TestCase):
@@ -538,9 +547,13 @@ class Kept(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "KEPT", pathlib.Path(folder)):
             for why, kept in (("", True), ("does not compile:\nx.cpp:1: error", True), ("is not run: uses system", True),
                               ("gave no result: its tests did not end", False),
-                              ("does not compile:\nx.o: No space left on device", False)):
+                              ("does not compile:\nx.o: No space left on device", False),
+                              ("does not compile:\nc++: fatal error: Killed signal terminated program cc1plus", False)):
                 run.keep(why, "", Result([], why))
                 self.assertEqual(run.kept(why, "") is not None, kept, why)
+            tests = [{"test": "a", "ranks": "W2", "outcome": "failed", "text": "rank 1 was killed by signal 9 (Killed)"}]
+            run.keep("killed", "", Result(tests))
+            self.assertIsNone(run.kept("killed", ""))
 
 
 class Grades(unittest.TestCase):
@@ -698,6 +711,7 @@ class Reports(unittest.TestCase):
             arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1)
             with (mock.patch.object(grading, "prepare", lambda: None),
                   mock.patch.object(programs, "COPIES", pathlib.Path(folder) / "programs"),
+                  mock.patch.object(programs, "LOCKS", pathlib.Path(folder) / "locks"),
                   mock.patch.object(classroom.submission, "read", lambda path: path),
                   mock.patch.object(grading, "grade", lambda name, *_, **__: Grade(name, complete=True)),
                   contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())):
@@ -898,11 +912,31 @@ class SourceText(unittest.TestCase):
         self.assertEqual(self.refusal('#include "flat_parameter.cpp"\n'), "")
 
     def test_attributes_that_speak_to_the_linker_are_refused(self):
-        for text in ("__attribute__((section(\".text\"))) const char c[] = {15, 5};", "[[gnu::alias(\"f\")]] int g();",
+        for text in ("[[__gnu__::__section__(\"a\")]] int x;", "[[__gnu__::section(\"a\")]] int x;",
+                     "[[clang::section(\"a\")]] int x;", "#define N __gnu__\n[[N::__alias__(\"f\")]] int g();",
+                     "int __section__;", "[[using __gnu__: symver(\"f@g\")]] int g();", "__attribute__((section(\".text\"))) const char c[] = {15, 5};", "[[gnu::alias(\"f\")]] int g();",
                      "[[using gnu: __ifunc__(\"f\")]] int g();", "__attribute((weakref(\"f\"))) static int g();"):
             self.assertIn("beside attributes", self.refusal(text), text)
-        for text in ("int section(int alias);", "[[gnu::weak]] int g();", "[[nodiscard]] int f(int section);"):
+        for text in ("int section(int alias);", "[[gnu::weak]] int g();", "[[nodiscard]] int f(int section);",
+                     "// gnu\nint section, alias;", 'auto s = "gnu"; int section;'):
             self.assertEqual(self.refusal(text), "", text)
+
+    def test_a_macro_is_no_word_of_cpp(self):
+        for text in ("#define private public\n", "#  define class struct\n", "#define /**/ if(x) while (x)\n"):
+            self.assertIn("a word of C++ keeps its meaning", self.refusal(text), text)
+        self.assertEqual(self.refusal("#define PRIVATE public\n#ifdef private_\n#endif\n"), "")
+
+    def test_a_standard_stream_is_passed_on_and_never_opened(self):
+        for text in ("auto& [a, b] = *stdout;", "auto* f = stderr;", "stdout[0];", "f(&*stderr);", "FILE* f;",
+                     "std::FILE* f;", "f((stdout)[0])", "f(x, stderr->y)", "stdout\n"):
+            self.assertRegex(self.refusal(text), "than the argument of a call|into another file", text)
+        for text in ("fprintf(stderr, \"x\");", "std::fputs(\"x\",\n    stderr);", "fflush(stdout)", "// stdout",
+                     "#define SAY(x) fprintf(stderr, \"%d\", x)\n", 'auto s = "stdout";', "std::cerr << 1;"):
+            self.assertEqual(self.refusal(text), "", text)
+
+    def test_nothing_tells_a_header_where_it_is_included(self):
+        for word in ("__BASE_FILE__", "__INCLUDE_LEVEL__", "__COUNTER__"):
+            self.assertIn("says the same to all that include it", self.refusal(f"int f() {{ return {word}; }}", True))
 
     def test_the_line_is_told(self):
         for text in ("int a;\n\nasm(1);", "/*\n*/\nasm(1);", "#define a \\\n b\nasm(1);", "int \\\n\\\n asm;"):
@@ -952,6 +986,18 @@ class HeaderText(unittest.TestCase):
                      "inline void TestRank::observe(int) {}", "namespace mine { int run_ranks(int); }",
                      "struct Held\\\nMemory {};", "}\ntemplate <> struct testing::internal::X<int> {};\nnamespace fsdp {"):
             self.assertIn("means something else in the tests", self.with_(text), text)
+
+    def test_what_changes_a_measurement_is_refused(self):
+        for body, word in (("comm->take_log();", "take_log"), ("live_bytes::reset();", "live_bytes::reset"),
+                           ("namespace l = live_bytes; l::on_free({});", "live_bytes::reset"), ("poison::enable();", "poison::enable"),
+                           ("device_blocks::freed(this);", "device_blocks"), ("testing::Test::SetUp();", "testing")):
+            self.assertEqual(self.with_(f"struct My {{\n  ~My() {{ {body} }}\n}};"),
+                             f"uses {word} in a header, which is for the tests alone")
+        line, _ = header_text.wrong(self.NAME, course.blank()[self.NAME].replace(self.END.encode(), b"struct My {\n  int f() { limit_memory(); }\n};\n"
+                                    + self.END.encode()))
+        self.assertEqual(line, 1 + course.blank()[self.NAME].decode().partition(self.END)[0].count("\n") + 1)
+        for text in ("struct My { void reset(); void enter() { reset(); } };", "// take_log()", "struct My { int enable; };"):
+            self.assertEqual(self.with_(text), "", text)
 
     def test_what_brings_names_into_the_tests_is_refused(self):
         for text, why in (("namespace { struct Mine {}; }", "namespace without a name"),
@@ -1149,7 +1195,55 @@ class HeaderText(unittest.TestCase):
                 self.assertIsNone(header_text.wrong(name, path.read_bytes()), path)
 
 
+class Assembling(unittest.TestCase):
+    """grading/grader/assembler/as, on what g++ could give it."""
+
+    def assembled(self, text):
+        """The exit status and what it says."""
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "x.s").write_text(text)
+            done = subprocess.run([course.ROOT / "grading/grader/assembler/as", "x.s", "-o", "x.o"], cwd=folder,
+                                  capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    def test_what_gpp_writes_passes(self):
+        text = ('\t.file\t"x.cpp"\n\t.text\n\t.section\t.rodata.str1.1,"aMS",@progbits,1\n.LC0:\n'
+                '\t.string\t"; .incbin \\"f\\" /* */"\n\t.section\t.text._ZN1aD2Ev,"axG",@progbits,_ZN1aD5Ev,comdat\n'
+                '\t.weak\t_ZN1aD2Ev\n_ZN1aD2Ev:\n.LFB0:\n\t.cfi_startproc\n\tmovq\t%fs:40, %rax\n\tret\n'
+                '\t.cfi_endproc\n.LFE0:\n\t.size\t_ZN1aD2Ev, .-_ZN1aD2Ev\n\t.section\t.note.GNU-stack,"",@progbits\n')
+        self.assertEqual(self.assembled(text), (0, ""))
+
+    def test_directives_that_no_cpp_makes_are_refused(self):
+        for line in ('.incbin "/etc/passwd"', 'x: .incbin "f"', '"x": .incbin "f"', 'x : .incbin "f"', 'nop; .include "f"',
+                     '/* */ .incbin "f"', '.string "a"; .incbin "f"', "\t.macro m", "\t.symver f,g@h", "\t.rept 9"):
+            status, said = self.assembled(f"\t.text\n{line}\n")
+            self.assertEqual(status, 1, line)
+            self.assertIn("g++ does not write", said, line)
+
+    def test_a_section_that_an_attribute_names_is_refused(self):
+        for line in ('\t.section\t.deplibs,"MS",@0x6fff4c04,1#,"a"', '.section .rodata.x,"a",@progbits',
+                     '\t.section\t.rodata.x,"a",@progbits#,"a"'):
+            status, said = self.assembled(f"\t.text\n{line}\n")
+            self.assertEqual((status, said), (1, "error: an attribute names a section: no solution needs that\n"))
+
+
 class Looks(unittest.TestCase):
+    def test_an_object_has_the_sections_that_cpp_makes(self):
+        def wrong(row):
+            rows = ["Section Headers:", "  [Nr] Name Type Address", "  [ 0]   NULL 0", f"  [ 1] {row} 0000", ""]
+            with mock.patch.object(objects, "output", lambda *_: "\n".join(rows)):
+                return list(objects.wrong_sections("x.o"))
+
+        for row in (".text PROGBITS", ".rela.text._ZN1aEv RELA", ".bss NOBITS", ".init_array.00100 INIT_ARRAY",
+                    ".note.GNU-stack PROGBITS", ".data.rel.ro.local PROGBITS", ".group GROUP"):
+            self.assertEqual(wrong(row), [], row)
+        for row in (".deplibs LLVM_DEPENDENT_LIBRARIES", ".deplibs PROGBITS", ".text LLVM_DEPENDENT_LIBRARIES",
+                    "mine PROGBITS", ".rodata x PROGBITS", ".gnu.lto_.x PROGBITS", ".ctors PROGBITS", ".text 6fff4c04:",
+                    ".textual PROGBITS", ""):
+            self.assertEqual(len(wrong(row)), 1, row)
+        with mock.patch.object(objects, "output", lambda *_: ""):
+            self.assertEqual(len(list(objects.wrong_sections("x.o"))), 1)
+
     def test_what_a_solution_may_not_use_is_named_with_the_reason(self):
         names = {"_exit", "memcpy", "_ZN4fsdp12Communicator8take_logEv", "_ZN4c10d5StoreD2Ev", "_Znwm",
                  "_ZTVN10__cxxabiv117__class_type_infoE", "_ZN4fsdp3badIiEEvT_"}
@@ -1198,6 +1292,15 @@ class Looks(unittest.TestCase):
                  "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE": "watches LibTorch's operators",
                  "_ZNK3c1010Dispatcher17findSchemaOrThrowEPKcS2_": "looks up operators by name",
                  "_ZN2at20enableRecordFunctionEb": "watches LibTorch's operators",
+                 "_ZN2at24get_record_function_tls_Ev": "watches LibTorch's operators",
+                 "_ZN3c1010Dispatcher23addRegistrationListenerESt10unique_ptrINS_22OpRegistrationListenerEE":
+                 "watches LibTorch's operators",
+                 "_ZN4fsdp9StateFileC1ERKSsll": "is the trainer's to make",
+                 "_ZN4fsdp13device_blocks9allocatedEPKvl": "live bytes are counted where memory is taken",
+                 "_ZN4fsdp12Communicator6createERKNS_11RankContextE": "connects ranks",
+                 "_ZN2at4impl16SetVariableHooksEPNS0_22VariableHooksInterfaceE": "is not a solution's to change",
+                 "_ZN3c104impl22SetAutogradMetaFactoryEPNS0_19AutogradMetaFactoryE": "is not a solution's to change",
+                 "_ZN2at15set_num_threadsEi": "how many threads compute",
                  "_ZN3c104impl13OperatorEntry14registerKernelEv": "registers operators",
                  "_ZN3c1020SetStorageImplCreateENS_10DeviceTypeEPFvvE": "is not a solution's to change",
                  "_ZN5torch8inductor9loadModelEv": "nothing of std, of LibTorch or of the course",
@@ -1216,9 +1319,36 @@ class Looks(unittest.TestCase):
                    ("_ZNSt6vectorIiE4sizeEv", "W"), ("_ZN4fsdp4mineEv", "W"), ("_ZNK2at6Tensor3cpuEv", "W"),
                    ("_ZN2at6Tensor3cpuEv", "T")]
         with (mock.patch.object(objects, "symbols", lambda *how: defined if "--defined-only" in how else []),
+              mock.patch.object(objects, "wrong_sections", lambda _: []),
               mock.patch.object(objects, "names_of_others", lambda: {})):
             found = sorted(why.split(":")[0] for why in objects.wrong_symbols("/bin/true"))
         self.assertEqual(found, ["defines CLI", "defines at", "defines nlohmann", "defines testing"])
+
+    def test_files_of_a_submission_may_use_one_another(self):
+        kinds = {"a.o": [("_ZN4util3padEi", "T"), ("counted", "B"), ("_ZN2at6Tensor3cpuEv", "T")], "b.o": []}
+        paths = [(pathlib.Path(name), f"task1/{name}pp") for name in kinds]
+        used = {("_ZN4util3padEi", "U"), ("counted", "U"), ("_ZN2at6Tensor3cpuEv", "U"), ("_ZN4util4lessEv", "U")}
+        with (mock.patch.object(objects, "objects", lambda _, task: paths if task.number == 1 else []),
+              mock.patch.object(objects, "symbols", lambda *how: kinds[how[-1].name] if "-g" in how else used),
+              mock.patch.object(objects, "wrong_sections", lambda _: []),
+              mock.patch.object(objects, "output", lambda *how, given="": given),
+              mock.patch.object(objects, "demangled", list),
+              mock.patch.object(objects, "names_of_others", lambda: {"_ZN2at6Tensor3cpuEv": ("libtorch_cpu.so", True)})):
+            own = objects.own_names("graded", course.tasks()[0])
+            found = [why.split(",")[0].split(":")[0] for why in objects.wrong_symbols(paths[1][0], own)]
+        self.assertEqual(own, {"_ZN4util3padEi", "counted"})
+        self.assertEqual(sorted(found), ["uses _ZN2at6Tensor3cpuEv", "uses _ZN4util4lessEv"])
+
+    def test_a_name_of_c_is_refused_if_it_is_somebody_elses(self):
+        def wrong(*defined):
+            with (mock.patch.object(objects, "symbols", lambda *how: defined if "-g" in how else []),
+                  mock.patch.object(objects, "wrong_sections", lambda _: []),
+                  mock.patch.object(objects, "names_of_others", lambda: {"write": ("libc.so.6", True)})):
+                return list(objects.wrong_symbols("/bin/true"))
+
+        self.assertEqual(wrong(("counted", "B"), ("helper", "T")), [])
+        for name, kind in (("write", "T"), ("memcpy", "T"), ("mine", "i"), ("mine", "W"), ("mine", "C")):
+            self.assertEqual(len(wrong((name, kind))), 1, name)
 
     def test_every_solution_that_is_built_passes(self):
         found = [(path, source) for stack in ("reference", *course.OTHERS) for task in course.tasks()
@@ -1243,14 +1373,53 @@ class Looks(unittest.TestCase):
         uses = {"over mine": {"_exit", "memcpy", "_ZN4fsdp8TestRank7observeEv"},
                 "over blank": {"_ZN4fsdp8TestRank7observeEv"}}
         files = {"over mine": ["/etc/passwd", "/usr/include/x.h"], "over blank": ["/usr/include/x.h"]}
-        with (mock.patch.object(objects, "tests_over_headers", lambda *_: [("over mine", "over blank")]),
+        with (mock.patch.object(objects, "over_headers", lambda *_: [("over mine", "over blank")]),
               mock.patch.object(objects, "symbols", lambda _, path: [(name, "U") for name in uses[path]]),
+              mock.patch.object(objects, "own_names", lambda *_: frozenset()),
               mock.patch.object(objects, "included", lambda path: list(map(pathlib.Path, files[path]))),
               mock.patch.object(objects, "given_folders", lambda: (pathlib.Path("/usr"),))):
-            found = list(objects.wrong_in_tests("graded", None, objects.BUILD / "graded"))
+            found = list(objects.added("graded", "task2_tests", objects.BUILD / "graded"))
         self.assertEqual(len(found), 2)
         self.assertIn("includes /etc/passwd, which is no header", found[0])
         self.assertIn("uses _exit: a solution computes", found[1])
+
+    def test_what_the_tests_use_and_a_solution_must_not_is_looked_for_in_the_text_of_headers(self):
+        used = set()
+        for task in course.tasks():
+            for path in objects.folder_of(f"mine_task{task.number}_tests").rglob("*.o"):
+                used.update(name.partition("@")[0] for name, _ in objects.symbols("-u", path))
+        if not used:
+            self.skipTest("no tests are built")
+        unseen = []
+        for why in objects.wrong_uses(used):
+            if not re.match(r"uses (testing::|nlohmann::|CLI::|__cxa_demangle\b)|.* on which no task stands", why):
+                class_and_name = why.removeprefix("uses ").split(": ")[0].partition("[")[0].split("::")[-2:]
+                if not any(set(class_and_name).issuperset(words) for words in header_text.measures()):
+                    unseen.append(why)
+        self.assertEqual(unseen, [])
+
+    def test_an_object_that_the_grader_cannot_compare_is_a_refusal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("graded_train.dir/train.cpp.o", "graded_task1_tests.dir/a.o", "mine_task1_tests.dir/a.o"):
+                (pathlib.Path(folder) / "CMakeFiles" / path).parent.mkdir(parents=True)
+                (pathlib.Path(folder) / "CMakeFiles" / path).touch()
+            with mock.patch.object(objects, "BUILD", pathlib.Path(folder)):
+                self.assertEqual(len(list(objects.over_headers("graded", "task1_tests"))), 1)
+                self.assertIn("no train.cpp.o of mine_train", objects.wrong_over_headers("graded", "train", None))
+
+    def test_nothing_is_looked_at_that_the_program_is_not_linked_from(self):
+        looked = []
+        with (mock.patch.object(objects, "wrong", lambda stack, task, _: looked.append((stack, task.number)) or ""),
+              mock.patch.object(objects, "wrong_over_headers", lambda stack, what, _: looked.append((stack, what)) or "")):
+            for program in programs.all_programs()[:3]:
+                programs.refused_object(program, {})
+            self.assertEqual(looked, [("graded", 1), ("graded", "task1_tests"), ("graded", 1), ("graded", 2),
+                                      ("graded", "task2_tests"), ("graded_on_1", 2), ("graded_on_1", "task2_tests")])
+            looked.clear()
+            programs.refused_object(programs.training_program(), {})
+            self.assertEqual(looked[-3:], [("graded", 7), ("graded", "strategy"), ("graded", "train")])
+        last = next(p for p in programs.all_programs() if p.target == "graded_task7_tests")
+        self.assertEqual(last.over_headers, ["strategy", "task7_tests"])
 
     def test_only_the_courses_headers_and_those_of_the_system_may_be_included(self):
         def included(name):
@@ -1412,6 +1581,12 @@ class Files(unittest.TestCase):
             path = pathlib.Path(folder) / "page"
             whole_file.write(path, "m\udcfcll")
             self.assertEqual(path.read_text(), "m\\udcfcll")
+
+    def test_several_threads_write_one_file(self):
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
+            path = pathlib.Path(folder) / "page"
+            list(pool.map(lambda _: whole_file.write(path, "text"), range(2000)))
+            self.assertEqual([*path.parent.iterdir()], [path])
 
 
 def text_of(path):

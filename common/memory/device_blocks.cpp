@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <unordered_map>
 
 namespace fsdp::device_blocks {
@@ -39,6 +40,7 @@ void put(const void* address, const Block& block) {
 }  // namespace
 
 void allocated(const void* block, int64_t bytes) {
+  if (bytes < 0) throw std::invalid_argument("device_blocks: a block of fewer than 0 bytes");
   const MemoryClass cls = MemoryScope::current();
   put(block, {bytes, cls});
   live_bytes::add(cls, bytes);

@@ -9,7 +9,7 @@
 // reports them.
 namespace fsdp::device_blocks {
 
-void allocated(const void* block, int64_t bytes);
+void allocated(const void* block, int64_t bytes);  // throws std::invalid_argument if bytes < 0
 void freed(const void* block);  // ignores a block that was not reported as allocated
 
 // Counts the block into `cls` from now on. Ignores a block that was not reported as allocated.

@@ -58,6 +58,9 @@ HeldMemory::Bytes HeldMemory::now() {
 
 nlohmann::json HeldMemory::taken() const {
   const Bytes after = now();
+  if (after.tensors - before_.tensors < after.on_heap - before_.on_heap) {
+    throw std::runtime_error("HeldMemory: fewer bytes of tensors are counted than were allocated");
+  }
   const int64_t besides = after.written - before_.written - (after.on_heap - before_.on_heap);
   return {{"tensors", after.tensors - before_.tensors}, {"besides", std::max(besides, int64_t{0})}};
 }

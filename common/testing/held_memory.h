@@ -16,7 +16,8 @@ class HeldMemory {
   HeldMemory();  // throws std::runtime_error if the kernel does not tell
 
   // {"tensors": bytes, "besides": bytes}. Under a sanitizer, whose own memory would be counted,
-  // nothing is held besides tensors.
+  // nothing is held besides tensors. Throws std::runtime_error if the counted bytes of tensors are
+  // fewer than what the CPU allocator has given away.
   nlohmann::json taken() const;
 
  private:

@@ -127,10 +127,17 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
       if (const std::string step = step_of(*event); !step.empty()) report.steps.push_back(step);
     }
   };
+  // TestRank sends neither of these; code that has found the channel's file could.
+  const auto stray = [&](const std::string& what) {
+    report.assertions.push_back({__FILE__, __LINE__, what + ": the rank did not report this itself"});
+  };
   for (nlohmann::json& frame : channel.frames()) {
     const std::string& kind = frame["kind"].get_ref<const std::string&>();
+    if (report.finished) stray("reported after the end of the test");
     if (kind == "observation") {
       report.latest = frame["name"];
+      if (report.observations.contains(report.latest))
+        stray("observed \"" + report.latest + "\" twice");
       take_events(frame["events"]);
       report.steps.push_back("observes \"" + report.latest + '"');
       report.observed_after[report.latest] = report.steps.size();

@@ -79,7 +79,7 @@ def prepare(only=None):
     if changed:
         raise Refused(f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy")
     numbers = only or [task.number for task in course.tasks()]
-    trainer = [] if only else ["reference_train"]
+    trainer = [] if only else ["reference_train", "mine_train"]
     build("check", "confine", *trainer, *(f"mine_task{number}_tests" for number in numbers))
     sandbox.require_that_tests_run(BUILD / "bin" / f"mine_task{numbers[0]}_tests")
     sandbox.require_that_compilers_run()

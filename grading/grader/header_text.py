@@ -105,6 +105,26 @@ def refused(header, before):
     yield from changed(header, before)
 
 
+@functools.cache
+def measures():
+    """The words with which one says what changes a measurement: a test may use it, and so the look at what a
+    header adds to the compiled tests does not see it there. A method is called without the name of its class."""
+    names = [name.split("::")[-2:] for name in course.rubric()["forbidden"] if name.startswith("fsdp::")]
+    names += [[word, ""] for word in course.rubric()["allowed"]["never"]]
+    return [[scope] if not name else [name] if scope == "fsdp" or scope[0].isupper() else [scope, name]
+            for scope, name in names]
+
+
+def measured_with(code, blank):
+    """(line, why) of the first such name in the code of a header, or None. `blank`: as students get it."""
+    words, given_words = set(WORD.findall(code)), set(WORD.findall(blank))
+    for name in measures():
+        if words.issuperset(name) and not given_words.issuperset(name):
+            line = 1 + code[:re.search(rf"\b{name[0]}\b", code).start()].count("\n")
+            return line, f"uses {'::'.join(name)} in a header, which is for the tests alone"
+    return None
+
+
 def wrong(path, content):
     """(line, why) of the first thing that is refused in a header, or None. `path`: in tasks/."""
     code = code_of(content.decode("utf-8-sig", "replace"))
@@ -119,7 +139,7 @@ def wrong(path, content):
     except RecursionError:
         found = 0, "has too many braces in one another"
     if not found:
-        return None
+        return measured_with(code, code_of(course.blank()[path].decode()))
     at, why = found
     return (reader.lines[at] if at < len(reader.lines) else 1), why
 

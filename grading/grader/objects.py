@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 from grader import sandbox
-from grader.course import BUILD, ROOT, Refused, rubric
+from grader.course import BUILD, ROOT, Refused, rubric, tasks
 
 
 MOST_BYTES = 4_000_000  # of an object; those of the solutions have 355 KB at most
@@ -97,12 +97,42 @@ def begins_with(name, families):
     return any(name == family or re.match(rf"{re.escape(family)}(::|\W)", name) for family in families)
 
 
-def wrong_symbols(path):
+# What compilers make of C++, without what an attribute asks for: a section may speak to the linker.
+SECTION = re.compile(r"\.(text|rodata|data|bss|tdata|tbss|init_array|fini_array|gcc_except_table|eh_frame|comment|group|"
+                     r"note\.GNU-stack|note\.gnu\.property|debug_\w+|symtab(_shndx)?|strtab|shstrtab|llvm_addrsig)(\.|$)")
+SECTION_TYPES = {"PROGBITS", "NOBITS", "RELA", "GROUP", "SYMTAB", "STRTAB", "NOTE", "INIT_ARRAY", "FINI_ARRAY",
+                 "X86_64_UNWIND", "LLVM_ADDRSIG"}
+
+
+def wrong_sections(path):
+    listing = output("readelf", "--section-headers", "--wide", path)
+    rows = re.findall(r"(?m)^ *\[ *([0-9]+)\] (.*)", listing)
+    if not rows:
+        yield "is no object whose sections can be read"
+    for number, row in rows:
+        words = row.split()
+        name, kind = (words + ["", ""])[:2]
+        if number == "0" or row.startswith(".symtab_shndx "):
+            continue
+        if not SECTION.match(name.removeprefix(".rela")) or kind not in SECTION_TYPES:
+            yield f"has the section {name[:100]} of type {kind[:20]}, which no C++ of a solution makes"
+
+
+def defined_in(path):
+    """Name -> kind."""
+    return dict(symbols("-g", "--defined-only", path))
+
+
+def wrong_symbols(path, own=frozenset()):
+    """`own`: what other files of the submission define."""
+    yield from wrong_sections(path)
     others = names_of_others()
-    defined = dict(symbols("-g", "--defined-only", path))
+    defined = defined_in(path)
     mangled = sorted(name for name in defined if name.startswith("_Z"))
     for name in sorted(set(defined).difference(mangled)):
-        if not name.startswith(("DW.ref.", "__clang_call_terminate")):  # the compiler's own
+        if name.startswith(("DW.ref.", "__clang_call_terminate")):  # the compiler's own
+            continue
+        if name in others or name in rubric()["allowed"]["c"] or not is_strong(defined[name]):
             yield f"defines {name}, a name of C: everybody's {name} would be this one"
     for name, readable in zip(mangled, demangled(mangled)):
         strong = is_strong(defined[name])
@@ -113,7 +143,7 @@ def wrong_symbols(path):
             yield f"defines {readable}: a solution defines names of its own alone"
         elif not strong and defined[name] not in "VWu":
             yield f"defines {readable} so that the program's start decides what it is"
-    yield from wrong_uses({name for name, _ in symbols("-u", path)})
+    yield from wrong_uses({name for name, _ in symbols("-u", path)} - own)
     if re.search(r"\t(syscall|sysenter|int +\$0x80)\b", output("objdump", "-d", path)):
         yield "calls the kernel by an instruction of its own"
 
@@ -200,36 +230,51 @@ def wrong_includes(files, stack, graded):
             yield f"includes {name}, which is no solution's"
 
 
-def tests_over_headers(stack, task):
-    """What else is compiled over the headers of the task, each with the same over the skeletons'."""
-    for what in (f"task{task.number}_tests", "strategy", "train"):
-        folder, blank = folder_of(f"{stack}_{what}"), folder_of(f"mine_{what}")
-        for path in sorted(folder.rglob("*.o")):
-            if (same := blank / path.relative_to(folder)).exists():
-                yield path, same
+def over_headers(stack, what):
+    """The objects of NAME_taskN_tests, NAME_strategy or NAME_train, each with the same over the skeletons."""
+    folder, blank = folder_of(f"{stack}_{what}"), folder_of(f"mine_{what}")
+    for path in sorted(folder.rglob("*.o")):
+        if not (same := blank / path.relative_to(folder)).exists():
+            raise Refused(f"can't be looked at: the grader has no {same.name} of mine_{what} to compare with")
+        yield path, same
 
 
-def wrong_in_tests(stack, task, graded):
-    """What the headers add to the tests: it runs when the tests call an inline function."""
-    for path, blank in tests_over_headers(stack, task):
+def added(stack, what, graded):
+    """What the headers add to the course's own code: it runs when that calls an inline function."""
+    for path, blank in over_headers(stack, what):
         used, usual = ({name for name, _ in symbols("-u", object_)} for object_ in (path, blank))
         usually = set(included(blank))
         files = (file for file in included(path) if file not in usually)
         yield from wrong_includes(files, stack, graded)
-        yield from wrong_uses(used - usual)
+        last = next((task for task in tasks() if f"task{task.number}_" in what), tasks()[-1])
+        yield from wrong_uses(used - usual - own_names(stack, last))
+
+
+def own_names(stack, last):
+    """What the submission's files of these tasks, up to `last`, define and nobody else."""
+    files = (path for task in tasks()[:last.number] for path, _ in objects(stack, task))
+    return frozenset(name for path in files for name in defined_in(path) if name not in names_of_others())
 
 
 def wrong(stack, task, graded):
-    """Why the task's code is not run, as one line; empty if nothing is wrong."""
+    """Why the task's code is not run, as one line; empty if nothing is wrong. What the tasks before it define
+    was looked at before."""
+    for path, source in objects(stack, task):
+        if path.stat().st_size > MOST_BYTES:
+            return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
     for path, source in objects(stack, task):
         try:
-            if path.stat().st_size > MOST_BYTES:
-                return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
-            for why in (*wrong_includes(included(path), stack, graded), *wrong_symbols(path)):
+            why = next(wrong_includes(included(path), stack, graded), "")
+            if why := why or next(wrong_symbols(path, own_names(stack, task)), ""):
                 return f"tasks/{source} {why}"
         except Refused as refused:
             return f"tasks/{source} {refused}"
+    return ""
+
+
+def wrong_over_headers(stack, what, graded):
+    """The same of what the course compiles over the headers; `what`: as of over_headers()."""
     try:
-        return next((f"a header of tasks/{task.folder} {why}" for why in wrong_in_tests(stack, task, graded)), "")
+        return next((f"a header that is compiled into {what} {why}" for why in added(stack, what, graded)), "")
     except Refused as refused:
-        return f"the tests over tasks/{task.folder} {refused}"
+        return f"{what} over the headers {refused}"

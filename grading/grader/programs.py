@@ -19,6 +19,7 @@ from grader.course import BUILD, ROOT, Refused
 GRADED = BUILD / "graded"  # where the files of the submission lie that is being built
 KEPT = BUILD / "grades"
 COPIES = KEPT / "programs"  # in it a folder of each job
+LOCKS = pathlib.Path("/run/fsdp-grader") if os.geteuid() == 0 else COPIES  # root's jobs have users of the machine
 BASES = ("own", "reference")
 
 
@@ -45,6 +46,12 @@ class Program:
         """Whose files are in it."""
         first = 1 if self.base == "own" else self.task.number
         return [task for task in course.tasks() if first <= task.number <= self.task.number]
+
+    @property
+    def over_headers(self):
+        """What it is linked from that the course compiles over the student's headers."""
+        strategy = ["strategy"] if self.task == course.tasks()[-1] else []
+        return [*strategy, "train" if self.trains else f"task{self.task.number}_tests"]
 
     @property
     def sources(self):
@@ -192,11 +199,12 @@ class Built:
 
 @contextlib.contextmanager
 def new_job():
-    """A number that no other submission has while it is graded, by whatever grader that shares the
-    folder: its programs and the user who runs them (sandbox.py) are its own."""
+    """A number that no other submission has while it is graded, by whatever grader of root on this machine, or
+    of an ordinary user in this folder: its programs and the user who runs them (sandbox.py) are its own."""
     COPIES.mkdir(parents=True, exist_ok=True)
+    LOCKS.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number in itertools.count():
-        with open(COPIES / f"{number}.lock", "w") as lock:
+        with open(LOCKS / f"{number}.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -237,13 +245,16 @@ def refused_unseen(submission, wanted):
 
 
 def refused_object(program, refused):
-    """Why the compiled program is not run. `refused`: (stack, task) -> why, of those that are known."""
-    for task in program.tasks:
-        at = (program.stack, task)
-        if at not in refused:
-            refused[at] = objects.wrong(program.stack, task, GRADED)
-        if refused[at]:
-            return refused[at]
+    """Why the compiled program is not run. Looks at what it is linked from, and at nothing else: in the place
+    where it was built are objects of other submissions, too. `refused`: (stack, task or what) -> why, of those
+    that are known."""
+    looks = [(objects.wrong, task) for task in program.tasks]
+    looks += [(objects.wrong_over_headers, what) for what in program.over_headers]
+    for look, at in looks:
+        if (program.stack, at) not in refused:
+            refused[program.stack, at] = look(program.stack, at, GRADED)
+        if why := refused[program.stack, at]:
+            return why
     return ""
 
 

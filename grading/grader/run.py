@@ -43,9 +43,14 @@ def kept(key, seed):
     return Result(**json.loads(path.read_text())) if path.exists() else None
 
 
+# What a full machine does, whoever filled it.
+FULL = ("No space left on device", "Killed signal terminated program", "killed by signal 9")
+
+
 def keep(key, seed, result):
     """But what the machine was to blame for, as another submission may have filled it: that is tried again."""
-    if result.why.startswith("gave no result") or "No space left on device" in result.why:
+    texts = [result.why, *(test["text"] for test in result.tests)]
+    if result.why.startswith("gave no result") or any(words in text for text in texts for words in FULL):
         return
     path = result_file(key, seed)
     path.parent.mkdir(parents=True, exist_ok=True)

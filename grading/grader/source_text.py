@@ -29,8 +29,20 @@ ASSEMBLY = {"asm", "__asm", "__asm__", "_Pragma", "__pragma"}
 RESERVED = re.compile(r"_[_A-Z]\w*", re.ASCII)
 COMPILERS = re.compile(r"__builtin_\w+|__cplusplus|__cpp_\w+|__int128|__restrict|__attribute|__m\d+\w*|__\w+__")
 MAKES_WORDS = re.compile(r"CAT_?\d*$|CONCAT|PASTE|JOIN|TORCH_SDT")
-# Attributes that put bytes among the instructions, or give a function another name.
-LINKER = re.compile(r"(__)?(section|ifunc|weakref|alias|constructor|destructor)(__)?")
+# Attributes that put bytes among the instructions, give a function another name, or write whatever follows
+# into the assembly: the name of a section may go on over lines.
+LINKER = re.compile(r"(__)?(section|ifunc|weakref|alias|constructor|destructor|symver|target_clones|init_priority)(__)?")
+ATTRIBUTES = {"gnu", "__gnu__", "clang", "_Clang", "__attribute", "__attribute__"}  # with which one names them
+# From which a header could tell its own .cpp file from the tests.
+WHERE = {"__BASE_FILE__", "__INCLUDE_LEVEL__", "__COUNTER__"}
+STREAMS = {"stdout", "stderr"}
+# As a macro, they would open what a class keeps to itself.
+KEYWORDS = set("""alignas alignof auto bool break case catch char class concept const consteval constexpr constinit
+    const_cast continue decltype default delete do double dynamic_cast else enum explicit export extern false final
+    float for friend goto if import inline int long module mutable namespace new noexcept nullptr operator override
+    private protected public register reinterpret_cast requires return short signed sizeof static static_assert
+    static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
+    using virtual void volatile wchar_t while""".split())
 IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
 
@@ -64,6 +76,8 @@ def wrong_directive(words, is_header):
         return f"has #{name[:40]}, which no solution needs"
     if is_header:
         return f"has #{name} in a header: what a header says must be the same everywhere; use #pragma once"
+    if name == "define" and words[1:2] and words[1] in KEYWORDS:
+        return f"has #define {words[1]}: a word of C++ keeps its meaning"
     return ""
 
 
@@ -77,11 +91,13 @@ def wrong_token(token, has_attributes):
         return ""
     if word in ASSEMBLY:
         return f"uses {word}: a solution is written in C++ alone"
-    if word == "_fileno":
-        return "uses _fileno: a stream would write into another file, as that of the observations"
+    if word in ("_fileno", "FILE"):
+        return f"uses {word}: a stream would write into another file, as that of the observations"
+    if word in WHERE:
+        return f"uses {word}: a header says the same to all that include it"
     if MAKES_WORDS.search(word):
         return f"uses {word}: it could make any word"
-    if has_attributes and LINKER.fullmatch(word):
+    if LINKER.fullmatch(word) and (has_attributes or word.startswith("__")):
         return f"uses the word {word} beside attributes: no solution needs that one"
     if RESERVED.fullmatch(word) and not COMPILERS.fullmatch(word):
         return f"uses {word}: names that begin so belong to the compiler and to the system"
@@ -101,6 +117,17 @@ def lines(text):
         if token["odd"]:
             break
     yield line
+
+
+def wrong_stream(tokens):
+    """(where, why) of the first of stdout and stderr that is more than the argument of a call, or None. Whoever
+    opens the object could have it write into another file."""
+    for i, token in enumerate(tokens):
+        if token["word"] in STREAMS:
+            around = " ".join(near[0] for near in tokens[max(i - 2, 0):i + 3])
+            if not re.search(rf"(\w \(|,) {token[0]} (,|\)(?! [\[.-]))", around):
+                return token.start(), f"uses {token[0]} as something else than the argument of a call"
+    return None
 
 
 def without_guard(lines, name):
@@ -151,11 +178,15 @@ def wrong(content, is_header, name=""):
 
     if found := RAW_STRING.search(spliced):
         return number(found.start()), "has a raw string"
-    has_attributes = re.search(r"__attribute|\bgnu\b", spliced)
-    for line in without_guard(list(lines(spliced)), name) if is_header else lines(spliced):
-        if found := wrong_line(line, is_header, has_attributes):
-            at, why = found
-            return number(at), why
+    read = list(lines(spliced))
+    if is_header:
+        read = without_guard(read, name)
+    tokens = [token for line in read for token in line]
+    has_attributes = any(token["word"] in ATTRIBUTES for token in tokens)
+    refused = (wrong_line(line, is_header, has_attributes) for line in read)
+    if found := next(filter(None, refused), None) or wrong_stream(tokens):
+        at, why = found
+        return number(at), why
     return None
 
 

@@ -1,5 +1,6 @@
 #include <base/todo.h>
 #include <base/torch.h>
+#include <memory/live_bytes.h>
 #include <testing/held_memory.h>
 #include <testing/multi_rank.h>
 
@@ -8,6 +9,8 @@
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "expect_text.h"
 
 using namespace fsdp;
 
@@ -114,6 +117,16 @@ TEST(HeldMemory, counts_no_copy_less_because_tensors_lie_in_shared_memory) {
   });
   for (const int rank : {0, 1})
     expect_taken(run.at(rank, "taken"), kModel, kModel);
+}
+
+TEST(HeldMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocated) {
+  const RankRun run = try_ranks(1, [](TestRank& rank) {
+    const HeldMemory memory;
+    const at::Tensor kept = tensor_of(kModel);
+    live_bytes::remove(MemoryClass::rest, kMegabyte, nullptr);
+    rank.observe("taken", memory.taken());
+  });
+  EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
 TEST(HeldMemory, an_unwritten_function_ends_a_part_and_not_the_test) {

@@ -204,6 +204,20 @@ TEST(MultiRankFailure, keeps_the_first_value_if_a_rank_observes_a_name_twice) {
   EXPECT_EQ(run.at(0, "loss"), 1);
 }
 
+// What no rank does, but code that has found the channel's file could.
+TEST(MultiRankFailure, is_what_is_reported_twice_or_after_the_end) {
+  const auto told = [](const std::vector<nlohmann::json>& frames) {
+    Channel channel;
+    for (const nlohmann::json& frame : frames)
+      channel.send(frame);
+    return RankRun({read_report(RankExit{}, false, channel)}).failure();
+  };
+  const auto loss = observation_frame("loss", 1, 0), other = observation_frame("other", 1, 0);
+  EXPECT_EQ(told({loss, other, finished_frame()}), "");
+  EXPECT_CONTAINS(told({loss, other, loss, finished_frame()}), "observed \"loss\" twice");
+  EXPECT_CONTAINS(told({loss, finished_frame(), other}), "reported after the end of the test");
+}
+
 TEST(MultiRankFailure, reports_a_failed_assertion_once_with_the_ranks_on_which_it_failed) {
   const RankRun run = try_ranks(3, [](TestRank& rank) {
     EXPECT_EQ(rank.rank() % 2, 1) << "an even rank";

@@ -71,6 +71,13 @@ TEST(DeviceBlocks, move_to_another_class_without_raising_the_peak) {
   });
 }
 
+TEST(DeviceBlocks, have_no_negative_sizes) {
+  in_a_process([] {
+    EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
+    EXPECT_EQ(live_bytes::now().total, 0);
+  });
+}
+
 TEST(DeviceBlocks, are_not_counted_if_their_allocation_was_not_reported) {
   in_a_process([] {
     device_blocks::freed(address(1));

@@ -1,7 +1,6 @@
 #include <nn/gradient_hook.h>
-#include <poll.h>
 #include <testing/expected_shards.h>
-#include <unistd.h>
+#include <testing/sign.h>
 
 #include "mixed_unit.h"
 
@@ -155,26 +154,18 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
 // Rank 0 goes on, up to its next all-gather if `again`, before the others read what it gave to the
 // first one.
 void expect_a_late_rank_reads(int world_size, bool again) {
-  int done[2];
-  ASSERT_EQ(pipe(done), 0);
+  const Sign done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     MixedUnit unit(rank, kBf16);
     unit.unshard_async();
-    if (rank.rank() != 0) {
-      pollfd told{done[0], POLLIN, 0};
-      poll(&told, 1, 300);
-    }
+    if (rank.rank() != 0) done.wait();
     unit.unshard();
     rank.observe("p0", unit.parameters()[0].tensor.detach());
     unit.reshard();
     if (again) unit.unshard_async();
-    if (rank.rank() == 0) {
-      EXPECT_EQ(write(done[1], "done", 4), 4);
-    }
+    if (rank.rank() == 0) done.give();
     if (again) unit.unshard();
   });
-  close(done[0]);
-  close(done[1]);
   const RankRun oracle = rounded_values({kShapes[0]});
   expect_on_all_ranks(run, "p0", oracle.at(0, "p0" + with(kBf16)));
 }

@@ -1,6 +1,5 @@
-#include <poll.h>
 #include <testing/call_text.h>
-#include <unistd.h>
+#include <testing/sign.h>
 
 #include <sstream>
 
@@ -274,28 +273,20 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
 // Rank 0 writes as soon as it can. The others read its shard as late as they can: when rank 0 has
 // told that it has written, which it must not while they have not read.
 MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
-  int done[2];
-  ASSERT_EQ(pipe(done), 0);
+  const Sign done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const at::NoGradGuard no_grad;
     Sharded model(rank);
     model.units[0]->unshard_async();
-    if (rank.rank() != 0) {
-      pollfd told{done[0], POLLIN, 0};
-      poll(&told, 1, 300);
-    }
+    if (rank.rank() != 0) done.wait();
     model.units[0]->unshard();
     const bool old = make_parameters()[0].tensor.equal(model.units[0]->parameters()[0].tensor);
     rank.observe("gathered before the write are the values before it", old);
     model.units[0]->reshard();
     for (const StateRange& range : observe_ranges(rank, model))
       range.value.fill_(3);
-    if (rank.rank() == 0) {
-      EXPECT_EQ(write(done[1], "done", 4), 4);
-    }
+    if (rank.rank() == 0) done.give();
   });
-  close(done[0]);
-  close(done[1]);
   expect_ranges(run);
   expect_on_all_ranks(run, "gathered before the write are the values before it", true);
 }

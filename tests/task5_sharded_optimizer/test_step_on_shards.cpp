@@ -1,9 +1,6 @@
-#include <ATen/record_function.h>
-#include <poll.h>
 #include <testing/call_text.h>
-#include <unistd.h>
-
-#include <string_view>
+#include <testing/kernel_calls.h>
+#include <testing/sign.h>
 
 #include "one_process.h"
 
@@ -252,29 +249,21 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way)
 // as late as they can: when rank 0 has told that its step is done, which it must not while they
 // have not read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
-  int done[2];
-  ASSERT_EQ(pipe(done), 0);
+  const Sign done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
     reduce_all_gradients(units);
     units[0]->unshard_async();
-    if (rank.rank() != 0) {
-      pollfd told{done[0], POLLIN, 0};
-      poll(&told, 1, 300);
-    }
+    if (rank.rank() != 0) done.wait();
     units[0]->unshard();
     const bool old = make_parameters()[0].tensor.equal(units[0]->parameters()[0].tensor);
     rank.observe("gathered before the step are the values before it", old);
     units[0]->reshard();
     optimizer.step();
-    if (rank.rank() == 0) {
-      EXPECT_EQ(write(done[1], "done", 4), 4);
-    }
+    if (rank.rank() == 0) done.give();
     observe_old_values(rank, units);
   });
-  close(done[0]);
-  close(done[1]);
   expect_no_old_values(run);
   expect_on_all_ranks(run, "gathered before the step are the values before it", true);
 }
@@ -293,21 +282,13 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_issues_no_collective) {
   expect_on_all_ranks(run, "calls", "");
 }
 
-int kernel_calls = 0;
-std::unique_ptr<at::ObserverContext> count_kernel(const at::RecordFunction& function) {
-  kernel_calls += std::string_view(function.name()) == "aten::_fused_adamw_";
-  return nullptr;
-}
-
 MULTI_RANK_TEST(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_kernel_call) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw(0)}}, rank.communicator());
     reduce_all_gradients(units);
-    at::addThreadLocalCallback(at::RecordFunctionCallback(count_kernel));
-    optimizer.step();
-    at::clearThreadLocalCallbacks();
-    rank.observe("kernel calls beyond one per group", std::max(0, kernel_calls - 2));
+    const int calls = kernel_calls("aten::_fused_adamw_", [&] { optimizer.step(); });
+    rank.observe("kernel calls beyond one per group", std::max(0, calls - 2));
     observe_old_values(rank, units);
   });
   expect_no_old_values(run);

@@ -1,0 +1,27 @@
+#include <ATen/record_function.h>
+#include <testing/kernel_calls.h>
+
+namespace fsdp {
+namespace {
+
+// A callback is a plain function.
+thread_local std::string counted;
+thread_local int calls = 0;
+
+std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
+  calls += function.name() == counted;
+  return nullptr;
+}
+
+}  // namespace
+
+int kernel_calls(const std::string& name, const std::function<void()>& body) {
+  counted = name;
+  calls = 0;
+  const at::CallbackHandle handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count));
+  body();
+  at::removeCallback(handle);
+  return calls;
+}
+
+}  // namespace fsdp
