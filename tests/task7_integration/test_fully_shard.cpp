@@ -5,6 +5,7 @@
 #include <sharded_optimizer.h>
 #include <testing/call_text.h>
 #include <testing/held_memory.h>
+#include <testing/kernel_calls.h>
 #include <testing/multi_rank.h>
 #include <testing/toy_model.h>
 
@@ -125,21 +126,28 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks,
     options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
     const auto sharded = fully_shard(*model, rank.communicator(), options);
     init.materialize_module(*model);
-    int64_t largest = 0;
+    rank.observe("peak", live_bytes::peak(Phase::init).total - before);
+  });
+  const RankRun eager = run_oracle([](TestRank& rank) {
+    std::shared_ptr<Module> model;
+    rank.observe("draws", kernel_calls("aten::normal_", [&] { model = make_model("gpt2-tiny"); }));
+    int64_t all = 0, largest = 0;
     for (const auto& p : distinct_parameters(*model)) {
+      all += static_cast<int64_t>(p.tensor.nbytes());
       largest = std::max(largest, static_cast<int64_t>(p.tensor.nbytes()));
     }
-    // One state of the generator for each random operation, and one to put back.
-    int64_t states = 1;
-    for (const auto& name : init.operations())
-      states += name.find("normal_") != std::string::npos;
-    const int64_t shards = sharded->layout().padded_numel() * 4 / rank.world_size();
-    const int64_t peak = live_bytes::peak(Phase::init).total - before;
-    rank.observe("beyond", peak - shards - largest - states * 5056);
-    rank.observe("allowance", 20 * 1024);  // copies of small operands, buffers
+    rank.observe("all", all);
+    rank.observe("largest", largest);
   });
+  const auto expected = [&](const std::string& name) { return eager.at(0, name).get<int64_t>(); };
+  const int64_t shard = expected("all") / world_size();
+  // One state of the generator for each random operation, and one to put back.
+  const int64_t states = (expected("draws") + 1) * 5056;
+  const int64_t rest = 20 * 1024;  // padding, copies of small operands, buffers
   for (int r = 0; r < world_size(); ++r) {
-    EXPECT_LE(run.at(r, "beyond").get<int64_t>(), run.at(r, "allowance").get<int64_t>());
+    const auto peak = run.at(r, "peak").get<int64_t>();
+    EXPECT_GE(peak, shard) << "in bytes, on rank " << r << ": the shards alone";
+    EXPECT_LE(peak, shard + expected("largest") + states + rest) << "in bytes, on rank " << r;
   }
 }
 
