@@ -3,6 +3,8 @@
 #include <testing/expectations.h>
 #include <testing/provenance.h>
 
+#include <limits>
+
 namespace fsdp {
 namespace {
 
@@ -51,12 +53,12 @@ std::string wrong_mean(const ObservedTensor& actual, const Places& places, int w
   return "";
 }
 
-// Of what HeldMemory::taken() observed, the bytes of these kinds, "tensors" or "besides": fails unless
-// each of several ranks holds fewer than `limit`, and all together hold `least` or more.
+// Of what HeldMemory::taken() observed, the bytes of these kinds, "tensors" or "besides": fails
+// unless each of several ranks holds fewer than `limit`, and all together hold `least` or more.
 struct Held {
   std::vector<std::string> kinds;  // of HeldMemory::taken(), added
   std::string where;
-  int64_t limit{}, least{};
+  int64_t limit{std::numeric_limits<int64_t>::max()}, least{};
   std::string why_less{}, why_least{};
 };
 
@@ -112,33 +114,31 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole, const char* file,
                     int line) {
-  const Held held{
+  const Held tensors{
       .kinds = {"tensors"},
       .where = "in tensors",
-      .limit = whole,
       .least = whole - whole / 8,
-      .why_less = "a part of the whole",
       .why_least = "together the ranks hold the whole",
   };
-  expect_held(run, name, held, file, line);
+  expect_held(run, name, tensors, file, line);
+  const Held all{
+      .kinds = {"tensors", "besides"},
+      .where = "in tensors and besides",
+      .limit = whole,
+      .why_less = "a part of the whole",
+  };
+  expect_held(run, name, all, file, line);
 }
 
 void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole, const char* file,
                       int line) {
-  const Held besides{
+  const Held held{
       .kinds = {"besides"},
       .where = "besides tensors",
       .limit = whole / 8 * 3 + 1,
       .why_less = "no copy of what other ranks own, in whatever memory",
   };
-  expect_held(run, name, besides, file, line);
-  const Held all{
-      .kinds = {"tensors", "besides"},
-      .where = "in tensors and besides",
-      .limit = whole,
-      .why_less = "no copy of what other ranks own, part of it in tensors and part besides",
-  };
-  expect_held(run, name, all, file, line);
+  expect_held(run, name, held, file, line);
 }
 
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,

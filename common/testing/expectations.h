@@ -31,9 +31,9 @@ void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
 // Both look at what HeldMemory::taken() observed as `name`. The first fails unless all ranks
 // together hold in tensors at least 7/8 of the bytes `whole`, the least that the whole takes,
 // without padding (where elements are lost at the ends of units is for other tests), and each of
-// several ranks holds fewer than `whole`. The second fails unless each of several ranks that
-// observed `name` holds besides tensors at most 3/8 of `whole`, and with its tensors fewer than
-// `whole`: a copy of what the other ranks own of it is half of it or more.
+// several ranks holds fewer than `whole`, in tensors and besides. The second fails unless each of
+// several ranks that observed `name` holds besides tensors at most 3/8 of `whole`: a copy of what
+// the other ranks own of it is half of it or more.
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole,
                     const char* file = __builtin_FILE(), int line = __builtin_LINE());
 void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole,

@@ -129,7 +129,8 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
   };
   // TestRank sends neither of these; code that has found the channel's file could.
   const auto stray = [&](const std::string& what) {
-    report.assertions.push_back({__FILE__, __LINE__, what + ": the rank did not report this itself"});
+    report.assertions.push_back(
+        {__FILE__, __LINE__, what + ": the rank did not report this itself"});
   };
   for (nlohmann::json& frame : channel.frames()) {
     const std::string& kind = frame["kind"].get_ref<const std::string&>();

@@ -2,8 +2,8 @@
 
 namespace fsdp {
 
-// A sign that one rank gives and others wait for, without a collective. Make it before the ranks are
-// forked.
+// A sign that one rank gives and others wait for, without a collective. Make it before the ranks
+// are forked.
 class Sign {
  public:
   Sign();  // throws std::system_error
@@ -12,8 +12,8 @@ class Sign {
   Sign& operator=(const Sign&) = delete;
 
   void give() const;  // throws std::system_error
-  // Returns when the sign was given, or after 0.3 s: for one that must not come before this rank goes
-  // on.
+  // Returns when the sign was given, or after 0.3 s: for one that must not come before this rank
+  // goes on.
   void wait() const;
 
  private:

@@ -36,11 +36,10 @@ class FullySharded {
   const std::shared_ptr<BackwardHooks>& backward_hooks() const { return backward_hooks_; }
   const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
 
-  // Calls `visit` on rank 0 with every distinct parameter, whole, detached and on the CPU, in the
-  // order of first registration. Mixed precision rounds them: see set_mixed_precision(). All ranks
-  // call it. On each, one unit at a time is unsharded: one all-gather whenever the next parameter
-  // lies in another unit than the last. A unit that was unsharded, or being gathered, before the
-  // call may be used as it is. Every unit ends up sharded.
+  // Calls `visit` on rank 0 with every distinct parameter as unshard() gives it, whole, detached
+  // and on the CPU, in order of first registration. All ranks call it. On each, one unit at a time
+  // is unsharded: one all-gather whenever the next parameter lies in another unit than the last. A
+  // unit that was unsharded or being gathered may be used as it is. All end up sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 
  private:

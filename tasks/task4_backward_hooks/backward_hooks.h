@@ -24,8 +24,7 @@ namespace fsdp {
 // gradient. All ranks reduce in one order if all call their modules in one order and alike. If a
 // gradient arrives after its unit was reduced, the pass throws std::logic_error, which names unit
 // and parameter. If a pass keeps its graph, the next pass may go over the same calls again, also
-// beside those of another forward. The end of any other pass forgets all calls before it: a loss
-// that joins one of them with a later call may end in that error.
+// beside those of another forward. A pass that frees its graph ends all calls before it.
 // A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
 // still reducing is dropped at the first sign of what comes next, the forward of a module or
 // another backward. What it had reduced before stays until drop_gradient(). A forward that a hook
