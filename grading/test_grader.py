@@ -554,6 +554,8 @@ class Kept(unittest.TestCase):
             tests = [{"test": "a", "ranks": "W2", "outcome": "failed", "text": "rank 1 was killed by signal 9 (Killed)"}]
             run.keep("killed", "", Result(tests))
             self.assertIsNone(run.kept("killed", ""))
+            run.keep("throughput", "", Result([{"points": 5, "ratio": 1.0}]))
+            self.assertEqual(run.kept("throughput", "").tests[0]["points"], 5)
 
 
 class Grades(unittest.TestCase):

@@ -49,7 +49,7 @@ FULL = ("No space left on device", "Killed signal terminated program", "killed b
 
 def keep(key, seed, result):
     """But what the machine was to blame for, as another submission may have filled it: that is tried again."""
-    texts = [result.why, *(test["text"] for test in result.tests)]
+    texts = [result.why, *(test.get("text", "") for test in result.tests)]  # throughput has none
     if result.why.startswith("gave no result") or any(words in text for text in texts for words in FULL):
         return
     path = result_file(key, seed)

@@ -178,7 +178,8 @@ TEST(JoinFailures, one_process_reports_a_call_that_differs) {
 
 TEST(JoinFailures, a_killed_rank_is_named_with_its_last_call) {
   HostedStore store;
-  const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}));
+  const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}),
+                               {}, OfFailure::left_to_notice);
   EXPECT_CONTAINS(
       ended.said,
       "program: rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3\n");
