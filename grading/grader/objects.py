@@ -3,6 +3,7 @@ the reference or of the tests, defines no name that is somebody else's, and uses
 needs (grading/rubric.toml, `allowed`), and of that nothing that changes what is measured (`forbidden`)."""
 
 import functools
+import itertools
 import os
 import pathlib
 import re
@@ -241,13 +242,14 @@ def over_headers(stack, what):
 
 def added(stack, what, graded):
     """What the headers add to the course's own code: it runs when that calls an inline function."""
+    last = next((task for task in tasks() if f"task{task.number}_" in what), tasks()[-1])
+    own = own_names(stack, last)
     for path, blank in over_headers(stack, what):
         used, usual = ({name for name, _ in symbols("-u", object_)} for object_ in (path, blank))
         usually = set(included(blank))
         files = (file for file in included(path) if file not in usually)
         yield from wrong_includes(files, stack, graded)
-        last = next((task for task in tasks() if f"task{task.number}_" in what), tasks()[-1])
-        yield from wrong_uses(used - usual - own_names(stack, last))
+        yield from wrong_uses(used - usual - own)
 
 
 def own_names(stack, last):
@@ -259,16 +261,18 @@ def own_names(stack, last):
 def wrong(stack, task, graded):
     """Why the task's code is not run, as one line; empty if nothing is wrong. What the tasks before it define
     was looked at before."""
-    for path, source in objects(stack, task):
+    found = list(objects(stack, task))
+    for path, source in found:
         if path.stat().st_size > MOST_BYTES:
             return f"tasks/{source} becomes an object of more than {MOST_BYTES} bytes"
-    for path, source in objects(stack, task):
-        try:
-            why = next(wrong_includes(included(path), stack, graded), "")
-            if why := why or next(wrong_symbols(path, own_names(stack, task)), ""):
+    source = task.folder
+    try:
+        own = own_names(stack, task)
+        for path, source in found:
+            for why in itertools.chain(wrong_includes(included(path), stack, graded), wrong_symbols(path, own)):
                 return f"tasks/{source} {why}"
-        except Refused as refused:
-            return f"tasks/{source} {refused}"
+    except Refused as refused:
+        return f"tasks/{source} {refused}"
     return ""
 
 

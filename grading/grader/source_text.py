@@ -45,10 +45,7 @@ KEYWORDS = set("""alignas alignof auto bool break case catch char class concept 
     using virtual void volatile wchar_t while""".split())
 IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
-
-
-# The macro of an include guard.
-GUARD = re.compile(r"[A-Z][A-Z0-9_]*_H(PP)?_?")
+GUARD = re.compile(r"[A-Z][A-Z0-9_]*_H(PP)?_?")  # the macro of an include guard
 
 
 def wrong_include(words, is_header):
