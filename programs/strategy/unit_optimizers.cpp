@@ -1,3 +1,4 @@
+#include <strategy/module_of_unit.h>
 #include <strategy/unit_optimizers.h>
 
 #include <utility>
@@ -36,11 +37,10 @@ std::vector<StateRange> UnitOptimizers::state() {
 
 void step_in_backward(Module& root, const FullySharded& sharded,
                       const std::shared_ptr<UnitOptimizers>& optimizers) {
-  const auto modules = root.named_modules();
   for (const auto& unit : sharded.layout().units) {
     if (unit.root) continue;
-    auto& module = dynamic_cast<Module&>(*modules[unit.name]);
-    module.register_full_backward_hook([optimizers](Module&) { optimizers->step(); });
+    module_of_unit(root, unit).register_full_backward_hook(
+        [optimizers](Module&) { optimizers->step(); });
   }
 }
 

@@ -1,3 +1,4 @@
+#include <strategy/module_of_unit.h>
 #include <strategy/what_backward_reads.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -37,11 +38,10 @@ bool reads(const torch::nn::Module& module, const std::set<const at::TensorImpl*
 }  // namespace
 
 void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout) {
-  const auto modules = root.named_modules();
   for (size_t unit = 0; unit < layout.units.size(); ++unit) {
     if (layout.units[unit].root) continue;
-    const auto& module = dynamic_cast<const Module&>(*modules[layout.units[unit].name]);
-    if (!module.reads_parameters_in_backward()) layout.unread_in_backward.insert(unit);
+    if (!module_of_unit(root, layout.units[unit]).reads_parameters_in_backward())
+      layout.unread_in_backward.insert(unit);
   }
   layout.root_until = root_until(root, layout);
 }
@@ -78,8 +78,7 @@ void reshard_root_early(Module& root, const FullySharded& sharded, size_t unit) 
     *idle = std::min(*idle, holders(of_root));
     return at::Tensor();
   });
-  const auto modules = root.named_modules();
-  auto& module = dynamic_cast<Module&>(*modules[sharded.layout().units[unit].name]);
+  Module& module = module_of_unit(root, sharded.layout().units[unit]);
   module.register_full_backward_hook([of_root, idle](Module&) {
     if (holders(of_root) > *idle) return;
     for (const auto& one : of_root)
