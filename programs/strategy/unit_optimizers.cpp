@@ -39,8 +39,9 @@ void step_in_backward(Module& root, const FullySharded& sharded,
                       const std::shared_ptr<UnitOptimizers>& optimizers) {
   for (const auto& unit : sharded.layout().units) {
     if (unit.root) continue;
-    module_of_unit(root, unit).register_full_backward_hook(
-        [optimizers](Module&) { optimizers->step(); });
+    module_of_unit(root, unit).register_full_backward_hook([optimizers](Module&) {
+      optimizers->step();
+    });
   }
 }
 
