@@ -1,4 +1,4 @@
-#include <strategy/module_of_unit.h>
+#include <strategy/modules_of_units.h>
 #include <strategy/unit_optimizers.h>
 
 #include <utility>
@@ -37,11 +37,9 @@ std::vector<StateRange> UnitOptimizers::state() {
 
 void step_in_backward(Module& root, const FullySharded& sharded,
                       const std::shared_ptr<UnitOptimizers>& optimizers) {
-  for (const auto& unit : sharded.layout().units) {
-    if (unit.root) continue;
-    module_of_unit(root, unit).register_full_backward_hook([optimizers](Module&) {
-      optimizers->step();
-    });
+  for (Module* module : modules_of_units(root, sharded.layout())) {
+    if (module == nullptr) continue;
+    module->register_full_backward_hook([optimizers](Module&) { optimizers->step(); });
   }
 }
 

@@ -1,4 +1,4 @@
-#include <strategy/module_of_unit.h>
+#include <strategy/modules_of_units.h>
 #include <strategy/what_backward_reads.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -38,9 +38,10 @@ bool reads(const torch::nn::Module& module, const std::set<const at::TensorImpl*
 }  // namespace
 
 void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout) {
-  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
-    if (layout.units[unit].root) continue;
-    if (!module_of_unit(root, layout.units[unit]).reads_parameters_in_backward())
+  const auto modules = modules_of_units(root, layout);
+  for (size_t unit = 0; unit < modules.size(); ++unit) {
+    const Module* module = modules[unit];
+    if (module != nullptr && !module->reads_parameters_in_backward())
       layout.unread_in_backward.insert(unit);
   }
   layout.root_until = root_until(root, layout);
@@ -78,8 +79,8 @@ void reshard_root_early(Module& root, const FullySharded& sharded, size_t unit) 
     *idle = std::min(*idle, holders(of_root));
     return at::Tensor();
   });
-  Module& module = module_of_unit(root, sharded.layout().units[unit]);
-  module.register_full_backward_hook([of_root, idle](Module&) {
+  Module* module = modules_of_units(root, sharded.layout())[unit];
+  module->register_full_backward_hook([of_root, idle](Module&) {
     if (holders(of_root) > *idle) return;
     for (const auto& one : of_root)
       one->reshard();

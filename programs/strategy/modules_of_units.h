@@ -1,0 +1,15 @@
+#pragma once
+
+#include <fully_shard.h>
+
+#include <vector>
+
+namespace fsdp {
+
+// The module of each unit of the layout that fully_shard() made of `root`, in the layout's order;
+// nullptr for units that are marked as the root's, whose names are no paths. Throws
+// std::logic_error, which names the unit, if the model has no such module, or one without hooks:
+// then the layout is wrong.
+std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout);
+
+}  // namespace fsdp
