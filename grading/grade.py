@@ -89,6 +89,7 @@ def show(grade):
 
 
 def main():
+    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know the letters of a name
     arguments = parse()
     if arguments.seed == "":
         sys.exit("fsdp grade: --seed must not be empty")

@@ -4,6 +4,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import csv
+import html
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 import unittest
 import warnings
 import zipfile
@@ -89,6 +91,21 @@ class Submissions(unittest.TestCase):
                 self.assertIn("no file of tasks/", self.refused(self.zipped(f"{before}tasks/{LISTED}")))
         for other in (f"./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"), f"/tasks/{LISTED}"):
             self.assertIn("is in it twice", self.refused(self.zipped(f"tasks/{LISTED}", other)), other)
+
+    def test_a_member_of_which_no_part_can_be_unpacked_is_refused_before_it_fills_the_memory(self):
+        for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+            path = self.folder / f"{method}.zip"
+            with zipfile.ZipFile(path, "w", method) as archive:
+                archive.writestr(f"tasks/{LISTED}", b"\0" * 50_000_000)
+            tracemalloc.start()
+            self.assertIn("is compressed in an unusual way", self.refused(path))
+            self.assertLess(tracemalloc.get_traced_memory()[1], 1_000_000)
+            tracemalloc.stop()
+
+    def test_a_zip_of_everything_is_refused_unread(self):
+        path = self.zipped(f"tasks/{LISTED}")
+        os.truncate(path, submission.MOST_ZIPPED + 1)
+        self.assertIn("hand in a zip of the folder tasks/ alone", self.refused(path))
 
     def test_takes_the_files_of_extensions_from_their_own_folder_alone(self):
         self.put(f"group7/tasks/{EXTENSION}")
@@ -400,6 +417,48 @@ class Compiling(unittest.TestCase):
         with self.assertRaisesRegex(course.Refused, "the grader's build does not work .*no_such_rule"):
             programs.require_that_ninja_works(log)
 
+    def test_a_log_that_was_cut_says_nothing_about_the_build(self):
+        for end in (programs.TOO_MUCH, programs.NO_TIME):
+            programs.require_that_ninja_works(f"[1/2] x\nninja: error: mine\n{end}")
+
+    def test_what_a_full_machine_says_is_among_the_errors(self):
+        for words in ("mktemp: failed to create directory: No space left on device",
+                      "collect2: fatal error: ld terminated with signal 9 [Killed]",
+                      "vfork: Resource temporarily unavailable"):
+            self.assertIn(words, programs.first_errors(f"tasks/a.cpp:1: error: mine\n{words}\n", "graded"))
+
+    def built(self, answers):
+        """Of one program; `answers`: (files that are as at first, Built), in the order in which it is built."""
+        program = programs.Program(course.tasks()[3], "own")
+        answers = iter(answers)
+
+        def build_as_it_is(handed_in, wanted, *_):
+            given, made = next(answers)
+            self.assertEqual(given, {name for name in handed_in.files if handed_in.files[name] != b"// mine\n"})
+            return {program: made for _ in wanted}
+
+        with mock.patch.object(programs, "build_as_it_is", build_as_it_is):
+            handed_in = submission.Submission(dict.fromkeys(course.blank(), b"// mine\n"), ())
+            made = programs.build_programs(handed_in, {program}, 0)[program]
+        self.assertEqual(list(answers), [])
+        return made
+
+    def test_an_extension_costs_nothing_but_its_own_points(self):
+        path, other = pathlib.Path("made"), "extensions/task4_backward_hooks/checkpoint_activations.cpp"
+        for why in (f"does not compile:\ntasks/{EXTENSION}:3:1: error: mine", f"is not run: tasks/{EXTENSION} uses exit"):
+            made = self.built([(set(), programs.Built(None, why)), ({EXTENSION}, programs.Built(path))])
+            self.assertEqual((made.path, made.left_out), (path, why))
+            both = f"is not run: tasks/{other}:1 has a raw string"
+            made = self.built([(set(), programs.Built(None, why)), ({EXTENSION}, programs.Built(None, both)),
+                               ({EXTENSION, other}, programs.Built(path))])
+            self.assertEqual((made.path, made.left_out), (path, f"{why}\n{both}"))
+            made = self.built([(set(), programs.Built(None, why)), ({EXTENSION}, programs.Built(None, "does not compile:"))])
+            self.assertEqual((made.path, made.why), (None, "does not compile:"))
+
+    def test_what_is_no_extension_is_built_once(self):
+        for why in ("", f"does not compile:\ntasks/{LISTED}:3: error: tasks/{EXTENSION}:1", f"is not run: tasks/{LISTED} x"):
+            self.assertEqual(self.built([(set(), programs.Built(None, why))]).why, why)
+
     def test_ends_when_the_compiler_prints_too_much(self):
         log, _ = self.compile("yes | head -c 100000", seconds=60, log_characters=5000)
         self.assertIn("error: the compiler prints too much", log)
@@ -467,6 +526,22 @@ class Scores(unittest.TestCase):
         own, other = scored(task, "own", "failed"), scored(task, "reference")
         self.assertEqual(score.better([own, other]).base, "reference")
         self.assertEqual(score.better([scored(task, "own"), other]).base, "own")
+
+    def mixed(self, base, usual, hidden):
+        task = course.tasks()[1]
+        return score.score_task(task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)})
+
+    def test_what_is_shown_does_not_depend_on_hidden_cases(self):
+        for usual, shown in (("passed", "own"), ("failed", "own")):
+            for own, other in (("passed", "failed"), ("failed", "passed")):
+                best = score.better([self.mixed("own", usual, own), self.mixed("reference", usual, other)])
+                self.assertEqual(best.base, shown)
+                self.assertEqual(best.base_of_hidden, "own" if own == "passed" else "reference")
+                self.assertEqual(best.points_of("hidden"), course.tasks()[1].points * course.rubric()["hidden"])
+
+    def test_the_better_of_the_usual_tests_and_the_better_of_the_hidden_cases_count(self):
+        best = score.better([self.mixed("own", "passed", "failed"), self.mixed("reference", "failed", "passed")])
+        self.assertEqual(best.points, course.tasks()[1].points)
 
     def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
         task = course.tasks()[1]
@@ -556,6 +631,20 @@ class Kept(unittest.TestCase):
             self.assertIsNone(run.kept("killed", ""))
             run.keep("throughput", "", Result([{"points": 5, "ratio": 1.0}]))
             self.assertEqual(run.kept("throughput", "").tests[0]["points"], 5)
+            for why, kept in (("training failed: No space left on device", False), ("training did not end in time", True),
+                              ("gave no result: the reference's training failed", False)):
+                run.keep(why, "", Result([{"points": 0, "why": why}]))
+                self.assertEqual(run.kept(why, "") is not None, kept, why)
+            for text in ("the program of the ranks was killed: Killed", "left by exit(137)", f"{programs.NO_REASON}"):
+                run.keep(text, "", Result([{**tests[0], "text": text}]))
+                self.assertIsNone(run.kept(text, ""), text)
+
+    def test_what_a_machine_left_whose_power_failed_is_no_result(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "KEPT", pathlib.Path(folder)):
+            run.keep("key", "", Result([]))
+            for content in ("", "{", "[]", '{"mine": 1}'):
+                run.result_file("key", "").write_text(content)
+                self.assertIsNone(run.kept("key", ""), content)
 
 
 class Grades(unittest.TestCase):
@@ -565,6 +654,7 @@ class Grades(unittest.TestCase):
         with known, trained:
             done = grading.grade("ada", submission.Submission(course.blank(), ()), "seed", job=0)
         self.assertEqual(done.seconds, 2 * 2.0 * len(programs.all_programs()) + 3.0)
+        self.assertEqual(done.usual_seconds, 2.0 * len(programs.all_programs()) + 3.0)
 
 
 class Held(unittest.TestCase):
@@ -631,6 +721,20 @@ class Reports(unittest.TestCase):
         self.assertEqual([points for _, points in scored(task, "own").extensions], most)
         held = scored(task, "own", sentinel_fails=True)
         self.assertEqual([points for _, points in held.extensions], [0] * len(most))
+
+    def test_an_extension_that_was_left_out_is_told_with_the_reason(self):
+        grade = whole_grade()
+        for one in grade.scores[4]:
+            one.left_out = "is not run: tasks/<b>.cpp:3 has a raw string"
+        for text in (report.gradescope(grade)["tests"][-1]["output"], report.student_page(grade)):
+            self.assertIn("as if it were not handed in", text)
+            self.assertEqual(html.unescape(text).count("<b>.cpp:3 has a raw string"), 1)
+
+    def test_seconds_of_hidden_cases_are_not_shown_before_their_day(self):
+        grade = Grade("ada", seconds=1234, usual_seconds=1000, complete=True)
+        for text in (json.dumps(report.gradescope(grade)), report.student_page(grade)):
+            self.assertIn("1000", text)
+            self.assertNotIn("1234", text)
 
     def test_the_schema_finds_what_is_wrong(self):
         results = report.gradescope(whole_grade())
@@ -773,8 +877,23 @@ class Reports(unittest.TestCase):
     def test_the_table_has_a_line_for_each(self):
         lines = classroom.table([whole_grade(), Grade("bob", refused="no tasks/")]).splitlines()
         self.assertEqual(len(lines), 3)
-        self.assertTrue(lines[1].startswith(f"ada,{most_points():g},15,"))
-        self.assertTrue(lines[2].endswith(",no tasks/"))
+        self.assertTrue(lines[1].startswith(f'"ada","{most_points():g}","15",'))
+        self.assertTrue(lines[2].endswith(',"no tasks/"'))
+
+    def test_no_cell_of_the_table_is_a_formula_whatever_ends_a_cell(self):
+        for name in ("=1+1", "bob;=cmd|' -C calc'!A1;x", "\uff1d1+1", 'a";=1', "a,=1", "a\t=1"):
+            text = classroom.table([Grade(name)])
+            for ends in ",;\t":
+                for row in csv.reader(io.StringIO(text), delimiter=ends):
+                    self.assertFalse([cell for cell in row if cell.startswith(("=", "\uff1d"))], (name, ends))
+
+    def test_a_name_that_the_terminal_cannot_show_ends_no_class(self):
+        script = ("import sys; sys.argv = ['grade', '--help']; import grade\n"
+                  "try: grade.main()\nexcept SystemExit: pass\nprint('\u5b66')")
+        done = subprocess.run([sys.executable, "-B", "-c", script], cwd=course.ROOT / "grading", capture_output=True,
+                              env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.endswith(b"\\u5b66\n"))
 
 
 class Throughput(unittest.TestCase):
@@ -796,6 +915,21 @@ class Throughput(unittest.TestCase):
         for text in (forged + "\n" + self.PRINTED, self.PRINTED + "x" + forged, "sha256 0\n" + self.PRINTED):
             self.assertEqual(self.trained(text).why, "training prints its results more than once")
 
+    def test_whether_training_is_tried_tells_nothing_of_hidden_cases(self):
+        last = course.tasks()[-1]
+        for usual, tried in (("passed", True), ("failed", False)):
+            grade = Grade("ada")
+            results = {"tests": result_of(last, usual), "hidden": result_of(last, "failed")}
+            grade.scores[last.number] = [score.score_task(last, "own", results)]
+            with mock.patch.object(run, "kept", lambda *_: Result([{"points": 5, "ratio": 1.0}])):
+                measured = throughput.measure(submission.Submission(course.blank(), ()), grade, "seed", 0, False)
+            self.assertEqual("ratio" in measured, tried)
+
+    def test_a_reference_that_does_not_train_is_nobody_s_result(self):
+        with mock.patch.object(throughput, "train", lambda program, *_: throughput.Training(why="training failed")):
+            measured = throughput.compare("program", 1, 0)
+        self.assertTrue(run.is_of_the_machine(Result([measured])))
+
     def test_bytes_that_training_cant_have_told_are_on_no_leaderboard(self):
         reference = throughput.Training(2.0, "abc", 1000, 500)
         for peak, traffic, shown in ((1000, 500, True), (800, 500, True), (700, 500, False), (1000, 499, False)):
@@ -812,7 +946,7 @@ class Throughput(unittest.TestCase):
 
 class SourceText(unittest.TestCase):
     def refusal(self, text, is_header=False):
-        return (source_text.wrong(text.encode(), is_header) or (0, ""))[1]
+        return (source_text.wrong("a.h" if is_header else "a.cpp", text.encode()) or (0, ""))[1]
 
     def test_assembly_is_refused_wherever_it_hides(self):
         for text in ("int a = 1'000; asm(\"\"); char c = 'a';", "// \\\n\n__asm__(\"nop\");",
@@ -842,10 +976,18 @@ class SourceText(unittest.TestCase):
                      "_x = y_; __int128 z;", "#if __cplusplus > 1 && defined(__cpp_lib_format)\n"):
             self.assertEqual(self.refusal(text), "", text)
 
+    def test_only_a_comma_may_be_pasted_with_what_follows(self):
+        for text in ("#define LOG(f, ...) printf(f, ##__VA_ARGS__)", "#define LOG(f, a...) printf(f, ## a)",
+                     "#define LOG(f, ...) printf(f __VA_OPT__(,) __VA_ARGS__)"):
+            self.assertEqual(self.refusal(text), "", text)
+        for text in ("#define A(x) as ## x", "#define A(x, y) f(, ## x ## y)", "#define A(x, y) x ##, y", "%:%: m"):
+            self.assertIn("pastes tokens", self.refusal(text), text)
+
     def test_words_that_only_look_so_are_not(self):
         for text in ("// asm here\nint x;", "/* asm ## */", 'auto s = "asm ## \\"asm\\"";', "int plasm = 0x1'asmu;",
                      "char c = '\"'; // asm", "#include <x.h> // #define\n", "  # pragma once\n", "#\n",
-                     "int located = concatenated();", '#pragma GCC diagnostic ignored "-Wx"\n', ""):
+                     "int located = concatenated();", '#pragma GCC diagnostic ignored "-Wx"\n', "",
+                     "// really??) or ??/\nint x;", "#pragma region helpers\n#pragma endregion\n", "#ifdef _OPENMP\n"):
             self.assertEqual(self.refusal(text), "", text)
 
     def test_a_header_is_the_same_for_all_that_include_it(self):
@@ -875,7 +1017,7 @@ class SourceText(unittest.TestCase):
                      *(guard.replace("FLAT_PARAMETER_H", macro) + "#endif\n" for macro in (
                          "PREFETCH_H", "EXPECT_EQ", "FLAT_PARAMETER", "GTEST_INCLUDE_GTEST_GTEST_H_",
                          "flat_parameter_h"))):
-            self.assertIn("in a header: what a header says", self.guarded(text), text)
+            self.assertIn("in a header, which must say the same everywhere", self.guarded(text), text)
         for text in (f"{guard}struct FLAT_PARAMETER_H HeldMemory {{}};\n#endif\n",
                      "struct PREFETCH_H HeldMemory {};\n"):
             self.assertIn("the macro of an include guard", self.guarded(text), text)
@@ -942,7 +1084,7 @@ class SourceText(unittest.TestCase):
 
     def test_the_line_is_told(self):
         for text in ("int a;\n\nasm(1);", "/*\n*/\nasm(1);", "#define a \\\n b\nasm(1);", "int \\\n\\\n asm;"):
-            self.assertEqual(source_text.wrong(text.encode(), False)[0], 3, text)
+            self.assertEqual(source_text.wrong("a.cpp", text.encode())[0], 3, text)
 
     def test_exploits_are_refused_with_the_words_that_their_bank_has(self):
         found = 0
@@ -957,7 +1099,7 @@ class SourceText(unittest.TestCase):
         for folder in ("tasks", "solutions", "grading/instruments"):
             for path in (course.ROOT / folder).rglob("*.[hc]*"):
                 if path.suffix in (".h", ".cpp"):
-                    self.assertIsNone(source_text.wrong(path.read_bytes(), path.suffix == ".h"), path)
+                    self.assertIsNone(source_text.wrong(path.name, path.read_bytes()), path)
 
 
 class HeaderText(unittest.TestCase):
@@ -1005,7 +1147,7 @@ class HeaderText(unittest.TestCase):
         for text, why in (("namespace { struct Mine {}; }", "namespace without a name"),
                           ("inline namespace mine {}", "inline namespace"), ("using namespace std;", "using namespace"),
                           ("namespace mine = std;", "the name mine"), ("namespace <% %>", "hard to read"),
-                          ("TORCH_LIBRARY(mine, m) {}", "macro"), ("typedef int Mine;", "typedef"),
+                          ("TORCH_LIBRARY(mine, m) {}", "could be a macro"), ("constexpr MINE x = 3;", "could be a macro"), ("MINE = 3;", "could be a macro"), ("typedef int Mine;", "typedef"),
                           ("extern \"C\" { }", "extern of a language"), ("namespace mine {", "ends inside a namespace")):
             self.assertIn(why, self.with_(text), text)
 
@@ -1013,8 +1155,35 @@ class HeaderText(unittest.TestCase):
         for text in ("static const int my_x = [] { return 1; }();", "inline std::string my_x{\"a\"};", "int my_x;",
                      "static Mine my_x(1);", "const Mine my_x(1);", "template <class T> int My<T>::my_v(1);",
                      "struct My { inline static int my_v = make(); };", "struct My {} my_x;",
-                     "struct My { static inline std::string my_v{}; };"):
+                     "struct My { static inline std::string my_v{}; };", "inline Mine my_x = default;"):
             self.assertIn("has a variable", self.with_(text), text)
+
+    def test_constants_may_have_names_in_capitals(self):
+        for text in ("constexpr int64_t MY_ALIGNMENT = 16;", "struct My { static constexpr int MY_LIMIT = 3; };",
+                     "inline constexpr double MY_SHARE{0.5};"):
+            self.assertEqual(self.with_(text), "", text)
+        self.assertIn("means something else in the tests", self.with_("constexpr int EXPECT_EQ = 3;"))
+
+    def test_a_member_may_be_defaulted_behind_its_class(self):
+        self.assertEqual(self.with_("struct My { ~My(); My(const My&); };\ninline My::~My() = default;\n"
+                                    "inline My::My(const My&) = default;"), "")
+
+    def test_tensor_may_be_brought_in_and_means_nothing_else(self):
+        for text in ("using at::Tensor;", "using torch::Tensor;", "using Tensor = at::Tensor;", "namespace my_own { using at::Tensor; }"):
+            self.assertEqual(self.with_(text), "", text)
+        for text in ("struct Tensor {};", "using Tensor = mine::Tensor;", "using mine::Tensor;", "class Tensor;", "int Tensor();",
+                     "namespace my_own { using at::Tensor; }\nenum My { Tensor };", "using at::Tensor;\nnamespace at { struct Tensor; }"):
+            self.assertIn("means something else in the tests", self.with_(text), text)
+
+    def test_a_hash_for_std_is_told_where_it_belongs(self):
+        self.assertIn("a class of your own that hashes", self.with_("}\ntemplate <> struct std::hash<My> {};\nnamespace fsdp {"))
+
+    def test_what_the_header_only_names_may_be_left_out(self):
+        name = "task1_meta_init/meta_init.h"
+        given = course.blank()[name].decode()
+        self.assertEqual(self.refusal(given.replace("class Tape;", "class MyTape;").replace("Tape>", "MyTape>"), name), "")
+        self.assertIn("lacks `DeferredInit::~DeferredInit`, which the course's header has",
+                      self.refusal(given.replace("  ~DeferredInit();\n", ""), name))
 
     def test_what_the_header_declares_for_the_tests_stays(self):
         for name, old, new in ((self.LAYOUT, "std::vector<int64_t> offsets", "Mine offsets"),
@@ -1258,6 +1427,29 @@ class Looks(unittest.TestCase):
         self.assertIn("uses fsdp::bad<int> of common/testing/, on which no task stands", found[3])
         self.assertIn("uses fsdp::Communicator::take_log: the log of its collectives", found[2])
 
+    def test_a_long_name_is_looked_at_and_shown_in_part(self):
+        name = "_Z" + "3mineIS" * 100
+        with (mock.patch.object(objects, "output", lambda *_, **__: "mine::" + "x" * 1_000_000),
+              mock.patch.object(objects, "names_of_others", dict)):
+            (told,) = objects.wrong_uses([name])
+        self.assertIn("which is nothing of std", told)
+        self.assertLess(len(told), 400)
+
+    def test_what_the_tests_define_is_neither_defined_nor_used(self):
+        if not list(objects.folder_of("mine_task2_tests").rglob("*.o")):
+            self.skipTest("no tests are built")
+        named = dict(zip(objects.demangled(sorted(objects.names_of_tests())), sorted(objects.names_of_tests())))
+        self.assertFalse([name for name in named if name.startswith(("fsdp::FlatParameter::", "fsdp::ShardedOptimizer::"))])
+        helper = named["fsdp::make_large_units"]
+        with (mock.patch.object(objects, "wrong_sections", lambda path: []),
+              mock.patch.object(objects, "output", lambda *_, **__: "fsdp::make_large_units")):
+            for kind, refused in (("T", True), ("W", False)):
+                defined = {"--defined-only": [(helper, kind)], "-u": []}
+                with mock.patch.object(objects, "symbols", lambda *how: defined[how[-2] if "-u" not in how else "-u"]):
+                    told = list(objects.wrong_symbols("x.o"))
+                self.assertEqual([why for why in told if "which is the tests'" in why] != [], refused, kind)
+            self.assertEqual(list(objects.wrong_uses([helper])), ["uses fsdp::make_large_units, which is the tests'"])
+
     def test_what_computes_is_allowed_in_all_its_forms_and_what_reaches_out_is_not(self):
         for name in ("log1p log1pf log1pl hypotf asinh fdiml ldiv cabs cexpf __muldc3 __divsc3 strtok strncat "
                      "strcoll wcslen wmemcpy vswprintf __fixunsdfti strtold perror strerror getpid __strcpy_chk "
@@ -1394,7 +1586,7 @@ class Looks(unittest.TestCase):
             self.skipTest("no tests are built")
         unseen = []
         for why in objects.wrong_uses(used):
-            if not re.match(r"uses (testing::|nlohmann::|CLI::|__cxa_demangle\b)|.* on which no task stands", why):
+            if not re.match(r"uses (testing::|nlohmann::|CLI::|__cxa_demangle\b)|.* on which no task stands|.*, which is the tests'", why):
                 class_and_name = why.removeprefix("uses ").split(": ")[0].partition("[")[0].split("::")[-2:]
                 if not any(set(class_and_name).issuperset(words) for words in header_text.measures()):
                     unseen.append(why)

@@ -55,9 +55,10 @@ Place place_of(const std::string& path) {
 class NewFile {
  public:
   explicit NewFile(const Place& place) : place_(place) {
+    static int count = 0;
     const auto folder = place.path.parent_path();
     do {
-      path_ = folder / (".fsdp-" + std::to_string(getpid()) + '-' + std::to_string(count_++));
+      path_ = folder / (".fsdp-" + std::to_string(getpid()) + '-' + std::to_string(count++));
       file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     } while (file_ < 0 && errno == EEXIST);
     error_ = file_ < 0 ? errno : 0;
@@ -85,7 +86,6 @@ class NewFile {
   }
 
  private:
-  inline static int count_ = 0;
   const Place& place_;
   fs::path path_;  // empty: it has become the file of the place
   int file_;

@@ -69,7 +69,7 @@ void expect_held(const RankRun& run, const std::string& name, const Held& held, 
   std::string table;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     if (!run.observed(rank, name)) continue;
-    const nlohmann::json taken = run.at(rank, name, file, line);
+    const nlohmann::json& taken = run.at(rank, name, file, line);
     int64_t bytes = 0;
     for (const std::string& kind : held.kinds)
       bytes += taken.at(kind).get<int64_t>();

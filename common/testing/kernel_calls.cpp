@@ -13,14 +13,24 @@ std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
   return nullptr;
 }
 
+class Callback {
+ public:
+  Callback() = default;
+  ~Callback() { at::removeCallback(handle_); }
+  Callback(const Callback&) = delete;
+  Callback& operator=(const Callback&) = delete;
+
+ private:
+  const at::CallbackHandle handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(count));
+};
+
 }  // namespace
 
 int kernel_calls(const std::string& name, const std::function<void()>& body) {
   counted = name;
   calls = 0;
-  const at::CallbackHandle handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count));
+  const Callback callback;
   body();
-  at::removeCallback(handle);
   return calls;
 }
 

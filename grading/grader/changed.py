@@ -29,8 +29,8 @@ def program(path, change, task, job):
     """The program of the tests of task `task` with the change, until the job ends."""
     wanted = Program(course.tasks()[task - 1], "reference")
     built = build_programs(solutions(path, change), [wanted], job)[wanted]
-    if built.why:
-        raise Refused(built.why)
+    if why := built.why or built.left_out:
+        raise Refused(why)
     return built.path
 
 
@@ -39,8 +39,8 @@ def usual_result(submission, task, base="reference", fresh=False):
     wanted = Program(course.tasks()[task - 1], base)
     with new_job() as job:
         ((_, _, found),) = grade.results(submission, "", job, [wanted], fresh, kinds=("tests",))
-    if found.why:
-        raise Refused(found.why)
+    if why := found.why or found.left_out:
+        raise Refused(why)
     return found
 
 

@@ -133,12 +133,12 @@ def grade_all(arguments):
 
 def cell(text):
     """A spreadsheet takes what begins so for a formula, and runs it."""
-    return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
+    return f"'{text}" if text.startswith(tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")) else text
 
 
 def table(grades):
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # some take ; for the end of a cell
     names = [f"task {task.number}" for task in course.tasks()]
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:

@@ -2,6 +2,7 @@
 refused, too."""
 
 import dataclasses
+import itertools
 import re
 
 from grader.pieces import PAIRS, WORD, Pieces, plain
@@ -164,7 +165,7 @@ class Reader(Pieces):
         `visible`: whether the tests may name it."""
         begin, kind = self.at, self.piece()
         words, self.at = self.class_head(begin)
-        path, name = "".join(words), "".join(words[:1])
+        path, name = "".join(words), next(filter(WORD.fullmatch, words), "")
         if not name and not class_ and kind != "enum":
             self.refuse(f"has a {kind} without a name outside of a class")
         head = self.at
@@ -215,6 +216,7 @@ class Reader(Pieces):
         for i in range(self.at, self.after_group(self.at) if names else 0):
             if self.pieces[i] in ("{", ",") and WORD.fullmatch(self.pieces[i + 1]):
                 self.declare(self.pieces[i + 1], i + 1)
+                self.see(self.pieces[i + 1], "an enumerator", i + 1)
 
     def class_body(self, class_, visible, public):
         self.at += 1
@@ -250,8 +252,9 @@ class Reader(Pieces):
         begin, name_at, is_function = self.at, None, False
         while self.piece() not in (";", "=", "{", "}", ":", "") and not is_function:
             word = self.piece()
-            if MACRO.fullmatch(word):
-                self.refuse(f"uses the macro {word} outside of a function")
+            is_constant = self.piece(1) in ("=", "{") and {"constexpr", "const"} & {*self.pieces[begin:self.at]}
+            if MACRO.fullmatch(word) and not is_constant:
+                self.refuse(f"uses {word} outside of a function: a name in capitals could be a macro; use small letters")
             if word in ("typedef", '"'):
                 self.refuse("has a typedef: write `using`" if word == "typedef" else "has extern of a language")
             if self.behind_class(self.at) in ("{", ":"):
@@ -314,17 +317,14 @@ class Reader(Pieces):
 
     def begins_declarator(self):
         """Whether another name is declared behind the comma here."""
-        at = self.at + 1
-        while self.pieces[at:at + 1] in (["*"], ["&"]):
-            at += 1
-        return WORD.fullmatch("".join(self.pieces[at:at + 1])) and (
-            "".join(self.pieces[at + 1:at + 2]) in ("=", "{", "(", "[", ";", ","))
+        between = itertools.takewhile(lambda piece: piece not in ("=", "{", "[", ";", ","), self.pieces[self.at + 1:])
+        return all(WORD.fullmatch(piece) or piece in ("*", "&", "&&", "::", "(", ")") for piece in between)
 
     def end_of_declaration(self, is_function, member):
         """Goes behind it. Returns whether it has a body, as the definition of a function."""
         has_initializers = False  # as a constructor has behind a colon
         while self.piece() != ";":
-            has_initializers = has_initializers or self.piece() == ":"
+            has_initializers = has_initializers or (is_function and self.piece() == ":")
             if self.piece() in ("}", ""):
                 self.refuse("has a declaration that does not end")
             if self.piece() == "," and not has_initializers:
@@ -341,7 +341,7 @@ class Reader(Pieces):
             if brace and is_function and self.piece() not in (",", "{", ";", "("):
                 return True
         self.at += 1
-        return is_function and self.pieces[self.at - 2] == "}"
+        return is_function and self.pieces[self.at - 2] in ("}", "default", "delete")
 
     def is_constructor(self, begin, name_at):
         """Whether what is declared without a type is one, outside of its class, or is a destructor or operator."""

@@ -22,6 +22,7 @@ class Grade:
     scores: dict = dataclasses.field(default_factory=dict)  # task number -> [TaskScore, one a base]
     throughput: dict = dataclasses.field(default_factory=dict)
     seconds: float = 0  # that it took, whenever that was
+    usual_seconds: float = 0  # without the hidden cases
     complete: bool = False
 
     def best(self, task):
@@ -65,7 +66,7 @@ def most_points():
 
 
 def most_usual_points():
-    tests = sum(score.parts(p)["tests"] for task in course.tasks() for p in task.problems)
+    tests = sum(map(score.most_usual_points, course.tasks()))
     return round(tests + course.rubric()["throughput"]["points"], 2)
 
 
@@ -116,6 +117,7 @@ def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=
             result = run.run_tests(made.path, program.task, seeds[kind], job)
         else:
             result = run.Result([], made.why)
+        result.left_out = made.left_out
         result.seconds += building
         run.keep(key, seeds[kind], result)
         if result.sentinel_fails:
@@ -134,6 +136,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
     for program, kind, result in results(submission, seed, job, wanted, fresh, looked_at, on_step):
         task = program.task
         done.seconds += result.seconds
+        done.usual_seconds += result.seconds if kind == "tests" else 0
         for base in BASES if task.number == 1 else [program.base]:
             known = found.setdefault((base, task.number), {})
             known[kind] = result
@@ -142,6 +145,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
         on_progress(done)
     done.throughput = throughput.measure(submission, done, seed, job, fresh)
     done.seconds += done.throughput.get("seconds", 0)
+    done.usual_seconds += done.throughput.get("seconds", 0)
     done.complete = True
     on_progress(done)
     return done

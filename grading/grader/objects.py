@@ -10,12 +10,13 @@ import re
 import subprocess
 import tempfile
 
-from grader import sandbox
+from grader import header_text, sandbox
 from grader.course import BUILD, ROOT, Refused, rubric, tasks
 
 
 MOST_BYTES = 4_000_000  # of an object; those of the solutions have 355 KB at most
 MOST_OUTPUT = 256_000_000  # [bytes] of a tool
+LONGEST_NAME = 10_000  # what is looked at of a name: its beginning
 LIMITS = ("prlimit", f"--fsize={MOST_OUTPUT}", "--as=4294967296", "--cpu=120", "--core=0")
 
 
@@ -79,6 +80,7 @@ def names_of_others():
     return found
 
 
+ELSEWHERE = "in a .cpp file, put it into a namespace without a name"
 # What the linker has beside functions and variables.
 OF_A_NAME = re.compile(r"^((construction vtable|vtable|VTT|typeinfo( name)?|guard variable|"
                        r"reference temporary #\d+|TLS (init|wrapper) function) for |"
@@ -89,8 +91,12 @@ def demangled(names):
     """Of mangled names in order: as in C++, without parameters and the type that is returned."""
     listing = "\n".join(names)
     plain, full = (output("c++filt", *how, given=listing).splitlines() for how in (("-p",), ()))
-    return [OF_A_NAME.sub("", whole if short.startswith("_Z") else short)
+    return [OF_A_NAME.sub("", (whole if short.startswith("_Z") else short)[:LONGEST_NAME])
             for short, whole in zip(plain, full)]
+
+
+def shown(name):
+    return name if len(name) <= 200 else f"{name[:200]}..."
 
 
 def begins_with(name, families):
@@ -124,6 +130,19 @@ def defined_in(path):
     return dict(symbols("-g", "--defined-only", path))
 
 
+@functools.cache
+def names_of_tests():
+    """Mangled names of what the course compiles over the headers. Inline functions among them are weak: a strong one
+    of a student's would be theirs. Without what tasks/ declares, which may move to a .cpp file."""
+    given = frozenset().union(*(header.names for header in header_text.given().values()))
+    folders = BUILD.glob("CMakeFiles/mine_*.dir")
+    found = {name for folder in folders if re.fullmatch(r"mine_(task\d_tests|strategy|train)\.dir", folder.name)
+             for path in sorted(folder.rglob("*.o")) for name in defined_in(path) if name.startswith("_Z")}
+    found = sorted(found.difference(names_of_others()))
+    first = (re.match(r"(?:fsdp::)?(\w+)", readable) for readable in demangled(found))
+    return frozenset(name for name, word in zip(found, first) if not word or word[1] not in given)
+
+
 def wrong_symbols(path, own=frozenset()):
     """`own`: what other files of the submission define."""
     yield from wrong_sections(path)
@@ -139,14 +158,20 @@ def wrong_symbols(path, own=frozenset()):
         strong = is_strong(defined[name])
         whose, strongly = others.get(name, ("", False))
         if strongly or (whose and strong):
-            yield f"defines {readable}, which is {whose}'s"
+            yield f"defines {shown(readable)}, which is {whose}'s: {ELSEWHERE}"
+        elif strong and name in names_of_tests():
+            yield f"defines {shown(readable)}, which is the tests': {ELSEWHERE}"
         elif begins_with(readable, rubric()["allowed"]["reserved" if strong else "never"]):
-            yield f"defines {readable}: a solution defines names of its own alone"
+            yield f"defines {shown(readable)}: a solution defines names of its own alone"
         elif not strong and defined[name] not in "VWu":
-            yield f"defines {readable} so that the program's start decides what it is"
+            yield f"defines {shown(readable)} so that the program's start decides what it is"
     yield from wrong_uses({name for name, _ in symbols("-u", path)} - own)
     if re.search(r"\t(syscall|sysenter|int +\$0x80)\b", output("objdump", "-d", path)):
         yield "calls the kernel by an instruction of its own"
+
+
+OFTEN_FOR = {"syscall": " (as std::latch, std::barrier, semaphores, std::jthread and the wait() of an atomic do; "
+                        "std::mutex, std::condition_variable and std::thread are allowed)"}
 
 
 def wrong_uses(names):
@@ -156,8 +181,8 @@ def wrong_uses(names):
     for name in plain:
         is_allowed = name in allowed["c"] or re.fullmatch(allowed["c_families"], name)
         if not name.startswith("_Z") and not is_allowed:
-            yield (f"uses {name}: a solution computes; it reads and writes no files, starts and ends no "
-                   "process, and leaves time and the environment alone")
+            yield (f"uses {name}{OFTEN_FOR.get(name, '')}: a solution computes; it reads and writes no files, starts "
+                   "and ends no process, and leaves time and the environment alone")
     mangled = [name for name in plain if name.startswith("_Z")]
     for name, readable in zip(mangled, demangled(mangled)):
         yield from wrong_use(name, readable)
@@ -174,20 +199,23 @@ def wrong_use(mangled, name):
     allowed = rubric()["allowed"]
     for forbidden, why in rubric()["forbidden"].items():
         if name.startswith(forbidden):
-            yield f"uses {name}: {why}"
+            yield f"uses {shown(name)}: {why}"
             return
     for does, starts in rubric()["forbidden_cpp"].items():
         if name.startswith(tuple(starts)):
-            yield f"uses {name}: a solution that {does} is not graded"
+            yield f"uses {shown(name)}: a solution that {does} is not graded"
             return
     if not begins_with(name, allowed["cpp"]):
-        yield f"uses {name}, which is nothing of std, of LibTorch or of the course"
+        yield f"uses {shown(name)}, which is nothing of std, of LibTorch or of the course"
+        return
+    if mangled in names_of_tests():
+        yield f"uses {shown(name)}, which is the tests'"
         return
     room, strongly = names_of_others().get(mangled, ("", False))
     if strongly and room.startswith("common/"):
         room = room.removeprefix("common/")
         if room not in allowed["rooms"] or not begins_with(name, allowed["names"].get(room, [name])):
-            yield f"uses {name} of common/{room}/, on which no task stands"
+            yield f"uses {shown(name)} of common/{room}/, on which no task stands"
 
 
 def folders_of_compiler(compiler):

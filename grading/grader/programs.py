@@ -21,6 +21,9 @@ KEPT = BUILD / "grades"
 COPIES = KEPT / "programs"  # in it a folder of each job
 LOCKS = pathlib.Path("/run/fsdp-grader") if os.geteuid() == 0 else COPIES  # root's jobs have users of the machine
 BASES = ("own", "reference")
+TOO_MUCH, NO_TIME = "\nerror: the compiler prints too much\n", "the time for compiling was over\n"
+NO_REASON = "does not build, and the compiler gives no reason"
+EXTENSION = re.compile(r"(?m)^(?:is not run: )?tasks/(extensions/\w+/\w+\.(?:cpp|h))")  # in why there is no program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +155,9 @@ def ninja(targets, place, on_step=None, job=0):
                 if step and on_step:
                     on_step(step[1])
             if left <= 0:
-                lines.append("\nerror: the compiler prints too much\n")
+                lines.append(TOO_MUCH)
             elif process.wait() < 0:
-                lines.append("the time for compiling was over\n")
+                lines.append(NO_TIME)
         finally:
             end.cancel()
             session.end(process)  # after an interrupt, or compilers that outlive ninja
@@ -163,21 +166,29 @@ def ninja(targets, place, on_step=None, job=0):
     return "".join(lines)
 
 
+# What a machine does that is full or busy, whoever filled it.
+MACHINE = re.compile(r"No space left on device|[Ss]ignal 9\b|was killed: Killed|Killed signal terminated program|"
+                     r"exit\(137\)|Resource temporarily unavailable|out of memory|[Cc]annot allocate memory")
+
+
 def first_errors(log, stack):
     """Of a compiler's or linker's output, what a student can do something about."""
     shown = {}  # as a set that keeps their order
     for line in log.splitlines():
-        if re.search(r"error:|undefined reference|multiple definition|time for compiling", line):
+        if re.search(r"error:|undefined reference|multiple definition|time for compiling", line) or MACHINE.search(line):
             line = line.replace(f"{GRADED}/", "tasks/").replace(f"{ROOT}/", "")
             line = line.replace(f"{BUILD.relative_to(ROOT)}/", "")
             shown[line[:300]] = True
     own = [line for line in shown if line.startswith("tasks/")]
-    return "\n".join((own or list(shown))[:5]) or "does not build"
+    machine = [line for line in shown if MACHINE.search(line)]
+    return "\n".join((machine or own or list(shown))[:5]) or NO_REASON
 
 
 def require_that_ninja_works(log):
     """A compiler that fails is the submission's affair; an error of ninja's own, as in a folder that was
-    configured under another path, is not."""
+    configured under another path, is not. Of a log that was cut, the last line may be anybody's."""
+    if log.endswith((TOO_MUCH, NO_TIME)):
+        return
     words = re.findall(r"(?m)^ninja: .*", log)  # its last are about the whole build, whatever compilers print
     if words and words[-1].startswith("ninja: error: "):
         raise Refused(f"the grader's build does not work ({words[-1][:200]}): delete {BUILD} and grade again")
@@ -195,6 +206,7 @@ def errors_of(program, log):
 class Built:
     path: object = None  # of the program, None if there is none
     why: str = ""  # there is none
+    left_out: str = ""  # why extensions are in it as if they were not handed in
 
 
 @contextlib.contextmanager
@@ -259,6 +271,21 @@ def refused_object(program, refused):
 
 
 def build_programs(submission, wanted, job, looked_at=True, on_step=None):
+    """Program -> Built. No task depends on an extension: one that is refused or does not compile is built as if
+    it were not handed in."""
+    built = build_as_it_is(submission, wanted, job, looked_at, on_step)
+    blamed = {program: set(EXTENSION.findall(made.why)) for program, made in built.items()}
+    names = {name for name in set().union(*blamed.values()) if name not in submission.missing}
+    if not names:
+        return built
+    again = {program for program in wanted if blamed[program]}
+    rebuilt = build_programs(submission.without(names), again, job, looked_at, on_step)
+    for program, made in rebuilt.items():
+        made.left_out = "\n".join(filter(None, [built[program].why, made.left_out]))
+    return {**built, **rebuilt}
+
+
+def build_as_it_is(submission, wanted, job, looked_at, on_step):
     """Program -> Built. Each is refused or moved away before the next submission takes the place."""
     built = refused_unseen(submission, wanted) if looked_at else {}
     wanted = [program for program in wanted if program not in built]

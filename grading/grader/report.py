@@ -10,7 +10,8 @@ BASE_NAMES = {
     "own": "your own tasks before it",
     "reference": "the reference solutions of the tasks before it",
 }
-TWICE = "Each task but the first was graded twice. The better result counts:"
+TWICE = ("Each task but the first was graded twice. The better result counts, of the usual tests and of the hidden "
+         "cases:")
 
 
 def counts_text(counts):
@@ -39,6 +40,11 @@ def shown_points(score):
     return score.points if hidden_is_shown() else score.usual_points
 
 
+def shown_seconds(grade):
+    """Code that sleeps could tell by them what its ranks are given."""
+    return grade.seconds if hidden_is_shown() else grade.usual_seconds
+
+
 def most_shown_points():
     return most_points() if hidden_is_shown() else most_usual_points()
 
@@ -63,11 +69,11 @@ def of_problem(task_score, problem_score):
     problem = problem_score.problem
     visibility = course.rubric()["visibility"]
     task = f"task {task_score.task.number}"
-    head = f"graded over {BASE_NAMES[task_score.base]}"
+    head, hidden_head = (f"graded over {BASE_NAMES[base]}" for base in (task_score.base, task_score.base_of_hidden))
     remark = f"\n{task_score.remark}" if task_score.remark else ""
     usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}"
     hidden = (
-        f"{head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
+        f"{hidden_head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
         "These are the same tests with other numbers of ranks, sizes and values.\n\n"
         f"{problem_score.texts['hidden']}"
     )
@@ -108,6 +114,9 @@ def of_extensions(grade):
     lines = [f"{p.number} {p.name}: {points:g} of {p.points:g}" for p, points in grade.extensions]
     earned = f"{grade.extension_points:g} of {most_extension_points():g} points"
     head = f"{earned}, which are not part of the grade"
+    left_out = dict.fromkeys(score.left_out for score in map(grade.best, course.tasks()) if score and score.left_out)
+    if left_out:
+        lines += ["", "Graded as if it were not handed in, because of this:", *left_out]
     return {
         "name": "extensions",
         "output": "\n".join([head, *lines]),
@@ -134,7 +143,7 @@ def remarks(grade):
     later = most_points() - most_shown_points()
     held = f" The hidden cases' {later:g} come later." if later else ""
     points = f"{shown_points(grade):g} of {most_shown_points():g} points"
-    lines = [f"{points}, graded in {grade.seconds:.0f} s.{held}"]
+    lines = [f"{points}, graded in {shown_seconds(grade):.0f} s.{held}"]
     if grade.remark:
         lines.append(f"Not run: {grade.remark}.")
     if not grade.complete:
@@ -163,7 +172,7 @@ def gradescope(grade):
     score = round(sum(test["score"] for test in tests), 2)
     return {
         "score": score,
-        "execution_time": round(grade.seconds),
+        "execution_time": round(shown_seconds(grade)),
         "output": summary(grade),
         "output_format": "text",
         "visibility": "visible",
@@ -173,7 +182,7 @@ def gradescope(grade):
         "extra_data": {
             "complete": grade.complete,
             "bases": {
-                f"task {number}": {score.base: score.points for score in scores}
+                f"task {number}": {score.base: shown_points(score) for score in scores}
                 for number, scores in grade.scores.items()
             },
         },

@@ -15,6 +15,7 @@ from grader import course, programs, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
 OVERHEAD = 60  # [s] to list tests and to end
+MOST_RESULT = 100_000_000  # [bytes] of what check writes
 
 
 @dataclasses.dataclass
@@ -24,6 +25,7 @@ class Result:
     seconds: float = 0
     problems: dict = dataclasses.field(default_factory=dict)  # number -> as `check --json` has it
     sentinel_fails: bool = False
+    left_out: str = ""  # why extensions were not in the program
 
 
 @functools.cache
@@ -39,27 +41,31 @@ def result_file(key, seed):
 
 
 def kept(key, seed):
-    path = result_file(key, seed)
-    return Result(**json.loads(path.read_text())) if path.exists() else None
+    try:
+        return Result(**json.loads(result_file(key, seed).read_text()))
+    except (OSError, ValueError, TypeError):  # none, or what the machine left when its power failed
+        return None
 
 
-# What a full machine does, whoever filled it.
-FULL = ("No space left on device", "Killed signal terminated program", "killed by signal 9")
+def is_of_the_machine(result):
+    """Whether the machine may be to blame, as another submission may have filled it."""
+    reasons = [result.why, *(test.get("text") or test.get("why", "") for test in result.tests)]
+    return any(reason.startswith("gave no result") or programs.NO_REASON in reason or programs.MACHINE.search(reason)
+               for reason in reasons)
 
 
 def keep(key, seed, result):
-    """But what the machine was to blame for, as another submission may have filled it: that is tried again."""
-    texts = [result.why, *(test.get("text", "") for test in result.tests)]  # throughput has none
-    if result.why.startswith("gave no result") or any(words in text for text in texts for words in FULL):
+    """But not what the machine may be to blame for: that is tried again."""
+    if is_of_the_machine(result):
         return
     path = result_file(key, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     whole_file.write(path, json.dumps(dataclasses.asdict(result)))
 
 
-def shortened(test):
-    text = test["text"]
-    return {**test, "text": text if len(text) <= 20_000 else text[:20_000] + "\n..."}
+def shortened(entry, name):
+    text = entry[name]
+    return {**entry, name: text if len(text) <= 20_000 else text[:20_000] + "\n..."}
 
 
 TEST = {"test": str, "ranks": str, "outcome": str, "text": str}
@@ -78,17 +84,19 @@ def read_problem(entry):
     counts = [entry[name] for name in ("passed", "failed", "not_started")]
     if min(counts) < 0 or abs(entry["share"] * sum(counts) - counts[0]) > 1e-6 or not 0 <= entry["share"] <= 1:
         raise ValueError(f"{counts} give no share of {entry['share']}")
-    return entry
+    return shortened(entry, "explanation")
 
 
 def read_result(path, task, seconds):
     """The result of the task from the file that `check --json` has written. A file that it can't have
     written gives none."""
     try:
+        if (size := os.path.getsize(path)) > MOST_RESULT:
+            raise ValueError(f"it has {size} bytes")
         found = json.loads(pathlib.Path(path).read_text(errors="replace"))
         for test in found["tests"]:
             require(test, TEST)
-        tests = [shortened(test) for test in found["tests"]]
+        tests = [shortened(test, "text") for test in found["tests"]]
         problems = {problem["number"]: read_problem(problem) for problem in found["problems"]}
         return Result(tests, "", seconds, problems, task.number in found["sentinel_fails"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -19,6 +19,12 @@ class ProblemScore:
         """Without a word of the hidden cases."""
         return self.texts["tests"]
 
+    def with_hidden_of(self, other):
+        """With the other's hidden cases in the place of its own."""
+        counts, points, texts = ({"tests": mine["tests"], "hidden": its["hidden"]} for mine, its in (
+            (self.counts, other.counts), (self.points, other.points), (self.texts, other.texts)))
+        return ProblemScore(self.problem, counts, points, texts)
+
 
 @dataclasses.dataclass
 class TaskScore:
@@ -29,15 +35,21 @@ class TaskScore:
     remark: str = ""  # about the whole task
     why: str = ""  # no test of it was run
     extensions: list = dataclasses.field(default_factory=list)  # (Problem, points), outside `points`
+    left_out: str = ""  # why extensions are graded as if they were not handed in
+    base_of_hidden: str = ""  # as `base`, of better()
 
     @property
     def points(self):
         return sum(score for problem in self.problems for score, _ in problem.points.values())
 
+    def points_of(self, kind):
+        """`kind`: "tests" or "hidden"."""
+        return round(sum(problem.points[kind][0] for problem in self.problems), 2)
+
     @property
     def usual_points(self):
         """Without those of the hidden cases."""
-        return round(sum(problem.points["tests"][0] for problem in self.problems), 2)
+        return self.points_of("tests")
 
     @property
     def tests(self):
@@ -45,6 +57,10 @@ class TaskScore:
         counts = [problem.counts["tests"] for problem in self.problems]
         passed = sum(count[0] for count in counts)
         return passed, passed + sum(count[1] for count in counts)
+
+
+def most_usual_points(task):
+    return round(sum(parts(problem)["tests"] for problem in task.problems), 2)
 
 
 def parts(problem):
@@ -60,7 +76,7 @@ def counts_of(found):
 
 
 def shortened(text):
-    lines = [line for line in printable(text).splitlines() if line.strip()]
+    lines = [line for line in printable(text[:20_000]).splitlines() if line.strip()]
     return "\n".join(lines[:60])[:6000]
 
 
@@ -94,7 +110,8 @@ def score_task(task, base, results):
     tests decides about the hidden ones too."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
-    score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why)
+    score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why,
+                      left_out=shortened(results["tests"].left_out))
     for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
         points = points_of(problem.number, problem.points, results["tests"], held)
         score.extensions.append((problem, points))
@@ -108,6 +125,10 @@ def score_task(task, base, results):
 
 
 def better(scores):
-    """The best of a task's scores; where points are equal the one of which more tests pass, then of which
-    more run: it tells a student most; then the one over the student's own tasks."""
-    return max(scores, key=lambda score: (score.points, *score.tests, score.base == "own"))
+    """The best of a task's scores by the usual tests, with the hidden cases of the one that is best by these: so
+    what a student sees tells nothing of hidden cases. Where points are equal, the one of which more tests pass,
+    then of which more run: it tells a student most; then the one over the student's own tasks."""
+    usual, hidden = (max(scores, key=lambda score: (score.points_of(kind), *score.tests, score.base == "own"))
+                     for kind in ("tests", "hidden"))
+    problems = [one.with_hidden_of(other) for one, other in zip(usual.problems, hidden.problems)]
+    return dataclasses.replace(usual, problems=problems, base_of_hidden=hidden.base)

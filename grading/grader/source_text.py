@@ -7,8 +7,8 @@ import bisect
 import itertools
 import re
 
-# A comment does not end a line, and no comment hides code and no code hides as a comment. Raw strings and
-# what is `odd` are refused: a quote without its end, or characters with which a number goes on for the
+# A comment does not end a line, and no comment hides code and no code hides as a comment. Trigraphs are none
+# in C++20. Raw strings and what is `odd` are refused: a quote without its end, or characters with which a number goes on for the
 # compiler and ends here.
 TOKENS = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)
@@ -27,7 +27,8 @@ ASSEMBLY = {"asm", "__asm", "__asm__", "_Pragma", "__pragma"}
 # Names of the compiler and of the system's headers, whose macros could make any word. Of these a solution
 # may use what the compiler itself defines.
 RESERVED = re.compile(r"_[_A-Z]\w*", re.ASCII)
-COMPILERS = re.compile(r"__builtin_\w+|__cplusplus|__cpp_\w+|__int128|__restrict|__attribute|__m\d+\w*|__\w+__")
+COMPILERS = re.compile(r"__builtin_\w+|__cplusplus|__cpp_\w+|__int128|__restrict|__attribute|__m\d+\w*|__\w+__|"
+                       r"_OPENMP|_DEBUG|_WIN32|_MSC_VER")
 MAKES_WORDS = re.compile(r"CAT_?\d*$|CONCAT|PASTE|JOIN|TORCH_SDT")
 # Attributes that put bytes among the instructions, give a function another name, or write whatever follows
 # into the assembly: the name of a section may go on over lines.
@@ -43,7 +44,8 @@ KEYWORDS = set("""alignas alignof auto bool break case catch char class concept 
     private protected public register reinterpret_cast requires return short signed sizeof static static_assert
     static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
     using virtual void volatile wchar_t while""".split())
-IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang"}
+IN_EVERY_FILE = {"include", "pragma once", "pragma GCC", "pragma clang", "pragma region", "pragma endregion",
+                 "pragma mark"}
 IN_SOURCES = {"define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning"}
 GUARD = re.compile(r"[A-Z][A-Z0-9_]*_H(PP)?_?")  # the macro of an include guard
 
@@ -72,7 +74,8 @@ def wrong_directive(words, is_header):
     if name not in IN_SOURCES:
         return f"has #{name[:40]}, which no solution needs"
     if is_header:
-        return f"has #{name} in a header: what a header says must be the same everywhere; use #pragma once"
+        return (f"has #{name} in a header, which must say the same everywhere: put it into the .cpp file; around a "
+                "whole header, use #pragma once")
     if name == "define" and words[1:2] and words[1] in KEYWORDS:
         return f"has #define {words[1]}: a word of C++ keeps its meaning"
     return ""
@@ -83,13 +86,14 @@ def wrong_token(token, has_attributes):
     if token["odd"]:
         return f"has {token['odd'][:20]} where it is no part of a text: compilers read it in different ways"
     if token["pastes"]:
-        return "pastes tokens (##): they could make any word"
+        return "pastes tokens (##), which could make any word: write them out; for a comma, write __VA_OPT__(,)"
     if not word:
         return ""
     if word in ASSEMBLY:
         return f"uses {word}: a solution is written in C++ alone"
     if word in ("_fileno", "FILE"):
-        return f"uses {word}: a stream would write into another file, as that of the observations"
+        return (f"uses {word}: a stream would write into another file, as that of the observations; print with printf(), "
+                "or name stdout or stderr in each call")
     if word in WHERE:
         return f"uses {word}: a header says the same to all that include it"
     if MAKES_WORDS.search(word):
@@ -123,7 +127,8 @@ def wrong_stream(tokens):
         if token["word"] in STREAMS:
             around = " ".join(near[0] for near in tokens[max(i - 2, 0):i + 3])
             if not re.search(rf"(\w \(|,) {token[0]} (,|\)(?! [\[.-]))", around):
-                return token.start(), f"uses {token[0]} as something else than the argument of a call"
+                return token.start(), (f"uses {token[0]} as something else than the argument of a call: write "
+                                       f"{token[0]} itself in each call")
     return None
 
 
@@ -151,7 +156,9 @@ def wrong_line(line, is_header, has_attributes):
             return line[0].start(), why
         if words[:1] == ["include"]:
             line = [token for token in line if token["odd"]]
-    for token in line:
+    for before, token in zip([None, *line], line):
+        if token["pastes"] and before and before[0] == ",":  # , ## __VA_ARGS__: no word begins with a comma
+            continue
         if why := wrong_token(token, has_attributes):
             return token.start(), why
         if is_header and GUARD.fullmatch(token["word"] or ""):
@@ -159,13 +166,12 @@ def wrong_line(line, is_header, has_attributes):
     return None
 
 
-def wrong(content, is_header, name=""):
+def wrong(name, content):
     """(line, why) of the first thing that is refused in the file, or None. `content`: its bytes."""
+    is_header = name.endswith(".h")
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if found := CONTROL.search(text):
         return 1 + text[:found.start()].count("\n"), f"has the control character {ascii(found[0])}"
-    if "??" in text and re.search(r"\?\?[=/'()!<>-]", text):
-        return 1, "has a trigraph"
     parts = SPLICE.split(text)
     splices = list(itertools.accumulate(map(len, parts[:-1])))  # where a line was joined to the next
     spliced = "".join(parts)
@@ -174,7 +180,7 @@ def wrong(content, is_header, name=""):
         return 1 + spliced[:at].count("\n") + bisect.bisect(splices, at)
 
     if found := RAW_STRING.search(spliced):
-        return number(found.start()), "has a raw string"
+        return number(found.start()), "has a raw string: write an ordinary one, with \\n and \\\""
     read = list(lines(spliced))
     if is_header:
         read = without_guard(read, name)
@@ -190,6 +196,6 @@ def wrong(content, is_header, name=""):
 def wrong_in(files, names):
     """Why these of the files are not compiled, as one line; empty if nothing is wrong."""
     for name in names:
-        if found := wrong(files[name], name.endswith(".h"), name):
+        if found := wrong(name, files[name]):
             return f"tasks/{name}:{found[0]} {found[1]}"
     return ""

@@ -11,6 +11,7 @@ from grader import course
 from grader.course import Refused
 
 MOST_BYTES = 1_000_000  # of one file
+MOST_ZIPPED = 20_000_000  # of a zip: tasks/ has 0.1 MB, and each member costs memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Submission:
             for path in task.files:
                 state.update(f"{path}\0{len(self.files[path])}\0".encode() + self.files[path])
         return state.hexdigest()[:32]
+
+    def without(self, names):
+        """The same, but these extensions as if they were not handed in."""
+        gone = {*self.missing, *names}
+        return completed({name: content for name, content in self.files.items() if name not in gone})
 
 
 def chosen(paths):
@@ -68,9 +74,22 @@ def parts_in_zip(name):
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
+def read_member(archive, member):
+    """Only of deflate can zipfile unpack a part: what one byte of another becomes may fill the memory."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Refused(f"{member.filename} is compressed in an unusual way: make the zip with deflate, as most tools do")
+    with archive.open(member) as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise Refused(f"{member.filename} has more than {MOST_BYTES} bytes")
+    return content
+
+
 def read_zip(path):
     files = {}
     try:
+        if path.stat().st_size > MOST_ZIPPED:
+            raise Refused(f"{path.name} has more than {MOST_ZIPPED} bytes: hand in a zip of the folder tasks/ alone")
         with zipfile.ZipFile(path) as archive:
             members = {member.filename: member for member in archive.infolist()}
             paths = {
@@ -79,10 +98,7 @@ def read_zip(path):
                 if not any(part.startswith((".", "__MACOSX")) for part in parts_in_zip(name))
             }
             for listed, name in chosen(paths).items():
-                with archive.open(members[name]) as file:
-                    files[listed] = file.read(MOST_BYTES + 1)
-                if len(files[listed]) > MOST_BYTES:
-                    raise Refused(f"{name} has more than {MOST_BYTES} bytes")
+                files[listed] = read_member(archive, members[name])
     except Refused:
         raise
     except Exception as error:  # zipfile throws many kinds for a file that is none, or is damaged
@@ -106,6 +122,11 @@ def read(path):
         files = read_files(pathlib.Path(path))
     except Refused as refused:  # one line, whatever names are in it
         raise Refused(course.one_line(str(refused))) from None
+    return completed(files)
+
+
+def completed(files):
+    """`files`: path in tasks/ -> content, of what was handed in."""
     missing = tuple(name for name in course.blank() if name not in files)
     return Submission({**course.blank(), **without_extensions(files), **files}, missing)
 

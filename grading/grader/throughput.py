@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 
-from grader import programs, run, sandbox
+from grader import programs, run, sandbox, score
 from grader.course import BUILD, rubric, tasks
 
 
@@ -50,9 +50,10 @@ def compare(program, seed, job):
     turns = []
     for _ in range(rubric()["throughput"]["turns"]):
         turn = [train(path, seed, job) for path in (BUILD / "bin" / "reference_train", program)]
-        for got in turn:
-            if got.why:
-                return {"points": 0, "why": got.why}
+        if turn[0].why:
+            return {"points": 0, "why": f"gave no result: the reference's {turn[0].why}"}
+        if turn[1].why:
+            return {"points": 0, "why": turn[1].why}
         if turn[0].parameters != turn[1].parameters:
             why = "training ends with other parameters than the reference"
             return {"points": 0, "why": why}
@@ -68,10 +69,11 @@ def compare(program, seed, job):
 
 def measure(submission, grade, seed, job, fresh):
     """`points` and, where training was possible, the seconds as a ratio to the reference's, the peak of
-    live bytes and the traffic of a step."""
+    live bytes and the traffic of a step. What is needed for it are the usual tests: students see whether it was
+    possible, and nothing that they see may tell of hidden cases."""
     last = tasks()[-1]
     own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
-    if own is None or own.points < last.points:
+    if own is None or own.usual_points < score.most_usual_points(last):
         return {"points": 0, "why": "training needs all of task 7 over your own tasks"}
     program = programs.training_program()
     key = program.key(submission)
