@@ -141,7 +141,7 @@ Values values_in(const StateDict& state, const ShardTensors::Entry& entry,
   for (const auto& item : state) {
     if (!item.key().starts_with(prefix)) continue;
     known.insert(item.key());
-    const at::Tensor whole = item.value();
+    const at::Tensor& whole = item.value();
     c10::IValue& value = values[item.key().substr(prefix.size())];
     if (whole.dim() == 0 && whole.scalar_type() == at::kLong) {
       value = whole.item<int64_t>();
