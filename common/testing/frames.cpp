@@ -15,7 +15,7 @@ class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
 
  public:
   using Parser::Parser;
-  // NOLINTBEGIN(bugprone-derived-method-shadowing-base-method): sax_parse() calls those of this class
+  // NOLINTBEGIN(bugprone-derived-method-shadowing-base-method): sax_parse() calls these
   bool start_object(size_t size) { return goes_on() && Parser::start_object(size); }
   bool start_array(size_t size) { return goes_on() && Parser::start_array(size); }
   bool end_object() { return --depth_, Parser::end_object(); }
