@@ -102,6 +102,16 @@ class Submissions(unittest.TestCase):
             self.assertLess(tracemalloc.get_traced_memory()[1], 1_000_000)
             tracemalloc.stop()
 
+    def test_sources_that_the_course_does_not_have_are_told(self):
+        own = "task2_flat_parameter/recorder.h"
+        for name in (LISTED, own, "task2_flat_parameter/notes.txt", "elsewhere/mine.cpp", EXTENSION):
+            self.put(f"tasks/{name}")
+        for read in (submission.read(self.folder), submission.read(self.zipped(f"tasks/{LISTED}", f"tasks/{own}"))):
+            self.assertEqual(read.ignored, (own,))
+            grade = Grade("ada", ignored=read.ignored)
+            self.assertIn(f"Not compiled, as the course has no files of these names: {own}.", report.student_page(grade))
+        self.assertEqual(submission.read(self.zipped(f"tasks/{LISTED}", EXTENSION)).ignored, ())
+
     def test_a_zip_of_everything_is_refused_unread(self):
         path = self.zipped(f"tasks/{LISTED}")
         os.truncate(path, submission.MOST_ZIPPED + 1)

@@ -19,6 +19,7 @@ class Grade:
     name: str
     refused: str = ""  # why nothing was graded
     missing: tuple = ()
+    ignored: tuple = ()
     scores: dict = dataclasses.field(default_factory=dict)  # task number -> [TaskScore, one a base]
     throughput: dict = dataclasses.field(default_factory=dict)
     seconds: float = 0  # that it took, whenever that was
@@ -130,7 +131,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
     """`job`: of programs.new_job(), for this submission alone. `on_progress` is called whenever more is
     known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that objects.py refuses
     is not run. `on_step`: as of programs.ninja()."""
-    done = Grade(name, missing=submission.missing)
+    done = Grade(name, missing=submission.missing, ignored=submission.ignored)
     found = {}  # (base, task number) -> kind -> Result
     wanted = [p for p in all_programs() if only is None or p.task.number in only]
     for program, kind, result in results(submission, seed, job, wanted, fresh, looked_at, on_step):

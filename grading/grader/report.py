@@ -150,6 +150,10 @@ def remarks(grade):
         lines.append("The grader stopped early. This is what it knew by then.")
     if grade.missing:
         lines.append(f"Not handed in, so graded as delivered: {', '.join(grade.missing)}.")
+    if grade.ignored:
+        names = course.one_line(", ".join(grade.ignored[:10]))
+        lines.append(f"Not compiled, as the course has no files of these names: {names}. Move what is in them to the "
+                     "course's files.")
     return [*lines, TWICE] if grade.scores else lines
 
 

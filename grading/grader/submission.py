@@ -18,6 +18,7 @@ MOST_ZIPPED = 20_000_000  # of a zip: tasks/ has 0.1 MB, and each member costs m
 class Submission:
     files: dict  # "task2_flat_parameter/flat_parameter.cpp" -> bytes; of every listed file
     missing: tuple  # the listed files that were not handed in: they are as at first
+    ignored: tuple = ()  # sources beside them that the course does not have, and nobody compiles
 
     def digest(self, numbers):
         """Of the files of these tasks."""
@@ -32,7 +33,15 @@ class Submission:
     def without(self, names):
         """The same, but these extensions as if they were not handed in."""
         gone = {*self.missing, *names}
-        return completed({name: content for name, content in self.files.items() if name not in gone})
+        return completed({name: content for name, content in self.files.items() if name not in gone}, self.ignored)
+
+
+def beside(paths):
+    """The sources in folders of the course's that are none of its files. `paths`: path -> its parts."""
+    folders = {folder.rpartition("/")[2] for task in course.tasks() for folder in task.folders}
+    sources = ((path, parts) for path, parts in paths.items() if re.search(r"\.(cpp|cc|cxx|h|hpp|cu)$", path))
+    return tuple("/".join(parts[-2:]) for path, parts in sources if len(parts) > 1 and parts[-2] in folders and
+                 not any("/".join(parts[-count:]) in course.blank() for count in (3, 2)))
 
 
 def chosen(paths):
@@ -52,6 +61,7 @@ def chosen(paths):
 
 
 def read_folder(folder):
+    """Listed file -> content, and what is beside them."""
     paths = {
         path.relative_to(folder).as_posix(): path.relative_to(folder).parts
         for path in sorted(folder.rglob("*"))
@@ -65,7 +75,7 @@ def read_folder(folder):
         if file.stat().st_size > MOST_BYTES:
             raise Refused(f"{path} has more than {MOST_BYTES} bytes")
         files[listed] = file.read_bytes()
-    return files
+    return files, beside(paths)
 
 
 def parts_in_zip(name):
@@ -86,6 +96,7 @@ def read_member(archive, member):
 
 
 def read_zip(path):
+    """The same of a zip."""
     files = {}
     try:
         if path.stat().st_size > MOST_ZIPPED:
@@ -103,7 +114,7 @@ def read_zip(path):
         raise
     except Exception as error:  # zipfile throws many kinds for a file that is none, or is damaged
         raise Refused(f"{path.name} can't be read as a zip: {error}") from None
-    return files
+    return files, beside(paths)
 
 
 def read_files(path):
@@ -119,16 +130,16 @@ def read_files(path):
 
 def read(path):
     try:
-        files = read_files(pathlib.Path(path))
+        files, ignored = read_files(pathlib.Path(path))
     except Refused as refused:  # one line, whatever names are in it
         raise Refused(course.one_line(str(refused))) from None
-    return completed(files)
+    return completed(files, ignored)
 
 
-def completed(files):
+def completed(files, ignored):
     """`files`: path in tasks/ -> content, of what was handed in."""
     missing = tuple(name for name in course.blank() if name not in files)
-    return Submission({**course.blank(), **without_extensions(files), **files}, missing)
+    return Submission({**course.blank(), **without_extensions(files), **files}, missing, ignored)
 
 
 def without_extensions(files):
