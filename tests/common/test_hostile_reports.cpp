@@ -144,8 +144,8 @@ TEST_F(HostileReports, of_odd_lengths_and_depths_are_no_reports) {
   const auto with_length = [](uint64_t length, const std::string& bytes) {
     return std::string(reinterpret_cast<const char*>(&length), sizeof length) + bytes;
   };
-  const std::string deep(20'000'000, '\x81');  // an array in an array in ...
-  const std::string huge_array = "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff\x00";
+  const std::string deep(8'000'000, '\x81');  // an array in an array in ...
+  const std::string huge_array = "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff\x01";
   const std::string huge_text = "\x7b\x7f\xff\xff\xff\xff\xff\xff\xff\x61";
   for (const std::string& stream :
        {with_length(0, ""), with_length(UINT64_MAX, "x"), with_length((64 << 20) + 1, "x"),
