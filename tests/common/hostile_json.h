@@ -50,8 +50,7 @@ inline void spoil(nlohmann::json& value, Dice& dice) {
   if (how == 0) {
     value.erase(part);
   } else if (how == 1 && value.is_array()) {
-    const nlohmann::json copy = *part;
-    value.push_back(copy);
+    value.push_back(nlohmann::json(*part));
   } else {
     spoil(*part, dice);
   }
