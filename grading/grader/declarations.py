@@ -252,7 +252,9 @@ class Reader(Pieces):
         begin, name_at, is_function = self.at, None, False
         while self.piece() not in (";", "=", "{", "}", ":", "") and not is_function:
             word = self.piece()
-            is_constant = self.piece(1) in ("=", "{") and {"constexpr", "const"} & {*self.pieces[begin:self.at]}
+            before = {*self.pieces[begin:self.at]}
+            is_constant = (self.piece(1) in ("=", "{", "[") and before & {"constexpr", "const"}
+                           and before - NO_PART_OF_A_TYPE - {"const"})
             if MACRO.fullmatch(word) and not is_constant:
                 self.refuse(f"uses {word} outside of a function: a name in capitals could be a macro; use small letters")
             if word in ("typedef", '"'):
@@ -317,8 +319,14 @@ class Reader(Pieces):
 
     def begins_declarator(self):
         """Whether another name is declared behind the comma here."""
-        between = itertools.takewhile(lambda piece: piece not in ("=", "{", "[", ";", ","), self.pieces[self.at + 1:])
-        return all(WORD.fullmatch(piece) or piece in ("*", "&", "&&", "::", "(", ")") for piece in between)
+        before = ""
+        for piece in itertools.islice(self.pieces, self.at + 1, None):
+            if piece in ("=", "{", "[", ";", ",") or (piece == "(" and (before == ")" or WORD.fullmatch(before))):
+                return True
+            if not WORD.fullmatch(piece) and piece not in ("*", "&", "&&", "::", "(", ")"):
+                return False
+            before = piece
+        return True
 
     def end_of_declaration(self, is_function, member):
         """Goes behind it. Returns whether it has a body, as the definition of a function."""

@@ -12,7 +12,7 @@ from grader.pieces import WORD, Refusal, code_of
 ELSEWHERE = "move it to the class or to the .cpp file, or give it another name"
 INSTEAD = {
     "operator": "make it a friend in a class that you add",
-    "std": "give a container a class of your own that hashes or compares",
+    "std": "in place of specializing a template of std, give a container a class that hashes or compares",
 }
 TENSORS = {f"using {name}at :: Tensor" for name in ("", "Tensor = ")} | {
     f"using {name}torch :: Tensor" for name in ("", "Tensor = ")}  # which mean what the tests mean
@@ -51,6 +51,13 @@ def inner_words():
     """What types in classes of the course are called, and nothing outside of them."""
     inner = frozenset().union(*(header.inner for header in given().values()))
     return inner.difference(*(header.names for header in given().values()))
+
+
+@functools.cache
+def words_of_rooms():
+    """Of the headers of common/ that solutions may include."""
+    paths = (path for path in (ROOT / "common").rglob("*.h") if "testing" not in path.parts)
+    return frozenset(word for path in paths for word in WORD.findall(code_of(path.read_text())))
 
 
 @functools.cache

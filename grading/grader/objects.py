@@ -133,7 +133,8 @@ def defined_in(path):
 @functools.cache
 def names_of_tests():
     """Mangled names of what the course compiles over the headers. Inline functions among them are weak: a strong one
-    of a student's would be theirs. Without what tasks/ declares, which may move to a .cpp file."""
+    of a student's would be theirs, and a weak one would let a student call theirs. Without what tasks/ declares:
+    that may move to a .cpp file."""
     given = frozenset().union(*(header.names for header in header_text.given().values()))
     folders = BUILD.glob("CMakeFiles/mine_*.dir")
     found = {name for folder in folders if re.fullmatch(r"mine_(task\d_tests|strategy|train)\.dir", folder.name)
@@ -141,6 +142,12 @@ def names_of_tests():
     found = sorted(found.difference(names_of_others()))
     first = (re.match(r"(?:fsdp::)?(\w+)", readable) for readable in demangled(found))
     return frozenset(name for name, word in zip(found, first) if not word or word[1] not in given)
+
+
+def is_of_tests_alone(readable):
+    """Of what the tests define: whether it is nothing that a header of common/ may make in every object."""
+    name = re.match(r"fsdp::(\w+)", readable)
+    return name and name[1] not in header_text.words_of_rooms()
 
 
 def wrong_symbols(path, own=frozenset()):
@@ -159,8 +166,8 @@ def wrong_symbols(path, own=frozenset()):
         whose, strongly = others.get(name, ("", False))
         if strongly or (whose and strong):
             yield f"defines {shown(readable)}, which is {whose}'s: {ELSEWHERE}"
-        elif strong and name in names_of_tests():
-            yield f"defines {shown(readable)}, which is the tests': {ELSEWHERE}"
+        elif name in names_of_tests() and (strong or is_of_tests_alone(readable)):
+            yield f"defines {shown(readable)}, as the tests do: {ELSEWHERE}"
         elif begins_with(readable, rubric()["allowed"]["reserved" if strong else "never"]):
             yield f"defines {shown(readable)}: a solution defines names of its own alone"
         elif not strong and defined[name] not in "VWu":
@@ -209,7 +216,7 @@ def wrong_use(mangled, name):
         yield f"uses {shown(name)}, which is nothing of std, of LibTorch or of the course"
         return
     if mangled in names_of_tests():
-        yield f"uses {shown(name)}, which is the tests'"
+        yield f"uses {shown(name)}, which the tests define"
         return
     room, strongly = names_of_others().get(mangled, ("", False))
     if strongly and room.startswith("common/"):
@@ -271,19 +278,27 @@ def over_headers(stack, what):
 def added(stack, what, graded):
     """What the headers add to the course's own code: it runs when that calls an inline function."""
     last = next((task for task in tasks() if f"task{task.number}_" in what), tasks()[-1])
-    own = own_names(stack, last)
+    own, strong = own_names(stack, last), strong_names(stack, last)
     for path, blank in over_headers(stack, what):
         used, usual = ({name for name, _ in symbols("-u", object_)} for object_ in (path, blank))
         usually = set(included(blank))
         files = (file for file in included(path) if file not in usually)
         yield from wrong_includes(files, stack, graded)
         yield from wrong_uses(used - usual - own)
+        for name in demangled(sorted(strong.intersection(defined_in(path)))):
+            yield f"lets the tests define {shown(name)}, as a .cpp file does: {ELSEWHERE}"
 
 
 def own_names(stack, last):
     """What the submission's files of these tasks, up to `last`, define and nobody else."""
     files = (path for task in tasks()[:last.number] for path, _ in objects(stack, task))
     return frozenset(name for path in files for name in defined_in(path) if name not in names_of_others())
+
+
+def strong_names(stack, last):
+    """Of these, and of those of others, what a linker takes in the place of a test's inline function."""
+    files = (path for task in tasks()[:last.number] for path, _ in objects(stack, task))
+    return {name for path in files for name, kind in defined_in(path).items() if is_strong(kind)}
 
 
 def wrong(stack, task, graded):

@@ -23,7 +23,6 @@ LOCKS = pathlib.Path("/run/fsdp-grader") if os.geteuid() == 0 else COPIES  # roo
 BASES = ("own", "reference")
 TOO_MUCH, NO_TIME = "\nerror: the compiler prints too much\n", "the time for compiling was over\n"
 NO_REASON = "does not build, and the compiler gives no reason"
-EXTENSION = re.compile(r"(?m)^(?:is not run: )?tasks/(extensions/\w+/\w+\.(?:cpp|h))")  # in why there is no program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,13 +174,15 @@ def first_errors(log, stack):
     """Of a compiler's or linker's output, what a student can do something about."""
     shown = {}  # as a set that keeps their order
     for line in log.splitlines():
+        if re.match(r" *\d* *\|", line):  # a line of the source, as compilers show it
+            continue
         if re.search(r"error:|undefined reference|multiple definition|time for compiling", line) or MACHINE.search(line):
             line = line.replace(f"{GRADED}/", "tasks/").replace(f"{ROOT}/", "")
             line = line.replace(f"{BUILD.relative_to(ROOT)}/", "")
             shown[line[:300]] = True
     own = [line for line in shown if line.startswith("tasks/")]
-    machine = [line for line in shown if MACHINE.search(line)]
-    return "\n".join((machine or own or list(shown))[:5]) or NO_REASON
+    machine = [line for line in shown if MACHINE.search(line) and line not in own]
+    return "\n".join([*(own or shown), *machine][:5]) or NO_REASON
 
 
 def require_that_ninja_works(log):
@@ -271,18 +272,15 @@ def refused_object(program, refused):
 
 
 def build_programs(submission, wanted, job, looked_at=True, on_step=None):
-    """Program -> Built. No task depends on an extension: one that is refused or does not compile is built as if
-    it were not handed in."""
+    """Program -> Built. No task depends on extensions: a program that can't be had with them is built without."""
     built = build_as_it_is(submission, wanted, job, looked_at, on_step)
-    blamed = {program: set(EXTENSION.findall(made.why)) for program, made in built.items()}
-    names = {name for name in set().union(*blamed.values()) if name not in submission.missing}
-    if not names:
-        return built
-    again = {program for program in wanted if blamed[program]}
-    rebuilt = build_programs(submission.without(names), again, job, looked_at, on_step)
-    for program, made in rebuilt.items():
-        made.left_out = "\n".join(filter(None, [built[program].why, made.left_out]))
-    return {**built, **rebuilt}
+    again = [program for program, made in built.items() if made.why and not MACHINE.search(made.why)
+             and submission.has_extensions(program.tasks)]
+    if again:
+        for program, made in build_as_it_is(submission.without_extensions(), again, job, looked_at, on_step).items():
+            if not made.why:
+                built[program] = dataclasses.replace(made, left_out=built[program].why)
+    return built
 
 
 def build_as_it_is(submission, wanted, job, looked_at, on_step):

@@ -10,8 +10,8 @@ BASE_NAMES = {
     "own": "your own tasks before it",
     "reference": "the reference solutions of the tasks before it",
 }
-TWICE = ("Each task but the first was graded twice. The better result counts, of the usual tests and of the hidden "
-         "cases:")
+TWICE = ("Each task but the first was graded twice. The better result counts, once for the usual tests and once for "
+         "the hidden cases:")
 
 
 def counts_text(counts):
@@ -27,8 +27,13 @@ def counts_text(counts):
 def bases_text(grade, task):
     scores = sorted(grade.scores[task.number], key=lambda score: score.base)
     both = scores[0].task.number > 1  # nothing comes before the first task
-    return "; ".join((f"over {BASE_NAMES[s.base]}: " if both else "") + f"{shown_points(s):g}"
+    return "; ".join((f"over {BASE_NAMES[s.base]}: " if both else "") + points_text(s)
                      for s in (scores if both else scores[:1]))
+
+
+def points_text(score):
+    hidden = f" and {score.points_of('hidden'):g} for hidden cases" if hidden_is_shown() else ""
+    return f"{score.usual_points:g}{hidden}"
 
 
 def hidden_is_shown():
@@ -116,7 +121,7 @@ def of_extensions(grade):
     head = f"{earned}, which are not part of the grade"
     left_out = dict.fromkeys(score.left_out for score in map(grade.best, course.tasks()) if score and score.left_out)
     if left_out:
-        lines += ["", "Graded as if it were not handed in, because of this:", *left_out]
+        lines += ["", "The tasks were graded as if these extensions had not been handed in:", *left_out]
     return {
         "name": "extensions",
         "output": "\n".join([head, *lines]),
@@ -151,7 +156,7 @@ def remarks(grade):
     if grade.missing:
         lines.append(f"Not handed in, so graded as delivered: {', '.join(grade.missing)}.")
     if grade.ignored:
-        names = course.one_line(", ".join(grade.ignored[:10]))
+        names = course.one_line(", ".join(name[:100] for name in grade.ignored[:10]))
         lines.append(f"Not compiled, as the course has no files of these names: {names}. Move what is in them to the "
                      "course's files.")
     return [*lines, TWICE] if grade.scores else lines

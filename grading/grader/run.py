@@ -49,7 +49,7 @@ def kept(key, seed):
 
 def is_of_the_machine(result):
     """Whether the machine may be to blame, as another submission may have filled it."""
-    reasons = [result.why, *(test.get("text") or test.get("why", "") for test in result.tests)]
+    reasons = [result.why, result.left_out, *(test.get("text") or test.get("why", "") for test in result.tests)]
     return any(reason.startswith("gave no result") or programs.NO_REASON in reason or programs.MACHINE.search(reason)
                for reason in reasons)
 

@@ -7,8 +7,8 @@ import bisect
 import itertools
 import re
 
-# A comment does not end a line, and no comment hides code and no code hides as a comment. Trigraphs are none
-# in C++20. Raw strings and what is `odd` are refused: a quote without its end, or characters with which a number goes on for the
+# A comment does not end a line, and no comment hides code and no code hides as a comment. C++20 has no
+# trigraphs. Raw strings and what is `odd` are refused: a quote without its end, or characters with which a number goes on for the
 # compiler and ends here.
 TOKENS = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)
@@ -74,8 +74,8 @@ def wrong_directive(words, is_header):
     if name not in IN_SOURCES:
         return f"has #{name[:40]}, which no solution needs"
     if is_header:
-        return (f"has #{name} in a header, which must say the same everywhere: put it into the .cpp file; around a "
-                "whole header, use #pragma once")
+        return (f"has #{name} in a header, which must say the same everywhere: put it into the .cpp file (in place of "
+                "an include guard, use #pragma once)")
     if name == "define" and words[1:2] and words[1] in KEYWORDS:
         return f"has #define {words[1]}: a word of C++ keeps its meaning"
     return ""
@@ -86,14 +86,15 @@ def wrong_token(token, has_attributes):
     if token["odd"]:
         return f"has {token['odd'][:20]} where it is no part of a text: compilers read it in different ways"
     if token["pastes"]:
-        return "pastes tokens (##), which could make any word: write them out; for a comma, write __VA_OPT__(,)"
+        return ("pastes tokens (##), which could put any word together, also a forbidden one: write them out; for a "
+                "comma, write __VA_OPT__(,)")
     if not word:
         return ""
     if word in ASSEMBLY:
         return f"uses {word}: a solution is written in C++ alone"
     if word in ("_fileno", "FILE"):
-        return (f"uses {word}: a stream would write into another file, as that of the observations; print with printf(), "
-                "or name stdout or stderr in each call")
+        return (f"uses {word}: an own stream would write into another file, as that of what a rank reports; print with "
+                "printf(), or name stdout or stderr in each call")
     if word in WHERE:
         return f"uses {word}: a header says the same to all that include it"
     if MAKES_WORDS.search(word):

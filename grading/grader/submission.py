@@ -30,18 +30,22 @@ class Submission:
                 state.update(f"{path}\0{len(self.files[path])}\0".encode() + self.files[path])
         return state.hexdigest()[:32]
 
-    def without(self, names):
-        """The same, but these extensions as if they were not handed in."""
-        gone = {*self.missing, *names}
-        return completed({name: content for name, content in self.files.items() if name not in gone}, self.ignored)
+    def has_extensions(self, among):
+        """Whether there is anything in the extensions of these tasks."""
+        names = {name for task in among for name in task.files if name.startswith("extensions/")}
+        return any(self.files[name] != course.blank()[name] for name in names.difference(self.missing))
+
+    def without_extensions(self):
+        """The same, as if none of them had been handed in."""
+        files = {name: content for name, content in self.files.items() if name not in self.missing}
+        return completed({name: files[name] for name in files if not name.startswith("extensions/")}, self.ignored)
 
 
-def beside(paths):
-    """The sources in folders of the course's that are none of its files. `paths`: path -> its parts."""
-    folders = {folder.rpartition("/")[2] for task in course.tasks() for folder in task.folders}
-    sources = ((path, parts) for path, parts in paths.items() if re.search(r"\.(cpp|cc|cxx|h|hpp|cu)$", path))
-    return tuple("/".join(parts[-2:]) for path, parts in sources if len(parts) > 1 and parts[-2] in folders and
-                 not any("/".join(parts[-count:]) in course.blank() for count in (3, 2)))
+def beside(paths, taken):
+    """The sources that lie in the folder of a file that is taken, and are none. `paths`: path -> its parts."""
+    folders = {paths[path][:-1] for path in taken}
+    return tuple("/".join(parts[-2:]) for path, parts in paths.items() if parts[:-1] in folders
+                 and path not in taken and re.search(r"\.(cpp|cc|cxx|h|hpp|cu)$", path))
 
 
 def chosen(paths):
@@ -67,15 +71,15 @@ def read_folder(folder):
         for path in sorted(folder.rglob("*"))
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     }
-    files = {}
-    for listed, path in chosen(paths).items():
+    files, taken = {}, chosen(paths)
+    for listed, path in taken.items():
         file = folder / path
         if not stat.S_ISREG(file.lstat().st_mode):
             raise Refused(f"{path} is not a regular file")
         if file.stat().st_size > MOST_BYTES:
             raise Refused(f"{path} has more than {MOST_BYTES} bytes")
         files[listed] = file.read_bytes()
-    return files, beside(paths)
+    return files, beside(paths, set(taken.values()))
 
 
 def parts_in_zip(name):
@@ -108,13 +112,14 @@ def read_zip(path):
                 for name in members
                 if not any(part.startswith((".", "__MACOSX")) for part in parts_in_zip(name))
             }
-            for listed, name in chosen(paths).items():
+            taken = chosen(paths)
+            for listed, name in taken.items():
                 files[listed] = read_member(archive, members[name])
     except Refused:
         raise
     except Exception as error:  # zipfile throws many kinds for a file that is none, or is damaged
         raise Refused(f"{path.name} can't be read as a zip: {error}") from None
-    return files, beside(paths)
+    return files, beside(paths, set(taken.values()))
 
 
 def read_files(path):
@@ -139,10 +144,10 @@ def read(path):
 def completed(files, ignored):
     """`files`: path in tasks/ -> content, of what was handed in."""
     missing = tuple(name for name in course.blank() if name not in files)
-    return Submission({**course.blank(), **without_extensions(files), **files}, missing, ignored)
+    return Submission({**course.blank(), **missing_extensions(files), **files}, missing, ignored)
 
 
-def without_extensions(files):
+def missing_extensions(files):
     """Path -> content, of the missing extensions of tasks that were handed in: as at first, but weak, so that
     a function counts that another file of the task defines. So it is in what a student began before the
     extensions had files of their own."""
