@@ -1356,8 +1356,10 @@ class HeaderText(unittest.TestCase):
                      "struct My {" + "struct A { int a; } a_; " * 20_000 + "};",
                      "std::vector<int>" + " const" * 90_000 + " my_f();",
                      "std::vector<" * 20_000 + "int" + " const>" * 20_000 + " my_f();",
-                     "".join(f"class Mine{i}; " for i in range(20_000))):
+                     "".join(f"class Mine{i}; " for i in range(20_000)),
+                     "constexpr int kMine = my_f<" + "1, " * 200_000 + "1>();"):
             self.assertEqual(self.with_(text), "", text[:20])
+        self.assertIn("could be a macro", self.with_("const int" + " MINE[1]" * 90_000 + ";"))
 
     def test_a_mark_of_utf_8_at_the_beginning_is_no_code(self):
         for name, content in course.blank().items():

@@ -2,7 +2,6 @@
 refused, too."""
 
 import dataclasses
-import itertools
 import re
 
 from grader.pieces import PAIRS, WORD, Pieces, plain
@@ -246,16 +245,19 @@ class Reader(Pieces):
                     self.see(class_ + name, what, begin)
         self.at += 1
 
+    def names_constant(self, begin):
+        """Whether the word here is the name of a constant, which has a type."""
+        before = {*self.pieces[begin:self.at]}
+        return (self.piece(1) in ("=", "{", "[") and before & {"constexpr", "const"}
+                and before - NO_PART_OF_A_TYPE - {"const"})
+
     def function_or_variable(self, member=False):
         """Goes behind it. Returns its name, of a function `operator` with its sign, its type, and whether it
         is a friend."""
         begin, name_at, is_function = self.at, None, False
         while self.piece() not in (";", "=", "{", "}", ":", "") and not is_function:
             word = self.piece()
-            before = {*self.pieces[begin:self.at]}
-            is_constant = (self.piece(1) in ("=", "{", "[") and before & {"constexpr", "const"}
-                           and before - NO_PART_OF_A_TYPE - {"const"})
-            if MACRO.fullmatch(word) and not is_constant:
+            if MACRO.fullmatch(word) and (name_at is not None or not self.names_constant(begin)):
                 self.refuse(f"uses {word} outside of a function: a name in capitals could be a macro; use small letters")
             if word in ("typedef", '"'):
                 self.refuse("has a typedef: write `using`" if word == "typedef" else "has extern of a language")
@@ -320,7 +322,8 @@ class Reader(Pieces):
     def begins_declarator(self):
         """Whether another name is declared behind the comma here."""
         before = ""
-        for piece in itertools.islice(self.pieces, self.at + 1, None):
+        for at in range(self.at + 1, len(self.pieces)):
+            piece = self.pieces[at]
             if piece in ("=", "{", "[", ";", ",") or (piece == "(" and (before == ")" or WORD.fullmatch(before))):
                 return True
             if not WORD.fullmatch(piece) and piece not in ("*", "&", "&&", "::", "(", ")"):
