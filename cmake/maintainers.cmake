@@ -1,5 +1,8 @@
 # Targets that a student's copy of this repository does not have.
 
+add_library(reference_strategy INTERFACE)
+target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7)
+
 file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
 test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
 add_subdirectory(grading/peers)
@@ -75,19 +78,3 @@ foreach(other second third fourth fifth)
   add_stack(${other} fsdp_given "${tasks}" ${instruments}/${other}_solution)
 endforeach()
 add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)
-
-# Takes system calls from graded code; for the grader's sandbox.
-add_executable(confine EXCLUDE_FROM_ALL programs/confine.cpp)
-
-# The code that is being graded: a submission's files, or solutions with a fault or with all mutants.
-# grading/grader puts them there, and their compilers run in its sandbox. From here on no warning is an
-# error.
-add_compile_options(-Wno-error)
-set(graded ${PROJECT_BINARY_DIR}/graded)
-if(NOT EXISTS ${graded})
-  file(COPY ${PROJECT_SOURCE_DIR}/tasks/ DESTINATION ${graded} FILES_MATCHING PATTERN "*.h"
-       PATTERN "*.cpp")
-endif()
-set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/grading/grader/compile.sh)
-set(CMAKE_CXX_LINKER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
-add_own_stacks(graded ${graded})

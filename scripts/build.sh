@@ -117,15 +117,16 @@ is_current() {
   return $status
 }
 
-# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; the
-# course's own repository makes it anew from the solutions.
+# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; of the
+# course's own repository it is the last commit.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
   else
-    "$root/.venv/bin/python3" "$root/grading/course/skeletons.py" --into "$root/build/first_state" >&2 &&
-      echo "$root/build/first_state/tasks"
-  fi 2>/dev/null
+    local folder=$root/build/first_state
+    rm -rf "$folder" && mkdir -p "$folder" &&
+      git -C "$root" archive HEAD tasks 2>/dev/null | tar -x -C "$folder" 2>/dev/null && echo "$folder/tasks"
+  fi
 }
 
 # sources_of_task TASK FOLDER: prints the paths of the task's C++ files in a folder of the form of tasks/,

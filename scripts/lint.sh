@@ -94,7 +94,6 @@ rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
 rule "a suite lies in one file" torn_suites
 rule "test names are snake_case" odd_test_names
-rule "tasks/ is what solutions/ gives" grading course/skeletons --check
 rule "the fault bank fits the code" grading instruments/faults --check
 rule "every promise has a test" grading course/contracts --check
 rule "mutants.toml fits the code" grading instruments/mutants --check

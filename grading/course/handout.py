@@ -76,10 +76,10 @@ def contents(release=1):
         if name.startswith(GIVEN) or name in RENAMED or (released and name.startswith(released)):
             path = ROOT / name
             files[RENAMED.get(name, name)] = (path.read_bytes(), os.access(path, os.X_OK))
-    for name, text in skeletons.generated().items():
-        files[name] = (text.encode(), False)
-        if name.startswith("tasks/"):
-            files[".pristine/" + name.removeprefix("tasks/")] = (text.encode(), False)
+    files = {name: file for name, file in files.items()
+             if not (name.startswith("tasks/") and skeletons.is_source(name))}
+    for name, content in skeletons.delivered().items():
+        files[name] = files[".pristine/" + name.removeprefix("tasks/")] = (content, False)
     return files
 
 

@@ -27,6 +27,10 @@ class Verbs(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         for name in ("scripts", "tasks", "solutions", "programs"):
             shutil.copytree(skeletons.ROOT / name, self.root / name)
+        for name, content in skeletons.delivered().items():
+            path = self.root / ".pristine" / name.removeprefix("tasks/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         (self.root / "grading/course").mkdir(parents=True)
         for name in ("fsdp", "course.toml", "grading/course/skeletons.py"):
             shutil.copy(skeletons.ROOT / name, self.root / name)

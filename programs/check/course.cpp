@@ -17,7 +17,7 @@ const std::vector<Task>& course() {
       {"2.3", "unshard", 4, {"T2_3_unshard"}},
       {"2.4", "reshard", 4, {"T2_4_reshard"}},
       {"2.5", "flat_gradient", 4, {"T2_5_flat_gradient"}},
-      {"2.6", "mixed_precision", 4, {"T2_6_mixed_precision", "T2_6_mixed_gradient"}, true, true},
+      {"2.6", "mixed_precision", 4, {"T2_6_mixed_precision", "T2_6_mixed_gradient"}, true},
     }},
     {3, "forward_hooks", "T3_2_post_forward.after_forward_a_rank_holds_only_a_part_of_the_model", {
       {"3.1", "pre_forward", 3, {"T3_1_pre_forward"}},
@@ -30,15 +30,15 @@ const std::vector<Task>& course() {
       {"4.2", "reduce_scatter", 6, {"T4_2_reduce_scatter"}},
       {"4.3", "exactly_once", 6, {"T4_3_exactly_once"}},
       {"4.4", "finish", 4, {"T4_4_finish"}},
-      {"4.5", "accumulate", 5, {"T4_5_accumulate"}, true, true},
+      {"4.5", "accumulate", 5, {"T4_5_accumulate"}, true},
       {"4.6", "checkpoint_activations", 5, {"T4_6_checkpoint_activations", "T4_6_checkpointed_values", "T4_6_checkpointed_units"}, true, true},
     }},
     {5, "sharded_optimizer", "T5_1_state.a_rank_holds_only_a_part_of_the_state", {
       {"5.1", "step_on_shards", 7, {"T5_1_step_on_shards", "T5_1_state"}},
       {"5.2", "padding", 3, {"T5_2_padding"}},
       {"5.3", "global_norm", 5, {"T5_3_global_norm"}},
-      {"5.4", "p_norm", 4, {"T5_4_p_norm"}, true, true},
-      {"5.5", "state", 4, {"T5_5_state"}, true, true},
+      {"5.4", "p_norm", 4, {"T5_4_p_norm"}, true},
+      {"5.5", "state", 4, {"T5_5_state"}, true},
       {"5.6", "locate", 4, {"T5_6_locate"}, true, true},
     }},
     {6, "prefetch", "T6_4_limit.after_a_step_a_rank_holds_only_a_part_of_the_model", {
@@ -47,7 +47,7 @@ const std::vector<Task>& course() {
       {"6.3", "backward", 3, {"T6_3_backward"}},
       {"6.4", "limit", 3, {"T6_4_limit"}},
       {"6.5", "overlap", 4, {"T6_5_overlap"}},
-      {"6.6", "prefetch_lists", 4, {"T6_6_prefetch_lists"}, true, true},
+      {"6.6", "prefetch_lists", 4, {"T6_6_prefetch_lists"}, true},
     }},
     {7, "integration", "T7_1_fully_shard_ranks.a_rank_holds_only_a_part_of_the_model", {
       {"7.1", "fully_shard", 6, {"T7_1_fully_shard", "T7_1_fully_shard_ranks", "T7_1_options"}},

@@ -55,7 +55,7 @@ class FsdpStrategy : public Strategy {
       unit_optimizers_ = std::make_shared<UnitOptimizers>(sharded_->units(), groups, comm_);
       step_in_backward(*model_, *sharded_, unit_optimizers_);
     } else {
-      optimizer_ = std::make_unique<ShardedOptimizer>(sharded_->units(), groups, comm_);
+      optimizer_ = make_sharded_optimizer(sharded_->units(), groups, comm_);
     }
     if (config.precision != MixedPrecisionPolicy{}) {
       for (const auto& unit : sharded_->units())
@@ -200,7 +200,7 @@ class FsdpStrategy : public Strategy {
   std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;
   ShardLayout layout_;
-  std::unique_ptr<ShardedOptimizer> optimizer_;      // null if there are those of the units
+  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if there are those of the units
   std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless units step in backward
 };
 

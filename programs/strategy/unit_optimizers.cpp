@@ -13,8 +13,7 @@ UnitOptimizers::UnitOptimizers(const std::vector<std::shared_ptr<FlatParameter>>
   // ranks that wait here too.
   const auto without_readers = comm_->without_readers();
   for (const auto& unit : units_)
-    optimizers_.push_back(
-        std::make_unique<ShardedOptimizer>(std::vector{unit}, groups, without_readers));
+    optimizers_.push_back(make_sharded_optimizer(std::vector{unit}, groups, without_readers));
 }
 
 void UnitOptimizers::step() {

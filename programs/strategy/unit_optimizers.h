@@ -24,7 +24,7 @@ class UnitOptimizers {
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;
-  std::vector<std::unique_ptr<ShardedOptimizer>> optimizers_;  // by unit
+  std::vector<std::shared_ptr<ShardedOptimizer>> optimizers_;  // by unit
   std::shared_ptr<Communicator> comm_;
 };
 

@@ -10,11 +10,11 @@ MULTI_RANK_SUITE(GradientSync);
 MULTI_RANK_TEST(GradientSync, that_was_forgotten_is_refused_by_the_optimizer) {
   run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
-    ShardedOptimizer optimizer(sharded.units, {{"", {}}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(sharded.units, {{"", {}}}, rank.communicator());
     sharded.hooks->set_requires_gradient_sync(false);
     plain_loss(*sharded.model, rank.rank()).backward();
     try {
-      optimizer.step();
+      optimizer->step();
       FAIL() << "nothing was thrown";
     } catch (const std::logic_error& error) {
       expect_error_says(error.what(), "root");

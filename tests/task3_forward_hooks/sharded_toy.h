@@ -33,8 +33,7 @@ struct ShardedToy {
       : model(std::move(toy)) {
     for (auto& [module, name, parameters] : toy_units(*model)) {
       modules.push_back(module);
-      units.push_back(
-          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+      units.push_back(make_flat_parameter(name, std::move(parameters), rank.communicator()));
       register_forward_hooks(*module, units.back(), reshard_after_forward && name != "root");
     }
   }

@@ -124,24 +124,24 @@ struct OnShards {
   OnShards(TestRank& rank, Training training)
       : training(std::move(training)),
         units(make_units(rank, make_parameters())),
-        optimizer(units, this->training.groups, rank.communicator()) {}
+        optimizer(make_sharded_optimizer(units, this->training.groups, rank.communicator())) {}
 
   void step(TestRank& rank, int step) {
     reduce_gradients(units, step);
     if (training.max_norm > 0) {
       rank.observe(training.prefix + norm_of_step(step),
                    training.norm_type == 2
-                       ? optimizer.clip_grad_norm(training.max_norm)
-                       : optimizer.clip_grad_norm(training.max_norm, training.norm_type));
+                       ? optimizer->clip_grad_norm(training.max_norm)
+                       : optimizer->clip_grad_norm(training.max_norm, training.norm_type));
     }
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
     observe_parameters(rank, units, training.prefix, after(step));
   }
 
   Training training;
   Units units;
-  ShardedOptimizer optimizer;
+  std::shared_ptr<ShardedOptimizer> optimizer;
 };
 
 // Trains on the ranks and in one process, and compares first the norms, then the parameters after

@@ -14,18 +14,19 @@ using Groups = std::vector<ParameterGroup>;
 
 struct Sharded {
   explicit Sharded(TestRank& rank, const Groups& groups = groups_that_differ())
-      : units(make_units(rank, make_parameters())), optimizer(units, groups, rank.communicator()) {}
+      : units(make_units(rank, make_parameters())),
+        optimizer(make_sharded_optimizer(units, groups, rank.communicator())) {}
 
   void train(int first, int last) {
     for (int step = first; step < last; ++step) {
       reduce_gradients(units, step);
-      optimizer.step();
-      optimizer.zero_grad();
+      optimizer->step();
+      optimizer->zero_grad();
     }
   }
 
   Units units;
-  ShardedOptimizer optimizer;
+  std::shared_ptr<ShardedOptimizer> optimizer;
 };
 
 std::string named(const StateRange& range) {
@@ -58,7 +59,7 @@ std::string expected_ranges(int rank, int world_size) {
 // What state() returns, of which it observes the ranges: of none, nothing can be wrong.
 std::vector<StateRange> observe_ranges(TestRank& rank, Sharded& model) {
   std::string ranges;
-  auto state = model.optimizer.state();
+  auto state = model.optimizer->state();
   for (const StateRange& range : state)
     ranges += named(range);
   rank.observe("ranges", ranges);
@@ -129,7 +130,7 @@ void expect_moments_of_one_process(int world_size, const Groups& groups) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     Sharded model(rank, groups);
     model.train(0, kSteps);
-    const auto ranges = model.optimizer.state();
+    const auto ranges = model.optimizer->state();
     for (size_t i = 0; i < kParameters.size(); ++i) {
       if (!has_state(kParameters[i], groups)) continue;
       const std::string of = " of " + kParameters[i].name;
@@ -209,7 +210,7 @@ void expect_state_before_the_first_step(int world_size, const Groups& groups) {
     rank.observe("ranges whose state is not zero", wrong);
     const int64_t before = live(MemoryClass::optimizer_state);
     model.train(0, 1);
-    model.optimizer.state();
+    model.optimizer->state();
     rank.observe("bytes of state that the first step adds",
                  live(MemoryClass::optimizer_state) - before);
   });
@@ -228,7 +229,7 @@ MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
     Sharded model(rank);
     const auto each = [&](auto action) {
       const at::NoGradGuard no_grad;
-      for (const StateRange& range : model.optimizer.state())
+      for (const StateRange& range : model.optimizer->state())
         for (const auto& tensor : {range.value, range.exp_avg, range.exp_avg_sq, range.step})
           if (tensor.defined()) action(tensor);
     };

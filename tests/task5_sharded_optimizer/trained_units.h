@@ -67,7 +67,7 @@ inline Units make_units(TestRank& rank, const std::vector<NamedParameter>& param
     std::vector<NamedParameter> members;
     for (size_t i = 0; i < kParameters.size(); ++i)
       if (belongs(kParameters[i], unit)) members.push_back(parameters[i]);
-    units.push_back(std::make_shared<FlatParameter>(unit, std::move(members), rank.communicator()));
+    units.push_back(make_flat_parameter(unit, std::move(members), rank.communicator()));
   }
   return units;
 }

@@ -1,10 +1,10 @@
-#include <sharded_optimizer.h>
+#include <sharded_optimizer_impl.h>
 
 #include <cmath>
 
 namespace fsdp {
 
-double ShardedOptimizer::clip_grad_norm(double max_norm, double norm_type) {
+double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
   check_norm_type(norm_type);
   if (norm_type == 2) return clip_grad_norm(max_norm);
   const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
