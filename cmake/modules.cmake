@@ -53,10 +53,11 @@ torch_trainer_module(report base)
 torch_trainer_module(cuda base comm memory)
 torch_trainer_module(data base)
 torch_trainer_module(config comm optim)
+torch_trainer_module(offload base memory optim)
 torch_trainer_module(state base comm optim report)
-torch_trainer_module(prediction base comm config memory optim trace)
+torch_trainer_module(prediction base comm config memory offload optim trace)
 torch_trainer_module(exchange comm nn state)
-torch_trainer_module(strategies comm config data memory nn optim prediction state trace)
+torch_trainer_module(strategies comm config data memory nn offload optim prediction state trace)
 torch_trainer_module(train base comm config cuda data exchange memory optim prediction report state
                      strategies trace)
 torch_trainer_module(options base comm command_line config cuda data exchange nn optim report

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <offload/state_file.h>
 #include <optim/exact_sum.h>
-#include <optim/state_file.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
 

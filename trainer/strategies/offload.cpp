@@ -1,5 +1,5 @@
-#include <memory/nameless_file.h>
-#include <optim/state_file.h>
+#include <offload/nameless_file.h>
+#include <offload/state_file.h>
 #include <prediction/schedule.h>
 #include <strategies/offload.h>
 
@@ -13,7 +13,7 @@ const std::string kSums = "sums of gradients that wait";
 TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
   if (config.offload_dir.empty()) return config;
   const Schedule step = schedule(config, layout, rank);
-  config.optimizer.file =
+  config.optimizer.moments =
       std::make_shared<StateFile>(config.offload_dir, step.state_file_bytes, config.pinned);
   const NamelessFile room(config.offload_dir, step.put_aside_bytes, kSums);
   return config;

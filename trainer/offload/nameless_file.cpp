@@ -1,6 +1,6 @@
 #include <base/torch.h>
 #include <fcntl.h>
-#include <memory/nameless_file.h>
+#include <offload/nameless_file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

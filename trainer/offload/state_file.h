@@ -1,7 +1,8 @@
 #pragma once
 
 #include <base/torch.h>
-#include <memory/nameless_file.h>
+#include <offload/nameless_file.h>
+#include <optim/update_rule.h>
 
 #include <condition_variable>
 #include <deque>
@@ -16,24 +17,24 @@ namespace fsdp {
 // Optimizer state of one rank in a file, in place of memory (ZeRO-Infinity, section 5.2). The file
 // is mapped: what lies in it are tensors as others are. A thread reads ahead and writes behind, so
 // that few pages are in memory at a time.
-class StateFile {
+class StateFile : public MomentStore {
  public:
   // Reserves `bytes` in `folder`, of which the first pinned_bytes(bytes, pinned) stay in memory, in
   // the class optimizer_state. The file has no name, so it ends with the process, however that
   // ends. Throws std::runtime_error "FOLDER: what is wrong", if the disk is too full for example.
   StateFile(const std::string& folder, int64_t bytes, int64_t pinned);
-  ~StateFile();
+  ~StateFile() override;
   StateFile(const StateFile&) = delete;
 
   // [numel] zeros, fp32, of what was reserved. They are valid while the file is. Throws
   // std::logic_error if less is left.
-  at::Tensor zeros(int64_t numel);
+  at::Tensor zeros(int64_t numel) override;
 
   // Is given parts of such tensors, each after its use, in the same order at each step. The part is
   // written, and leaves memory when the part after it is. The one that followed it by kAhead at the
   // step before is read. Returns at once, but waits while kBehind parts are to be written. Throws
   // std::runtime_error if the file could not be written.
-  void write_behind(const at::Tensor& part);
+  void used(const at::Tensor& part) override;
 
   static constexpr int kBehind = 4, kAhead = 4;
 

@@ -1,7 +1,7 @@
 #include <fcntl.h>
 #include <memory/live_bytes.h>
+#include <offload/state_file.h>
 #include <optim/shard_layout.h>
-#include <optim/state_file.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ std::optional<StateFile::Part> StateFile::to_read_after(const Part& part) {
   return ahead;
 }
 
-void StateFile::write_behind(const at::Tensor& tensor) {
+void StateFile::used(const at::Tensor& tensor) {
   const Part part = part_of(tensor);
   if (part.begin >= part.end) return;  // it stays in memory
   const auto ahead = to_read_after(part);

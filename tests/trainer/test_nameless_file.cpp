@@ -1,14 +1,14 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
-#include <memory/nameless_file.h>
+#include <offload/nameless_file.h>
 #include <unistd.h>
 
 #include <filesystem>
 
-#include "expect_text.h"
-#include "in_a_process.h"
-#include "limit_file_size.h"
-#include "temporary_folder.h"
+#include <common/expect_text.h>
+#include <common/in_a_process.h>
+#include <common/limit_file_size.h>
+#include <common/temporary_folder.h>
 
 namespace fsdp {
 namespace {
