@@ -1,7 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <comm/tree_sum.h>
+#include <config/arrangement.h>
 #include <optim/loss_scaler.h>
 #include <optim/mixed_precision.h>
 #include <optim/update_rule.h>

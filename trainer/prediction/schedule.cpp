@@ -1,4 +1,4 @@
-#include <comm/tree_sum.h>
+#include <config/arrangement.h>
 #include <config/gradient_buckets.h>
 #include <prediction/scheduled_step.h>
 

@@ -1,4 +1,4 @@
-#include <comm/tree_sum.h>
+#include <config/arrangement.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <strategies/replica_strategy.h>

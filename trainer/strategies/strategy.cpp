@@ -1,4 +1,4 @@
-#include <comm/tree_sum.h>
+#include <config/arrangement.h>
 #include <strategies/strategy.h>
 
 namespace fsdp {

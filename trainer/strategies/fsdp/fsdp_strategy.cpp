@@ -1,4 +1,4 @@
-#include <comm/tree_sum.h>
+#include <config/arrangement.h>
 #include <fully_shard.h>
 #include <locate.h>
 #include <memory/live_bytes.h>
