@@ -42,14 +42,13 @@ function(test_executable list target library)
 endfunction()
 
 # fsdp_strategy connects the last task to the trainer. fsdp_train_main trains with it.
-file(GLOB strategy_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/programs/strategy/*.cpp)
+file(GLOB strategy_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/*.cpp)
 add_library(fsdp_strategy STATIC EXCLUDE_FROM_ALL ${strategy_sources})
 set_target_properties(fsdp_strategy PROPERTIES UNITY_BUILD "${FSDP_UNITY}" UNITY_BUILD_BATCH_SIZE 0)
-target_include_directories(fsdp_strategy PUBLIC ${PROJECT_SOURCE_DIR}/programs)
 target_link_libraries(fsdp_strategy PUBLIC fsdp_contracts fsdp_train)
 target_precompile_headers(fsdp_strategy REUSE_FROM fsdp_pch)
 add_library(fsdp_train_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp)
-target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_train_options)
+target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_options)
 target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_pch)
 
 # taskN_tests: the tests of a task, with the libraries that they are compared with. Those of the last task

@@ -10,7 +10,7 @@ bin=$root/build/default/bin
 rounds=${1:-20}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || refuse "stress wants a number of rounds, not '$rounds'"
 build default all_tests
-mapfile -t programs < <(grep -E '/(common|reference_task[2-7])_tests$' "$root/build/default/tests.txt")
+mapfile -t programs < <(grep -E '/(common|trainer|reference_task[2-7])_tests$' "$root/build/default/tests.txt")
 
 # Keeps which programs passed in which round, in a file named after the programs' contents.
 kept=$root/build/default/stress.$(cat "${programs[@]}" | sha256sum | cut -c 1-16)
