@@ -70,9 +70,9 @@ program(own_model reference_task7 examples/own_model.cpp)
 
 # Solutions that measure the tests: another correct solution, which has to pass too, because the tests
 # ask for the contract only; and one that shards nothing.
-set(instruments ${PROJECT_SOURCE_DIR}/grading/instruments)
-add_stack(second fsdp_given "${tasks}" ${instruments}/second_solution)
-add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)
+add_stack(second fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/second_solution)
+add_stack(unsharded fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/unsharded
+          ${PROJECT_SOURCE_DIR}/solutions)
 
 # Takes system calls from graded code; for the grader's sandbox.
 add_executable(confine EXCLUDE_FROM_ALL programs/confine.cpp)

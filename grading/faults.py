@@ -6,7 +6,7 @@ its test fails on some number of ranks and says its message, and costs points of
 are kept under build/default/grades, so a run that was broken off goes on where it stopped; what has
 changed since is run again. Prints the matrix, one line for each fault: problem, name, points of its
 task, numbers of ranks on which its test fails, how many other tests fail, the test. Exits with 1 if
-a fault survives. grading/instruments/faults/README.md says more.
+a fault survives. grading/faults/README.md says more.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import sys
 import textwrap
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import bank, changed, course, grade  # noqa: E402
 from grader.course import ROOT, Refused  # noqa: E402
 
-BANK = ROOT / "grading" / "instruments" / "faults"
+BANK = ROOT / "grading" / "faults"
 MATRIX = BANK / "MATRIX.md"
 FIRST = BANK / "FIRST_FAILURES.md"
 JOBS = 2
@@ -114,7 +114,7 @@ def table(faults, results, old):
     lines = [
         "# What catches which mistake",
         "",
-        f"The {len(faults)} faults of the bank, made by `grading/instruments/faults.py --table`. W: the numbers of",
+        f"The {len(faults)} faults of the bank, made by `grading/faults.py --table`. W: the numbers of",
         "ranks on which the test fails; others: how many other tests fail; points: what `./fsdp check`",
         "gives for the task, over the reference solutions of the tasks before it.",
         "",
@@ -145,7 +145,7 @@ def first_failures(faults, results, old):
         "For each fault of the bank the test whose failure `./fsdp check` shows, and where it leads:",
         "to the cause (2), to the place (1), or nowhere (0). Somebody read each failure without knowing",
         "the fault's line and wrote the judgement into the bank as `leads_to`. The tests are found by",
-        "`grading/instruments/faults.py --table`; `--first` prints the failures in full.",
+        "`grading/faults.py --table`; `--first` prints the failures in full.",
         "",
         f"{len(read)} of {len(faults)} were read; the mean is {sum(read) / max(len(read), 1):.2f}.",
         "",
@@ -176,7 +176,7 @@ def check(faults):
         if not fault["problem"].startswith(f"{fault['task']}."):
             wrong.append(f"fault {fault['name']}: problem {fault['problem']} is in another file")
         if matrix and key_of_row(fault) not in matrix:
-            wrong.append(f"fault {fault['name']} is not in MATRIX.md; run grading/instruments/faults.py --table")
+            wrong.append(f"fault {fault['name']} is not in MATRIX.md; run grading/faults.py --table")
     return wrong
 
 

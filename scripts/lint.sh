@@ -21,10 +21,7 @@ wrong_includes() { grep -nE "^ *# *include *([\"<]\.\./|(\"|<.*/)$task_header[\"
 repeated_names() { printf '%s\n' "${cpp[@]}" | sed -n 's|^solutions/.*/\(.*\.h\)$|\1|p' | sort | uniq -d; }
 # A precompiled header is compiled as a main file, where the pragma gives a warning.
 unguarded_headers() { grep -L '^#pragma once' $(printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$'); }
-# Of a student's solution too, a file holds what the task says, however long.
-long_files() {
-  awk 'FNR == 401 { print FILENAME }' "${cpp[@]}" | grep -v '^grading/instruments/.*_solution/'
-}
+long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
 # Somebody reads it in one sitting. What only extension problems ask for is in solutions/extensions/.
 long_reference() {
@@ -95,7 +92,7 @@ rule "course.toml lists every suite" unlisted_suites
 rule "a suite lies in one file" torn_suites
 rule "test names are snake_case" odd_test_names
 rule "tasks/ is what solutions/ gives" grading course/skeletons --check
-rule "the fault bank fits the code" grading instruments/faults --check
+rule "the fault bank fits the code" grading faults --check
 rule "the house is as drawn" grading course/house --check
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" grading course/texts

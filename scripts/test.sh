@@ -109,8 +109,8 @@ if [[ $preset == default ]]; then
   counted "$root/scripts/outside.sh" "$totals"
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
-  counted run_part instruments/faults 100
-  counted run_part instruments/exploits 22
+  counted run_part faults 100
+  counted run_part exploits 22
   counted run_part course/samples 4
 fi
 if [[ $all ]]; then build_cuda; fi

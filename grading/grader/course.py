@@ -95,7 +95,7 @@ OTHERS = ("second",)
 
 def other_solution(name):
     """Of a correct solution that is written differently: its files, as of task_files()."""
-    return task_files(f"grading/instruments/{name}_solution")
+    return task_files(f"grading/{name}_solution")
 
 
 @functools.cache
