@@ -1,1 +1,1 @@
-../../../../tasks/task2_flat_parameter/flat_layout.h
+../../../tasks/task2_flat_parameter/flat_layout.h

@@ -1,1 +1,1 @@
-../../../../tasks/task3_forward_hooks/forward_hooks.h
+../../../tasks/task3_forward_hooks/forward_hooks.h

@@ -1,1 +1,1 @@
-../../../../tasks/task7_integration/fully_shard.h
+../../../tasks/task7_integration/fully_shard.h

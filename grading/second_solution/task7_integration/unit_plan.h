@@ -1,1 +1,1 @@
-../../../../tasks/task7_integration/unit_plan.h
+../../../tasks/task7_integration/unit_plan.h

@@ -1,1 +1,1 @@
-../../../../tasks/task7_integration/wrap_policy.h
+../../../tasks/task7_integration/wrap_policy.h

@@ -1,1 +1,1 @@
-../../../../solutions/task2_flat_parameter/flat_layout.cpp
+../../../solutions/task2_flat_parameter/flat_layout.cpp

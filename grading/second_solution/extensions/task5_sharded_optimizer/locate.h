@@ -1,1 +1,1 @@
-../../../../../tasks/extensions/task5_sharded_optimizer/locate.h
+../../../../tasks/extensions/task5_sharded_optimizer/locate.h

@@ -1,1 +1,1 @@
-../../../../../tasks/extensions/task7_integration/ignored.h
+../../../../tasks/extensions/task7_integration/ignored.h

@@ -1,1 +1,1 @@
-../../../../../tasks/extensions/task7_integration/keep_fp32.h
+../../../../tasks/extensions/task7_integration/keep_fp32.h

@@ -1,1 +1,1 @@
-../../../../../tasks/extensions/task7_integration/wrap_by_size.h
+../../../../tasks/extensions/task7_integration/wrap_by_size.h
