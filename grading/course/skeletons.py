@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tasks/, what a student starts from, out of solutions/ and course.toml; and course.cpp.
+"""Makes tasks/, what a student starts from, out of solutions/ and course.toml.
 
 A header loses what follows the line "// How this solution goes about it." in a class. Of a .cpp file
 remain the functions that course.toml names: those of a problem with a body that says todo(), the
@@ -190,36 +190,10 @@ def skeleton_of_task(solutions, task):
     return files
 
 
-def course_source(course):
-    """course.toml as the C++ that `fsdp check` is compiled with."""
-    lines = [
-        "// Made from course.toml by grading/course/skeletons.py.",
-        "#include <check/course.h>",
-        "",
-        "namespace fsdp {",
-        "",
-        "// clang-format off",
-        "const std::vector<Task>& course() {",
-        "  static const std::vector<Task> tasks{",
-    ]
-    for task in course["task"]:
-        lines.append(f'    {{{task["number"]}, "{task["name"]}", "{task["sentinel"]}", {{')
-        for problem in task["problem"]:
-            suites = ", ".join(f'"{suite}"' for suite in problem["suites"])
-            extension = ", true" if problem.get("extension") else ""
-            extension += ", true" if extension and "symbols" in problem else ""
-            lines.append(
-                f'      {{"{problem["number"]}", "{problem["name"]}", {problem["points"]}, '
-                f"{{{suites}}}{extension}}},"
-            )
-        lines.append("    }},")
-    return "\n".join(lines + ["  };", "  return tasks;", "}", "", "}  // namespace fsdp"]) + "\n"
-
-
 def generated(root=ROOT):
     """Path -> text, of every file that is made."""
     course = tomllib.loads((root / "course.toml").read_text())
-    files = {"programs/check/course.cpp": course_source(course)}
+    files = {}
     for task in course["task"]:
         for name, text in skeleton_of_task(root / "solutions", task).items():
             files[f"tasks/{name}"] = text
