@@ -2,7 +2,7 @@
 """Makes the output that COURSE.md, README.md and a handout show (samples.toml), and compares it.
 
 Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into the
-page. Needs the programs of a build: ./fsdp build check hello reference_train and the reference's tests.
+page.
 """
 
 import argparse
@@ -163,6 +163,7 @@ def main():
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
     count, samples = 0, changed.part_of(load(), arguments)
+    changed.prepare("check", "hello", "reference_train", *(f"reference_task{task}_tests" for task in range(1, 8)))
     for sample in samples:
         try:
             wrong = play(sample, arguments.write)
