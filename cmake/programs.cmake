@@ -21,6 +21,15 @@ set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUIL
 set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_base)
+file(READ course.toml course_text)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/course_text.cpp @ONLY CONTENT [[
+namespace fsdp {
+extern const char* const kCourseText;
+const char* const kCourseText = R"toml(@course_text@)toml";
+}  // namespace fsdp
+]])
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS course.toml)
+target_sources(fsdp_check PRIVATE ${PROJECT_BINARY_DIR}/course_text.cpp)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
 target_link_libraries(check PRIVATE fsdp_check)
 

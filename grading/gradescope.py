@@ -13,8 +13,8 @@ import zipfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from course.handout import ROOT, tracked  # noqa: E402
 
-LEFT_OUT = ("docs/", "writeup/", "grading/peers/", "grading/instruments/second_solution/", "grading/instruments/unsharded/",
-            "grading/instruments/faults/")
+LEFT_OUT = ("docs/", "writeup/", "grading/peers/", "grading/second_solution/", "grading/unsharded/",
+            "grading/faults/")
 
 
 def archive(names):

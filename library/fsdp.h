@@ -1,7 +1,7 @@
 #pragma once
 
 // The library: what a program that shards its own model may use. These headers and what they
-// include are installed; docs/api.md is made from them.
+// include are installed.
 
 // Ranks, and the collectives between them.
 #include <comm/communicator.h>

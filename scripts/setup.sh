@@ -113,7 +113,7 @@ install_tools() {
 install_peers() {
   local peers=$root/.venv-peers
   if [[ ! -x $peers/bin/python3 ]]; then
-    say "installing PyTorch, transformers and matplotlib (3.6 GB) into .venv-peers: some minutes"
+    say "installing PyTorch and transformers (3.6 GB) into .venv-peers: some minutes"
   fi
   pip_install "$peers" -r "$root/grading/peers/requirements.txt" ||
     fail "could not install grading/peers/requirements.txt"

@@ -60,7 +60,7 @@ class Course:
 
     def own(self, task):
         """Path in tasks/ -> text, of the student's solution, which is not the one that will be released."""
-        second = ROOT / "grading/instruments/second_solution"
+        second = ROOT / "grading/second_solution"
         paths = [path for folder in skeletons.folders_of(self.folder(task))
                  for path in (second / folder).glob("*.[hc]*")]
         return {path.relative_to(second).as_posix(): path.read_text() for path in paths}

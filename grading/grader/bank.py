@@ -1,4 +1,4 @@
-"""What the lists of faults, exploits and claims have in common: their form, which entries are run, and
+"""What the lists of faults and exploits have in common: their form, which entries are run, and
 what is counted."""
 
 from grader.course import Refused, tomllib

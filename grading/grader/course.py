@@ -90,12 +90,12 @@ def task_files(folder):
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 
-OTHERS = ("second", "third", "fourth", "fifth")
+OTHERS = ("second",)
 
 
 def other_solution(name):
     """Of a correct solution that is written differently: its files, as of task_files()."""
-    return task_files(f"grading/instruments/{name}_solution")
+    return task_files(f"grading/{name}_solution")
 
 
 @functools.cache

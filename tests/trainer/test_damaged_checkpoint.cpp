@@ -230,7 +230,6 @@ MULTI_RANK_TEST(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refuse
   }
 }
 
-// grading/instruments/checkpoints.py kills a hundred trainings.
 TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
   constexpr int kKills = 5;
   const TemporaryFolder folder;
