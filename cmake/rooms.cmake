@@ -43,6 +43,7 @@ torch_room(testing base comm layout memory nn trace)
 
 target_include_directories(fsdp_comm SYSTEM
                            PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+target_link_libraries(fsdp_report PRIVATE OpenSSL::Crypto)  # of sha256.cpp
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 # Of a function that several objects define, as of a template, a linker takes the first definition. So what
 # runs the tests and compares comes before the code of a task, and all of it.
