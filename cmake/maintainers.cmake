@@ -4,7 +4,7 @@ file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
 test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
 add_subdirectory(grading/peers)
 
-# Runs a test program for ./fsdp test and scripts/stress.sh.
+# Runs a test program for ./fsdp test.
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
