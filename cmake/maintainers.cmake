@@ -1,7 +1,11 @@
 # Targets that a student's copy of this repository does not have.
 
 file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
-test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
+test_executable(fsdp_common_tests common_tests "fsdp_given;fsdp_trace;fsdp_data" ${common_tests})
+
+file(GLOB trainer_tests CONFIGURE_DEPENDS tests/trainer/*.cpp)
+test_executable(fsdp_common_tests trainer_tests fsdp_options ${trainer_tests})
+
 add_subdirectory(grading/peers)
 
 # Runs a test program for ./fsdp test.
@@ -14,14 +18,12 @@ program(transport_bench fsdp_given programs/transport_bench.cpp)
 # reference solutions.
 file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
 add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
-target_link_libraries(fsdp_reproduce PUBLIC reference_strategy fsdp_programs)
+target_link_libraries(fsdp_reproduce PUBLIC reference_strategy fsdp_command_line)
+target_include_directories(fsdp_reproduce PUBLIC programs)
 target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
 program(reproduce fsdp_reproduce programs/reproduce.cpp)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
 test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
-
-file(GLOB train_tests CONFIGURE_DEPENDS tests/programs/train/*.cpp)
-test_executable(fsdp_common_tests train_tests fsdp_train_options ${train_tests})
 
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.
@@ -31,7 +33,7 @@ test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tes
 # What the course's own code does under the reference solutions, and whether the numbers of the handouts
 # are those of a run.
 file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
-test_executable(fsdp_common_tests reference_tests reference_strategy ${reference_tests})
+test_executable(fsdp_common_tests reference_tests "reference_strategy;fsdp_library" ${reference_tests})
 
 # What goes beyond the tasks, with the reference solutions.
 file(GLOB extension_tests CONFIGURE_DEPENDS tests/extensions/*.cpp)
@@ -51,7 +53,7 @@ add_dependencies(library_tests own_training)  # a test runs it
 
 # Random models and options, trained on ranks and in one process.
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
-test_executable(fsdp_common_tests properties_tests reference_strategy ${properties_tests})
+test_executable(fsdp_common_tests properties_tests "reference_strategy;fsdp_library" ${properties_tests})
 
 # Faults at random moments of trainings.
 file(GLOB faults_tests CONFIGURE_DEPENDS tests/faults/*.cpp)

@@ -95,7 +95,7 @@ holder() {
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs \
-    solutions tasks tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
+    solutions tasks tests trainer -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
   if [[ -f $list ]]; then
     LC_ALL=C comm -13 "$list" "$list.new" | while read -r _ file; do
       [[ $root/$file -nt $list ]] || touch "$root/$file"

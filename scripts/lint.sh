@@ -98,7 +98,7 @@ rule "tasks/ is what solutions/ gives" grading course/skeletons --check
 rule "the fault bank fits the code" grading instruments/faults --check
 rule "every promise has a test" grading course/contracts --check
 rule "mutants.toml fits the code" grading instruments/mutants --check
-rule "the house is as drawn" grading course/house --check
+rule "the layers are as drawn" grading course/house --check
 rule "docs/api.md is what headers say" grading course/api --check
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" grading course/texts

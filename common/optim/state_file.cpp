@@ -1,6 +1,6 @@
 #include <fcntl.h>
-#include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
+#include <optim/shard_layout.h>
 #include <optim/state_file.h>
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
-#include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
+#include <optim/shard_layout.h>
 #include <optim/state_file.h>
 #include <optim/update_rule.h>
 

@@ -131,7 +131,7 @@ def section(path):
     """The part of the page that is about one header."""
     header = (ROOT / path).read_text()
     before, lines = body(header)
-    include = re.sub(r"^(common|library|solutions(/extensions)?/[^/]*)/", "", path)
+    include = re.sub(r"^(common|library|trainer|solutions(/extensions)?/[^/]*)/", "", path)
     yield f"### `<{include}>`\n"
     if before:
         yield prose(before) + "\n"
@@ -145,7 +145,7 @@ def section(path):
 
 
 def page():
-    files = [name for name in handout.tracked() if name.startswith(("common/", "library/", "solutions/"))]
+    files = [name for name in handout.tracked() if name.startswith(("common/", "library/", "solutions/", "trainer/"))]
     parts = [INTRODUCTION]
     for title, headers in chapters((ROOT / LIST).read_text()):
         parts.append(f"## {title}\n")

@@ -42,9 +42,7 @@ GIVEN = (
     "programs/export_model.cpp",
     "programs/generate.cpp",
     "programs/hello.cpp",
-    "programs/shared/",
-    "programs/strategy/",
-    "programs/train",
+    "programs/train.cpp",
     "scripts/appendix.sh",
     "scripts/build.sh",
     "scripts/doctor.sh",
@@ -53,6 +51,7 @@ GIVEN = (
     "scripts/setup.sh",
     "tasks/",
     "tests/task",
+    "trainer/",
 )
 RENAMED = {"COURSE.md": "README.md"}
 

@@ -20,7 +20,7 @@ def telling_lines(text):
 def solution_lines(tasks):
     """The lines that solutions alone have, by task; those that students are given are left out."""
     given = set()
-    for folder in ("common", "tests", "programs", "examples", "appendix"):
+    for folder in ("common", "trainer", "tests", "programs", "examples", "appendix"):
         for path in (handout.ROOT / folder).rglob("*"):
             if path.suffix in (".h", ".cpp"):
                 given |= telling_lines(path.read_text())

@@ -22,7 +22,7 @@ project(fsdp CXX)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(LibTorch_ROOT / CACHE PATH "A folder that is there, for scripts/build.sh")
 list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)
-foreach(library fsdp_given fsdp_testing fsdp_prediction fsdp_train fsdp_train_options)
+foreach(library fsdp_given fsdp_testing fsdp_prediction fsdp_train fsdp_options)
   add_library(${library} INTERFACE)
 endforeach()
 add_library(fsdp_pch STATIC cmake/pch.cpp)
@@ -96,7 +96,7 @@ class SmallCourse(staged_release.Course):
             "CMakeLists.txt": CMAKE.replace("CHECK", str(ROOT / "build/default/bin/check")),
             "cmake/pch.cpp": "",
             "cmake/pch.h": "",
-            "programs/strategy/fsdp_strategy.cpp": "",
+            "trainer/strategies/fsdp/fsdp_strategy.cpp": "",
             "programs/train.cpp": "int main() {}\n",
             "scripts/setup.sh": "#!/bin/sh\n",
             "tasks/WRITEUP.md": "",

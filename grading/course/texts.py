@@ -44,8 +44,8 @@ def verbs():
     sources = {
         "check": ["programs/check/settings.cpp"],
         "hello": ["programs/hello.cpp"],
-        "train": [*(str(path.relative_to(ROOT)) for path in (ROOT / "programs" / "train").glob("*.cpp")), "fsdp"],
-        "generate": ["programs/generate.cpp", "programs/train/init_option.cpp"],
+        "train": [*(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp")), "fsdp"],
+        "generate": ["programs/generate.cpp", "trainer/options/init_option.cpp"],
         "export": ["programs/export_model.cpp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],

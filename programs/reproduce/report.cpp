@@ -1,5 +1,5 @@
+#include <command_line/commit.h>
 #include <reproduce/report.h>
-#include <shared/commit.h>
 
 #include <sys/utsname.h>
 #include <torch/version.h>

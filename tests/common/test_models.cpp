@@ -1,12 +1,12 @@
 #include <data/dataset.h>
 #include <gtest/gtest.h>
-#include <layout/shard_layout.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <nn/gpt2.h>
 #include <nn/layers.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
+#include <optim/shard_layout.h>
 #include <optim/update_rule.h>
 
 #include <cmath>

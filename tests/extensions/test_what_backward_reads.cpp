@@ -1,4 +1,4 @@
-#include <strategy/what_backward_reads.h>
+#include <strategies/fsdp/what_backward_reads.h>
 #include <wrap_policy.h>
 
 #include <numeric>

@@ -1,7 +1,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <reproduce/train_runs.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 #include <c10/util/ScopeExit.h>
 #include <c10/util/SmallVector.h>
-#include <dispatch/construction.h>
 #include <meta_init.h>
+#include <nn/construction.h>
 #include <torch/library.h>
 
 #include <algorithm>

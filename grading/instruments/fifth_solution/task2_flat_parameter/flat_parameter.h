@@ -2,8 +2,8 @@
 
 #include <comm/communicator.h>
 #include <flat_layout.h>
-#include <layout/mixed_precision.h>
-#include <layout/shard_layout.h>
+#include <optim/mixed_precision.h>
+#include <optim/shard_layout.h>
 
 #include <functional>
 #include <optional>

@@ -1,5 +1,5 @@
-#include <dispatch/construction.h>
 #include <meta_init.h>
+#include <nn/construction.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 

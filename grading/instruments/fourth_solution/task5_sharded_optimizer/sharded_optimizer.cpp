@@ -1,6 +1,6 @@
 #include <comm/call.h>
-#include <layout/shard_layout.h>
 #include <optim/exact_sum.h>
+#include <optim/shard_layout.h>
 #include <sharded_optimizer.h>
 
 #include <algorithm>

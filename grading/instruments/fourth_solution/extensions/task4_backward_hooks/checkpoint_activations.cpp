@@ -1,6 +1,6 @@
 #include <checkpoint_activations.h>
-#include <layout/shard_layout.h>
 #include <nn/generator_states.h>
+#include <optim/shard_layout.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
