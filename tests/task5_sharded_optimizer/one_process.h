@@ -120,11 +120,9 @@ inline void observe_parameters(TestRank& rank, const Units& units, const std::st
   }
 }
 
-struct OnShards {
-  OnShards(TestRank& rank, Training training)
-      : training(std::move(training)),
-        units(make_units(rank, make_parameters())),
-        optimizer(units, this->training.groups, rank.communicator()) {}
+struct OnShards : TrainedUnits {
+  OnShards(TestRank& rank, const Training& training)
+      : TrainedUnits(rank, training.groups), training(training) {}
 
   void step(TestRank& rank, int step) {
     reduce_gradients(units, step);
@@ -140,8 +138,6 @@ struct OnShards {
   }
 
   Training training;
-  Units units;
-  ShardedOptimizer optimizer;
 };
 
 // Trains on the ranks and in one process, and compares first the norms, then the parameters after
