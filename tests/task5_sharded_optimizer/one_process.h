@@ -40,9 +40,7 @@ inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type
   std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients)
     flat.push_back(gradient.flatten());
-  const at::Tensor all = at::cat(flat);
-  if (norm_type == 2) return std::sqrt(value_of_sum(sum_of_squares(all)));
-  return p_norm({all}, norm_type);
+  return p_norm({at::cat(flat)}, norm_type);
 }
 
 // Numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W here,
