@@ -3,6 +3,7 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <sharded_optimizer.h>
+#include <state/whole_tensors.h>
 #include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/unit_optimizers.h>
@@ -141,9 +142,7 @@ class FsdpStrategy : public Strategy {
     for (const auto& parameter : layout_.parameters) {
       const FlatParameter& unit = *sharded_->units()[parameter.unit];
       if (gathered != parameter.unit) {
-        const MemoryScope scope(MemoryClass::gathered);
-        full = comm_->empty(unit.layout().padded_numel);
-        comm_->all_gather_into(full, unit.shard(), unit.unit()).wait();
+        full = gather_flat(*comm_, unit.shard(), unit.unit());
         gathered = parameter.unit;
       }
       const auto sizes = unit.parameters()[next[gathered]++].tensor.sizes();
