@@ -273,10 +273,11 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   if (!step_folders(files.checkpoints).empty())
     options.insert(options.end(), {"--resume", files.checkpoints});
   Watcher watcher(run, files);
-  const int status = run_child(program, options, files.output, [&](int child) { watcher(child); });
+  const bool succeeded =
+      run_child(program, options, files.output, [&](int child) { watcher(child); });
   watcher.end();
   if (ending_signal() != 0) end_by(ending_signal());
-  if (status != 0)
+  if (!succeeded)
     throw std::runtime_error(run.name + ": " + last_line(contents(files.output)) + " (see " +
                              files.output.string() + "; the same command goes on)");
   fs::rename(unfinished, files.result);

@@ -70,13 +70,13 @@ void TrainRuns::run(Run& run) {
   TrainOptions arguments = run.options;
   arguments.insert(arguments.end(), {"--json", file.string()});
   const auto start = std::chrono::steady_clock::now();
-  const int status = run_child(train_, arguments, log);
+  const bool succeeded = run_child(train_, arguments, log);
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (ending_signal() != 0) {
     std::filesystem::remove_all(folder_);
     end_by(ending_signal());
   }
-  if (status != 0) {
+  if (!succeeded) {
     const std::string line = last_line(contents(log));
     run.error = line.empty() ? "train failed and said nothing" : line;
     return;
