@@ -6,8 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <stdexcept>
 
@@ -61,11 +59,6 @@ bool run_child(const std::filesystem::path& program, std::vector<std::string> ar
   running_child = 0;
   const ChildProgram::End end = child.end(0s);
   return end.code == 0 && end.signal == 0;
-}
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::string last_line(const std::string& text) {

@@ -17,10 +17,9 @@ int ending_signal();  // that came; 0: none
 // in `log`. If this process dies, the program ends. Throws std::runtime_error if `log` can't be
 // opened or there is no process left.
 bool run_child(const std::filesystem::path& program, std::vector<std::string> arguments,
-              const std::filesystem::path& log, const std::function<void(int)>& watch = nullptr);
+               const std::filesystem::path& log, const std::function<void(int)>& watch = nullptr);
 
-std::string contents(const std::filesystem::path& file);
-// What is not empty; "" if there is none.
+// The last line that is not empty; "" if there is none.
 std::string last_line(const std::string& text);
 
 }  // namespace fsdp

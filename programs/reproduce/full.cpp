@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <reproduce/child.h>
 #include <reproduce/full.h>
 
@@ -45,7 +46,7 @@ std::string refusal_of_ddp(const FullSettings& settings) {
                              "--model", "gpt2xl", "--recipe", "published",
                              "--steps", "1"};
   if (run_child(settings.train, options, log)) throw std::runtime_error("ddp was not refused");
-  return last_line(contents(log));
+  return last_line(content_of(log));
 }
 
 double sum_of(const LongResult& run) {

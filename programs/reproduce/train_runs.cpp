@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <reproduce/child.h>
 #include <reproduce/train_runs.h>
 #include <unistd.h>
@@ -77,12 +78,12 @@ void TrainRuns::run(Run& run) {
     end_by(ending_signal());
   }
   if (!succeeded) {
-    const std::string line = last_line(contents(log));
+    const std::string line = last_line(content_of(log));
     run.error = line.empty() ? "train failed and said nothing" : line;
     return;
   }
   try {
-    run.result = parse_train_result(contents(file));
+    run.result = parse_train_result(content_of(file));
   } catch (const std::exception& error) {
     run.error = error.what();
   }

@@ -1,5 +1,5 @@
-#include <openssl/evp.h>
 #include <digest/sha256.h>
+#include <openssl/evp.h>
 
 #include <array>
 #include <stdexcept>

@@ -75,8 +75,7 @@ std::vector<at::Tensor> ReplicaStrategy::compute(const std::vector<int>& parts,
                                                  const Backward& backward, bool apart) {
   return compute_parts(
       parts, sums,
-      {.loss =
-           [&](int part) { return workload_.loss(*model_, part, arrangement_.parts(), step); },
+      {.loss = [&](int part) { return workload_.loss(*model_, part, arrangement_.parts(), step); },
        .backward = backward,
        .add = [&](TreeSum& gradients) { gradients.added(replica_.buckets()); },
        .leave = [&] { return put_aside(replica_.take_buckets(), offload_dir_); },

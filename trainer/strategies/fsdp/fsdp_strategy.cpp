@@ -66,19 +66,18 @@ class FsdpStrategy : public Strategy {
   }
 
   at::Tensor forward_backward(int64_t step) override {
-    const Turn turn{
-        .loss =
-            [&](int part) {
-              sharded_->prefetcher()->set_limit(forward_limit_);
-              return workload_.loss(*model_, part, arrangement_.parts(), step);
-            },
-        .backward =
-            [&](const at::Tensor& loss, bool) {
-              sharded_->prefetcher()->set_limit(backward_limit_);
-              backward(loss, loss_scale_);
-            },
-        .add = [&](TreeSum& sums) { put_back(sums.added(gradients())); },
-        .leave = [&] { return put_aside(take_gradients(), offload_dir_); }};
+    const Turn turn{.loss =
+                        [&](int part) {
+                          sharded_->prefetcher()->set_limit(forward_limit_);
+                          return workload_.loss(*model_, part, arrangement_.parts(), step);
+                        },
+                    .backward =
+                        [&](const at::Tensor& loss, bool) {
+                          sharded_->prefetcher()->set_limit(backward_limit_);
+                          backward(loss, loss_scale_);
+                        },
+                    .add = [&](TreeSum& sums) { put_back(sums.added(gradients())); },
+                    .leave = [&] { return put_aside(take_gradients(), offload_dir_); }};
     const auto losses = compute_parts(parts_of(arrangement_, comm_->global_rank()),
                                       {.turns = arrangement_.turns}, turn);
     if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
