@@ -27,7 +27,8 @@ set_target_properties(fsdp PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(everything fsdp)
 target_compile_features(fsdp PUBLIC cxx_std_20)
 target_include_directories(fsdp INTERFACE $<INSTALL_INTERFACE:include/fsdp>)
-target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json)
+target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json
+                      PRIVATE OpenSSL::Crypto)
 
 # A module's headers keep their folder; those of the tasks and of library/ have names of their own.
 set(folders ${PROJECT_SOURCE_DIR}/library)

@@ -11,7 +11,7 @@ test_executable(fsdp_common_tests trainer_tests fsdp_options ${trainer_tests})
 
 add_subdirectory(grading/peers)
 
-# Runs a test program for ./fsdp test and scripts/stress.sh.
+# Runs a test program for ./fsdp test.
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
@@ -46,7 +46,8 @@ test_executable(fsdp_common_tests extension_tests reference_strategy ${extension
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
-target_include_directories(fsdp_library PUBLIC library)
+target_include_directories(fsdp_library PUBLIC library
+                           PRIVATE solutions/extensions/task5_sharded_optimizer)
 target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)
 target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
 file(GLOB library_tests CONFIGURE_DEPENDS tests/library/*.cpp)

@@ -49,12 +49,13 @@ torch_module(testing base comm memory nn optim trace)
 
 # The trainer.
 trainer_module(command_line base)
-torch_trainer_module(report base)
+trainer_module(digest)
+torch_trainer_module(report base digest)
 torch_trainer_module(cuda base comm memory)
 torch_trainer_module(data base)
 torch_trainer_module(config comm optim)
 torch_trainer_module(offload base memory optim)
-torch_trainer_module(state base comm optim report)
+torch_trainer_module(state base comm digest optim)
 torch_trainer_module(prediction base comm config memory offload optim trace)
 torch_trainer_module(exchange comm nn state)
 torch_trainer_module(strategies comm config data memory nn offload optim prediction state trace)
@@ -65,6 +66,7 @@ torch_trainer_module(options base comm command_line config cuda data exchange nn
 
 target_include_directories(fsdp_comm SYSTEM
                            PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 # Of a function that several objects define, as of a template, a linker takes the first definition. So what
 # runs the tests and compares comes before the code of a task, and all of it.

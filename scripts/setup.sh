@@ -32,7 +32,7 @@ missing_packages() {
   if command -v cmake >/dev/null; then
     cmake -P "$root/cmake/missing.cmake" | grep -v '^libtorch '
   else
-    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev
+    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev libssl-dev
   fi
 }
 

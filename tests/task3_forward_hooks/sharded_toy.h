@@ -23,6 +23,14 @@ inline std::shared_ptr<ToyModel> other_toy(int layers) {
   return model;
 }
 
+// The units that hold storage: "root blocks1 ".
+inline std::string gathered(const std::vector<std::shared_ptr<FlatParameter>>& units) {
+  std::string names;
+  for (const auto& unit : units)
+    names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
+  return names;
+}
+
 // A ToyModel whose root and blocks are units with forward hooks. The tests of later tasks add
 // theirs.
 struct ShardedToy {
@@ -38,13 +46,7 @@ struct ShardedToy {
     }
   }
 
-  // The units that hold storage, the root first: "root blocks1 ".
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    return names;
-  }
+  std::string gathered() const { return fsdp::gathered(units); }
 
   std::shared_ptr<ToyModel> model;
   std::vector<Module*> modules;                       // of the units, in their order

@@ -44,16 +44,9 @@ struct ShardedStages {
     units.push_back(make_flat_parameter(name, parameters, rank.communicator()));
     register_forward_hooks(module, units.back(), /*reshard_after_forward=*/name != "root");
     module.register_forward_hook([this, name](Module&, const at::Tensor&) {
-      seen += "after " + name + ": " + gathered() + "| ";
+      seen += "after " + name + ": " + gathered(units) + "| ";
       return at::Tensor();
     });
-  }
-
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    return names;
   }
 
   Staged model;

@@ -40,9 +40,7 @@ inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type
   std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients)
     flat.push_back(gradient.flatten());
-  const at::Tensor all = at::cat(flat);
-  if (norm_type == 2) return std::sqrt(value_of_sum(sum_of_squares(all)));
-  return p_norm({all}, norm_type);
+  return p_norm({at::cat(flat)}, norm_type);
 }
 
 // Numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W here,
@@ -120,11 +118,9 @@ inline void observe_parameters(TestRank& rank, const Units& units, const std::st
   }
 }
 
-struct OnShards {
-  OnShards(TestRank& rank, Training training)
-      : training(std::move(training)),
-        units(make_units(rank, make_parameters())),
-        optimizer(make_sharded_optimizer(units, this->training.groups, rank.communicator())) {}
+struct OnShards : TrainedUnits {
+  OnShards(TestRank& rank, const Training& training)
+      : TrainedUnits(rank, training.groups), training(training) {}
 
   void step(TestRank& rank, int step) {
     reduce_gradients(units, step);
@@ -140,8 +136,6 @@ struct OnShards {
   }
 
   Training training;
-  Units units;
-  std::shared_ptr<ShardedOptimizer> optimizer;
 };
 
 // Trains on the ranks and in one process, and compares first the norms, then the parameters after

@@ -21,14 +21,6 @@ std::string named(double norm_type) {
   return text.str();
 }
 
-struct Sharded {
-  explicit Sharded(TestRank& rank)
-      : units(make_units(rank, make_parameters())),
-        optimizer(make_sharded_optimizer(units, groups_that_differ(), rank.communicator())) {}
-  Units units;
-  std::shared_ptr<ShardedOptimizer> optimizer;
-};
-
 // In fp64, where it hardly rounds. It refuses an empty gradient if norm_type is infinite.
 double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type) {
   std::vector<at::Tensor> parameters;
@@ -42,7 +34,7 @@ double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type)
 
 MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     reduce_gradients(model.units, [](size_t i) { return gradient_of_many_sizes(i, 0); });
     for (const double type : kTypes) {
       const double norm = model.optimizer->clip_grad_norm(1e9, type);
@@ -60,7 +52,7 @@ MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
 MULTI_RANK_TEST(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
   constexpr int64_t kSamples = 8;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     const auto reversed = make_sharded_optimizer({model.units.rbegin(), model.units.rend()},
                                                  groups_that_differ(), rank.communicator());
     for (const double type : kTypes) {
@@ -99,7 +91,7 @@ MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
 
 MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     for (const std::string gradients : {"no gradient", "gradients"}) {
       for (const double type : kTypes) {
         rank.communicator()->take_log();
@@ -130,7 +122,7 @@ MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_eve
       {"infinity", -std::numeric_limits<float>::infinity()},
       {"NaN", std::numeric_limits<float>::quiet_NaN()}};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     for (const auto& [name, value] : values) {
       for (const double type : kTypes) {
         model.optimizer->zero_grad();
@@ -153,7 +145,7 @@ MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_eve
 MULTI_RANK_TEST(T5_4_p_norm, a_type_that_is_not_above_zero_is_refused_before_any_collective) {
   const std::vector<double> wrong{0, -1, -kInfinity, kNaN};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     reduce_gradients(model.units, 0);
     rank.communicator()->take_log();
     std::string refused;

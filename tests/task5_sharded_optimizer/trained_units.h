@@ -163,4 +163,14 @@ inline std::vector<ParameterGroup> groups_that_differ() {
           {"", {Kind::adamw, 0.2, 0.5, 0.9, 1e-2, 0.3}}};
 }
 
+struct TrainedUnits {
+  explicit TrainedUnits(TestRank& rank,
+                        const std::vector<ParameterGroup>& groups = groups_that_differ())
+      : units(make_units(rank, make_parameters())),
+        optimizer(make_sharded_optimizer(units, groups, rank.communicator())) {}
+
+  Units units;
+  std::shared_ptr<ShardedOptimizer> optimizer;
+};
+
 }  // namespace fsdp

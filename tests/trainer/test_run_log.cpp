@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <report/progress.h>
@@ -5,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include <common/expect_text.h>
@@ -14,11 +13,6 @@
 
 namespace fsdp {
 namespace {
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST(RunLog, writes_a_line_at_once_after_what_the_file_holds) {
   const TemporaryFolder folder;

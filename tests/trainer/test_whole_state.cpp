@@ -1,4 +1,4 @@
-#include <base/sha256.h>
+#include <digest/sha256.h>
 #include <state/agreement.h>
 #include <state/whole_state.h>
 #include <testing/multi_rank.h>

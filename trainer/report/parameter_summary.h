@@ -1,7 +1,7 @@
 #pragma once
 
-#include <base/sha256.h>
 #include <base/torch.h>
+#include <digest/sha256.h>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <base/sha256.h>
+#include <digest/sha256.h>
 
 #include <cstdint>
 #include <string>

@@ -42,31 +42,21 @@ class DdpStrategy : public ReplicaStrategy {
 
  private:
   std::vector<at::Tensor> reduce_last(int64_t step) {
-    std::vector<int> parts;
-    for (int turn = 0; turn < arrangement_.turns; ++turn)
-      parts.push_back(arrangement_.part(comm_->rank(), turn));
-    auto losses = accumulate(parts, {.turns = arrangement_.turns}, step, comm_.get());
+    auto losses = accumulate(parts_of(arrangement_, comm_->rank()), {.turns = arrangement_.turns},
+                             step, comm_.get());
     reductions_.clear();
     reduce_all_buckets();
     return losses;
   }
 
   std::vector<at::Tensor> reduce_each(int64_t step) {
-    TreeSum gradients({.turns = arrangement_.turns});
-    std::vector<at::Tensor> losses;
-    for (int turn = 0; turn < arrangement_.turns; ++turn) {
-      if (turn > 0) gradients.put_aside(put_aside());
-      live_bytes::enter(Phase::forward);
-      const int part = arrangement_.part(comm_->rank(), turn);
-      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
-      live_bytes::enter(Phase::backward);
+    const auto backward_and_reduce = [&](const at::Tensor& loss, bool) {
       begin_backward();
       backward(loss, loss_scale_);
       end_backward();
-      gradients.added(replica_.buckets());
-      losses.push_back(loss.detach());
-    }
-    return losses;
+    };
+    return compute(parts_of(arrangement_, comm_->rank()), {.turns = arrangement_.turns}, step,
+                   backward_and_reduce, /*apart=*/true);
   }
 
   void begin_backward() {

@@ -2,7 +2,6 @@
 #include <optim/p_norm.h>
 #include <strategies/replica.h>
 
-#include <cmath>
 #include <map>
 
 namespace fsdp {
@@ -86,19 +85,10 @@ void Replica::round_parameters() {
     if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
 }
 
-// Padding is zero, so it adds nothing.
-double Replica::norm(double norm_type) const {
-  if (norm_type != 2) return p_norm(buckets_, norm_type);
-  at::Tensor sum = at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(device_));
-  for (const at::Tensor& bucket : buckets_)
-    sum += sum_of_squares(bucket);
-  return std::sqrt(value_of_sum(sum));
-}
-
 double Replica::clip_grad_norm(double max_norm, double norm_type) {
   check_norm_type(norm_type);
   at::NoGradGuard no_grad;
-  const double norm = this->norm(norm_type);
+  const double norm = p_norm(buckets_, norm_type);  // padding is zero, so it adds nothing
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
     for (auto& bucket : buckets_)

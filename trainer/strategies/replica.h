@@ -56,8 +56,6 @@ class Replica {
   std::vector<StateRange> state();  // one range for each parameter that is not empty
 
  private:
-  double norm(double norm_type) const;
-
   std::vector<ParameterGroup> groups_;
   c10::DeviceType device_;
   std::vector<Slot> slots_;                            // in the order of registration

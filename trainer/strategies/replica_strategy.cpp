@@ -62,22 +62,25 @@ void ReplicaStrategy::zero_what_was_not_used() {
 std::vector<at::Tensor> ReplicaStrategy::accumulate(const std::vector<int>& parts,
                                                     const Arrangement& sums, int64_t step,
                                                     const Communicator* comm) {
-  TreeSum gradients(sums);
-  std::vector<at::Tensor> losses;
-  for (const int part : parts) {
-    if (gradients.puts_aside()) gradients.put_aside(put_aside());
-    first_ = losses.empty() || gradients.puts_aside();
-    live_bytes::enter(Phase::forward);
-    losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
-    live_bytes::enter(Phase::backward);
+  return compute(parts, sums, step, [&](const at::Tensor& loss, bool begins) {
+    first_ = begins;
     if (first_) replica_.allocate_gradients(comm);
     collected_.assign(replica_.slots().size(), false);
-    backward(losses.back(), loss_scale_);
-    losses.back() = losses.back().detach();
+    backward(loss, loss_scale_);
     zero_what_was_not_used();
-    gradients.added(replica_.buckets());
-  }
-  return losses;
+  });
+}
+
+std::vector<at::Tensor> ReplicaStrategy::compute(const std::vector<int>& parts,
+                                                 const Arrangement& sums, int64_t step,
+                                                 const Backward& backward, bool apart) {
+  return compute_parts(
+      parts, sums,
+      {.loss = [&](int part) { return workload_.loss(*model_, part, arrangement_.parts(), step); },
+       .backward = backward,
+       .add = [&](TreeSum& gradients) { gradients.added(replica_.buckets()); },
+       .leave = [&] { return put_aside(replica_.take_buckets(), offload_dir_); },
+       .apart = apart});
 }
 
 void ReplicaStrategy::divide_gradients() {

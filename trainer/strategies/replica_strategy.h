@@ -38,10 +38,10 @@ class ReplicaStrategy : public Strategy {
   // are allocated through `comm` unless it is null. Returns the losses. Needs collect_in_buckets().
   std::vector<at::Tensor> accumulate(const std::vector<int>& parts, const Arrangement& sums,
                                      int64_t step, const Communicator* comm);
-  // The buckets, until TreeSum adds them: in memory, or in a file.
-  std::vector<at::Tensor> put_aside() {
-    return fsdp::put_aside(replica_.take_buckets(), offload_dir_);
-  }
+  // compute_parts() with this backward, which leaves the sums in the buckets.
+  using Backward = std::function<void(const at::Tensor& loss, bool begins)>;
+  std::vector<at::Tensor> compute(const std::vector<int>& parts, const Arrangement& sums,
+                                  int64_t step, const Backward& backward, bool apart = false);
   void divide_gradients();  // by the number of parts, and by what the loss was multiplied with
 
   Workload workload_;

@@ -1,10 +1,35 @@
 #include <config/arrangement.h>
+#include <memory/live_bytes.h>
 #include <strategies/strategy.h>
 
 namespace fsdp {
 
 void backward(const at::Tensor& loss, int64_t scale) {
   loss.backward(at::full_like(loss, scale));
+}
+
+std::vector<int> parts_of(const Arrangement& arrangement, int rank) {
+  std::vector<int> parts;
+  for (int turn = 0; turn < arrangement.turns; ++turn)
+    parts.push_back(arrangement.part(rank, turn));
+  return parts;
+}
+
+std::vector<at::Tensor> compute_parts(const std::vector<int>& parts, const Arrangement& sums,
+                                      const Turn& turn) {
+  TreeSum gradients(sums);
+  std::vector<at::Tensor> losses;
+  for (const int part : parts) {
+    const bool begins = losses.empty() || turn.apart || gradients.puts_aside();
+    if (begins && !losses.empty()) gradients.put_aside(turn.leave());
+    live_bytes::enter(Phase::forward);
+    losses.push_back(turn.loss(part));
+    live_bytes::enter(Phase::backward);
+    turn.backward(losses.back(), begins);
+    losses.back() = losses.back().detach();
+    turn.add(gradients);
+  }
+  return losses;
 }
 
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters) {
@@ -33,8 +58,8 @@ at::Tensor values_without_gradients(Module& model, const Strategy::PartValue& va
                                     const Arrangement& arrangement, int rank) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values;
-  for (int turn = 0; turn < arrangement.turns; ++turn)
-    values.push_back(value(model, arrangement.part(rank, turn), arrangement.parts()));
+  for (const int part : parts_of(arrangement, rank))
+    values.push_back(value(model, part, arrangement.parts()));
   return sums_of_losses(values, arrangement);
 }
 

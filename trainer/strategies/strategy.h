@@ -1,12 +1,15 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <comm/tree_sum.h>
 #include <optim/read_item.h>
 #include <optim/shard_layout.h>
 #include <state/model_state.h>
 #include <strategies/workload.h>
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 namespace fsdp {
 
@@ -64,6 +67,24 @@ class Strategy {
 
 // Backward from `scale` times the loss.
 void backward(const at::Tensor& loss, int64_t scale);
+
+// The parts that `rank` computes, in the order of its turns.
+std::vector<int> parts_of(const Arrangement& arrangement, int rank);
+
+// How a strategy computes a part.
+struct Turn {
+  std::function<at::Tensor(int part)> loss;
+  // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
+  std::function<void(const at::Tensor& loss, bool begins)> backward;
+  std::function<void(TreeSum& sums)> add;          // calls added() for the running sum
+  std::function<std::vector<at::Tensor>()> leave;  // takes the running sum away, to be put aside
+  bool apart{};                                    // each part begins a new sum
+};
+
+// Computes these parts one after another, and adds their gradients as `sums` says. Returns the
+// losses.
+std::vector<at::Tensor> compute_parts(const std::vector<int>& parts, const Arrangement& sums,
+                                      const Turn& turn);
 
 // The names and sizes of `parameters`, and no ranges.
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);

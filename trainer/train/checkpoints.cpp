@@ -1,4 +1,4 @@
-#include <base/sha256.h>
+#include <digest/sha256.h>
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
 #include <state/agreement.h>

@@ -4,6 +4,7 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <sharded_optimizer.h>
+#include <state/whole_tensors.h>
 #include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/unit_optimizers.h>
@@ -66,20 +67,20 @@ class FsdpStrategy : public Strategy {
   }
 
   at::Tensor forward_backward(int64_t step) override {
-    TreeSum gradients({.turns = arrangement_.turns});
-    std::vector<at::Tensor> losses;
-    for (int turn = 0; turn < arrangement_.turns; ++turn) {
-      if (gradients.puts_aside()) gradients.put_aside(put_aside(take_gradients(), offload_dir_));
-      live_bytes::enter(Phase::forward);
-      sharded_->prefetcher()->set_limit(forward_limit_);
-      const int part = arrangement_.part(comm_->global_rank(), turn);
-      const at::Tensor loss = workload_.loss(*model_, part, arrangement_.parts(), step);
-      live_bytes::enter(Phase::backward);
-      sharded_->prefetcher()->set_limit(backward_limit_);
-      backward(loss, loss_scale_);
-      put_back(gradients.added(this->gradients()));
-      losses.push_back(loss.detach());
-    }
+    const Turn turn{.loss =
+                        [&](int part) {
+                          sharded_->prefetcher()->set_limit(forward_limit_);
+                          return workload_.loss(*model_, part, arrangement_.parts(), step);
+                        },
+                    .backward =
+                        [&](const at::Tensor& loss, bool) {
+                          sharded_->prefetcher()->set_limit(backward_limit_);
+                          backward(loss, loss_scale_);
+                        },
+                    .add = [&](TreeSum& sums) { put_back(sums.added(gradients())); },
+                    .leave = [&] { return put_aside(take_gradients(), offload_dir_); }};
+    const auto losses = compute_parts(parts_of(arrangement_, comm_->global_rank()),
+                                      {.turns = arrangement_.turns}, turn);
     if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
     if (arrangement_.turns > 1) divide_gradients();
     return sums_of_losses(losses, arrangement_);
@@ -141,9 +142,7 @@ class FsdpStrategy : public Strategy {
     for (const auto& parameter : layout_.parameters) {
       const FlatParameter& unit = *sharded_->units()[parameter.unit];
       if (gathered != parameter.unit) {
-        const MemoryScope scope(MemoryClass::gathered);
-        full = comm_->empty(unit.layout().padded_numel);
-        comm_->all_gather_into(full, unit.shard(), unit.unit()).wait();
+        full = gather_flat(*comm_, unit.shard(), unit.unit());
         gathered = parameter.unit;
       }
       const auto sizes = unit.parameters()[next[gathered]++].tensor.sizes();

@@ -1,12 +1,12 @@
 #include <memory/memory_class.h>
-#include <whole_tensors.h>
+#include <state/whole_tensors.h>
 
 namespace fsdp {
 
-at::Tensor gather_flat(Communicator& comm, const FlatParameter& unit, const at::Tensor& shard) {
+at::Tensor gather_flat(Communicator& comm, const at::Tensor& shard, const std::string& unit) {
   const MemoryScope scope(MemoryClass::gathered);
-  const at::Tensor flat = comm.empty(unit.layout().padded_numel, shard.scalar_type());
-  comm.all_gather_into(flat, shard, unit.unit()).wait();
+  const at::Tensor flat = comm.empty(shard.numel() * comm.world_size(), shard.scalar_type());
+  comm.all_gather_into(flat, shard, unit).wait();
   return flat;
 }
 
