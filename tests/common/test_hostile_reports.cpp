@@ -40,7 +40,7 @@ Json rank_report(const std::string& text, const std::vector<float>& values) {
           {"steps", {"observes \"text\"", "observes \"tensor\""}},
           {"crash_address", nullptr},
           {"latest", "tensor"},
-          {"assertions", Json::array()}};
+          {"not_its_own", ""}};
 }
 
 // The report of run `run` of the running test, as a program of ranks sends it.
