@@ -29,8 +29,8 @@ Json rank_report(const std::string& text, const std::vector<float>& values) {
   Json report = Json::parse(R"({
       "code": 0, "signal": 0, "stopped": false, "frozen_by": 0, "message": "", "last_call": "",
       "first_to_fail": false, "finished": true, "observed_after": {"text": 1, "tensor": 2},
-      "steps": ["observes text", "observes tensor"], "crash_address": null, "latest": "tensor",
-      "assertions": []})");
+      "steps": ["observes \"text\"", "observes \"tensor\""], "crash_address": null, "latest": "tensor",
+      "not_its_own": ""})");
   report["observations"] = {{"text", text},
                             {"tensor", with_places(tensor(values), {{{"p", {3}, 0}}, 3, 0})}};
   return report;

@@ -28,81 +28,74 @@ std::vector<Numels> units() {
           {{3'000'000'000, 5}, {0, 3'000'000'000}}};
 }
 
-FlatLayout layout_of(const std::vector<int64_t>& numels, int world_size) {
-  FlatLayout layout = flat_layout(numels, world_size);
-  EXPECT_EQ(layout.offsets.size(), numels.size()) << "parameters have an offset";
-  return layout;
+// Computes the layout of each unit in a rank. Calls `expect` with what it is and should be.
+void expect_layouts(int world_size,
+                    const std::function<void(const Numels& unit, const FlatLayout&)>& expect) {
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    for (const Numels& unit : units()) {
+      const FlatLayout layout = flat_layout(unit.numels, world_size);
+      const std::string of = " of " + nlohmann::json(unit.numels).dump();
+      rank.observe("offsets" + of, layout.offsets);
+      rank.observe("padded_numel" + of, layout.padded_numel);
+    }
+  });
+  for (const Numels& unit : units()) {
+    const std::string of = " of " + nlohmann::json(unit.numels).dump();
+    const auto offsets = run.at(0, "offsets" + of).get<std::vector<int64_t>>();
+    ASSERT_EQ(offsets.size(), unit.numels.size()) << "parameters have an offset";
+    expect(unit, {offsets, run.at(0, "padded_numel" + of)});
+  }
 }
 
 MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = layout_of(numels, world_size());
-      for (size_t i = 0; i < layout.offsets.size(); ++i) {
-        EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
-            << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
-      }
-    }
+  expect_layouts(world_size(), [](const Numels&, const FlatLayout& layout) {
+    for (size_t i = 0; i < layout.offsets.size(); ++i)
+      EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
+          << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      EXPECT_EQ(layout_of(numels, world_size()).offsets, offsets)
-          << "of parameters of " << at::IntArrayRef(numels) << " elements";
-    }
+  expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
+    EXPECT_EQ(layout.offsets, unit.offsets)
+        << "of parameters of " << at::IntArrayRef(unit.numels) << " elements";
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = layout_of(numels, world_size());
-      EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
-          << layout.padded_numel << " elements do not give " << world_size()
-          << " shards of whole multiples of 64 bytes";
-    }
+  expect_layouts(world_size(), [](const Numels&, const FlatLayout& layout) {
+    EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
+        << layout.padded_numel << " elements do not give " << world_size()
+        << " shards of whole multiples of 64 bytes";
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = layout_of(numels, world_size());
-      const int64_t lost = offsets.back() + numels.back() - layout.padded_numel;
-      EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
-    }
+  expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
+    const int64_t lost = unit.offsets.back() + unit.numels.back() - layout.padded_numel;
+    EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, the_end_is_padded_as_little_as_possible) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const int64_t end = offsets.back() + numels.back();
-      EXPECT_LE(layout_of(numels, world_size()).padded_numel,
-                round_up(end, int64_t{16} * world_size()))
-          << "more than needed for " << end << " elements";
-    }
+  expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
+    const int64_t end = unit.offsets.back() + unit.numels.back();
+    EXPECT_LE(layout.padded_numel, round_up(end, int64_t{16} * world_size()))
+        << "more than needed for " << end << " elements";
   });
 }
 
 MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
 MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters.push_back({"ids", at::zeros({3}, at::kDouble)});
-    try {
-      const auto unit = make_flat_parameter("layers.0", parameters, rank.communicator());
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      const std::string text = error.what();
-      for (const char* name : {"layers.0", "ids"})
-        EXPECT_TRUE(text.find(name) != std::string::npos)
-            << "the error lacks " << name << ": " << text;
-    }
+    rank.observe("what the constructor throws", thrown_by([&] {
+                   make_flat_parameter("layers.0", parameters, rank.communicator());
+                 }));
   });
+  expect_error(run, "what the constructor throws", {"std::invalid_argument", "layers.0", "ids"});
 }
 
 // A unit of parameters on the meta device, and what its constructor asks for.
@@ -164,10 +157,9 @@ void observe_shard(TestRank& rank, const std::string& name,
 // Those observed as `name` hold the parameters' values.
 void expect_shards(const RankRun& run, const std::string& name, int line = __builtin_LINE()) {
   const RankRun oracle = run_oracle([&](TestRank& rank) {
-    observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), run.world_size());
+    observe_expected_shards(rank, name, values_of(make_parameters(kShapes)), run.world_size());
   });
-  const auto shard = [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); };
-  expect_on_each_rank(run, name, shard, __FILE__, line);
+  expect_shards(run, oracle, name, __FILE__, line);
 }
 
 MULTI_RANK_TEST(T2_2_shard, the_shard_requires_no_gradient) {
@@ -310,8 +302,7 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
     const auto unit = make_unit(rank, kTinyShapes);
     rank.observe("shard", unit->shard().nan_to_num(0), places_of_shard(*unit));
   });
-  expect_on_each_rank(run, "shard",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+  expect_shards(run, oracle, "shard");
 }
 
 MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {

@@ -76,12 +76,6 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
   }
 }
 
-// Each rank's gradient is its shard of those that one process made under the same name.
-void expect_gradient(const RankRun& run, const RankRun& oracle, const std::string& name) {
-  expect_on_each_rank(run, name,
-                      [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); });
-}
-
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it_is_fp32) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     for (const auto& policy : kPolicies) {
@@ -109,7 +103,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it
     }
   });
   for (const auto& policy : kPolicies)
-    expect_gradient(run, oracle, "gradient" + with(policy));
+    expect_shards(run, oracle, "gradient" + with(policy));
 }
 
 // The sums of the ranks' gradients, of which rank 0's is `first` and the others' are `other`.
@@ -125,7 +119,7 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
     reduce(*unit);
     observe_gradient(rank, *unit, name);
   });
-  expect_gradient(run, oracle, name);
+  expect_shards(run, oracle, name);
 }
 
 // In bf16, 256 + 1 is 256. Times W, so that the mean is as exact as the sum.
@@ -158,8 +152,8 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
     pass(1);
     observe_gradient(rank, *unit, "256 + 1 + 1");
   });
-  expect_gradient(run, oracle, "256 + 1");
-  expect_gradient(run, oracle, "256 + 1 + 1");
+  expect_shards(run, oracle, "256 + 1");
+  expect_shards(run, oracle, "256 + 1 + 1");
 }
 
 MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
@@ -175,7 +169,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zer
     reduce(*unit);
     observe_gradient(rank, *unit, "gradient of p1 alone");
   });
-  expect_gradient(run, oracle, "gradient of p1 alone");
+  expect_shards(run, oracle, "gradient of p1 alone");
 }
 
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {

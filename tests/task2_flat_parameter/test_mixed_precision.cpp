@@ -194,34 +194,31 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_last_policy_holds) {
                         c10::toString(policy.reduce_dtype));
 }
 
-template <typename Error>
-void expect_refused(const std::shared_ptr<FlatParameter>& unit, const MixedPrecisionPolicy& policy,
-                    const std::string& when, const std::string& word = "") {
-  try {
-    unit->set_mixed_precision(policy);
-    ADD_FAILURE() << "nothing was thrown " << when;
-  } catch (const Error& error) {
-    expect_error_says(error.what(), word);
-  }
-}
-
 MULTI_RANK_TEST(T2_6_mixed_precision, what_it_refuses_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
-    expect_refused<std::invalid_argument>(unit, {at::kDouble, at::kFloat}, "for fp64", "Double");
-    expect_refused<std::invalid_argument>(unit, {at::kBFloat16, at::kInt}, "for int32", "Int");
+    const auto set = [&](const std::string& when, const MixedPrecisionPolicy& policy) {
+      rank.observe("thrown " + when, thrown_by([&] { unit->set_mixed_precision(policy); }));
+    };
+    set("for fp64", {at::kDouble, at::kFloat});
+    set("for int32", {at::kBFloat16, at::kInt});
     unit->unshard_async();
-    expect_refused<std::logic_error>(unit, kBf16, "while the unit is gathering");
+    set("while the unit is gathering", kBf16);
     unit->unshard();
-    expect_refused<std::logic_error>(unit, kBf16, "while the unit is unsharded");
+    set("while the unit is unsharded", kBf16);
     unit->reshard();
     collect(*unit, 1, rank);
-    expect_refused<std::logic_error>(unit, kBf16, "when a gradient was collected");
+    set("when a gradient was collected", kBf16);
     reduce(*unit);
     unit->unshard();
     rank.observe("calls", typed_calls(*rank.communicator()));
     observe_parameters(rank, *unit, "");
   });
+  expect_error(run, "thrown for fp64", {"std::invalid_argument", "Double"});
+  expect_error(run, "thrown for int32", {"std::invalid_argument", "Int"});
+  for (const std::string when : {"while the unit is gathering", "while the unit is unsharded",
+                                 "when a gradient was collected"})
+    expect_error(run, "thrown " + when, {"std::logic_error"});
   const int64_t received = padded_numel(world_size()) / world_size() * (world_size() - 1) * 4;
   const std::string gather = "all_gather unit Float " + std::to_string(received) + "; ";
   expect_on_all_ranks(

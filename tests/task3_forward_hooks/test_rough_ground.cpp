@@ -172,12 +172,13 @@ MULTI_RANK_TEST(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     sharded.model->blocks[1]->fails = true;
-    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("what forward throws", thrown_by([&] { (*sharded.model)(toy_tokens(0)); }));
     rank.observe("units gathered afterwards", sharded.gathered());
     sharded.model->blocks[1]->fails = false;
     rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
     rank.observe("units gathered after the next forward", sharded.gathered());
   });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
   expect_on_all_ranks(run, "units gathered afterwards", "");
   expect_on_all_ranks(run, "units gathered after the next forward", "root ");
   expect_on_all_ranks(run, "output", eager_output());
@@ -188,9 +189,10 @@ MULTI_RANK_TEST(T3_4_rough_ground,
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     sharded.model->blocks[1]->fails = true;
-    EXPECT_THROW((*sharded.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("what forward throws", thrown_by([&] { (*sharded.model)(toy_tokens(0)); }));
     rank.observe("units gathered afterwards", sharded.gathered());
   });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
   expect_on_all_ranks(run, "units gathered afterwards", "blocks0 ");
 }
 

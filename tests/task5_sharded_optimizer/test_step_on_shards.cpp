@@ -192,16 +192,13 @@ MULTI_RANK_TEST(T5_1_step_on_shards, two_models_with_many_groups_equal_one_proce
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    try {
-      const auto optimizer =
-          make_sharded_optimizer(units, {{"weight", adamw()}}, rank.communicator());
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      expect_error_says(error.what(), "a.bias");
-    }
+    rank.observe("what the constructor throws", thrown_by([&] {
+                   make_sharded_optimizer(units, {{"weight", adamw()}}, rank.communicator());
+                 }));
   });
+  expect_error(run, "what the constructor throws", {"std::invalid_argument", "a.bias"});
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
@@ -300,7 +297,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_ke
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_the_unit) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto parameters = make_parameters();
     Units units;
     for (size_t i = 0; i < 3; ++i) {
@@ -311,13 +308,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     units[0]->reduce_gradient();
     units[0]->wait_for_reduction();
-    try {
-      optimizer->step();
-      FAIL() << "nothing was thrown";
-    } catch (const std::logic_error& error) {
-      expect_error_says(error.what(), "decoder");  // the first without a gradient
-    }
+    rank.observe("what step() throws", thrown_by([&] { optimizer->step(); }));
   });
+  expect_error(run, "what step() throws",
+               {"std::logic_error", "decoder"});  // the first without a gradient
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
@@ -330,7 +324,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
     for (const auto& unit : units)
       before.push_back(unit->shard().clone());
     units[0]->unshard();
-    EXPECT_THROW(optimizer->step(), std::logic_error);
+    rank.observe("what step() throws", thrown_by([&] { optimizer->step(); }));
     rank.observe("unit a is still unsharded", units[0]->state() == UnitState::unsharded);
     rank.observe("unit a still has its gradient", units[0]->sharded_gradient().defined());
     rank.observe("state's bytes", live(MemoryClass::optimizer_state));
@@ -339,6 +333,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
       same &= before[u].nan_to_num(0).equal(units[u]->shard().nan_to_num(0));
     rank.observe("the shards are as before", same);
   });
+  expect_error(run, "what step() throws", {"std::logic_error"});
   expect_on_all_ranks(run, "unit a is still unsharded", true);
   expect_on_all_ranks(run, "unit a still has its gradient", true);
   expect_on_all_ranks(run, "state's bytes", 0);

@@ -267,10 +267,11 @@ MULTI_RANK_TEST(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
     toy.evaluate();
     toy.model->blocks[1]->fails = true;
     rank.communicator()->take_log();
-    EXPECT_THROW((*toy.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("what forward throws", thrown_by([&] { (*toy.model)(toy_tokens(0)); }));
     rank.observe("gathers blocks2 ahead", gathers(take_calls(*rank.communicator()), "blocks2"));
     rank.observe("units gathered afterwards", toy.gathered());
   });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
   expect_on_all_ranks(run, "gathers blocks2 ahead", true);
   expect_on_all_ranks(run, "units gathered afterwards", "");
 }
