@@ -3,7 +3,8 @@
 
 It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
 --release K the solutions of the tasks before K are in it, so that task K can stand on them. The first
-state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`.
+state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`. For
+`./fsdp update`, .pristine/delivered lists the files.
 """
 
 import argparse
@@ -54,6 +55,7 @@ GIVEN = (
     "tasks/",
     "tests/task",
 )
+LIST = ".pristine/delivered"
 RENAMED = {"COURSE.md": "README.md"}
 
 
@@ -80,7 +82,13 @@ def contents(release=1):
         files[name] = (text.encode(), False)
         if name.startswith("tasks/"):
             files[".pristine/" + name.removeprefix("tasks/")] = (text.encode(), False)
-    return files
+    return with_list(files)
+
+
+def with_list(files):
+    """The files and the list of them, which does not list itself."""
+    names = "".join(f"{name}\n" for name in sorted(files) if name != LIST)
+    return {**files, LIST: (names.encode(), False)}
 
 
 def commit_time():
