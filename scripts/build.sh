@@ -117,13 +117,17 @@ is_current() {
   return $status
 }
 
+# Makes .venv if it is missing: the scripts of grading/ run with its Python.
+need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/setup.sh" --python-only; }
+
 # Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; the
 # course's own repository makes it anew from the solutions.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
   else
-    "$root/.venv/bin/python3" "$root/grading/course/skeletons.py" --into "$root/build/first_state" >&2 &&
+    need_python &&
+      "$root/.venv/bin/python3" "$root/grading/course/skeletons.py" --into "$root/build/first_state" >&2 &&
       echo "$root/build/first_state/tasks"
   fi 2>/dev/null
 }

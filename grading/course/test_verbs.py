@@ -219,6 +219,14 @@ class Verbs(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("fsdp: build/default can't be written, and does not hold made", said)
 
+    def test_a_verb_that_needs_python_makes_its_environment_first(self):
+        shutil.copytree(skeletons.ROOT / "grading", self.root / "grading", dirs_exist_ok=True)
+        for verb in ("handout", "grade", "gradescope"):
+            (self.root / ".venv").rename(self.root / f"before {verb}")
+            status, text = self.run_verb(verb, "--help")
+            self.assertEqual(status, 0, text)
+            self.assertTrue((self.root / ".venv/bin/python3").exists())
+
     def test_help_has_the_verbs_of_this_copy(self):
         (self.root / "grading/course/skeletons.py").unlink()
         text = self.run_verb("help")[1]
