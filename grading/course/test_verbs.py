@@ -115,6 +115,13 @@ class Verbs(unittest.TestCase):
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
+    def test_check_says_of_a_build_that_cannot_be_configured_only_why(self):
+        (self.root / "scripts/setup.sh").write_text("echo 'fsdp: please install these packages: g++' >&2; exit 1\n")
+        (self.root / SKELETON).write_text("// mine\n")
+        for task in ("", "3"):
+            status, text = self.run_verb("check", *task)
+            self.assertEqual((status, text.splitlines()[-1]), (1, "fsdp: please install these packages: g++"), text)
+
     def test_install_refuses_what_is_no_prefix_before_it_builds(self):
         (self.root / "file").write_text("")
         prefix = str(self.root / "prefix")
