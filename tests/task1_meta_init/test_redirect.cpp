@@ -68,7 +68,7 @@ TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
                                   << second.device() << ": only the first call was redirected";
     for (const auto& [name, construct] : modules_of_torch()) {
       std::shared_ptr<nn::Module> module;
-      const DeferredInit init([&] { module = construct(); });
+      const DeferredInit init([&, &construct = construct] { module = construct(); });
       for (const at::Tensor& tensor : tensors_of(*module))
         EXPECT_TRUE(tensor.is_meta())
             << name << ": a tensor of sizes " << tensor.sizes() << " takes " << tensor.nbytes()
@@ -272,7 +272,7 @@ TEST(T1_1_redirect, sizes_strides_dtype_and_requires_grad_are_as_in_eager_constr
     for (const auto& [name, construct] : modules_of_torch()) {
       const auto eager = construct();
       std::shared_ptr<nn::Module> module;
-      const DeferredInit init([&] { module = construct(); });
+      const DeferredInit init([&, &construct = construct] { module = construct(); });
       const auto expected = tensors_of(*eager);
       const auto actual = tensors_of(*module);
       ASSERT_EQ(actual.size(), expected.size()) << name;
