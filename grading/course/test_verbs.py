@@ -234,6 +234,21 @@ class Verbs(unittest.TestCase):
             self.assertEqual(status, 0, text)
             self.assertTrue((self.root / ".venv/bin/python3").exists())
 
+    def test_libtorch_is_found_by_each_folder_that_names_it(self):
+        torch = self.root / "wheel/torch"
+        for header, text in (("headeronly/version.h", "#define TORCH_VERSION_MAJOR 2\n"),
+                             ("csrc/api/include/torch/torch.h", "")):
+            path = torch / "include/torch" / header
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+        prefix = torch / "share/cmake"  # torch.utils.cmake_prefix_path
+        for name, folder in (("CMAKE_PREFIX_PATH", prefix), ("CMAKE_PREFIX_PATH", torch), ("LIBTORCH", torch),
+                             ("CMAKE_PREFIX_PATH", torch.parent), ("Torch_DIR", prefix / "Torch")):
+            done = subprocess.run(["cmake", "-P", skeletons.ROOT / "cmake/missing.cmake"], capture_output=True,
+                                  text=True, env={**os.environ, name: str(folder)})
+            found = done.stdout.partition("libtorch ")[2].strip()
+            self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
+
     def test_help_has_the_verbs_of_this_copy(self):
         (self.root / "grading/course/skeletons.py").unlink()
         text = self.run_verb("help")[1]
