@@ -25,6 +25,7 @@ FOLDER = "fsdp-course"
 # What is given, by the beginning of the path. The rest of the repository is the maintainers'.
 GIVEN = (
     ".clang-format",
+    ".clangd",
     ".devcontainer/",
     ".dockerignore",
     ".gitignore",
