@@ -3,7 +3,8 @@
 
 It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
 --release K the solutions of the tasks before K are in it, so that task K can stand on them. The first
-state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`.
+state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`. For
+`./fsdp update`, .pristine/delivered lists the files.
 """
 
 import argparse
@@ -24,6 +25,7 @@ FOLDER = "fsdp-course"
 # What is given, by the beginning of the path. The rest of the repository is the maintainers'.
 GIVEN = (
     ".clang-format",
+    ".clangd",
     ".devcontainer/",
     ".dockerignore",
     ".gitignore",
@@ -36,7 +38,12 @@ GIVEN = (
     "cmake/",
     "common/",
     "course.toml",
-    "docs/",
+    "docs/checkpoints.md",
+    "docs/hugging_face.md",
+    "docs/manners.md",
+    "docs/memory-",
+    "docs/modules.md",
+    "docs/telemetry.md",
     "fsdp",
     "programs/check",
     "programs/export_model.cpp",
@@ -53,6 +60,7 @@ GIVEN = (
     "tests/task",
     "trainer/",
 )
+LIST = ".pristine/delivered"
 RENAMED = {"COURSE.md": "README.md"}
 
 
@@ -79,7 +87,13 @@ def contents(release=1):
              if not (name.startswith("tasks/") and skeletons.is_source(name))}
     for name, content in skeletons.delivered().items():
         files[name] = files[".pristine/" + name.removeprefix("tasks/")] = (content, False)
-    return files
+    return with_list(files)
+
+
+def with_list(files):
+    """The files and the list of them, which does not list itself."""
+    names = "".join(f"{name}\n" for name in sorted(files) if name != LIST)
+    return {**files, LIST: (names.encode(), False)}
 
 
 def commit_time():

@@ -45,7 +45,7 @@ void Telemetry::say(const std::string& line) {
 void Telemetry::step(int64_t step, double loss, double tokens_per_s,
                      std::optional<double> grad_norm, int64_t live_bytes) {
   nlohmann::ordered_json line{{"step", step}, {"loss", loss}, {"tokens_per_s", tokens_per_s}};
-  line["grad_norm"] = grad_norm ? nlohmann::ordered_json(*grad_norm) : nullptr;
+  line["grad_norm"] = grad_norm ? nlohmann::ordered_json(*grad_norm) : nlohmann::ordered_json();
   lines_.push_back(line.dump());
   progress(step + 1, loss, tokens_per_s, live_bytes);
 }

@@ -27,7 +27,7 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
       {"lr", optimizer.lr},
       {"weight_decay", optimizer.weight_decay},
       {"no_decay", config.no_decay},
-      {"clip", config.clip ? nlohmann::ordered_json(*config.clip) : nullptr},
+      {"clip", config.clip ? nlohmann::ordered_json(*config.clip) : nlohmann::ordered_json()},
       {"norm_type", std::isinf(config.norm_type) ? nlohmann::ordered_json("inf")
                                                  : nlohmann::ordered_json(config.norm_type)}};
   if (adamw) {
