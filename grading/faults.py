@@ -100,11 +100,13 @@ def passing_on_nothing(task):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         objects = []
-        for path in changed.paths_of(task).values():
-            source = folder / path.name
-            source.write_text(emptied((ROOT / "tasks" / path.relative_to(ROOT / "solutions")).read_text()))
-            objects.append(source.with_suffix(".o"))
-            changed.compile_as(path, source, f"reference_task{task}", objects[-1])
+        like = next(path for path in changed.paths_of(task).values() if path.suffix == ".cpp")
+        for path in (ROOT / "tasks").rglob("*.cpp"):
+            if path.parent.name.startswith(f"task{task}_"):
+                source = folder / path.name
+                source.write_text(emptied(path.read_text()))
+                objects.append(source.with_suffix(".o"))
+                changed.compile_as(like, source, task, objects[-1])
         changed.link_with(task, objects, folder / "tests")
         listed = subprocess.run([folder / "tests", "--gtest_list_tests"], capture_output=True, text=True).stdout
         names, suite = [], ""
