@@ -5,6 +5,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
 
@@ -94,6 +95,8 @@ void FlatParameter::flatten_gradients() {
 }
 
 void FlatParameter::reduce_gradient() {
+  if (reduction_.pending())
+    throw std::logic_error("unit " + unit_ + ": reduce_gradient() before wait_for_reduction()");
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
   reduced_ = comm_->empty(shard_numel());  // those of other replicas read it without a copy
