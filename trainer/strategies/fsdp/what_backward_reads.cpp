@@ -1,16 +1,5 @@
-<<<<<<< HEAD:trainer/strategies/fsdp/what_backward_reads.cpp
 #include <strategies/fsdp/modules_of_units.h>
 #include <strategies/fsdp/what_backward_reads.h>
-#include <torch/csrc/autograd/variable.h>
-
-#include <algorithm>
-#include <limits>
-#include <map>
-#include <set>
-=======
-#include <strategy/modules_of_units.h>
-#include <strategy/what_backward_reads.h>
->>>>>>> bugs:programs/strategy/what_backward_reads.cpp
 
 namespace fsdp {
 
