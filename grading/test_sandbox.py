@@ -136,6 +136,16 @@ class InEveryMode(unittest.TestCase):
                 status, _ = self.sandboxed(["/usr/bin/test", "-e", path], mode, seen=[shown])
                 self.assertEqual(status == 0, seen, path)
 
+    def test_what_is_closed_to_others_is_read_by_linkers_alone(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root changes the user")
+        with tempfile.TemporaryDirectory() as closed:
+            (pathlib.Path(closed) / "tests.o").write_text("secret")
+            for mode in self.for_each("namespaces", "user"):
+                for as_grader in (False, True):
+                    status, _ = self.sandboxed(["/bin/cat", f"{closed}/tests.o"], mode, seen=[closed], as_grader=as_grader)
+                    self.assertEqual(status == 0, as_grader)
+
     def test_the_network_is_not_there(self):
         for mode in self.for_each("namespaces"):
             _, printed = self.sandboxed(["/bin/cat", "/proc/net/dev"], mode)

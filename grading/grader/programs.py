@@ -199,15 +199,14 @@ class Builder:
             built if built.why else again)
 
     def link(self, program, objects):
-        """In a sandbox, which reads the tests' objects and the course's libraries. (Where it would run as another
-        user, who must not read these, it runs as the grader's, with limits.)"""
+        """In a sandbox, which reads the tests' objects and the course's libraries. No other user may read these."""
         self.count += 1
         folder = self.job / f"program{self.count}"
         folder.mkdir()
         folder.chmod(0o755)
         seen = [BUILD, ISOLATE, *objects, *sandbox.libraries()]
-        mode = "limits" if sandbox.best_mode() == "user" else None
-        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_compilers(), seen, folder, BUILD, mode)
+        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_compilers(), seen, folder, BUILD,
+                              as_grader=True)
         command = [script, "/bin/sh", "-c", link_command(program, objects, folder)]
         status, log = run_limited(command, course.rubric()["limits"]["build_seconds"])
         made = folder / "program"

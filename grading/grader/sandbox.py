@@ -71,12 +71,15 @@ def limits_of_compilers():
                   limits["object_bytes"])
 
 
-def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=()):
-    """Writes `script`, which runs the words `program` and then its own arguments under these limits. In `namespaces` this
-    reads the system's folders and `seen`, files and folders; it changes nothing but `writes`, a folder, and
-    scratch folders. It starts in `folder`, otherwise in /tmp. Returns the script's path."""
+def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(), as_grader=False):
+    """Writes `script`, which runs the words `program` and then its own arguments under these limits. In
+    `namespaces` this reads the system's folders and `seen`, files and folders; it changes nothing but `writes`, a
+    folder, and scratch folders. It starts in `folder`, otherwise in /tmp. Returns the script's path. `as_grader`:
+    it runs as the grader's user, who alone may read what it is linked with; without namespaces with limits alone."""
     mode = mode or best_mode()
-    user = free_user() if os.geteuid() == 0 and mode != "limits" else None
+    if as_grader and mode == "user":
+        mode = "limits"
+    user = free_user() if os.geteuid() == 0 and mode != "limits" and not as_grader else None
     script = pathlib.Path(script)
     script.parent.mkdir(parents=True, exist_ok=True)
     redirection, words = "", []
@@ -111,7 +114,8 @@ def bubblewrap(limits, seen, writes, folder, user):
     """The options that make the namespaces and what is seen in them."""
     words = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
     # Root gives its rights away in the sandbox, after it has become the user; an ordinary user has none.
-    words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else ["--unshare-user"]
+    words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else []
+    words += ["--unshare-user"] if os.geteuid() != 0 else []
     for path in SYSTEM:
         if os.path.islink(path):
             words += ["--symlink", os.readlink(path), path]
