@@ -36,6 +36,18 @@ class Errors(unittest.TestCase):
         self.assertEqual(compiling.first_errors(log), "tasks/a.cpp:1:2: error: x")
 
 
+class Commands(unittest.TestCase):
+    def test_a_file_of_the_student_s_own_is_compiled_as_another_of_its_task(self):
+        known = {name: ["c++", "-Werror", f"-I{course.ROOT}/tasks/task2_x", "-o", "x.o", "-c", f"{course.ROOT}/tasks/{name}"]
+                 for name in ("task2_x/a.cpp", "task3_y/b.cpp")}
+        with mock.patch.object(compiling, "commands", lambda: known):
+            for name in ("task2_x/a.cpp", "task2_x/own.cpp", "extensions/task2_x/own.cpp"):
+                self.assertEqual(compiling.command_of(name, "/job/tasks", "made.o"),
+                                 ["c++", "-I/job/tasks/task2_x", "-o", "made.o", "-c", f"/job/tasks/{name}"])
+            with self.assertRaises(course.Refused):
+                compiling.command_of("task4_z/own.cpp", "/job/tasks", "made.o")
+
+
 class LimitedRuns(unittest.TestCase):
     def test_tell_the_status_and_what_is_printed(self):
         self.assertEqual(compiling.run_limited(["sh", "-c", "echo a; echo b >&2; exit 3"], 60), (3, "a\nb\n"))
