@@ -22,8 +22,8 @@ import changed  # noqa: E402
 from changed import ROOT, Refused, tomllib  # noqa: E402
 
 BANK = ROOT / "grading" / "faults"
-FIELDS = {"mistake", "file", "old", "new", "test", "message"}
-OPTIONAL = {"old_2", "new_2"}
+FIELDS = {"mistake", "old", "new", "test", "message"}
+OPTIONAL = {"file", "old_2", "new_2"}
 SECONDS = 120  # for the run of a test
 TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$', re.MULTILINE)
 
@@ -31,7 +31,14 @@ TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$',
 def load(task):
     """The faults of a task."""
     faults = tomllib.loads((BANK / f"task{task}.toml").read_text())
-    return [{"name": name, "task": task, **fault} for name, fault in faults.items()]
+    return [{"name": name, "task": task, "file": file_of(task, fault["old"]), **fault}
+            for name, fault in faults.items()]
+
+
+def file_of(task, old):
+    """The file of the task's solution that has the old text; if none or several have it, the fault names it."""
+    found = [name for name, path in changed.paths_of(task).items() if old in path.read_text()]
+    return found[0] if len(found) == 1 else "none"
 
 
 def tests_of(task):
