@@ -3,15 +3,14 @@
 # other than default, it only runs the tests. Prints a line per suite, and at the end
 # "N passed, N failed, N skipped". Exits with 1 if anything failed.
 #   --properties N [--from SEED]   only trains N random models in random ways and compares each with one
-#                                  process; stops at the first that differs, and prints the simplest like it
-#   --case CASE                    only this one, as it was printed
+#                                  process; stops at the first that differs
 #   --faults N [--from SEED]       only injects N faults at random moments of trainings: kills, stops, early
 #                                  exits, interrupts
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 
-all='' preset=default properties='' faults='' from=1 case=''
+all='' preset=default properties='' faults='' from=1
 while (($#)); do
   case $1 in
     --all) all=--all ;;
@@ -25,14 +24,9 @@ while (($#)); do
       printf -v "${1#--}" '%s' "$2"
       shift
       ;;
-    --case)
-      case=${2-}
-      [[ $case ]] || refuse "--case: takes a case, as --properties prints it"
-      shift
-      ;;
     *)
       refuse "option '$1' is unknown to test; allowed: --all, --preset NAME, --properties N," \
-        "--faults N, --from SEED, --case CASE"
+        "--faults N, --from SEED"
       ;;
   esac
   shift
@@ -86,10 +80,10 @@ build_cuda() {
   fi
 }
 
-if [[ $properties || $case ]]; then
+if [[ $properties ]]; then
   "$root/scripts/setup.sh"
   build "$preset" properties_tests
-  exec env FSDP_PROPERTIES="$properties" FSDP_PROPERTIES_FROM="$from" FSDP_PROPERTY_CASE="$case" \
+  exec env FSDP_PROPERTIES="$properties" FSDP_PROPERTIES_FROM="$from" \
     "$root/build/$preset/bin/properties_tests" --gtest_brief=1 --gtest_filter=Properties.hold
 fi
 if [[ $faults ]]; then
