@@ -3,11 +3,9 @@
 #include <testing/judge/remote_ranks.h>
 #include <testing/multi_rank.h>
 
-#include <cmath>
 #include <cstdlib>
 
 #include "expect_text.h"
-#include "hostile_json.h"
 #include "temporary_folder.h"
 
 namespace fsdp {
@@ -16,33 +14,25 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kRanks = 2;
-const std::string kRight = "what the judge expects, which no change of bytes makes of another";
+const std::string kRight = "what the judge expects";
 
-Json tensor(const std::vector<float>& values) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(values.data());
-  return {{"<dtype>", static_cast<int>(at::kFloat)},
-          {"<sizes>", {values.size()}},
-          {"<bytes>", Json::binary({begin, begin + values.size() * sizeof(float)})}};
-}
-
-Json rank_report(const std::string& text, const std::vector<float>& values) {
+Json rank_report(const std::string& text) {
   Json report = Json::parse(R"({
       "code": 0, "signal": 0, "stopped": false, "frozen_by": 0, "message": "", "last_call": "",
-      "first_to_fail": false, "finished": true, "observed_after": {"text": 1, "tensor": 2},
-      "steps": ["observes \"text\"", "observes \"tensor\""], "crash_address": null, "latest": "tensor",
+      "first_to_fail": false, "finished": true, "observed_after": {"text": 1},
+      "steps": ["observes \"text\""], "crash_address": null, "latest": "text",
       "not_its_own": ""})");
-  report["observations"] = {{"text", text},
-                            {"tensor", with_places(tensor(values), {{{"p", {3}, 0}}, 3, 0})}};
+  report["observations"] = {{"text", text}};
   return report;
 }
 
 // The report of run `run` of the running test, as a program of ranks sends it.
-Json report(int run, const std::string& text, const std::vector<float>& values) {
+Json report(int run, const std::string& text) {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   return {{"test", std::string(test.test_suite_name()) + '.' + test.name()},
           {"run", run},
           {"not_started", ""},
-          {"ranks", std::vector<Json>(kRanks, rank_report(text, values))}};
+          {"ranks", std::vector<Json>(kRanks, rank_report(text))}};
 }
 
 std::string framed(const Json& json) {
@@ -74,11 +64,7 @@ class HostileReports : public testing::Test {
       if (!report.not_started.empty()) throw std::runtime_error("not started");
       const RankRun run(report.ranks);
       if (!run.failure().empty()) throw std::runtime_error(run.failure());
-      const auto everywhere = [](int) { return Places{{}, 3, 0}; };  // all of it is padding
       expect_on_all_ranks(run, "text", kRight);
-      expect_same_on_all_ranks(run, "text");
-      expect_on_all_ranks(run, "tensor", tensor({0, 0, 0}));
-      expect_mean_over_ranks(run, "tensor", everywhere);
     });
     failure_of([&] {  // the program that has reported ends here
       ++run_;
@@ -107,30 +93,9 @@ class HostileReports : public testing::Test {
 };
 
 TEST_F(HostileReports, pass_as_they_are) {
-  EXPECT_EQ(failure(framed(report(run(), kRight, {0, 0, 0}))), "");
-  EXPECT_CONTAINS(failure(framed(report(run(), "another", {0, 0, 0}))), "is \"another\"");
-  EXPECT_CONTAINS(failure(framed(report(run(), kRight, {0, 1, 0}))), "1 of 3 elements differ");
-  EXPECT_CONTAINS(failure(framed(report(run() + 1, kRight, {0, 0, 0}))), "left out a run of ranks");
-}
-
-TEST_F(HostileReports, bring_no_point_and_do_not_end_the_judge_whatever_is_changed_in_them) {
-  const auto wrong = [&](Dice& dice) {
-    return below(dice, 2) == 0 ? report(run(), "another", {0, 0, 0})
-                               : report(run(), kRight, {1.5, 2.5, 3.5});
-  };
-  for (int seed = 0; seed < hostile_tries(); ++seed) {
-    Dice dice(seed);
-    std::string stream;
-    for (size_t i = below(dice, 3); i > 0; --i)  // of earlier runs, which are over
-      stream += framed(report(run() - static_cast<int>(i), kRight, {0, 0, 0}));
-    Json changed = wrong(dice);
-    for (size_t i = 1 + below(dice, 3); i > 0; --i)
-      spoil(changed, dice);
-    stream += framed(changed);
-    if (below(dice, 2) == 0) spoil(stream, dice);
-    EXPECT_NE(failure(stream), "")
-        << "seed " << seed << ": " << changed.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  EXPECT_EQ(failure(framed(report(run(), kRight))), "");
+  EXPECT_CONTAINS(failure(framed(report(run(), "another"))), "is \"another\"");
+  EXPECT_CONTAINS(failure(framed(report(run() + 1, kRight))), "left out a run of ranks");
 }
 
 TEST_F(HostileReports, of_odd_lengths_and_depths_are_no_reports) {
@@ -150,16 +115,11 @@ TEST_F(HostileReports, of_odd_lengths_and_depths_are_no_reports) {
   EXPECT_CONTAINS(failure(with_length(5, "")), "left by exit(0)");
 }
 
-TEST_F(HostileReports, of_other_ranks_steps_and_tests_are_not_taken) {
-  Json more_steps = report(run(), "another", {0, 0, 0});
-  more_steps["ranks"][0]["observed_after"]["text"] = int64_t{1} << 40;
-  EXPECT_CONTAINS(failure(framed(more_steps)), "is \"another\"");
-  for (const size_t ranks : {0, 1, 3, 1000}) {
-    Json other = report(run(), kRight, {0, 0, 0});
-    other["ranks"] = std::vector<Json>(ranks, rank_report(kRight, {0, 0, 0}));
-    EXPECT_CONTAINS(failure(framed(other)), "reported " + std::to_string(ranks) + " ranks of 2");
-  }
-  Json other = report(run(), kRight, {0, 0, 0});
+TEST_F(HostileReports, of_other_ranks_or_of_another_test_are_not_taken) {
+  Json other = report(run(), kRight);
+  other["ranks"].push_back(rank_report(kRight));
+  EXPECT_CONTAINS(failure(framed(other)), "reported 3 ranks of 2");
+  other = report(run(), kRight);
   other["test"] = "Another.test";
   EXPECT_CONTAINS(failure(framed(other) + framed(other)), "left by exit(0)");
 }
