@@ -22,14 +22,6 @@ void PrintTo(const Setting& setting, std::ostream* out) {
   *out << setting.backend << " W=" << setting.world_size;
 }
 
-LaunchResult run(const Setting& setting, const Body& body, std::optional<Fault> fault = {}) {
-  return launch(setting.world_size, [&](const RankContext& context) {
-    auto comm = Communicator::create(context, {setting.backend, 5000ms, fault});
-    body(*comm);
-    return 0;
-  });
-}
-
 // Sums of these differ in their last bits with the order of the ranks.
 float value(int rank, int64_t i) {
   constexpr float scales[] = {1.1f, 3.0e7f, -0.7e7f, 0.3f};
@@ -76,7 +68,19 @@ void require_equal(const at::Tensor& tensor, const std::function<float(int64_t)>
   }
 }
 
-class Collectives : public testing::TestWithParam<Setting> {};
+class Collectives : public testing::TestWithParam<Setting> {
+ protected:
+  // Runs `body` on each rank, which may throw.
+  static void on_ranks(const Body& body) {
+    const auto [backend, world_size] = GetParam();
+    EXPECT_EQ(failure(launch(world_size,
+                             [&, &backend = backend](const RankContext& context) {
+                               body(*Communicator::create(context, {.backend = backend}));
+                               return 0;
+                             })),
+              "");
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
                          testing::Values(Setting{"shm", 1}, Setting{"shm", 2}, Setting{"shm", 3},
@@ -89,18 +93,17 @@ INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
 constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last: more than one chunk of a sum
 
 TEST_P(Collectives, all_gather_puts_the_inputs_in_rank_order) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     for (int64_t n : kSizes) {
       at::Tensor output = at::zeros({comm.world_size() * n});
       comm.all_gather_into(output, filled(n, comm.rank()), "unit").wait();
       require_equal(output, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     int64_t n = 1001;
     for (bool arena : {false, true}) {
       int64_t numel = comm.world_size() * n;
@@ -111,11 +114,10 @@ TEST_P(Collectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
       require_equal(output, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, reduce_scatter_sums_as_a_tree) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     for (bool arena : {false, true}) {
       for (int64_t n : kSizes) {
         int64_t numel = comm.world_size() * n;
@@ -129,11 +131,10 @@ TEST_P(Collectives, reduce_scatter_sums_as_a_tree) {
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, all_reduce_sums_as_a_tree_in_place) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     for (bool arena : {false, true}) {
       for (int64_t n : kSizes) {
         at::Tensor tensor = arena ? comm.empty(n) : at::empty({n});
@@ -143,11 +144,10 @@ TEST_P(Collectives, all_reduce_sums_as_a_tree_in_place) {
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     for (int root = 0; root < comm.world_size(); ++root) {
       for (int64_t n : kSizes) {
         at::Tensor tensor = filled(n, comm.rank());
@@ -156,11 +156,10 @@ TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     auto input = [](int rank) { return at::full({5}, rank == 1 ? 1.0 : 0.003, at::kBFloat16); };
     at::Tensor sum = at::zeros({5});  // exact: the numbers have few bits
     for (int rank = 0; rank < comm.world_size(); ++rank)
@@ -170,13 +169,12 @@ TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
     comm.all_reduce(tensor, "unit").wait();
     require(at::equal(tensor, expected), "another rounding");
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 // Numbers of few bits, the sums of which fp32 holds and neither bf16 nor fp16 does: a rounding of
 // the sum, or of a part of it, is seen. In fp16 the sum of two ranks is beyond the largest number.
 TEST_P(Collectives, reduce_scatter_of_a_narrow_dtype_into_fp32_rounds_no_sum) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     const auto filled = [](const at::Tensor& tensor, int rank) {
       tensor.copy_(at::arange(tensor.numel(), at::kFloat).remainder_(7).add_(rank == 0 ? 32 : 1));
       return tensor.mul_(rank == 0 ? 1024 : rank == 1 ? 8192 : 4);
@@ -201,11 +199,10 @@ TEST_P(Collectives, reduce_scatter_of_a_narrow_dtype_into_fp32_rounds_no_sum) {
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     int64_t n = 100, world = comm.world_size();
     at::Tensor gathered = at::zeros({world * n}), reduced = at::zeros({n});
     at::Tensor summed = filled(n, comm.rank());
@@ -222,11 +219,10 @@ TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
                   [&](int64_t i) { return sum_of_ranks(comm.world_size(), comm.rank() * n + i); });
     require_equal(summed, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, many_more_calls_are_made_than_the_ledger_holds) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     at::Tensor tensor = at::zeros({17});
     for (uint64_t i = 0; i < 3 * Ledger::kRing + 5; ++i) {
       fill(tensor, comm.rank());
@@ -235,11 +231,10 @@ TEST_P(Collectives, many_more_calls_are_made_than_the_ledger_holds) {
     }
     require_equal(tensor, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, the_log_has_the_textbook_bytes) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     int64_t n = 7, world = comm.world_size();
     at::Tensor small = at::zeros({n}), large = at::zeros({world * n});
     comm.all_gather_into(large, small, "layers.0").wait();
@@ -260,18 +255,16 @@ TEST_P(Collectives, the_log_has_the_textbook_bytes) {
     }
     require(comm.take_log().empty(), "the log was not emptied");
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, leave_version_counters_unchanged) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     at::Tensor tensor = at::zeros({8});
     auto before = tensor._version();
     comm.all_reduce(tensor, "unit").wait();
     comm.broadcast(tensor, 0, "unit").wait();
     require(tensor._version() == before, "the version counter was raised");
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 }  // namespace

@@ -63,21 +63,6 @@ rank 0 was killed
 )");
 }
 
-TEST(TextTimeline, fits_in_100_columns_with_long_names_and_large_numbers) {
-  Timeline timeline = two_ranks();
-  Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
-  wide.call.operation = Operation::reduce_scatter;
-  wide.call.sequence = 12345;
-  wide.call.bytes = 6'000'000'000;
-  timeline.failure = std::string(250, 'a') + " rank 1 called all_gather " + std::string(60, 'b');
-  timeline.ranks.resize(64);
-  timeline.ranks[63] = {wide};
-  const auto lines = lines_of(text_timeline(timeline));
-  for (const auto& line : lines)
-    EXPECT_LE(line.size(), 100) << line;
-  EXPECT_CONTAINS(lines.back(), "..er.layers.31");
-}
-
 TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {
   const auto whole = nlohmann::json::parse(chrome_timeline(two_ranks()));
   EXPECT_EQ(whole["otherData"]["failure"], "rank 0 was killed");
@@ -148,13 +133,6 @@ TEST(KeptTimeline, is_that_of_the_first_failure_whose_result_says_so) {
   std::string title;
   std::getline(written, title);
   EXPECT_EQ(title, "S.fails/W2");
-}
-
-TEST(Timelines, are_written_even_without_events) {
-  const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
-  EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 3);
-  EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
-  EXPECT_CONTAINS(html_timeline(nothing), "rank 0 was killed");
 }
 
 TEST(Timelines, have_the_format_that_the_name_of_the_file_says) {
