@@ -1,4 +1,3 @@
-#include <gtest/gtest-spi.h>
 #include <testing/frames.h>
 #include <testing/judge/remote_ranks.h>
 #include <testing/multi_rank.h>
@@ -6,6 +5,7 @@
 #include <cstdlib>
 
 #include "expect_text.h"
+#include "failures_of.h"
 #include "temporary_folder.h"
 
 namespace fsdp {
@@ -77,15 +77,13 @@ class HostileReports : public testing::Test {
   // What `call` throws, or reports to GoogleTest.
   template <class Call>
   static std::string failure_of(Call call) {
-    testing::TestPartResultArray failures;
-    const testing::ScopedFakeTestPartResultReporter reporter(
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
-    try {
-      call();
-    } catch (const std::exception& error) {
-      return std::string("threw ") + error.what();
-    }
-    return failures.size() == 0 ? "" : failures.GetTestPartResult(0).message();
+    return failures_of([&] {
+      try {
+        call();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "threw " << error.what();
+      }
+    });
   }
 
   TemporaryFolder folder_;

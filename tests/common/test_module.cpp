@@ -89,46 +89,6 @@ TEST(Module, backward_hooks_run_before_and_after_all_gradients_of_the_module) {
   });
 }
 
-TEST(Module, backward_hooks_run_once_per_call_that_is_part_of_the_loss) {
-  with_a_probe([](Probe& module, Events& events) {
-    note_backward(module, events);
-    auto twice = module(module(input())).sum();
-    module(input());
-    events.clear();
-    twice.backward();
-    EXPECT_EQ(std::count(events.begin(), events.end(), "opens"), 2);
-    EXPECT_EQ(std::count(events.begin(), events.end(), "closes"), 2);
-  });
-}
-
-class Lookup : public Module {
- public:
-  Lookup() { weight_ = register_parameter("weight", torch::ones({4, 2})); }
-  torch::Tensor forward(torch::Tensor ids) override { return torch::embedding(weight_, ids); }
-
- private:
-  torch::Tensor weight_;  // [4, 2]
-};
-
-TEST(Module, accepts_integer_inputs) {
-  in_a_process([] {
-    Events events;
-    Lookup module;
-    note_backward(module, events);
-    module(torch::tensor({1, 3})).sum().backward();
-    EXPECT_EQ(events, Events{"opens"});
-  });
-}
-
-TEST(Module, runs_no_backward_hook_without_grad_mode) {
-  with_a_probe([](Probe& module, Events& events) {
-    note_backward(module, events);
-    torch::NoGradGuard no_grad;
-    EXPECT_FALSE(module(input()).requires_grad());
-    EXPECT_EQ(events, Events{"forward"});
-  });
-}
-
 // What the caller may do with the output, for every kind of output.
 struct OutputCase {
   const char* name;
@@ -186,26 +146,6 @@ TEST(Module, a_view_of_the_input_runs_the_hook_only_if_it_is_part_of_the_loss) {
     EXPECT_EQ(events, Events{});
     y.sum().backward();
     EXPECT_EQ(events, Events{"opens"});
-  });
-}
-
-class Returned : public Module {
- public:
-  Returned() { weight_ = register_parameter("weight", torch::ones({3})); }
-  torch::Tensor forward(torch::Tensor) override { return weight_; }
-
- private:
-  torch::Tensor weight_;  // [3]
-};
-
-TEST(Module, a_parameter_as_output_does_not_accumulate_hooks_over_calls) {
-  in_a_process([] {
-    Events events;
-    Returned module;
-    module.register_full_backward_pre_hook(note(events, "opens"));
-    for (int call = 0; call < 3; ++call)
-      module(torch::ones({1})).sum().backward();
-    EXPECT_EQ(events, (Events{"opens", "opens", "opens"}));
   });
 }
 
@@ -275,25 +215,6 @@ TEST(Module, a_copy_has_no_hooks) {
     Probe copy(module);
     copy(input()).sum().backward();
     EXPECT_EQ(events, (Events{"forward", "weight"}));
-  });
-}
-
-TEST(Module, if_forward_throws_only_always_called_hooks_run_before_the_rethrow) {
-  in_a_process([] {
-    Events events;
-    Probe module(events, [](torch::Tensor) -> torch::Tensor { throw std::domain_error("broken"); });
-    module.register_forward_hook([&](Module&, const torch::Tensor& y) {
-      events.push_back("plain");
-      return y;
-    });
-    module.register_forward_hook(
-        [&](Module&, const torch::Tensor& y) -> torch::Tensor {
-          events.push_back(y.defined() ? "defined" : "undefined");
-          throw std::runtime_error("a consequence");
-        },
-        true);
-    EXPECT_THROW(module(input()), std::domain_error);
-    EXPECT_EQ(events, (Events{"forward", "undefined"}));
   });
 }
 

@@ -1,6 +1,5 @@
 #include <base/todo.h>
 #include <base/torch.h>
-#include <gtest/gtest-spi.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <testing/multi_rank.h>
@@ -10,6 +9,7 @@
 #include <csignal>
 
 #include "expect_text.h"
+#include "failures_of.h"
 #include "shared_words.h"
 
 using namespace fsdp;
@@ -34,23 +34,6 @@ std::string failure_when_rank_1(const std::function<void()>& leave) {
   EXPECT_CONTAINS(run.failure(), "rank 1 ");
   EXPECT_CONTAINS(run.failure(), "\"before\"");
   return run.failure();
-}
-
-// What `test` adds to its test's result.
-std::vector<testing::TestPartResult> result_of(const std::function<void()>& test) {
-  testing::TestPartResultArray parts;
-  {
-    testing::ScopedFakeTestPartResultReporter reporter(
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &parts);
-    try {
-      test();
-    } catch (const testing::AssertionException&) {
-    }
-  }
-  std::vector<testing::TestPartResult> result;
-  for (int i = 0; i < parts.size(); ++i)
-    result.push_back(parts.GetTestPartResult(i));
-  return result;
 }
 
 // The text of the one failure in a test.

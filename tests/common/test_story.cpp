@@ -1,5 +1,4 @@
 #include <base/torch.h>
-#include <gtest/gtest-spi.h>
 #include <memory/live_bytes.h>
 #include <testing/error_text.h>
 #include <testing/memory_limit.h>
@@ -11,25 +10,12 @@
 #include <unordered_map>
 
 #include "expect_text.h"
+#include "failures_of.h"
 #include "in_a_process.h"
 
 using namespace fsdp;
 
 namespace {
-
-// The text of the failures that `expect` adds to its test.
-std::string failures_of(const std::function<void()>& expect) {
-  testing::TestPartResultArray parts;
-  {
-    testing::ScopedFakeTestPartResultReporter reporter(
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &parts);
-    expect();
-  }
-  std::string text;
-  for (int i = 0; i < parts.size(); ++i)
-    text += parts.GetTestPartResult(i).message();
-  return text;
-}
 
 // Weight [3, 5], an empty parameter, and bias [2] in a flat tensor of 48, of which each of three
 // ranks owns 16.

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "expect_text.h"
 #include "temporary_folder.h"
@@ -42,14 +41,6 @@ Timeline two_ranks() {
             event(EventKind::issue, "layers.3", 1000, 1000),
             event(EventKind::flight, "layers.3", 1000, 900'000)},
            {event(EventKind::wait, "</script>", 200, 0)}}};
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    lines.push_back(line);
-  return lines;
 }
 
 TEST(TextTimeline, has_a_line_for_each_event_in_the_order_of_time) {
