@@ -5,9 +5,11 @@
 #include <trace/recorder.h>
 #include <train/trainer.h>
 
+#include <base/whole_file.h>
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include <task7_integration/tiny_training.h>
@@ -167,6 +169,7 @@ TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
   config.batch = 4;
   config.seq = 8;
   config.trace = folder.path() + "/steps.txt";
+  config.json = folder.write("run.json", "what it held before");
   config.comm.fault = Fault{Fault::Kind::kill, 1, 9};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
@@ -174,6 +177,8 @@ TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
   testing::internal::GetCapturedStderr();
   EXPECT_CONTAINS(testing::internal::GetCapturedStdout(), "timeline: " + config.trace);
   EXPECT_EQ(status, 1);
+  EXPECT_EQ(content_of(config.json), "what it held before");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
   std::ifstream file(config.trace);
   std::string text, last_of_rank_1;
   for (std::string line; std::getline(file, line); text += line + '\n') {
