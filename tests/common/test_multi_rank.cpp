@@ -1,7 +1,6 @@
 #include <base/todo.h>
 #include <base/torch.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
 #include <unistd.h>
@@ -135,18 +134,6 @@ TEST(MultiRankFailure, names_the_collective_that_a_rank_skipped) {
   EXPECT_CONTAINS(run.failure(), "barrier layers.0");
   EXPECT_CONTAINS(run.failure(), "last collective #0 barrier layers.1");
   EXPECT_EQ(run_ranks(2, body).failure(), "");
-}
-
-TEST(MultiRankFailure, drops_an_observation_that_was_cut_off) {
-  const RankRun run = try_ranks(1, [](TestRank& rank) {
-    rank.observe("small", 1);
-    const rlimit half{1 << 19, 1 << 19};
-    setrlimit(RLIMIT_FSIZE, &half);
-    rank.observe("large", torch::zeros(1 << 18));
-  });
-  EXPECT_CONTAINS(run.failure(), "File size limit exceeded");
-  EXPECT_EQ(run.at(0, "small"), 1);
-  EXPECT_FALSE(run.observed(0, "large"));
 }
 
 TEST(MultiRankFailure, keeps_the_first_value_if_a_rank_observes_a_name_twice) {

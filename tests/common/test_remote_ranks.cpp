@@ -154,5 +154,32 @@ TEST(RemoteRanks, are_not_started_if_they_are_not_written_yet) {
   EXPECT_EQ(record["text"], "a function (problem 1.1)");
 }
 
+// The judge in this very process, with programs of ranks that send given bytes.
+TEST(RemoteRanks, send_no_report_in_bytes_of_odd_lengths_and_depths) {
+  const TemporaryFolder folder;
+  const std::string script = folder.write("ranks.sh",
+                                          "for argument; do case $argument in --report_to=*)\n"
+                                          "cat \"$1\" >/proc/self/fd/${argument#*=};; esac; done");
+  setenv("FSDP_RANKS_OF", ("sh " + script + ' ' + folder.path() + "/stream").c_str(), 1);
+  const auto refusal = [&](const std::string& bytes) {
+    folder.write("stream", bytes);
+    return error_of<std::runtime_error>([] { remote_ranks::receive(2); });
+  };
+  const auto with_length = [](uint64_t length, const std::string& bytes) {
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length) + bytes;
+  };
+  const std::string deep(8'000'000, '\x81');  // an array in an array in ...
+  const std::string huge_array = "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff\x01";
+  const std::string huge_text = "\x7b\x7f\xff\xff\xff\xff\xff\xff\xff\x61";
+  for (const std::string& stream :
+       {with_length(0, ""), with_length(UINT64_MAX, "x"), with_length((64 << 20) + 1, "x"),
+        with_length(deep.size(), deep), with_length(huge_array.size(), huge_array),
+        with_length(huge_text.size(), huge_text)})
+    EXPECT_CONTAINS(refusal(stream), "sent what is no report");
+  for (const std::string& stream : {std::string("short"), with_length(5, "")})
+    EXPECT_CONTAINS(refusal(stream), "left by exit(0)");
+  unsetenv("FSDP_RANKS_OF");
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -277,10 +277,6 @@ TEST(Part, that_others_own_is_held_nowhere_on_two_ranks) {
 TEST(Ratio, is_a_fraction_of_small_numbers) {
   EXPECT_EQ(ratio_in_words({3, 0, 1.5}, {2, 0, 1}),
             "every element is exactly 3/2 times the expected one");
-  EXPECT_EQ(ratio_in_words({-100, 200}, {1, -2}),
-            "every element is exactly -100 times the expected one");
-  EXPECT_EQ(ratio_in_words({1, 2}, {40, 80}),
-            "every element is exactly 1/40 times the expected one");
   EXPECT_EQ(ratio_in_words({0.1 * 4 / 3, 0.7 * 4 / 3}, {0.1F, 0.7F}),
             "every element is about 4/3 times the expected one");
   EXPECT_EQ(ratio_in_words({3.14159, 2 * 3.14159}, {1, 2}),
