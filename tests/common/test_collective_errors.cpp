@@ -72,13 +72,13 @@ TEST_P(CollectiveErrors, a_different_operation_unit_size_dtype_or_root_is_named_
       {[](Communicator& comm) { comm.broadcast(at::zeros({4}), comm.rank(), "embed").wait(); },
        "broadcast embed from rank 0 (4 x float, 16 B)",
        "broadcast embed from rank 1 (4 x float, 16 B)"}};
-  for (const auto& [second_call, of_rank_0, of_rank_1] : differences) {
+  for (const Difference& difference : differences) {
     const std::string text = failed(2, [&](Communicator& comm) {
       all_gather(comm, "layers.2");
-      second_call(comm);
+      difference.second_call(comm);
     });
     EXPECT_CONTAINS(text, std::string("collective #1 differs between ranks:\n  rank 0  ") +
-                              of_rank_0 + "\n  rank 1  " + of_rank_1 + '\n');
+                              difference.of_rank_0 + "\n  rank 1  " + difference.of_rank_1 + '\n');
   }
 }
 
@@ -218,36 +218,42 @@ TEST_P(CollectiveErrors, after_a_failure_every_call_and_every_wait_throws_the_sa
 // Of two dtypes only a reduce-scatter may be, and only fp32 of 16 bits.
 TEST_P(CollectiveErrors, tensors_of_wrong_sizes_or_dtypes_or_without_memory_are_refused) {
   const auto zeros = [](int64_t numel, at::ScalarType dtype) { return at::zeros({numel}, dtype); };
-  const std::vector<std::pair<Body, std::string>> cases{
-      {[](Communicator& comm) { comm.all_gather_into(at::zeros({15}), at::zeros({8}), "unit"); },
+  struct Refusal {
+    Body call;
+    std::string words;
+  };
+  const std::vector<Refusal> refusals{
+      {[](Communicator& comm) {
+         comm.all_gather_into(at::zeros({15}), at::zeros({8}), "unit").wait();
+       },
        "all_gather unit needs an output of 2 times the input's elements: output [15] Float, input "
        "[8] Float"},
       {[&](Communicator& comm) {
-         comm.all_gather_into(zeros(16, at::kFloat), zeros(8, at::kBFloat16), "unit");
+         comm.all_gather_into(zeros(16, at::kFloat), zeros(8, at::kBFloat16), "unit").wait();
        },
        "needs tensors of one dtype: output [16] Float, input [8] BFloat16"},
       {[&](Communicator& comm) {
-         comm.reduce_scatter_into(zeros(4, at::kBFloat16), zeros(8, at::kFloat), "unit");
+         comm.reduce_scatter_into(zeros(4, at::kBFloat16), zeros(8, at::kFloat), "unit").wait();
        },
        "needs tensors of one dtype: output [4] BFloat16, input [8] Float"},
       {[&](Communicator& comm) {
-         comm.reduce_scatter_into(zeros(4, at::kDouble), zeros(8, at::kHalf), "unit");
+         comm.reduce_scatter_into(zeros(4, at::kDouble), zeros(8, at::kHalf), "unit").wait();
        },
        "needs tensors of one dtype: output [4] Double, input [8] Half"},
       {[](Communicator& comm) {
          const at::Tensor output = at::zeros({16});
          resize_storage(output.storage(), 32);
-         comm.all_gather_into(output, at::zeros({8}), "unit");
+         comm.all_gather_into(output, at::zeros({8}), "unit").wait();
        },
        "all_gather unit needs tensors with memory: output [16] Float, input [8] Float"}};
-  for (const auto& [call, words] : cases) {
+  for (const Refusal& refused : refusals) {
     EXPECT_CONTAINS(failed(2,
                            [&](Communicator& comm) {
                              // A rank that leaves closes its connections.
                              comm.barrier("all ranks are connected").wait();
-                             call(comm);
+                             refused.call(comm);
                            }),
-                    words);
+                    refused.words);
   }
 }
 
