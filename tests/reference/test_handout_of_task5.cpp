@@ -1,6 +1,8 @@
 #include <memory/live_bytes.h>
 #include <sharded_optimizer.h>
 
+#include <cmath>
+
 #include "handout.h"
 #include "small_model.h"
 
@@ -100,6 +102,14 @@ TEST(HandoutOfTask5, prediction_4_follows_a_parameter_through_a_step) {
   const std::string unused = after_a_step(std::nullopt), used = after_a_step(0.001);
   expect_said(5, "1 - 0.1 x 0.5 = " + unused + ". With a gradient: " + unused + " - 0.1 = " + used);
   expect_said(5, "Not divided: " + after_a_step(0.002) + " as well.");
+}
+
+TEST(HandoutOfTask5, prediction_5_takes_wrong_norms) {
+  const double first = 9, second = 16;
+  expect_said(5, "Root first: " + rounded(std::sqrt(first) + std::sqrt(second), 0) +
+                     ". Average: " + rounded(std::sqrt((first + second) / 2), 2) + ",");
+  expect_said(5, "one rank reports " + rounded(std::sqrt(first), 0) + ", the other " +
+                     rounded(std::sqrt(second), 0));
 }
 
 }  // namespace
