@@ -107,8 +107,8 @@ TEST(Story, ends_at_the_violated_expectation_and_is_printed_once) {
                   "   1  all     issues all_gather layers.0, 4 bytes\n"
                   "   2  all     waits for all_gather layers.0\n"
                   "   3  all     observes \"storage\"\n"
-                  "\"storage\"\n  rank 0: is 4096, expected 0");
-  EXPECT_CONTAINS(text, "\"later\"\n  rank 0: is 1, expected 2");
+                  "\"storage\"\n  ranks 0, 1: is 4096, expected 0");
+  EXPECT_CONTAINS(text, "\"later\"\n  ranks 0, 1: is 1, expected 2");
   EXPECT_LACKS(text, "layers.1");
   EXPECT_EQ(text.find("issues"), text.rfind("issues")) << text;
 }
@@ -194,7 +194,7 @@ TEST(Provenance, is_checked_in_all_elements_of_the_shard) {
     rank.observe("padding alone", at::zeros({16}), nowhere);
   });
   EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "nothing", places_of_rank); }),
-                  "rank 2: has 0 elements, expected 16");
+                  "ranks 0, 1, 2: has 0 elements, expected 16");
   EXPECT_CONTAINS(
       failures_of([&] { expect_mean_over_ranks(run, "padding alone", places_of_rank); }),
       "rank 0: weight[0, 0], which rank 0 owns: is 0, expected 31");
