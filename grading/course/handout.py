@@ -45,7 +45,6 @@ GIVEN = (
     "programs/shared/",
     "programs/strategy/",
     "programs/train",
-    "scripts/appendix.sh",
     "scripts/build.sh",
     "scripts/doctor.sh",
     "scripts/hint.sh",
