@@ -1,6 +1,7 @@
 # Sets LibTorch_ROOT to the folder of the LibTorch to use, and LibTorch_VERSION; neither if none is
-# found. Looked at in this order: Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH (an unpacked LibTorch or
-# a wheel's torch folder; CMake's variables first, then the environment's), then LibTorch_BUILT_WITH,
+# found. Looked at in this order: Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH (an unpacked LibTorch, a
+# wheel's torch folder, or its share/cmake, which Python's torch.utils.cmake_prefix_path names;
+# CMake's variables first, then the environment's), then LibTorch_BUILT_WITH,
 # which an installed fsdp knows, then the torch of a Python: the project's .venv, then python3. The
 # torch of a Python is passed over when it is older than what this project is tested with. Read by
 # FindLibTorch.cmake and, in script mode, by scripts/setup.sh.
@@ -31,6 +32,10 @@ endforeach()
 string(REPLACE ":" ";" _prefixes "$ENV{CMAKE_PREFIX_PATH}")
 foreach(_prefix ${CMAKE_PREFIX_PATH} ${_prefixes} ${LIBTORCH} $ENV{LIBTORCH})
   list(APPEND _named ${_prefix} ${_prefix}/torch)
+  if(_prefix MATCHES "/share/cmake/?$")  # as torch.utils.cmake_prefix_path of a wheel
+    cmake_path(SET _prefix NORMALIZE ${_prefix}/../..)
+    list(APPEND _named ${_prefix})
+  endif()
 endforeach()
 
 foreach(_folder ${LibTorch_ROOT} ${_named} ${LibTorch_BUILT_WITH})

@@ -1,26 +1,16 @@
 # The programs that students also run, each from one file, and two targets: `all_tests` (every test
 # program; tests.txt lists them for ./fsdp test, one per line) and `everything`.
 
-# What the programs share, and the options of train, which know no task.
-add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.cpp
-            programs/shared/commit.cpp)
-target_include_directories(fsdp_programs PUBLIC programs)
-target_link_libraries(fsdp_programs PUBLIC fsdp_base)
-file(GLOB train_options CONFIGURE_DEPENDS programs/train/*.cpp)
-add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL ${train_options})
-target_link_libraries(fsdp_train_options PUBLIC fsdp_programs fsdp_train)
-target_precompile_headers(fsdp_train_options REUSE_FROM fsdp_pch)
-
 # A program of one file over `library`.
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
-  target_link_libraries(${name} PRIVATE ${library} fsdp_programs)
+  target_link_libraries(${name} PRIVATE ${library} fsdp_command_line)
   target_precompile_headers(${name} REUSE_FROM fsdp_pch)
 endfunction()
 
 program(hello fsdp_trace programs/hello.cpp)
-program(export_model fsdp_train programs/export_model.cpp)
-program(generate fsdp_train_options programs/generate.cpp)
+program(export_model fsdp_exchange programs/export_model.cpp)
+program(generate fsdp_options programs/generate.cpp)
 
 # Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
 # first program that a student can run.

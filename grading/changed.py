@@ -2,7 +2,7 @@
 
 A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` if it has a
 second place: in the file of that name of the task's solution or its extensions, each old text becomes the
-new one. Uses the commands of build/default, whose test programs of the reference must be built.
+new one. Uses the commands of build/default.
 """
 
 import functools
@@ -47,6 +47,12 @@ def changed_text(task, change):
     if change["file"] not in paths_of(task):
         raise Refused(f"{where}: task {task} has no file {change['file']}")
     return replaced(paths_of(task)[change["file"]].read_text(), change, where)
+
+
+def prepare(*targets):
+    """Builds these targets in build/default; ends this program if that fails."""
+    if subprocess.run([ROOT / "fsdp", "build", *targets]).returncode:
+        raise SystemExit(1)
 
 
 @functools.cache

@@ -125,6 +125,7 @@ def main():
     arguments = parser.parse_args()
     tasks = [arguments.task] if arguments.task else range(1, 8)
     if arguments.nothing:
+        changed.prepare(*(f"reference_task{task}_tests" for task in tasks))
         found = [test for task in tasks for test in passing_on_nothing(task)]
         sys.exit("\n".join(f"{test} passes on functions that do nothing" for test in found) or 0)
     faults = [fault for task in tasks for fault in load(task)]
@@ -133,6 +134,7 @@ def main():
     if arguments.only:
         faults = [fault for fault in faults if fault["name"] in arguments.only]
     faults = changed.part_of(faults, arguments)
+    changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
     started = time.monotonic()
     survivors = play(faults, arguments.show)
     print(f"{len(faults)} faults, {len(faults) - survivors} caught, {survivors} survive, "

@@ -1,7 +1,7 @@
+#include <check_hookable.h>
 #include <ignored.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
-#include <nn/check_hookable.h>
 #include <sharding.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>

@@ -40,7 +40,7 @@ tools() {
   if [[ $packages ]]; then
     wrong libraries "missing: $packages" "./fsdp setup"
   else
-    ok libraries "GoogleTest, nlohmann-json, CLI11"
+    ok libraries "GoogleTest, nlohmann-json, CLI11, OpenSSL"
   fi
 }
 

@@ -45,6 +45,14 @@ torn_suites() {
     awk '{ print $2 }' | sort | uniq -d
 }
 
+# A rank observes, and the test's own process compares: what a rank asserts, its own code could answer.
+asserts_in_ranks() {
+  awk '{ match($0, /^ */) }
+       inside && NF && RLENGTH <= indent { inside = 0 }
+       inside && /(EXPECT|ASSERT)_|FAIL\(|ADD_FAILURE/ { print FILENAME ":" FNR ": " $0 }
+       /(run|try)_ranks\(|run_oracle\(/ { inside = 1; indent = RLENGTH }' tests/task[1-7]*/* tests/extensions/*
+}
+
 # A check of grading/, which prints what is wrong.
 grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
@@ -97,9 +105,9 @@ rule "shell scripts parse" broken_scripts
 rule "course.toml lists every suite" unlisted_suites
 rule "a suite lies in one file" torn_suites
 rule "test names are snake_case" odd_test_names
-rule "tasks/ is what solutions/ gives" grading course/skeletons --check
+rule "tests of tasks assert outside of ranks" asserts_in_ranks
 rule "the fault bank fits the code" grading faults --check
-rule "the house is as drawn" grading course/house --check
+rule "the layers are as drawn" grading course/house --check
 rule "README shows the compiled example" stale_example
 rule "texts agree with what they name" grading course/texts
 rule "shown output can be made" grading course/samples --check

@@ -32,7 +32,7 @@ missing_packages() {
   if command -v cmake >/dev/null; then
     cmake -P "$root/cmake/missing.cmake" | grep -v '^libtorch '
   else
-    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev
+    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev libssl-dev
   fi
 }
 
@@ -66,15 +66,20 @@ check_versions() {
     fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to name one)"
 }
 
+# make_venv FOLDER: makes a virtual environment there if there is none.
+make_venv() {
+  if [[ ! -x $1/bin/python3 ]]; then
+    "$(find_python)" -m venv "$1" || fail "could not make a virtual environment in $1"
+  fi
+}
+
 # pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
 # environment FOLDER.
 pip_install() {
   local into=$1 quiet=(--quiet)
   shift
   if [[ -t 2 ]]; then quiet=(); fi
-  if [[ ! -x $into/bin/python3 ]]; then
-    "$(find_python)" -m venv "$into" || fail "could not make a virtual environment in $into"
-  fi
+  make_venv "$into"
   "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
@@ -119,11 +124,12 @@ install_peers() {
     fail "could not install grading/peers/requirements.txt"
 }
 
-peers='' build_only=''
+peers='' build_only='' python_only=''
 while (($#)); do
   case $1 in
     --peers) peers=yes ;;
     --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
+    --python-only) python_only=yes ;;  # what the scripts of grading/ need
     --wheels | --wheels=*)
       if [[ $1 == --wheels ]]; then shift; fi
       wheels=${1-}
@@ -139,6 +145,11 @@ done
 
 exec 8>"$root/.cache/setup.lock"
 flock 8  # two commands at a time would overwrite each other's files
+if [[ $python_only ]]; then
+  find_python >/dev/null || fail "please install these packages (names of Debian and Ubuntu): python3 python3-venv"
+  make_venv "$venv"
+  exit
+fi
 install_packages
 check_versions
 install_libtorch

@@ -108,7 +108,7 @@ if [[ $preset == default ]]; then
   counted "$root/scripts/outside.sh" "$totals"
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
-  counted run_part faults 100
+  counted run_part faults 50
   counted run_part exploits 22
   counted run_part course/samples 4
 fi

@@ -1,7 +1,9 @@
+#include <c10/util/Type.h>
 #include <testing/error_text.h>
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 #include <utility>
 
 namespace fsdp {
@@ -21,12 +23,25 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kMeanings{{
     {"storage of size 0", kFreed},
     {"UndefinedTensorImpl",
      "a tensor was used that is not defined, as .grad is before the parameter's gradient is "
-     "complete"},
+     "complete, or as an element at an index that a closure caught by reference"},
     {"map::at", kNoKey},
     {"_Map_base::at", kNoKey},
     {"can't allocate memory", "it exceeded the limit of memory of a test"},
     {"bad_alloc", "it exceeded the limit of memory of a test"},
 }};
+
+// The type of `error`, and those types of the C++ library of which it is one.
+std::string types_of(const std::exception& error) {
+  std::string types = c10::demangle(typeid(error).name());
+  const auto add = [&](const char* name, const void* as_that_type) {
+    if (as_that_type != nullptr && types != name) types += std::string(", ") + name;
+  };
+  add("std::invalid_argument", dynamic_cast<const std::invalid_argument*>(&error));
+  add("std::out_of_range", dynamic_cast<const std::out_of_range*>(&error));
+  add("std::logic_error", dynamic_cast<const std::logic_error*>(&error));
+  add("std::runtime_error", dynamic_cast<const std::runtime_error*>(&error));
+  return types;
+}
 
 bool begins_stack(const std::string& line) {
   return line.find("Exception raised from ") != std::string::npos &&
@@ -46,6 +61,17 @@ std::string without_stacks(const std::string& text) {
     begin = end;
   }
   return result;
+}
+
+std::string thrown_by(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return types_of(error) + ": " + without_stacks(error.what());
+  } catch (...) {
+    return "an object that is no std::exception";
+  }
+  return kNothingThrown;
 }
 
 std::string own_words(const std::string& assertion) {

@@ -3,6 +3,7 @@
 #include <testing/expectations.h>
 #include <testing/provenance.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace fsdp {
@@ -13,25 +14,46 @@ void tell(const RankRun& run, const std::string& name, const std::string& table,
   ADD_FAILURE_AT(file, line) << '\n' << run.story(name, expected) << '"' << name << '"' << table;
 }
 
-std::string row(int rank, const std::string& text) {
-  return "\n  rank " + std::to_string(rank) + ": " + text;
-}
+// What is said of each rank: one row of those with the same text.
+class Rows {
+ public:
+  void add(int rank, const std::string& text) {
+    const auto same = std::find(texts_.begin(), texts_.end(), text) - texts_.begin();
+    if (same == static_cast<int64_t>(texts_.size())) {
+      texts_.push_back(text);
+      ranks_.push_back("rank " + std::to_string(rank));
+    } else {
+      ranks_[same] =
+          "ranks" + ranks_[same].substr(ranks_[same].find(' ')) + ", " + std::to_string(rank);
+    }
+  }
+  bool empty() const { return texts_.empty(); }
+  std::string table() const {
+    std::string table;
+    for (size_t i = 0; i < texts_.size(); ++i)
+      table += "\n  " + ranks_[i] + ": " + texts_[i];
+    return table;
+  }
+
+ private:
+  std::vector<std::string> texts_, ranks_;
+};
 
 // Compares the observations of the ranks with what is expected of them; expected[r] is null where
 // rank r is only to be shown.
 void compare(const RankRun& run, const std::string& name,
              const std::vector<const nlohmann::json*>& expected, const char* file, int line) {
   bool equal = true;
-  std::string table;
+  Rows rows;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const nlohmann::json* wanted = expected[rank];
     if (wanted == nullptr && !run.observed(rank, name)) continue;
     const nlohmann::json& actual = run.at(rank, name, file, line);
     const std::string wrong = wanted == nullptr ? "" : difference(actual, *wanted);
     equal &= wrong.empty();
-    table += row(rank, wrong.empty() ? summary(actual) : wrong);
+    rows.add(rank, wrong.empty() ? summary(actual) : wrong);
   }
-  if (!equal) tell(run, name, table, file, line, expected);
+  if (!equal) tell(run, name, rows.table(), file, line, expected);
 }
 
 // What `actual` has in place of the mean over ranks in each element of a parameter, and of zero in
@@ -66,7 +88,7 @@ void expect_held(const RankRun& run, const std::string& name, const Held& held, 
                  int line) {
   bool wrong = false;
   int64_t sum = 0;
-  std::string table;
+  Rows rows;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     if (!run.observed(rank, name)) continue;
     const nlohmann::json& taken = run.at(rank, name, file, line);
@@ -74,11 +96,14 @@ void expect_held(const RankRun& run, const std::string& name, const Held& held, 
     for (const std::string& kind : held.kinds)
       bytes += taken.at(kind).get<int64_t>();
     sum += bytes;
-    table += row(rank, "holds " + std::to_string(bytes) + " bytes " + held.where);
-    if (bytes < held.limit || run.world_size() == 1) continue;
-    wrong = true;
-    table += ", expected fewer than " + std::to_string(held.limit) + ": " + held.why_less;
+    const bool too_many = bytes >= held.limit && run.world_size() > 1;
+    wrong |= too_many;
+    rows.add(rank, "holds " + std::to_string(bytes) + " bytes " + held.where +
+                       (too_many ? ", expected fewer than " + std::to_string(held.limit) + ": " +
+                                       held.why_less
+                                 : ""));
   }
+  std::string table = rows.table();
   if (sum < held.least) {
     wrong = true;
     table += "\n  all ranks: hold " + std::to_string(sum) + " bytes " + held.where +
@@ -99,6 +124,16 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file, int line) {
   compare(run, name, std::vector(run.world_size(), &expected), file, line);
+}
+
+void expect_on_all_ranks(const RankRun& run, const Expected& expected, const char* file, int line) {
+  for (const auto& [name, value] : expected)
+    expect_on_all_ranks(run, name, value, file, line);
+}
+
+void expect_as(const RankRun& run, const RankRun& expected, const char* file, int line) {
+  for (const std::string& name : expected.names(0))
+    expect_on_all_ranks(run, name, expected.at(0, name), file, line);
 }
 
 void expect_on_each_rank(const RankRun& run, const std::string& name,
@@ -143,18 +178,34 @@ void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole
 
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,
                             const char* file, int line) {
-  std::string table;
+  Rows rows;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const ObservedTensor actual = run.tensor(rank, name, file, line);
     const std::string wrong = wrong_mean(actual, places(rank), run.world_size());
-    if (!wrong.empty()) table += row(rank, wrong);
+    if (!wrong.empty()) rows.add(rank, wrong);
   }
-  if (!table.empty()) tell(run, name, table, file, line);
+  if (!rows.empty()) tell(run, name, rows.table(), file, line);
 }
 
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name, const char* file,
                               int line) {
   expect_on_all_ranks(run, name, run.at(0, name, file, line), file, line);
+}
+
+void expect_error(const RankRun& run, const std::string& name,
+                  const std::vector<std::string>& words, const char* file, int line) {
+  Rows rows;
+  for (int rank = 0; rank < run.world_size(); ++rank) {
+    const auto said = run.at(rank, name, file, line).get<std::string>();
+    std::string lacking;
+    for (const std::string& word : words)
+      if (said.find(word) == std::string::npos)
+        lacking += (lacking.empty() ? "\"" : ", \"") + word + '"';
+    if (lacking.empty()) continue;
+    rows.add(rank, said == kNothingThrown ? said + ", expected an error with " + lacking
+                                          : "the error lacks " + lacking + "; it says: " + said);
+  }
+  if (!rows.empty()) tell(run, name, rows.table(), file, line);
 }
 
 void expect_error_says(const std::string& error, const std::string& word, const char* file,

@@ -18,6 +18,13 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE());
+// The same for each observation that has a name here.
+using Expected = std::vector<std::pair<std::string, nlohmann::json>>;
+void expect_on_all_ranks(const RankRun& run, const Expected& expected,
+                         const char* file = __builtin_FILE(), int line = __builtin_LINE());
+// The same for all that rank 0 of another run observed, as one that run_oracle() returned.
+void expect_as(const RankRun& run, const RankRun& expected, const char* file = __builtin_FILE(),
+               int line = __builtin_LINE());
 // The same with a value for each rank.
 using ExpectedOfRank = std::function<nlohmann::json(int rank)>;
 void expect_on_each_rank(const RankRun& run, const std::string& name,
@@ -46,7 +53,13 @@ using PlacesOfRank = std::function<Places(int rank)>;
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,
                             const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// Fails unless `error`, what an exception says, contains `word`. Works in a rank, too.
+// Looks at what thrown_by() observed as `name`: fails unless every rank has an error that contains
+// each of `words`, of which one is the type that it has to have.
+void expect_error(const RankRun& run, const std::string& name,
+                  const std::vector<std::string>& words, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE());
+
+// Fails unless `error`, what an exception says, contains `word`.
 void expect_error_says(const std::string& error, const std::string& word,
                        const char* file = __builtin_FILE(), int line = __builtin_LINE());
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <layout/shard_layout.h>
+#include <optim/shard_layout.h>
+#include <testing/expectations.h>
 #include <testing/test_rank.h>
 
 #include <string>
@@ -28,6 +29,13 @@ inline void observe_expected_shards(TestRank& rank, const std::string& name,
   const auto shards = expected_shards(parameters, world_size);
   for (size_t r = 0; r < shards.size(); ++r)
     rank.observe(name + " " + std::to_string(r), shards[r]);
+}
+
+// Compares what each rank observed as `name` with its shard of those that `oracle` observed.
+inline void expect_shards(const RankRun& run, const RankRun& oracle, const std::string& name,
+                          const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const auto shard = [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); };
+  expect_on_each_rank(run, name, shard, file, line);
 }
 
 }  // namespace fsdp

@@ -25,30 +25,11 @@ namespace {
 
 using remote_ranks::RunReport;
 
-// Sends the assertions that fail in a rank to the test's process, in place of printing them.
-class AssertionSender : public testing::EmptyTestEventListener {
- public:
-  explicit AssertionSender(Channel& channel) : channel_(channel) {}
-
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (!result.failed()) return;
-    if (result.fatally_failed()) fatal_ = true;
-    channel_.send(assertion_frame({result.file_name() ? result.file_name() : "unknown file",
-                                   result.line_number(), result.message()}));
-  }
-  bool fatal() const { return fatal_; }
-
- private:
-  Channel& channel_;
-  std::atomic<bool> fatal_{false};
-};
-
-AssertionSender& send_assertions(Channel& channel) {
+// An assertion that fails in a rank is an exception, in place of text that is printed.
+void throw_failed_assertions() {
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  auto* sender = new AssertionSender(channel);  // NOLINT: the listeners own it
-  listeners.Append(sender);
-  return *sender;
+  GTEST_FLAG_SET(throw_on_failure, true);
 }
 
 // SIGALRM ends the rank, whatever it is doing.
@@ -110,7 +91,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
   const rlimit no_core_files{};
   setrlimit(RLIMIT_CORE, &no_core_files);
   report_crash(shared.crashes[context.rank]);
-  AssertionSender& assertions = send_assertions(channel);
+  throw_failed_assertions();
   counting_allocator::install();
   poison::enable();
   at::set_num_threads(1);
@@ -120,7 +101,6 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
     TestRank rank(context, options, channel);
     body(rank);
   }
-  if (assertions.fatal()) return 1;
   channel.send(finished_frame());
   return 0;
 }

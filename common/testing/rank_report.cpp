@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <map>
 
 namespace fsdp {
 namespace {
@@ -14,16 +13,19 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// A tensor without storage begins at address 0: what uses its elements shows which one it was.
+// A tensor without storage begins at address 0: what uses its elements shows which one it was. A
+// variable that is gone may hold any address.
 std::string crash_text(const RankReport& report) {
   constexpr uintptr_t kNearNull = uintptr_t{1} << 32;
-  if (!report.crash_address || *report.crash_address >= kNearNull) return "";
+  const std::string gone = "what is gone, as a local variable that a closure caught by reference";
+  if (!report.crash_address) return "";
+  if (*report.crash_address >= kNearNull) return ": it may have used " + gone;
   const uintptr_t address = *report.crash_address;
   const std::string text = ": it used address " + std::to_string(address) + ", ";
-  if (address % sizeof(float) != 0) return text + "a member behind a null pointer";
+  const std::string member = "a member behind a null pointer, or of " + gone;
+  if (address % sizeof(float) != 0) return text + member;
   return text + "which is element " + std::to_string(address / sizeof(float)) +
-         " of a storage of 0 bytes, as a parameter has after reshard(), or a member behind a null "
-         "pointer";
+         " of a storage of 0 bytes, as a parameter has after reshard(), or " + member;
 }
 
 std::string ending(const RankReport& report) {
@@ -38,7 +40,6 @@ std::string ending(const RankReport& report) {
   if (!exit.message.empty()) {
     return "threw an exception: " + without_stacks(exit.message) + meaning_of(exit.message);
   }
-  if (!report.assertions.empty()) return "left at a failed assertion";
   return "left by exit(" + std::to_string(exit.code) + ") before the end of the test";
 }
 
@@ -66,49 +67,11 @@ std::string progress(const RankReport& report) {
   return text;
 }
 
-// Of each line of a test the first texts that its assertion says, each once and with its ranks.
-std::string assertions_text(const std::vector<RankReport>& ranks) {
-  constexpr size_t kTexts = 3;
-  struct Failure {
-    std::string place, text, ranks;
-  };
-  std::vector<Failure> failures;
-  for (const RankReport& report : ranks) {
-    for (const RankAssertion& assertion : report.assertions) {
-      const std::string place = assertion.file + ":" + std::to_string(assertion.line);
-      const auto same = std::find_if(failures.begin(), failures.end(), [&](const Failure& failure) {
-        return failure.place == place && failure.text == assertion.text;
-      });
-      if (same == failures.end()) {
-        failures.push_back({place, assertion.text, name(report)});
-      } else if (!same->ranks.ends_with(name(report))) {
-        same->ranks += ", " + name(report);
-      }
-    }
-  }
-  std::string all;
-  std::map<std::string, size_t> texts;  // of a place
-  for (const Failure& failure : failures) {
-    if (++texts[failure.place] > kTexts) continue;
-    all += "on " + failure.ranks + ", " + failure.place + "\n" + failure.text + "\n";
-  }
-  for (const auto& [place, count] : texts)
-    if (count > kTexts) all += std::to_string(count - kTexts) + " more of " + place + "\n";
-  return all;
-}
-
 }  // namespace
 
 nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
                                  uint64_t events) {
   return {{"kind", "observation"}, {"name", name}, {"value", value}, {"events", events}};
-}
-
-nlohmann::json assertion_frame(const RankAssertion& assertion) {
-  return {{"kind", "assertion"},
-          {"file", assertion.file},
-          {"line", assertion.line},
-          {"text", assertion.text}};
 }
 
 nlohmann::json finished_frame() {
@@ -129,8 +92,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
   };
   // TestRank sends neither of these; code that has found the channel's file could.
   const auto stray = [&](const std::string& what) {
-    report.assertions.push_back(
-        {__FILE__, __LINE__, what + ": the rank did not report this itself"});
+    report.not_its_own += name(report) + " " + what + ": it did not report this itself\n";
   };
   for (nlohmann::json& frame : channel.frames()) {
     const std::string& kind = frame["kind"].get_ref<const std::string&>();
@@ -143,10 +105,6 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
       report.steps.push_back("observes \"" + report.latest + '"');
       report.observed_after[report.latest] = report.steps.size();
       report.observations[report.latest] = std::move(frame["value"]);
-    } else if (kind == "assertion") {
-      const std::string& said = frame["text"].get_ref<const std::string&>();
-      report.assertions.push_back(
-          {frame["file"], frame["line"], own_words(without_stacks(said)) + meaning_of(said)});
     } else {
       report.finished = true;
     }
@@ -156,7 +114,9 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
 }
 
 std::string describe_failure(const std::vector<RankReport>& ranks) {
-  std::string text = assertions_text(ranks);
+  std::string text;
+  for (const RankReport& report : ranks)
+    text += report.not_its_own;
   const RankReport* first = cause(ranks);
   if (first == nullptr) return text;
   text += name(*first) + " " + ending(*first) + progress(*first) + "\n";

@@ -10,13 +10,6 @@
 
 namespace fsdp {
 
-// An assertion that failed in the body of a rank.
-struct RankAssertion {
-  std::string file;
-  int line{};
-  std::string text;
-};
-
 // The address whose use ends a rank by SIGSEGV. The rank's signal handler writes it.
 struct Crash {
   std::atomic<bool> seen;
@@ -33,15 +26,14 @@ struct RankReport {
   std::vector<std::string> steps;                // what the rank did, in order
   std::optional<uintptr_t> crash_address;        // whose use ended the rank
   std::string latest;                            // the name of the last observation
-  std::vector<RankAssertion> assertions;         // those that failed
+  std::string not_its_own;                       // what the rank cannot have reported itself
 
-  bool ok() const { return finished && exit.ok() && assertions.empty(); }
+  bool ok() const { return finished && exit.ok() && not_its_own.empty(); }
 };
 
 // The frames that a rank sends. `events`: how many events the rank had recorded before.
 nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
                                  uint64_t events);
-nlohmann::json assertion_frame(const RankAssertion& assertion);
 nlohmann::json finished_frame();
 
 // Reads the frames that one rank has sent, and puts the steps between its observations from the

@@ -36,16 +36,24 @@ bool RankRun::observed(int rank, const std::string& name) const {
   return observations_.at(rank).count(name) > 0;
 }
 
+std::vector<std::string> RankRun::names(int rank) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : observations_.at(rank))
+    names.push_back(name);
+  return names;
+}
+
 const nlohmann::json& RankRun::at(int rank, const std::string& name, const char* file,
                                   int line) const {
   const auto& observed = observations_.at(rank);
   const auto found = observed.find(name);
   if (found != observed.end()) return found->second;
-  std::string names;
-  for (const auto& [other, value] : observed)
-    names += (names.empty() ? "" : ", ") + other;
+  std::string seen;
+  for (const std::string& other : names(rank))
+    seen += "\n  \"" + other + '"';
   end_test(testing::TestPartResult::kFatalFailure, file, line,
-           "rank " + std::to_string(rank) + " did not observe \"" + name + "\", only: " + names);
+           "rank " + std::to_string(rank) + " did not observe \"" + name + "\". It observed " +
+               (seen.empty() ? "nothing." : "only:" + seen));
 }
 
 ObservedTensor RankRun::tensor(int rank, const std::string& name, const char* file,

@@ -18,6 +18,7 @@ class RankRun {
 
   int world_size() const { return static_cast<int>(observations_.size()); }
   bool observed(int rank, const std::string& name) const;
+  std::vector<std::string> names(int rank) const;  // of all observations, sorted
 
   // The value that rank `rank` observed as `name`. If it observed no such value, the test ends as
   // failed.

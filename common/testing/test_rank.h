@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <testing/error_text.h>
 #include <testing/places.h>
 
 #include <nlohmann/json.hpp>
@@ -21,10 +22,10 @@ struct RunOptions {
   bool record{true};                             // record events, for the story of a failure
 };
 
-// One rank of a test, as the body of run_ranks() sees it. EXPECT_ and ASSERT_ work in the body too:
-// the test's own process reports what failed, with the numbers of the ranks. In a rank torch has
-// one thread, live bytes are counted, and memory that was allocated but not written, or freed,
-// holds NaN.
+// One rank of a test, as the body of run_ranks() sees it. It observes, and the test's own process
+// compares; an EXPECT_ or ASSERT_ that fails in the body is an exception, and ends the run. In a
+// rank torch has one thread, live bytes are counted, and memory that was allocated but not written,
+// or freed, holds NaN.
 class TestRank {
  public:
   TestRank(const RankContext& context, const RunOptions& options, Channel& channel);

@@ -2,8 +2,7 @@
 """Makes the output that pages show, of samples.toml and of the programs of appendix/, and compares it.
 
 Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into the
-page. Needs the programs of a build: ./fsdp build check hello reference_train
-appendix_programs and the reference's tests.
+page.
 """
 
 import argparse
@@ -48,8 +47,6 @@ def programs():
 
 def run(words):
     """A program of the build, as ./fsdp runs it."""
-    if not pathlib.Path(words[0]).exists():
-        raise Refused(f"{words[0]} is missing: ./fsdp build {pathlib.Path(words[0]).name}")
     return subprocess.run(words, env={**os.environ, "FSDP_ROOT": str(ROOT)}, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=SECONDS)
 
@@ -195,6 +192,8 @@ def main():
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
     count, samples = 0, changed.part_of(load(), arguments)
+    changed.prepare("appendix_programs", "check", "hello", "reference_train",
+                    *(f"reference_task{task}_tests" for task in range(1, 8)))
     for sample in samples:
         try:
             wrong = play(sample, arguments.write)

@@ -11,6 +11,7 @@ import unittest
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import handout  # noqa: E402
 import skeletons  # noqa: E402
 import staged_release  # noqa: E402
 
@@ -22,7 +23,7 @@ project(fsdp CXX)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(LibTorch_ROOT / CACHE PATH "A folder that is there, for scripts/build.sh")
 list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)
-foreach(library fsdp_given fsdp_testing fsdp_prediction fsdp_train fsdp_train_options)
+foreach(library fsdp_given fsdp_testing fsdp_prediction fsdp_train fsdp_options)
   add_library(${library} INTERFACE)
 endforeach()
 add_library(fsdp_pch STATIC cmake/pch.cpp)
@@ -96,7 +97,7 @@ class SmallCourse(staged_release.Course):
             "CMakeLists.txt": CMAKE.replace("CHECK", str(ROOT / "build/default/bin/check")),
             "cmake/pch.cpp": "",
             "cmake/pch.h": "",
-            "programs/strategy/fsdp_strategy.cpp": "",
+            "trainer/strategies/fsdp/fsdp_strategy.cpp": "",
             "programs/train.cpp": "int main() {}\n",
             "scripts/setup.sh": "#!/bin/sh\n",
             "tasks/WRITEUP.md": "",
@@ -115,7 +116,7 @@ class SmallCourse(staged_release.Course):
         for task in range(1, 8):
             name, content = self.tests(task, "works")
             files[name] = (content, False)
-        return files
+        return handout.with_list(files)
 
 
 class StagedRelease(unittest.TestCase):
@@ -180,6 +181,28 @@ class StagedRelease(unittest.TestCase):
         done = subprocess.run([self.copy.root / "fsdp", "update"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr),
                          (2, "fsdp: update wants the archive of a later release\n"))
+
+    def test_update_removes_what_the_later_release_has_no_more_and_nothing_of_the_student(self):
+        renamed = {"common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp", "tests/task1_meta_init/test.cpp"}
+        plain = SmallCourse.contents
+        with_more = lambda course, release: handout.with_list(
+            {**plain(course, release), **{name: (b"", False) for name in renamed}})
+        with unittest.mock.patch.object(SmallCourse, "contents", with_more):
+            self.copy.release(1)
+        self.copy.write(2)
+        own = {"tests/task3_forward_hooks/test_mine.cpp", "common/comm/mine.h", "tasks/task3_forward_hooks/notes.md",
+               "tasks/task2_flat_parameter/helper.h", "solutions.txt"}
+        for name in own:
+            (self.copy.root / name).write_text("mine\n")
+        begun = self.files()
+        self.copy.release(2)
+        solutions = {name for name in self.files() if name.startswith("solutions/")}
+        self.assertEqual(self.files() - solutions, begun - renamed | {"tests/task1_meta_init/test.cpp"})
+        self.assertEqual({(self.copy.root / name).read_text() for name in own}, {"mine\n"})
+
+    def files(self):
+        paths = self.copy.root.rglob("*")
+        return {path.relative_to(self.copy.root).as_posix() for path in paths if path.is_file()}
 
     def test_a_file_that_comes_back_with_an_old_time_is_built(self):
         self.copy.release(1)

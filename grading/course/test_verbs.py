@@ -27,6 +27,10 @@ class Verbs(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         for name in ("scripts", "tasks", "solutions", "programs"):
             shutil.copytree(skeletons.ROOT / name, self.root / name)
+        for name, content in skeletons.delivered().items():
+            path = self.root / ".pristine" / name.removeprefix("tasks/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         (self.root / "grading/course").mkdir(parents=True)
         for name in ("fsdp", "course.toml", "grading/course/skeletons.py"):
             shutil.copy(skeletons.ROOT / name, self.root / name)
@@ -114,6 +118,13 @@ class Verbs(unittest.TestCase):
             self.assertEqual(status, 2, text)
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
+
+    def test_check_says_of_a_build_that_cannot_be_configured_only_why(self):
+        (self.root / "scripts/setup.sh").write_text("echo 'fsdp: please install these packages: g++' >&2; exit 1\n")
+        (self.root / SKELETON).write_text("// mine\n")
+        for task in ("", "3"):
+            status, text = self.run_verb("check", *task)
+            self.assertEqual((status, text.splitlines()[-1]), (1, "fsdp: please install these packages: g++"), text)
 
     def test_install_refuses_what_is_no_prefix_before_it_builds(self):
         (self.root / "file").write_text("")
@@ -218,6 +229,29 @@ class Verbs(unittest.TestCase):
         status, said = self.read_only_build("true")
         self.assertEqual(status, 1)
         self.assertIn("fsdp: build/default can't be written, and does not hold made", said)
+
+    def test_a_verb_that_needs_python_makes_its_environment_first(self):
+        shutil.copytree(skeletons.ROOT / "grading", self.root / "grading", dirs_exist_ok=True)
+        for verb in ("handout", "grade", "gradescope"):
+            (self.root / ".venv").rename(self.root / f"before {verb}")
+            status, text = self.run_verb(verb, "--help")
+            self.assertEqual(status, 0, text)
+            self.assertTrue((self.root / ".venv/bin/python3").exists())
+
+    def test_libtorch_is_found_by_each_folder_that_names_it(self):
+        torch = self.root / "wheel/torch"
+        for header, text in (("headeronly/version.h", "#define TORCH_VERSION_MAJOR 2\n"),
+                             ("csrc/api/include/torch/torch.h", "")):
+            path = torch / "include/torch" / header
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+        prefix = torch / "share/cmake"  # torch.utils.cmake_prefix_path
+        for name, folder in (("CMAKE_PREFIX_PATH", prefix), ("CMAKE_PREFIX_PATH", torch), ("LIBTORCH", torch),
+                             ("CMAKE_PREFIX_PATH", torch.parent), ("Torch_DIR", prefix / "Torch")):
+            done = subprocess.run(["cmake", "-P", skeletons.ROOT / "cmake/missing.cmake"], capture_output=True,
+                                  text=True, env={**os.environ, name: str(folder)})
+            found = done.stdout.partition("libtorch ")[2].strip()
+            self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def test_help_has_the_verbs_of_this_copy(self):
         (self.root / "grading/course/skeletons.py").unlink()

@@ -58,14 +58,13 @@ class Program:
     @property
     def sources(self):
         """Folders and files of the repository that the program or its result depends on, besides the
-        build's own and common/."""
+        build's own, common/ and trainer/."""
         if self.trains:  # its seconds are compared with those of the reference
             return ["grading/grader/throughput.py", "programs", "solutions"]
         tasks = course.tasks()[: self.task.number]
         earlier = tasks[:-1] if self.base == "reference" else []
         tests = [f"tests/{task.folder}" for task in tasks]  # a later task's include an earlier one's
-        given = ["programs/check", "programs/strategy"]
-        return [*given, *tests, *(f"solutions/{folder}" for task in earlier for folder in task.folders)]
+        return ["programs/check", *tests, *(f"solutions/{folder}" for task in earlier for folder in task.folders)]
 
     def key(self, submission, looked_at=True):
         digest = submission.digest([task.number for task in self.tasks])
@@ -87,7 +86,7 @@ def training_program():
 @functools.cache
 def code(program):
     """A hash of everything that a program depends on besides the submission, and whether it is run."""
-    own = ["CMakeLists.txt", "cmake", "common", "course.toml"]
+    own = ["CMakeLists.txt", "cmake", "common", "course.toml", "trainer"]
     looks = ("objects.py", "source_text.py", "header_text.py", "declarations.py", "pieces.py", "compile.sh",
              "assembler/as")
     graders = ["grading/rubric.toml", *(f"grading/grader/{name}" for name in looks)]

@@ -82,7 +82,7 @@ def compiler():
 def read_by_compilers():
     """What the compilers and linkers of graded code read: the build, the course's own code, of the
     solutions the headers alone, and what build.ninja names elsewhere."""
-    own = [BUILD, ASSEMBLER, *(ROOT / name for name in ("common", "programs", "tests"))]
+    own = [BUILD, ASSEMBLER, *(ROOT / name for name in ("common", "programs", "tests", "trainer"))]
     ninja = (BUILD / "build.ninja").read_text()
     named = re.findall(r"(?<=-isystem )/\S+", ninja) + re.findall(r" (/\S+)/[^/\s]+\.(?:so|a)\b", ninja)
     installed = str(pathlib.Path(compiler()).parent.parent)

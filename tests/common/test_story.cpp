@@ -300,8 +300,8 @@ TEST(Part, of_the_whole_is_less_than_the_whole_on_two_ranks) {
   EXPECT_EQ(told(1, 40), "");
   EXPECT_EQ(told(2, 65), "");
   EXPECT_CONTAINS(told(2, 64),
-                  "\"held\"\n  rank 0: holds 64 bytes in tensors and besides, expected fewer than "
-                  "64: a part of the whole\n  rank 1: holds 64");
+                  "\"held\"\n  ranks 0, 1: holds 64 bytes in tensors and besides, expected fewer "
+                  "than 64: a part of the whole");
 }
 
 TEST(Part, of_the_whole_is_with_those_of_the_other_ranks_nearly_all_of_it) {
@@ -313,7 +313,7 @@ TEST(Part, of_the_whole_is_with_those_of_the_other_ranks_nearly_all_of_it) {
   EXPECT_EQ(told(1, 64), "");
   EXPECT_EQ(told(2, 28), "");
   EXPECT_CONTAINS(told(2, 27),
-                  "rank 1: holds 27 bytes in tensors\n  all ranks: hold 54 bytes in tensors, "
+                  "ranks 0, 1: holds 27 bytes in tensors\n  all ranks: hold 54 bytes in tensors, "
                   "expected at least 56: together the ranks hold the whole");
   EXPECT_CONTAINS(told(4, 0), "all ranks: hold 0 bytes");
 }
@@ -328,9 +328,10 @@ TEST(Part, that_others_own_is_held_nowhere_on_two_ranks) {
   };
   EXPECT_EQ(told(1, 64), "");
   EXPECT_EQ(told(2, 24), "");
-  EXPECT_CONTAINS(told(2, 32),
-                  "rank 1: holds 32 bytes besides tensors, expected fewer than 25: no copy of what "
-                  "other ranks own, in whatever memory");
+  EXPECT_CONTAINS(
+      told(2, 32),
+      "ranks 0, 1: holds 32 bytes besides tensors, expected fewer than 25: no copy of what "
+      "other ranks own, in whatever memory");
 }
 
 TEST(Ratio, is_a_fraction_of_small_numbers) {

@@ -1,5 +1,5 @@
 #include <fully_shard.h>
-#include <strategy/checkpoint_blocks.h>
+#include <strategies/fsdp/checkpoint_blocks.h>
 #include <testing/multi_rank.h>
 
 #include <task4_backward_hooks/checkpointed_layers.h>
@@ -87,22 +87,17 @@ MULTI_RANK_TEST(CheckpointedTraining, makes_the_same_collectives_in_the_same_ord
 }
 
 MULTI_RANK_TEST(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(5);
     const auto model = untied_model(60);
     checkpoint_blocks(*model, 1);
     FullyShardOptions options;
     options.wrap = wrap_by_type("CausalAttention");
     const auto sharded = fully_shard(*model, rank.communicator(), options);
-    try {
-      (*model)(at::zeros({1, 4}, at::kLong));
-      FAIL() << "nothing was thrown";
-    } catch (const std::logic_error& error) {
-      const std::string said = error.what();
-      EXPECT_NE(said.find("TransformerBlock"), std::string::npos) << said;
-      EXPECT_NE(said.find("a unit inside it holds parameter attn."), std::string::npos) << said;
-    }
+    rank.observe("what forward throws", thrown_by([&] { (*model)(at::zeros({1, 4}, at::kLong)); }));
   });
+  expect_error(run, "what forward throws",
+               {"std::logic_error", "TransformerBlock", "a unit inside it holds parameter attn."});
 }
 
 // [bytes] of activations, at the end of forward: what a step keeps for backward.
@@ -126,8 +121,8 @@ MULTI_RANK_TEST(CheckpointedTraining, keeps_less_from_forward_to_backward) {
 }
 
 TEST(CheckpointedBlocks, are_every_kth_one_counted_once_each) {
-  run_ranks(1, [](TestRank&) {
-    for (const int every : {1, 2, 3}) {
+  for (const int every : {1, 2, 3}) {
+    const RankRun run = run_ranks(1, [&](TestRank& rank) {
       std::vector<std::shared_ptr<LayerBlock>> blocks;
       for (int i = 0; i < 6; ++i)
         blocks.push_back(layer());
@@ -135,13 +130,16 @@ TEST(CheckpointedBlocks, are_every_kth_one_counted_once_each) {
           {blocks[0], blocks[0], chain({blocks[1]}), blocks[2], blocks[3], blocks[4], blocks[5]});
       checkpoint_blocks(*model, every);
       (*model)(random_input()).sum().backward();
-      for (int i = 0; i < 6; ++i) {
-        const int calls = i == 0 ? 2 : 1;
-        EXPECT_EQ(blocks[static_cast<size_t>(i)]->runs, (i + 1) % every == 0 ? 2 * calls : calls)
-            << "runs of block " << i << ", every " << every;
-      }
-    }
-  });
+      std::vector<int> runs;
+      for (const auto& block : blocks)
+        runs.push_back(block->runs);
+      rank.observe("runs of each block, every " + std::to_string(every), runs);
+    });
+    std::vector<int> expected{2, 1, 1, 1, 1, 1};  // calls
+    for (int i = every - 1; i < 6; i += every)
+      expected[static_cast<size_t>(i)] *= 2;
+    expect_on_all_ranks(run, "runs of each block, every " + std::to_string(every), expected);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <strategy/what_backward_reads.h>
+#include <strategies/fsdp/what_backward_reads.h>
 #include <wrap_policy.h>
 
 #include <numeric>
@@ -107,8 +107,7 @@ MULTI_RANK_TEST(RootUntilRanks, a_graph_that_is_kept_keeps_the_root) {
     const auto model = funnel();
     const auto sharded = fully_shard(*model, rank.communicator(), {.wrap = wrap_by_type("Linear")});
     const auto unit = root_until(*model, sharded->layout());
-    ASSERT_TRUE(unit);
-    reshard_root_early(*model, *sharded, *unit);
+    reshard_root_early(*model, *sharded, unit.value());
     std::string states;
     auto& last = dynamic_cast<Module&>(*model->children().at(2));
     last.register_full_backward_hook([&](Module&) {

@@ -1,5 +1,5 @@
-#include <strategy/wrap_auto.h>
-#include <strategy/wrap_option.h>
+#include <strategies/fsdp/wrap_auto.h>
+#include <strategies/fsdp/wrap_option.h>
 #include <unit_plan.h>
 #include <wrap_by_size.h>
 
@@ -132,7 +132,11 @@ TEST(WrapAuto, without_blocks_the_root_is_the_only_unit) {
 struct A : Scale {};
 
 TEST(WrapPolicyOf, a_text_is_that_policy) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    const auto plan = [&](const std::string& name, const WrapPolicy& policy) {
+      Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
+      rank.observe(name, text(plan_units(model, policy)));
+    };
     const std::vector<std::pair<std::string, WrapPolicy>> policies{
         {"block", wrap_blocks()},
         {"none", wrap_none()},
@@ -142,11 +146,13 @@ TEST(WrapPolicyOf, a_text_is_that_policy) {
         {"size:93", wrap_by_size(93)},
         {"size:1000000000000", wrap_none()}};
     for (const auto& [good, policy] : policies) {
-      Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
-      EXPECT_EQ(text(plan_units(model, wrap_policy_of(good))), text(plan_units(model, policy)))
-          << good;
+      plan(good, wrap_policy_of(good));
+      plan("the policy of " + good, policy);
     }
   });
+  for (const std::string good :
+       {"block", "none", "type:OuterBlock", "type:A", "size:1", "size:93", "size:1000000000000"})
+    expect_on_all_ranks(run, good, run.at(0, "the policy of " + good));
 }
 
 TEST(WrapPolicyOf, bad_text_is_refused) {
@@ -156,20 +162,18 @@ TEST(WrapPolicyOf, bad_text_is_refused) {
 }
 
 TEST(WrapAuto, is_a_text_beside_those_of_the_other_policies) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto model = untied_model(kRowsOfABlock);
-    const auto units = [&](const std::string& text) {
-      return names(plan_units(*model, wrap_policy_of(text)));
-    };
-    EXPECT_EQ(units("auto"), "root token_embeddings layers.0 layers.1 layers.2 lm_head ");
-    EXPECT_EQ(units("block"), "root layers.0 layers.1 layers.2 ");
-    try {
-      wrap_policy_of("blok");
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      EXPECT_STREQ(error.what(), "--wrap blok: takes auto, block, none, type:NAME or size:BYTES");
-    }
+    for (const std::string text : {"auto", "block"})
+      rank.observe(text, names(plan_units(*model, wrap_policy_of(text))));
+    rank.observe("blok", thrown_by([] { wrap_policy_of("blok"); }));
   });
+  expect_on_all_ranks(
+      run,
+      {{"auto", "root token_embeddings layers.0 layers.1 layers.2 lm_head "},
+       {"block", "root layers.0 layers.1 layers.2 "},
+       {"blok",
+        "std::invalid_argument, std::logic_error: --wrap blok: takes auto, block, none, type:NAME or size:BYTES"}});
 }
 
 MULTI_RANK_SUITE(WrapAutoTraining);

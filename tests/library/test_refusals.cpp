@@ -105,13 +105,13 @@ MULTI_RANK_TEST(Refusals, an_optimizer_over_the_modules_parameters_says_which_it
 
 MULTI_RANK_TEST(Refusals, of_two_optimizers_the_one_without_gradients_says_so) {
   on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    ShardedOptimizer optimizer(model.units(), {{"", {}}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(model.units(), {{"", {}}}, rank.communicator());
     loss_of(net, rank).backward();
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
     model.parameters();  // from now on gradients go to them
     loss_of(net, rank).backward();
-    EXPECT_CONTAINS(error_of([&] { optimizer.step(); }), "has no gradient");
+    EXPECT_CONTAINS(error_of([&] { optimizer->step(); }), "has no gradient");
   });
 }
 

@@ -1,6 +1,6 @@
 #include "constructions.h"
 
-#include <testing/multi_rank.h>
+#include <testing/tensor_bits.h>
 #include <torch/nn.h>
 
 #include <set>
@@ -50,12 +50,13 @@ void observe(TestRank& rank, const std::string& name, const nn::Module& module) 
       break;
     }
     if (!observed.insert(key).second) continue;
+    const std::string what = name + "." + key;
+    rank.observe("what " + what + " is", description(tensor, first, same_variable));
     if (tensor.is_meta()) {
-      ADD_FAILURE() << name << "." << key << " is on the meta device still: without values";
-      continue;
+      rank.observe(what, what + " is on the meta device still: without values");
+    } else {
+      rank.observe(what, tensor);
     }
-    rank.observe("what " + name + "." + key + " is", description(tensor, first, same_variable));
-    rank.observe(name + "." + key, tensor);
   }
   rank.observe(name + " holds", observed);
   rank.observe("random numbers drawn after " + name, torch::rand({4}));
@@ -181,8 +182,32 @@ std::vector<at::Tensor> tensors_of(const nn::Module& module) {
   return tensors;
 }
 
+std::string device_name(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.device().str() : "none: it was never made";
+}
+
+std::vector<std::string> device_names(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::string> devices(tensors.size());
+  std::transform(tensors.begin(), tensors.end(), devices.begin(), device_name);
+  return devices;
+}
+
+nlohmann::json numbers_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cpu()) return "no numbers, on device " + device_name(tensor);
+  if (tensor.scalar_type() == at::kLong) return values_of<int64_t>(tensor);
+  return values_of<float>(tensor);
+}
+
 Construction holder(std::string name, Holder::Fill fill) {
   return {std::move(name), [fill] { return std::make_shared<Holder>(fill); }};
+}
+
+Reinitialized::Reinitialized() {
+  for (int64_t i = 0; i < kLayers; ++i)
+    register_module("layer" + std::to_string(i), nn::Linear(kWidth, kWidth));
+  at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : parameters())
+    parameter.normal_(0, 0.02);
 }
 
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred) {
@@ -190,11 +215,8 @@ void expect_as_eager(const std::vector<Construction>& constructions, const Defer
     return [&, make](TestRank& rank) {
       for (const auto& [name, construct] : constructions) {
         torch::manual_seed(test_seed(7));
-        try {
-          observe(rank, name, *make(construct));
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << name << ": " << error.what();
-        }
+        const auto whole = [&] { observe(rank, name, *make(construct)); };
+        rank.observe(name + ": what making it throws", thrown_by(whole));
       }
     };
   };
@@ -204,6 +226,9 @@ void expect_as_eager(const std::vector<Construction>& constructions, const Defer
     expect_on_rank(run, 0, name, eager.at(0, name));
   };
   for (const auto& [name, construct] : constructions) {
+    const std::string thrown = name + ": what making it throws";
+    expect_same(thrown);
+    if (run.at(0, thrown) != eager.at(0, thrown)) continue;
     expect_same(name + " holds");
     for (const std::string key : eager.at(0, name + " holds")) {
       expect_same("what " + name + "." + key + " is");

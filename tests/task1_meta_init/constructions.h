@@ -1,11 +1,8 @@
 #pragma once
 
-#include <base/torch.h>
+#include <testing/multi_rank.h>
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace fsdp {
 
@@ -28,6 +25,11 @@ at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& inp
 
 std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);  // parameters, then buffers
 
+// What a rank observes of tensors: "meta" or "cpu"; the numbers. Each says if there is none.
+std::string device_name(const at::Tensor& tensor);
+std::vector<std::string> device_names(const std::vector<at::Tensor>& tensors);
+nlohmann::json numbers_of(const at::Tensor& tensor);
+
 // A module that holds what its parts register, for constructions written as a function.
 struct Holder : torch::nn::Module {
   using Fill = std::function<void(Holder&)>;
@@ -41,6 +43,14 @@ struct Holder : torch::nn::Module {
   }
 };
 Construction holder(std::string name, Holder::Fill fill);
+
+// A model that initializes all of itself again at the end of its constructor.
+struct Reinitialized : torch::nn::Module {
+  static constexpr int64_t kLayers = 8;
+  static constexpr int64_t kWidth = 128;
+
+  Reinitialized();
+};
 
 // Makes each module after manual_seed(): eagerly, and on a rank by `deferred`, which is to return
 // it materialized. Expects the same parameters and buffers bitwise, with the same sizes, strides,

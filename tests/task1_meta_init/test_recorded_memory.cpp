@@ -43,7 +43,7 @@ TEST(T1_1_memory, a_recorded_module_takes_no_memory) {
       layer = construct();
       during = memory.taken();
     });
-    ASSERT_TRUE(layer) << "the constructor did not run";
+    if (!layer) throw std::logic_error("the constructor did not run");
     rank.observe("memory taken during construction", during);
     rank.observe("memory taken", memory.taken());
     rank.observe("sizes of the parameters", sizes_of(*layer));

@@ -1,7 +1,5 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <testing/multi_rank.h>
-#include <testing/tensor_bits.h>
 
 #include <algorithm>
 #include <thread>
@@ -27,17 +25,8 @@ std::vector<Runner> runners() {
           {"construct_on_meta", [](const Body& construct) { construct_on_meta(construct); }}};
 }
 
-constexpr const char* kDidNotRun = "the constructor did not run, or not on the meta device";
-
-// What `body` throws; empty if nothing.
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
+// What a rank observes when a constructor has run.
+constexpr const char* kRedirected = "the constructor ran, on the meta device";
 
 struct OwnError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -46,39 +35,42 @@ struct OwnError : std::runtime_error {
 }  // namespace
 
 TEST(T1_1_redirect, the_constructor_runs_once) {
-  run_ranks(1, [](TestRank&) {
-    for (const Runner& runner : runners()) {
+  for (const Runner& runner : runners()) {
+    const std::string what = "how often " + runner.name + " ran the constructor";
+    const RankRun run = run_ranks(1, [&](TestRank& rank) {
       int times = 0;
       runner.run([&] { ++times; });
-      EXPECT_EQ(times, 1) << "how often " << runner.name << " ran the constructor";
-    }
-  });
+      rank.observe(what, times);
+    });
+    expect_on_all_ranks(run, what, 1);
+  }
 }
 
 TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor first, second;
     const DeferredInit factories([&] {
       first = torch::zeros({2});
       second = torch::zeros({2});
     });
-    ASSERT_TRUE(first.is_meta()) << "torch::zeros() was made on " << first.device()
-                                 << ": a factory takes no tensor, and is to be redirected too";
-    ASSERT_TRUE(second.is_meta()) << "the first torch::zeros() is on meta, the second is on "
-                                  << second.device() << ": only the first call was redirected";
+    rank.observe("torch::zeros(), a factory, which takes no tensor, is on", device_name(first));
+    rank.observe("torch::zeros(), called again, is on", device_name(second));
     for (const auto& [name, construct] : modules_of_torch()) {
       std::shared_ptr<nn::Module> module;
-      const DeferredInit init([&] { module = construct(); });
-      for (const at::Tensor& tensor : tensors_of(*module))
-        EXPECT_TRUE(tensor.is_meta())
-            << name << ": a tensor of sizes " << tensor.sizes() << " takes " << tensor.nbytes()
-            << " bytes on " << tensor.device();
+      const DeferredInit init([&, &construct = construct] { module = construct(); });
+      rank.observe("the tensors of " + name + " are on", device_names(tensors_of(*module)));
     }
   });
+  expect_on_all_ranks(run, "torch::zeros(), a factory, which takes no tensor, is on", "meta");
+  expect_on_all_ranks(run, "torch::zeros(), called again, is on", "meta");
+  for (const auto& module : modules_of_torch()) {
+    const std::string what = "the tensors of " + module.name + " are on";
+    expect_on_all_ranks(run, what, nlohmann::json(run.at(0, what).size(), "meta"));
+  }
 }
 
 TEST(T1_1_redirect, every_kind_of_factory_is_redirected) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const at::Tensor outside = torch::ones({2, 3});
     std::vector<at::Tensor> made;
     const DeferredInit init([&] {
@@ -107,15 +99,14 @@ TEST(T1_1_redirect, every_kind_of_factory_is_redirected) {
               torch::randperm(5),
               a.to(torch::kDouble)};
     });
-    ASSERT_FALSE(made.empty()) << kDidNotRun;
-    for (size_t i = 0; i < made.size(); ++i)
-      EXPECT_TRUE(made[i].is_meta()) << "tensor " << i << " was made on " << made[i].device();
+    rank.observe("the tensors are on", device_names(made));
   });
+  expect_on_all_ranks(run, "the tensors are on", nlohmann::json(23, "meta"));
 }
 
 TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
-  run_ranks(1, [](TestRank&) {
-    std::vector<std::pair<std::string, at::Tensor>> made;
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    std::map<std::string, at::Tensor> made;
     const DeferredInit init([&] {
       const auto doubles = torch::device(torch::kCPU).dtype(torch::kDouble);
       made = {{"torch::zeros({2, 3}, torch::kCPU)", torch::zeros({2, 3}, torch::kCPU)},
@@ -126,23 +117,27 @@ TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
               {"torch::randn({4}, doubles on the CPU)", torch::randn({4}, doubles)},
               {"torch::zeros({4}).to(torch::kCPU)", torch::zeros({4}).to(torch::kCPU)}};
     });
-    ASSERT_FALSE(made.empty()) << kDidNotRun;
+    std::map<std::string, std::string> devices;
     for (const auto& [call, tensor] : made)
-      EXPECT_TRUE(tensor.is_meta()) << call << " made a tensor on " << tensor.device();
+      devices[call] = device_name(tensor);
+    rank.observe("devices", devices);
   });
+  EXPECT_EQ(run.at(0, "devices").size(), 7) << "calls of the constructor, if it ran";
+  for (const auto& [call, device] : run.at(0, "devices").items())
+    EXPECT_EQ(device, "meta") << call << " made a tensor on " << device.get<std::string>();
 }
 
 TEST(T1_1_redirect, a_tensor_of_given_values_is_made_on_the_cpu) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor values;
     const DeferredInit init([&] { values = torch::tensor(std::vector<float>{1, 2.5, -3}); });
-    ASSERT_TRUE(values.is_cpu()) << "torch::tensor(vector) was made on " << values.device();
-    EXPECT_EQ(values_of<float>(values), (std::vector<float>{1, 2.5, -3}));
+    rank.observe("torch::tensor(vector)", numbers_of(values));
   });
+  expect_on_all_ranks(run, "torch::tensor(vector)", {1, 2.5, -3});
 }
 
 TEST(T1_1_redirect, operations_on_tensors_made_before_recording_run_at_once) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const at::Tensor outside = torch::arange(6);
     at::Tensor sum;
     int64_t value = 0;
@@ -151,17 +146,23 @@ TEST(T1_1_redirect, operations_on_tensors_made_before_recording_run_at_once) {
       value = outside[3].item<int64_t>();
       sum = outside + 1;
     });
-    EXPECT_EQ(value, 6);
-    EXPECT_EQ(values_of<int64_t>(outside), (std::vector<int64_t>{0, 2, 4, 6, 8, 10}));
-    ASSERT_TRUE(sum.is_cpu()) << "a sum of tensors made before is on " << sum.device();
-    EXPECT_EQ(values_of<int64_t>(sum), (std::vector<int64_t>{1, 3, 5, 7, 9, 11}));
-    EXPECT_EQ(init.operations(), std::vector<std::string>());
+    rank.observe("element 3 of a tensor made before, doubled, read in the constructor", value);
+    rank.observe("a tensor made before, doubled", numbers_of(outside));
+    rank.observe("a sum of tensors made before", numbers_of(sum));
+    rank.observe("recorded", init.operations());
   });
+  expect_on_all_ranks(run,
+                      {{"element 3 of a tensor made before, doubled, read in the constructor", 6},
+                       {"a tensor made before, doubled", {0, 2, 4, 6, 8, 10}},
+                       {"a sum of tensors made before", {1, 3, 5, 7, 9, 11}},
+                       {"recorded", nlohmann::json::array()}});
 }
 
 // A storage that is gone leaves its address to the next one.
 TEST(T1_1_redirect, a_new_tensor_is_not_taken_for_a_recorded_one_that_is_gone) {
-  run_ranks(1, [](TestRank&) {
+  const std::string what =
+      "sums of tensors with values; one on meta was taken for a recorded tensor that is gone";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const std::vector<float> values{1, 2, 3};
     std::vector<at::Tensor> sums;
     const DeferredInit init([&] {
@@ -170,17 +171,13 @@ TEST(T1_1_redirect, a_new_tensor_is_not_taken_for_a_recorded_one_that_is_gone) {
         sums.push_back(torch::tensor(values) + 1);
       }
     });
-    ASSERT_FALSE(sums.empty()) << kDidNotRun;
-    for (size_t i = 0; i < sums.size(); ++i) {
-      ASSERT_TRUE(sums[i].is_cpu())
-          << "sum " << i << " of tensors with values is on " << sums[i].device()
-          << ": one of them was taken for a recorded tensor that is gone";
-    }
+    rank.observe(what, device_names(sums));
   });
+  expect_on_all_ranks(run, what, nlohmann::json(50, "cpu"));
 }
 
 TEST(T1_1_redirect, operations_are_recorded_in_order_without_views) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const at::Tensor outside = torch::ones({4, 3});
     const DeferredInit init([&] {
       at::Tensor a = torch::empty({4, 3});
@@ -191,197 +188,212 @@ TEST(T1_1_redirect, operations_are_recorded_in_order_without_views) {
       torch::cat({outside, b});
       torch::randperm(5);
     });
-    EXPECT_EQ(init.operations(), (std::vector<std::string>{
-                                     "aten::empty", "aten::fill_", "aten::mul_", "aten::zeros_like",
-                                     "aten::add_", "aten::cat", "aten::randperm"}));
+    rank.observe("operations", init.operations());
   });
+  expect_on_all_ranks(run, "operations",
+                      {"aten::empty", "aten::fill_", "aten::mul_", "aten::zeros_like", "aten::add_",
+                       "aten::cat", "aten::randperm"});
 }
 
 TEST(T1_1_redirect, another_thread_is_not_recorded) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor made;
-    std::string error;
+    std::string thrown;
     std::vector<std::string> operations;
     const DeferredInit init([&] {
       std::thread other([&] {
         made = torch::ones({3});
-        error = error_of([&] {
+        thrown = thrown_by([&] {
           const DeferredInit own([] { torch::zeros({3}); });
           operations = own.operations();
         });
       });
       other.join();
     });
-    EXPECT_TRUE(made.is_cpu()) << "another thread's tensor was made on " << made.device();
-    EXPECT_EQ(error, "") << "what another thread's recording throws";
-    EXPECT_EQ(operations, std::vector<std::string>{"aten::zeros"}) << "of the other thread";
-    EXPECT_EQ(init.operations(), std::vector<std::string>()) << "of the thread that waited";
+    rank.observe("another thread's tensor was made on", device_name(made));
+    rank.observe("what another thread's recording throws", thrown);
+    rank.observe("operations of the other thread", operations);
+    rank.observe("operations of the thread that waited", init.operations());
   });
+  expect_on_all_ranks(run, {{"another thread's tensor was made on", "cpu"},
+                            {"what another thread's recording throws", kNothingThrown},
+                            {"operations of the other thread", {"aten::zeros"}},
+                            {"operations of the thread that waited", nlohmann::json::array()}});
 }
 
 TEST(T1_1_redirect, construction_keeps_only_generator_states_in_memory) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const Construct construct = transformer_layer(256);
     int64_t before = live_bytes::now().total;
-    {
-      const auto eager = construct();
-      EXPECT_GT(live_bytes::now().total - before, 5'000'000) << "the measurement saw nothing";
-    }
+    std::shared_ptr<nn::Module> layer = construct();
+    rank.observe("bytes of an eager layer", live_bytes::now().total - before);
+    layer.reset();
     before = live_bytes::now().total;
-    std::shared_ptr<nn::Module> layer;
     const DeferredInit init([&] { layer = construct(); });
-    ASSERT_TRUE(layer) << kDidNotRun;
-    const auto operations = init.operations();
-    const auto random = std::count(operations.begin(), operations.end(), "aten::uniform_");
-    EXPECT_LE(live_bytes::now().total - before, 5'056 * random)
-        << "bytes alive after construction, which drew " << random
-        << " times: more than one state of a generator (5,056 bytes) for each";
+    rank.observe(kRedirected, layer != nullptr);
+    rank.observe("bytes", live_bytes::now().total - before);
+    rank.observe("operations", init.operations());
   });
+  expect_on_all_ranks(run, kRedirected, true);
+  EXPECT_GT(run.at(0, "bytes of an eager layer"), 5'000'000) << "the measurement saw nothing";
+  const auto random = std::ranges::count(run.at(0, "operations"), "aten::uniform_");
+  EXPECT_LE(run.at(0, "bytes"), 5'056 * random)
+      << "bytes alive after construction, which drew " << random
+      << " times: more than one state of a generator (5,056 bytes) for each";
 }
 
 TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
-  run_ranks(1, [](TestRank&) {
+  const std::string next =
+      "random numbers drawn next; they differ if construct_on_meta() moved the generator";
+  const auto draw = [&](TestRank& rank, const auto& construct_first) {
     torch::manual_seed(5);
-    const at::Tensor expected = torch::rand({4});
-    torch::manual_seed(5);
+    construct_first();
+    rank.observe(next, torch::rand({4}));
+  };
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     bool redirected = false;
-    construct_on_meta([&] { redirected = nn::Linear(30, 20)->weight.is_meta(); });
-    EXPECT_TRUE(redirected) << kDidNotRun;
-    EXPECT_TRUE(same_bits(torch::rand({4}), expected))
-        << "construct_on_meta() moved the generator: whoever draws next draws other numbers";
+    draw(rank,
+         [&] { construct_on_meta([&] { redirected = nn::Linear(30, 20)->weight.is_meta(); }); });
+    rank.observe(kRedirected, redirected);
   });
+  expect_on_all_ranks(run, kRedirected, true);
+  expect_as(run, run_oracle([&](TestRank& rank) { draw(rank, [] {}); }));
 }
 
 TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
-  run_ranks(1, [](TestRank&) {
-    constexpr int64_t kSmall = 64 * 1'024;  // generator states, scalars
+  constexpr int64_t kSmall = 64 * 1'024;  // generator states, scalars
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
     bool redirected = false;
     construct_on_meta([&] { redirected = nn::Linear(500, 500)->weight.is_meta(); });
-    EXPECT_TRUE(redirected) << kDidNotRun;
-    EXPECT_LE(live_bytes::peak().total - before, kSmall)
-        << "bytes alive during construct_on_meta(); the weight has 1,000,000";
-    EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after construct_on_meta()";
+    rank.observe(kRedirected, redirected);
+    rank.observe("most bytes alive", live_bytes::peak().total - before);
+    rank.observe("bytes alive after construct_on_meta()", live_bytes::now().total - before);
   });
+  expect_on_all_ranks(run, {{kRedirected, true}, {"bytes alive after construct_on_meta()", 0}});
+  EXPECT_LE(run.at(0, "most bytes alive"), kSmall)
+      << "bytes alive during construct_on_meta(); the weight has 1,000,000";
 }
 
 TEST(T1_1_redirect, sizes_strides_dtype_and_requires_grad_are_as_in_eager_construction) {
-  run_ranks(1, [](TestRank&) {
+  const auto describe = [](TestRank& rank, const auto& make) {
     for (const auto& [name, construct] : modules_of_torch()) {
-      const auto eager = construct();
-      std::shared_ptr<nn::Module> module;
-      const DeferredInit init([&] { module = construct(); });
-      const auto expected = tensors_of(*eager);
-      const auto actual = tensors_of(*module);
-      ASSERT_EQ(actual.size(), expected.size()) << name;
-      for (size_t i = 0; i < actual.size(); ++i) {
-        EXPECT_EQ(actual[i].sizes(), expected[i].sizes()) << name;
-        EXPECT_EQ(actual[i].strides(), expected[i].strides()) << name;
-        EXPECT_EQ(actual[i].dtype(), expected[i].dtype()) << name;
-        EXPECT_EQ(actual[i].requires_grad(), expected[i].requires_grad()) << name;
-      }
+      nlohmann::json tensors;
+      const auto module = make(construct);
+      for (const at::Tensor& t : tensors_of(*module))
+        tensors.push_back({t.sizes().vec(), t.strides().vec(), c10::toString(t.scalar_type()),
+                           t.requires_grad() ? "requires_grad" : ""});
+      rank.observe(name, tensors);
     }
+  };
+  const RankRun eager = run_oracle([&](TestRank& rank) {
+    describe(rank, [](const Construct& construct) { return construct(); });
   });
+  expect_as(run_ranks(1,
+                      [&](TestRank& rank) {
+                        describe(rank, [](const Construct& construct) {
+                          std::shared_ptr<nn::Module> module;
+                          const DeferredInit init([&] { module = construct(); });
+                          return module;
+                        });
+                      }),
+            eager);
 }
 
 TEST(T1_1_redirect, a_constructor_may_call_its_submodules_to_learn_sizes) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     int64_t features = 0;
     const DeferredInit init([&] {
       const at::Tensor kernel = torch::randn({8, 3, 3, 3});
       const at::Tensor image = torch::conv2d(torch::zeros({1, 3, 32, 32}), kernel, {}, 2);
       features = nn::Linear(15, 4)(image).flatten().size(0);
     });
-    EXPECT_EQ(features, 8 * 15 * 4);
+    rank.observe("features", features);
   });
+  expect_on_all_ranks(run, "features", 8 * 15 * 4);
 }
 
 TEST(T1_1_redirect, tensors_made_after_recording_are_real) {
-  run_ranks(1, [](TestRank&) {
-    for (const Runner& runner : runners()) {
+  for (const Runner& runner : runners()) {
+    const std::string zeros = "after " + runner.name + " torch::zeros() is on",
+                      weight = "after " + runner.name + " the weight of a module is on";
+    const RankRun run = run_ranks(1, [&](TestRank& rank) {
       bool redirected = false;
       runner.run([&] { redirected = torch::zeros({2}).is_meta(); });
-      EXPECT_TRUE(redirected) << kDidNotRun;
-      EXPECT_TRUE(torch::zeros({2}).is_cpu()) << "after " << runner.name;
-      EXPECT_TRUE(nn::Linear(3, 3)->weight.is_cpu()) << "after " << runner.name;
-    }
-  });
+      rank.observe(kRedirected, redirected);
+      rank.observe(zeros, device_name(torch::zeros({2})));
+      rank.observe(weight, device_name(nn::Linear(3, 3)->weight));
+    });
+    expect_on_all_ranks(run, {{kRedirected, true}, {zeros, "cpu"}, {weight, "cpu"}});
+  }
 }
 
 TEST(T1_1_redirect, an_exception_of_the_constructor_ends_recording_and_is_rethrown) {
-  run_ranks(1, [](TestRank&) {
-    for (const Runner& runner : runners()) {
+  for (const Runner& runner : runners()) {
+    const std::string thrown = "what " + runner.name + " throws",
+                      left = "bytes alive after the error, " + runner.name,
+                      device = "after the error of " + runner.name + " torch::zeros() is on",
+                      next = "what the next " + runner.name + " throws";
+    const RankRun run = run_ranks(1, [&](TestRank& rank) {
       const int64_t before = live_bytes::now().total;
-      try {
-        runner.run([] {
-          nn::Linear(300, 300);
-          throw OwnError("the constructor's own error");
-        });
-        ADD_FAILURE() << runner.name << ": nothing was thrown";
-      } catch (const OwnError& error) {
-        EXPECT_STREQ(error.what(), "the constructor's own error") << runner.name;
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << runner.name << " throws an exception of another type: " << error.what();
-      }
-      EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after the error, " << runner.name;
-      EXPECT_TRUE(torch::zeros({2}).is_cpu()) << runner.name << " still redirects after the error";
-      const std::string next = error_of([&] { runner.run([] { nn::Linear(3, 3); }); });
-      EXPECT_EQ(next, "") << "what the next " << runner.name << " throws";
-    }
-  });
+      rank.observe(thrown, thrown_by([&] {
+                     runner.run([] {
+                       nn::Linear(300, 300);
+                       throw OwnError("the constructor's own error");
+                     });
+                   }));
+      rank.observe(left, live_bytes::now().total - before);
+      rank.observe(device, device_name(torch::zeros({2})));
+      rank.observe(next, thrown_by([&] { runner.run([] { nn::Linear(3, 3); }); }));
+    });
+    expect_error(run, thrown, {"OwnError", "the constructor's own error"});
+    expect_on_all_ranks(run, {{left, 0}, {device, "cpu"}, {next, kNothingThrown}});
+  }
 }
 
 TEST(T1_1_redirect, recording_inside_a_recording_is_an_error) {
-  run_ranks(1, [](TestRank&) {
-    for (const Runner& outer : runners()) {
-      for (const Runner& inner : runners()) {
-        const std::string what = inner.name + " inside " + outer.name;
-        SCOPED_TRACE(what);
-        std::string error;
-        bool redirected = false;
+  for (const Runner& outer : runners()) {
+    for (const Runner& inner : runners()) {
+      const std::string thrown = "what " + inner.name + " inside " + outer.name + " throws",
+                        after =
+                            "device of the next tensor; if it is not meta, the error of the "
+                            "inner one has ended the outer one",
+                        at_the_end = "device of a tensor that is made at the end";
+      const RankRun run = run_ranks(1, [&](TestRank& rank) {
         outer.run([&] {
-          error = error_of([&] { inner.run([] { nn::Linear(3, 3); }); });
-          redirected = torch::zeros({2}).is_meta();
+          rank.observe(thrown, thrown_by([&] { inner.run([] { nn::Linear(3, 3); }); }));
+          rank.observe(after, device_name(torch::zeros({2})));
         });
-        expect_error_says(error, "outermost");
-        EXPECT_TRUE(redirected) << what << ": the error of the inner one has ended the outer one";
-        EXPECT_TRUE(torch::zeros({2}).is_cpu()) << what;
-      }
+        rank.observe(at_the_end, device_name(torch::zeros({2})));
+      });
+      expect_error(run, thrown, {"outermost"});
+      expect_on_all_ranks(run, {{after, "meta"}, {at_the_end, "cpu"}});
     }
-  });
+  }
+}
+
+// What each runner throws for a constructor: `words`.
+void expect_errors(const std::vector<std::string>& words, const Body& construct) {
+  for (const Runner& runner : runners()) {
+    const std::string thrown = "what " + runner.name + " throws";
+    const RankRun run = run_ranks(1, [&](TestRank& rank) {
+      rank.observe(thrown, thrown_by([&] { runner.run(construct); }));
+    });
+    expect_error(run, thrown, words);
+  }
 }
 
 TEST(T1_1_redirect, another_device_is_an_error_that_names_the_operation) {
-  run_ranks(1, [](TestRank&) {
-    for (const Runner& runner : runners()) {
-      SCOPED_TRACE(runner.name);
-      const std::string made =
-          error_of([&] { runner.run([] { torch::zeros({2}, torch::kCUDA); }); });
-      expect_error_says(made, "aten::zeros");
-      expect_error_says(made, "cuda");
-      const std::string moved =
-          error_of([&] { runner.run([] { torch::zeros({2}).to(torch::kCUDA); }); });
-      expect_error_says(moved, "aten::to");
-      expect_error_says(moved, "cuda");
-    }
-  });
+  expect_errors({"aten::zeros", "cuda"}, [] { torch::zeros({2}, torch::kCUDA); });
+  expect_errors({"aten::to", "cuda"}, [] { torch::zeros({2}).to(torch::kCUDA); });
 }
 
 TEST(T1_1_redirect, access_through_a_pointer_is_an_error_that_says_so) {
-  run_ranks(1, [](TestRank&) {
-    const auto through_data_ptr = [] { *torch::zeros({2}).data_ptr<float>() = 1; };
-    const auto through_accessor = [] {
-      const at::Tensor tensor = torch::zeros({2});
-      tensor.accessor<float, 1>()[0] = 1;
-    };
-    for (const Runner& runner : runners()) {
-      SCOPED_TRACE(runner.name);
-      for (const Body& body : {Body(through_data_ptr), Body(through_accessor)}) {
-        const std::string error = error_of([&] { runner.run(body); });
-        expect_error_says(error, "pointer");
-      }
-    }
+  expect_errors({"pointer"}, [] { *torch::zeros({2}).data_ptr<float>() = 1; });
+  expect_errors({"pointer"}, [] {
+    const at::Tensor tensor = torch::zeros({2});
+    tensor.accessor<float, 1>()[0] = 1;
   });
 }

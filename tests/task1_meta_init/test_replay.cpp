@@ -1,6 +1,4 @@
 #include <meta_init.h>
-#include <testing/multi_rank.h>
-#include <testing/tensor_bits.h>
 
 #include "constructions.h"
 
@@ -17,91 +15,91 @@ std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
   return module;
 }
 
-// The buffer that `make` makes, recorded and replayed.
-at::Tensor replayed(const std::function<at::Tensor()>& make) {
-  const auto module = whole_module(
-      [&] { return std::make_shared<Holder>([&](Holder& self) { self.buffer("made", make()); }); });
-  const at::Tensor made = module->buffers()[0];
-  EXPECT_TRUE(made.is_cpu()) << "materialize_module() left a buffer on " << made.device();
-  return made;
+// Expects what `make` makes as a buffer, recorded and replayed.
+void expect_replayed(const std::string& calls, const std::vector<float>& expected,
+                     const std::function<at::Tensor()>& make) {
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const Construct construct =
+        holder("", [&](Holder& self) { self.buffer("made", make()); }).construct;
+    rank.observe("a buffer made by " + calls, numbers_of(whole_module(construct)->buffers()[0]));
+  });
+  expect_on_all_ranks(run, "a buffer made by " + calls, expected);
 }
 
 }  // namespace
 
 TEST(T1_2_replay, data_of_another_shape_or_dtype_is_refused) {
-  run_ranks(1, [](TestRank&) {
-    EXPECT_THROW(assign_data(torch::empty({2, 3}, torch::kMeta), torch::zeros({3, 2})),
-                 std::invalid_argument)
-        << "data of [3, 2] took the place of [2, 3]";
-    EXPECT_THROW(assign_data(torch::empty({2}, torch::kMeta), torch::zeros({2}, torch::kDouble)),
-                 std::invalid_argument)
-        << "data of Double took the place of Float";
+  const std::string shape = "data of [3, 2] took the place of [2, 3], unless this is thrown",
+                    dtype = "data of Double took the place of Float, unless this is thrown";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const auto assign = [](at::IntArrayRef sizes, const at::Tensor& data) {
+      return thrown_by([&] { assign_data(torch::empty(sizes, torch::kMeta), data); });
+    };
+    rank.observe(shape, assign({2, 3}, torch::zeros({3, 2})));
+    rank.observe(dtype, assign({2}, torch::zeros({2}, torch::kDouble)));
   });
+  expect_error(run, shape, {"std::invalid_argument"});
+  expect_error(run, dtype, {"std::invalid_argument"});
 }
 
 TEST(T1_2_replay, assign_data_puts_a_variable_on_the_memory_of_the_data) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto device : {at::kMeta, at::kCPU}) {
-      for (const bool requires_grad : {false, true}) {
+  for (const auto device : {at::kMeta, at::kCPU}) {
+    for (const bool requires_grad : {false, true}) {
+      const RankRun run = run_ranks(1, [&](TestRank& rank) {
         at::Tensor variable = torch::zeros({2, 3}, device);
         variable.set_requires_grad(requires_grad);
         const at::Tensor data = torch::arange(6.0F).view({3, 2}).t();
         assign_data(variable, data);
-        ASSERT_TRUE(variable.is_cpu()) << "the Variable is on " << variable.device();
-        EXPECT_TRUE(variable.is_alias_of(data)) << "the Variable has a copy of the data";
-        EXPECT_EQ(values_of<float>(variable), (std::vector<float>{0, 2, 4, 1, 3, 5}));
-        EXPECT_EQ(variable.strides(), data.strides());
-        EXPECT_EQ(variable.requires_grad(), requires_grad);
-        EXPECT_TRUE(variable.is_leaf());
-      }
+        rank.observe("the Variable's values", numbers_of(variable));
+        rank.observe("the Variable has a copy of the data", !variable.is_alias_of(data));
+        rank.observe("strides", variable.strides().vec());
+        rank.observe("requires_grad", variable.requires_grad());
+        rank.observe("a leaf", variable.is_leaf());
+      });
+      expect_on_all_ranks(run, {{"the Variable's values", {0, 2, 4, 1, 3, 5}},
+                                {"the Variable has a copy of the data", false},
+                                {"strides", {1, 2}},
+                                {"requires_grad", requires_grad},
+                                {"a leaf", true}});
     }
-  });
+  }
 }
 
 // The next three lead to what most of the later tests need.
 TEST(T1_2_replay, a_call_that_was_recorded_with_device_meta_is_replayed_on_the_cpu) {
-  run_ranks(1, [](TestRank&) {
-    const at::Tensor full =
-        replayed([] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
-    EXPECT_EQ(values_of<float>(full), std::vector<float>(3, 2.5));
-  });
+  expect_replayed("full() on the device of a recorded tensor", std::vector<float>(3, 2.5),
+                  [] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
 }
 
 TEST(T1_2_replay, operations_are_replayed_in_order_with_what_they_need) {
-  run_ranks(1, [](TestRank&) {
-    const at::Tensor made = replayed([] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
-    EXPECT_EQ(values_of<float>(made), std::vector<float>(4, 5))
-        << "the constructor calls zeros(), add_(1), mul_(2) and + 3";
-  });
+  expect_replayed("zeros(), add_(1), mul_(2) and + 3", std::vector<float>(4, 5),
+                  [] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
 }
 
 // One process replays everything at once and in order.
 TEST(T1_2_replay, the_replay_draws_the_numbers_that_eager_construction_draws) {
-  run_ranks(1, [](TestRank&) {
-    const auto seeded = [](const std::function<std::shared_ptr<nn::Module>()>& make) {
-      torch::manual_seed(test_seed(23));
-      const auto buffers = make()->buffers();
-      return std::vector<at::Tensor>{buffers[0], buffers[1], torch::rand({4})};
-    };
-    const Construct construct = [] {
-      return std::make_shared<Holder>([](Holder& self) {
-        self.buffer("first", torch::rand({4}));
-        self.buffer("second", torch::rand({4}));
-      });
-    };
-    const auto eager = seeded(construct);
-    const auto deferred = seeded([&] { return whole_module(construct); });
-    EXPECT_FALSE(same_bits(deferred[1], deferred[0]))
-        << "both buffers were drawn from the same state of the generator";
-    EXPECT_TRUE(same_bits(deferred[0], eager[0]))
-        << "the first buffer has other numbers: the generator was not where it was when the "
-           "constructor drew it";
-    EXPECT_TRUE(same_bits(deferred[1], eager[1]))
-        << "the second buffer has other numbers than in eager construction";
-    EXPECT_TRUE(same_bits(deferred[2], eager[2]))
-        << "what is drawn after the construction differs: the generator is not where eager "
-           "construction leaves it";
-  });
+  const std::string first =
+                        "the first buffer; if it has other numbers, the generator was not where "
+                        "it was when the constructor drew it",
+                    second = "the second buffer, drawn where the first draw left the generator",
+                    after =
+                        "what is drawn after the construction, where eager construction leaves "
+                        "the generator";
+  const auto seeded = [&](TestRank& rank, const auto& make) {
+    torch::manual_seed(test_seed(23));
+    const auto buffers = make([] {
+                           return std::make_shared<Holder>([](Holder& self) {
+                             self.buffer("first", torch::rand({4}));
+                             self.buffer("second", torch::rand({4}));
+                           });
+                         })->buffers();
+    rank.observe(first, buffers[0]);
+    rank.observe(second, buffers[1]);
+    rank.observe(after, torch::rand({4}));
+  };
+  const auto eager = [](const Construct& construct) { return construct(); };
+  expect_as(run_ranks(1, [&](TestRank& rank) { seeded(rank, whole_module); }),
+            run_oracle([&](TestRank& rank) { seeded(rank, eager); }));
 }
 
 TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
@@ -133,7 +131,7 @@ TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
 }
 
 TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor outside = torch::arange(6.0F);
     std::vector<float> values{1, 2, 3};
     std::shared_ptr<Holder> module;
@@ -146,69 +144,76 @@ TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded)
         self.buffer("of a vector", torch::ones({3}).mul_(torch::from_blob(values.data(), {3})));
       });
     });
-    EXPECT_EQ(values_of<float>(outside), (std::vector<float>{0, 10, 20, 30, 40, 50}));
+    rank.observe("the tensor made before, multiplied by 10", numbers_of(outside));
     outside.fill_(-1);
     outside.reset();
     values.assign(3, NAN);
     init.materialize_module(*module);
-    const auto expect = [&](const std::string& name, const std::vector<float>& expected) {
-      const at::Tensor actual = module->named_buffers()[name];
-      ASSERT_TRUE(actual.is_cpu()) << "buffer '" << name << "' is still on " << actual.device();
-      EXPECT_EQ(values_of<float>(actual), expected)
-          << "buffer '" << name << "', computed from a tensor made before";
-    };
-    expect("one more", {1, 2, 3, 4, 5, 6});
-    expect("tenfold, doubled", {0, 20, 40, 60, 80, 100});
-    expect("in a list", {0, 10, 20, 30, 40, 50, 1});
-    expect("of a vector", {1, 2, 3});
+    for (const auto& buffer : module->named_buffers())
+      rank.observe("buffer '" + buffer.key() + "', computed from a tensor made before",
+                   numbers_of(buffer.value()));
   });
+  const auto buffer = [](const std::string& name) {
+    return "buffer '" + name + "', computed from a tensor made before";
+  };
+  expect_on_all_ranks(run, {{"the tensor made before, multiplied by 10", {0, 10, 20, 30, 40, 50}},
+                            {buffer("one more"), {1, 2, 3, 4, 5, 6}},
+                            {buffer("tenfold, doubled"), {0, 20, 40, 60, 80, 100}},
+                            {buffer("in a list"), {0, 10, 20, 30, 40, 50, 1}},
+                            {buffer("of a vector"), {1, 2, 3}}});
 }
 
 TEST(T1_2_replay, every_holder_of_a_parameter_sees_it_materialized) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(4, 3); });
     const std::vector<at::Tensor> held = linear->parameters();  // as an optimizer holds them
     init.materialize_module(*linear);
-    for (size_t i = 0; i < held.size(); ++i) {
-      ASSERT_TRUE(held[i].is_cpu()) << "parameter " << i << " is on " << held[i].device();
-      EXPECT_TRUE(held[i].is_same(linear->parameters()[i])) << "parameter " << i;
-      EXPECT_TRUE(held[i].is_leaf() && held[i].requires_grad()) << "parameter " << i;
-    }
-
+    std::vector<std::string> seen;
+    for (size_t i = 0; i < held.size(); ++i)
+      seen.push_back(device_name(held[i]) +
+                     (held[i].is_same(linear->parameters()[i]) ? ", same" : "") +
+                     (held[i].is_leaf() && held[i].requires_grad() ? ", leaf" : ""));
+    rank.observe("each parameter as its holder sees it", seen);
     linear(torch::ones({2, 4})).sum().backward();
     const at::Tensor output = linear(torch::ones({1, 4})).detach();
     at::NoGradGuard no_grad;
     for (const at::Tensor& parameter : held)
       parameter.sub_(parameter.grad());  // 2 in each element
-    const at::Tensor change = output - linear(torch::ones({1, 4}));
-    EXPECT_TRUE(torch::allclose(change, torch::full({1, 3}, 10.0))) << change;
+    rank.observe("change", numbers_of(output - linear(torch::ones({1, 4}))));
   });
+  expect_on_all_ranks(run, "each parameter as its holder sees it",
+                      nlohmann::json(2, "cpu, same, leaf"));
+  for (const double change : run.at(0, "change"))
+    EXPECT_NEAR(change, 10, 1e-4) << "what the output changes by as the holder changes parameters";
+  EXPECT_EQ(run.at(0, "change").size(), 3);
 }
 
 TEST(T1_2_replay, what_is_not_recorded_or_not_registered_stays_as_it_is) {
-  run_ranks(1, [](TestRank&) {
+  const std::string moved = "a buffer that was made before the recording has other memory now",
+                    unregistered = "a tensor that the module has not registered is on",
+                    weight = "the weight, filled with 5, after the module was materialized again";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const at::Tensor outside = torch::ones({3});
     const void* memory = outside.const_data_ptr();
     std::shared_ptr<Holder> module;
-    at::Tensor unregistered;
+    at::Tensor ones;
     const DeferredInit init([&] {
       module = std::make_shared<Holder>([&](Holder& self) {
-        unregistered = torch::ones({4});
+        ones = torch::ones({4});
         self.buffer("outside", outside);
-        self.parameter("weight", unregistered * 2);
+        self.parameter("weight", ones * 2);
       });
     });
     init.materialize_module(*module);
-    EXPECT_EQ(module->buffers()[0].const_data_ptr(), memory)
-        << "a buffer that was made before the recording has other memory now";
-    EXPECT_TRUE(unregistered.is_meta())
-        << "a tensor that the module has not registered is on " << unregistered.device();
+    rank.observe(moved, module->buffers()[0].const_data_ptr() != memory);
+    rank.observe(unregistered, device_name(ones));
     module->parameters()[0].detach().fill_(5);
     init.materialize_module(*module);
-    EXPECT_EQ(values_of<float>(module->parameters()[0]), std::vector<float>(4, 5))
-        << "the weight was filled with 5, then the module was materialized again";
+    rank.observe(weight, numbers_of(module->parameters()[0]));
   });
+  expect_on_all_ranks(run,
+                      {{moved, false}, {unregistered, "meta"}, {weight, std::vector<float>(4, 5)}});
 }
 
 TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
@@ -314,7 +319,5 @@ TEST(T1_2_replay, a_materialized_module_computes_what_an_eager_one_computes) {
     compute(rank, [](const Construct& construct) { return construct(); });
   });
   const RankRun run = run_ranks(1, [&](TestRank& rank) { compute(rank, whole_module); });
-  for (const std::string name :
-       {"output", "gradient of self_attn.in_proj_weight", "gradient of linear1.bias"})
-    expect_on_rank(run, 0, name, eager.at(0, name));
+  expect_as(run, eager);
 }

@@ -1,8 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <testing/multi_rank.h>
-#include <testing/tensor_bits.h>
 
 #include "constructions.h"
 
@@ -27,41 +25,35 @@ std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   return module;
 }
 
-// A model that initializes all of itself again at the end of its constructor.
-struct Reinitialized : nn::Module {
-  static constexpr int64_t kLayers = 8;
-  static constexpr int64_t kWidth = 128;
-
-  Reinitialized() {
-    for (int64_t i = 0; i < kLayers; ++i)
-      register_module("layer" + std::to_string(i), nn::Linear(kWidth, kWidth));
-    at::NoGradGuard no_grad;
-    for (at::Tensor& parameter : parameters())
-      parameter.normal_(0, 0.02);
-  }
-};
+constexpr int64_t kSmall = 16 * 1'024;  // bytes: what is drawn, the state in use, scalars
 
 }  // namespace
 
 TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_module_on_the_meta_device) {
-  run_ranks(1, [](TestRank&) {
+  const std::string changed = "a tensor that was not recorded was not returned unchanged",
+                    foreign = "a tensor of another recording was not returned unchanged";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     nn::Linear linear{nullptr}, other{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(5, 4); });
     const DeferredInit of_other([&] { other = nn::Linear(5, 4); });
-    const at::Tensor weight = init.materialize_tensor(linear->weight);
-    EXPECT_TRUE(weight.is_cpu()) << "what was returned is on " << weight.device();
-    EXPECT_TRUE(linear->weight.is_meta() && linear->bias.is_meta());
-    EXPECT_TRUE(same_bits(weight, init.materialize_tensor(linear->weight)));
+    rank.observe("the weight", numbers_of(init.materialize_tensor(linear->weight)));
+    rank.observe("the module's own are on", device_names(linear->parameters()));
+    rank.observe("the weight again", numbers_of(init.materialize_tensor(linear->weight)));
     const at::Tensor outside = torch::ones({3});
-    EXPECT_TRUE(init.materialize_tensor(outside).is_same(outside))
-        << "a tensor with values, which was not recorded, was not returned unchanged";
-    EXPECT_TRUE(init.materialize_tensor(other->weight).is_same(other->weight))
-        << "a tensor of another recording was not returned unchanged";
+    rank.observe(changed, !init.materialize_tensor(outside).is_same(outside));
+    rank.observe(foreign, !init.materialize_tensor(other->weight).is_same(other->weight));
   });
+  EXPECT_EQ(run.at(0, "the weight").size(), 20);
+  expect_on_all_ranks(run, {{"the module's own are on", {"meta", "meta"}},
+                            {"the weight again", run.at(0, "the weight")},
+                            {changed, false},
+                            {foreign, false}});
 }
 
 TEST(T1_3_bounded_replay, what_is_materialized_shares_memory_with_nothing) {
-  run_ranks(1, [](TestRank&) {
+  const std::string second = "the second; the first result, which is alive, was filled with -1",
+                    third = "the weight materialized alone; the module's was filled with -2";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     nn::Linear linear{nullptr};
     at::Tensor detached;
     const DeferredInit init([&] {
@@ -69,23 +61,19 @@ TEST(T1_3_bounded_replay, what_is_materialized_shares_memory_with_nothing) {
       detached = linear->weight.detach();
     });
     const at::Tensor first = init.materialize_tensor(linear->weight);
-    const auto values = bytes_of(first);
+    rank.observe("the first", first);
     first.fill_(-1);
-    const at::Tensor second = init.materialize_tensor(linear->weight);
-    EXPECT_TRUE(bytes_of(second) == values)
-        << "the first result, which is alive, was filled with -1; the second is\n"
-        << second;
+    rank.observe(second, init.materialize_tensor(linear->weight));
     init.materialize_module(*linear);
     linear->weight.detach().fill_(-2);
-    const at::Tensor third = init.materialize_tensor(detached);
-    EXPECT_TRUE(bytes_of(third) == values)
-        << "the module's weight was filled with -2; the weight materialized alone is\n"
-        << third;
+    rank.observe(third, init.materialize_tensor(detached));
   });
+  expect_on_all_ranks(run, {{second, run.at(0, "the first")}, {third, run.at(0, "the first")}});
 }
 
 TEST(T1_3_bounded_replay, changing_a_materialized_tensor_does_not_change_the_next_replay) {
-  run_ranks(1, [](TestRank&) {
+  const std::string again = "the first result was filled with -1, then materialized again: ";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const at::Tensor outside = torch::arange(6);
     at::Tensor view, set;
     const DeferredInit init([&] {
@@ -93,14 +81,16 @@ TEST(T1_3_bounded_replay, changing_a_materialized_tensor_does_not_change_the_nex
       set = torch::empty({0}, torch::kLong);
       set.set_(outside);
     });
-    for (const at::Tensor& tensor : {view, set}) {
-      const at::Tensor first = init.materialize_tensor(tensor).fill_(-1);
-      const at::Tensor again = init.materialize_tensor(tensor);
-      EXPECT_EQ(values_of<int64_t>(again), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}))
-          << "the first result was filled with -1, then the tensor was materialized again";
+    for (const auto& [name, tensor] : {std::pair("a view", view), std::pair("set", set)}) {
+      init.materialize_tensor(tensor).fill_(-1);
+      rank.observe(again + name, numbers_of(init.materialize_tensor(tensor)));
     }
-    EXPECT_EQ(values_of<int64_t>(outside), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+    rank.observe("the tensor made before", numbers_of(outside));
   });
+  const std::vector<int> values{0, 1, 2, 3, 4, 5};
+  expect_on_all_ranks(
+      run,
+      {{again + "a view", values}, {again + "set", values}, {"the tensor made before", values}});
 }
 
 TEST(T1_3_bounded_replay, random_numbers_drawn_later_equal_those_after_eager_construction) {
@@ -115,13 +105,12 @@ TEST(T1_3_bounded_replay, random_numbers_drawn_later_equal_those_after_eager_con
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(30, 20); });
     rank.observe("random numbers drawn after construction", torch::rand({4}));
-    EXPECT_TRUE(init.materialize_tensor(linear->bias).is_cpu());
+    rank.observe("the bias is on", device_name(init.materialize_tensor(linear->bias)));
     init.materialize_module(*linear);
     rank.observe("random numbers drawn after materializing", torch::randn({20}));
   });
-  for (const std::string name :
-       {"random numbers drawn after construction", "random numbers drawn after materializing"})
-    expect_on_rank(run, 0, name, eager.at(0, name));
+  expect_on_all_ranks(run, "the bias is on", "cpu");
+  expect_as(run, eager);
 }
 
 TEST(T1_3_bounded_replay, a_generator_of_the_caller_is_left_as_after_eager_construction) {
@@ -139,33 +128,34 @@ TEST(T1_3_bounded_replay, a_generator_of_the_caller_is_left_as_after_eager_const
     rank.observe("weight", init.materialize_tensor(weight));
     rank.observe("random numbers drawn after materializing", torch::rand({4}, own));
   });
-  for (const std::string name : {"weight", "random numbers drawn after construction",
-                                 "random numbers drawn after materializing"})
-    expect_on_rank(run, 0, name, eager.at(0, name));
+  expect_as(run, eager);
 }
 
 TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
-  run_ranks(1, [](TestRank&) {
-    constexpr int64_t kWeight = Reinitialized::kWidth * Reinitialized::kWidth * 4;
-    constexpr int64_t kStates = 5'056 * 4 * Reinitialized::kLayers;
-    constexpr int64_t kSmall = 16 * 1'024;  // the state in use, scalars
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
     std::shared_ptr<Reinitialized> model;
     const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
-    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
-        << "bytes alive while recording";
+    rank.observe("peak while recording", live_bytes::peak().total - before);
+    std::map<std::string, int> tensors;
     for (const at::Tensor& parameter : model->parameters())
-      EXPECT_EQ(init.materialize_tensor(parameter).nbytes(), parameter.nbytes());
-    EXPECT_LE(live_bytes::peak().total - before, kWeight + kStates + kSmall)
-        << "bytes alive while each tensor is materialized and dropped: more than one at a time";
-    EXPECT_GE(live_bytes::peak().total - before, kWeight) << "the measurement saw nothing";
+      ++tensors[std::to_string(init.materialize_tensor(parameter).nbytes()) + " bytes"];
+    rank.observe("tensors of", tensors);
+    rank.observe("peak", live_bytes::peak().total - before);
   });
+  constexpr int64_t kWeight = Reinitialized::kWidth * Reinitialized::kWidth * 4;
+  constexpr int64_t kStates = 5'056 * 4 * Reinitialized::kLayers;
+  expect_on_all_ranks(run, "tensors of", {{"65536 bytes", 8}, {"512 bytes", 8}});
+  EXPECT_LE(run.at(0, "peak while recording"), kWeight + kStates + kSmall)
+      << "bytes alive while recording";
+  EXPECT_LE(run.at(0, "peak"), kWeight + kStates + kSmall)
+      << "bytes alive while each tensor is materialized and dropped: more than one at a time";
+  EXPECT_GE(run.at(0, "peak"), kWeight) << "the measurement saw nothing";
 }
 
 TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
-  run_ranks(1, [](TestRank&) {
-    constexpr int64_t kSmall = 16 * 1'024;  // what is drawn, the generator's states, scalars
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
     at::Tensor sums;
@@ -173,16 +163,25 @@ TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
       sums = torch::ones({1'000, 100}).mul_(2).sum(0);
       sums.normal_();
     });
-    EXPECT_EQ(sums.numel(), 100) << "elements of the sums, if they were made";
-    EXPECT_LE(live_bytes::peak().total - before, kSmall)
-        << "bytes alive while recording, which draws 100 numbers; the ones would have 400,000";
+    rank.observe("elements of the sums, if they were made", sums.numel());
+    rank.observe("peak", live_bytes::peak().total - before);
   });
+  expect_on_all_ranks(run, "elements of the sums, if they were made", 100);
+  EXPECT_LE(run.at(0, "peak"), kSmall)
+      << "bytes alive while recording, which draws 100 numbers; the ones would have 400,000";
+}
+
+// The most bytes that are alive while `init` materializes `tensor`, besides those before.
+int64_t bytes_for(const at::Tensor& tensor, const DeferredInit& init) {
+  const int64_t before = live_bytes::now().total;
+  live_bytes::enter(Phase::init);
+  const at::Tensor made = init.materialize_tensor(tensor);
+  return made.is_cpu() ? live_bytes::peak().total - before : -1;
 }
 
 TEST(T1_3_bounded_replay, only_what_a_tensor_depends_on_is_replayed) {
-  run_ranks(1, [](TestRank&) {
-    constexpr int64_t kCopies = 100'000;
-    constexpr int64_t kSmall = 16 * 1'024;  // bytes: the state in use, scalars
+  constexpr int64_t kCopies = 100'000;
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor small, copy;
     const DeferredInit init([&] {
       small = torch::randn({4});
@@ -190,64 +189,67 @@ TEST(T1_3_bounded_replay, only_what_a_tensor_depends_on_is_replayed) {
       copy = small.clone();
       small.add_(large.sum());
     });
-    const auto bytes_for = [&](const at::Tensor& tensor) {
-      const int64_t before = live_bytes::now().total;
-      live_bytes::enter(Phase::init);
-      EXPECT_TRUE(init.materialize_tensor(tensor).is_cpu());
-      return live_bytes::peak().total - before;
-    };
-    EXPECT_LE(bytes_for(copy), kSmall)
-        << "bytes for a copy of 4 elements, from before they were changed: what only reads them, "
-           "or changes them later, was replayed";
-    EXPECT_GE(bytes_for(small), kCopies * 16) << "the measurement saw nothing";
+    rank.observe("copy", bytes_for(copy, init));
+    rank.observe("small", bytes_for(small, init));
   });
+  EXPECT_LE(run.at(0, "copy"), kSmall)
+      << "bytes for a copy of 4 elements, from before they were changed: what only reads them, or "
+         "changes them later, was replayed";
+  EXPECT_GE(run.at(0, "copy"), 16) << "the copy is not materialized";
+  EXPECT_GE(run.at(0, "small"), kCopies * 16) << "the measurement saw nothing";
 }
 
 TEST(T1_3_bounded_replay, only_tensors_that_are_not_materialized_yet_are_replayed) {
-  run_ranks(1, [](TestRank&) {
-    constexpr int64_t kLayer = (Reinitialized::kWidth + 1) * Reinitialized::kWidth * 4;
-    constexpr int64_t kSmall = 16 * 1'024;  // the state in use, scalars
+  constexpr int64_t kLayer = (Reinitialized::kWidth + 1) * Reinitialized::kWidth * 4;
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     std::shared_ptr<Reinitialized> model;
     const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
-    const auto expect_one_layer_more = [&](nn::Module& module, const std::string& what) {
+    std::vector<std::shared_ptr<nn::Module>> parts = model->children();
+    parts.front() = model;  // the first layer is the only one that is not materialized then
+    std::rotate(parts.begin(), parts.begin() + 1, parts.end());
+    std::vector<std::pair<int64_t, int64_t>> bytes;  // needed, alive afterwards
+    for (const auto& part : parts) {
       const int64_t before = live_bytes::now().total;
       live_bytes::enter(Phase::init);
-      init.materialize_module(module);
-      EXPECT_LE(live_bytes::peak().total - before, kLayer + kSmall) << "bytes needed for " << what;
-      EXPECT_GE(live_bytes::now().total - before, kLayer) << what << " is not materialized";
-    };
-    const auto layers = model->children();
-    for (size_t i = 1; i < layers.size(); ++i)
-      expect_one_layer_more(*layers[i], "one layer");
-    expect_one_layer_more(*model, "the only layer that is not materialized yet");
+      init.materialize_module(*part);
+      bytes.emplace_back(live_bytes::peak().total - before, live_bytes::now().total - before);
+    }
+    rank.observe("bytes", bytes);
   });
+  ASSERT_EQ(run.at(0, "bytes").size(), Reinitialized::kLayers);
+  for (const auto& part : run.at(0, "bytes")) {
+    EXPECT_LE(part.at(0), kLayer + kSmall) << "bytes needed for one layer";
+    EXPECT_GE(part.at(1), kLayer) << "a layer is not materialized";
+  }
 }
 
 TEST(T1_3_bounded_replay, a_destroyed_recording_leaves_no_bytes) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;
     std::shared_ptr<Reinitialized> model;
     {
       const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
-      EXPECT_GT(live_bytes::now().total, before) << "the state of the generator was not kept";
+      rank.observe("bytes of the recording", live_bytes::now().total - before);
     }
-    EXPECT_EQ(live_bytes::now().total, before);
+    rank.observe("bytes after the recording", live_bytes::now().total - before);
   });
+  EXPECT_GT(run.at(0, "bytes of the recording"), 0) << "the state of the generator was not kept";
+  expect_on_all_ranks(run, "bytes after the recording", 0);
 }
 
 TEST(T1_3_bounded_replay, a_view_is_materialized_with_its_own_sizes_and_strides) {
-  run_ranks(1, [](TestRank&) {
-    const auto view_of_a_matrix = [] {
-      return torch::arange(12.0F).view({3, 4}).t().narrow(0, 1, 2);
-    };
-    const at::Tensor expected = view_of_a_matrix();
+  const auto make = [] { return torch::arange(12.0F).view({3, 4}).t().narrow(0, 1, 2); };
+  const auto observe = [](TestRank& rank, const at::Tensor& view) {
+    rank.observe("strides", view.strides().vec());
+    rank.observe("view", view);
+  };
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     at::Tensor view;
-    const DeferredInit init([&] { view = view_of_a_matrix(); });
-    const at::Tensor actual = init.materialize_tensor(view);
-    EXPECT_EQ(actual.strides(), expected.strides());
-    EXPECT_TRUE(same_bits(actual, expected)) << actual << "\nexpected\n" << expected;
+    const DeferredInit init([&] { view = make(); });
+    observe(rank, init.materialize_tensor(view));
   });
+  expect_as(run, run_oracle([&](TestRank& rank) { observe(rank, make()); }));
 }
 
 TEST(T1_3_bounded_replay, strided_tensors_equal_eager_ones_and_keep_their_strides) {
@@ -330,51 +332,49 @@ TEST(T1_3_bounded_replay, submodules_called_in_a_constructor_keep_their_changed_
 }
 
 TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
-  run_ranks(1, [](TestRank&) {
+  const std::string outside = "the tensor made before, to which the constructor wrote, is",
+                    doubled = "twice that; if it is on meta, it is taken for a recorded one",
+                    recorded = "what was recorded reads what the constructor has written",
+                    last = "what was recorded last reads the value that was written by a pointer";
+  const RankRun eager = run_oracle([&](TestRank& rank) {
     torch::manual_seed(test_seed(17));
     const at::Tensor drawn = torch::randn({20});
-    const at::Tensor next = torch::rand({4});
-    const at::Tensor doubled = drawn * 2, written = drawn.clone();
-    written[3] = 7;
+    rank.observe("random numbers drawn afterwards", torch::rand({4}));
+    rank.observe(doubled, numbers_of(drawn * 2));
+    rank.observe(recorded, numbers_of(drawn * 2));
+    drawn[3] = 7;
+    rank.observe(outside, numbers_of(drawn));
+    rank.observe(last, numbers_of(drawn));
+  });
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     torch::manual_seed(test_seed(17));
-    const at::Tensor outside = torch::zeros({20});
-    at::Tensor sum, twice, last;
+    const at::Tensor made_before = torch::zeros({20});
+    at::Tensor sum, twice, copy;
     const DeferredInit init([&] {
       const at::Tensor inside = torch::randn({20});
-      outside.copy_(inside);
-      sum = inside + outside;
-      twice = outside * 2;
-      outside.data_ptr<float>()[3] = 7;  // of which no operator knows
-      last = torch::zeros({20}) + outside;
+      made_before.copy_(inside);
+      sum = inside + made_before;
+      twice = made_before * 2;
+      made_before.data_ptr<float>()[3] = 7;  // of which no operator knows
+      copy = torch::zeros({20}) + made_before;
     });
-    ASSERT_TRUE(twice.is_cpu())
-        << "the tensor made before, to which the constructor wrote, is taken for a recorded one";
-    EXPECT_TRUE(same_bits(outside, written))
-        << "the tensor made before, to which the constructor wrote, is\n"
-        << outside << "\nexpected\n"
-        << written;
-    EXPECT_TRUE(same_bits(torch::rand({4}), next)) << "random numbers drawn afterwards";
-    EXPECT_TRUE(same_bits(init.materialize_tensor(sum), doubled))
-        << "what was recorded does not read the values that the constructor has written";
-    EXPECT_TRUE(same_bits(init.materialize_tensor(last), written))
-        << "what was recorded last does not read the value that the constructor wrote by a pointer";
+    rank.observe(doubled, numbers_of(twice));
+    rank.observe(outside, numbers_of(made_before));
+    rank.observe("random numbers drawn afterwards", torch::rand({4}));
+    rank.observe(recorded, numbers_of(init.materialize_tensor(sum)));
+    rank.observe(last, numbers_of(init.materialize_tensor(copy)));
   });
+  expect_as(run, eager);
 }
 
 TEST(T1_3_bounded_replay, an_error_in_a_constructor_reads_as_in_eager_construction) {
-  run_ranks(1, [](TestRank&) {
-    const auto message_of = [](const std::function<void()>& body) -> std::string {
-      try {
-        body();
-      } catch (const c10::Error& error) {
-        return error.what_without_backtrace();
-      }
-      return "nothing was thrown";
-    };
-    const auto mistake = [] { torch::zeros({3}).copy_(torch::zeros({4})); };
-    EXPECT_EQ(message_of([&] { const DeferredInit init(mistake); }), message_of(mistake));
-    EXPECT_TRUE(torch::zeros({2}).is_cpu());
+  const auto mistake = [] { torch::zeros({3}).copy_(torch::zeros({4})); };
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    rank.observe("error", thrown_by([&] { const DeferredInit init(mistake); }));
+    rank.observe("afterwards torch::zeros() is on", device_name(torch::zeros({2})));
   });
+  expect_as(run, run_oracle([&](TestRank& rank) { rank.observe("error", thrown_by(mistake)); }));
+  expect_on_all_ranks(run, "afterwards torch::zeros() is on", "cpu");
 }
 
 TEST(T1_3_bounded_replay, dependent_tensors_equal_eager_ones_when_replayed_in_reverse) {

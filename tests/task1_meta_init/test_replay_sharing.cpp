@@ -1,7 +1,5 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <testing/multi_rank.h>
-#include <testing/tensor_bits.h>
 
 #include "constructions.h"
 
@@ -36,7 +34,9 @@ TEST(T1_2_sharing, modules_that_are_materialized_alone_still_share_their_tensors
 }
 
 TEST(T1_2_sharing, a_module_materialized_later_sees_a_change_of_shared_memory) {
-  run_ranks(1, [](TestRank&) {
+  const std::string half = "half of the other module's weight, which was filled with 5",
+                    doubled = "computed from the weight in the constructor, when it was 1";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     std::shared_ptr<Holder> first, second;
     const DeferredInit init([&] {
       const at::Tensor weight = torch::ones({6});
@@ -49,26 +49,32 @@ TEST(T1_2_sharing, a_module_materialized_later_sees_a_change_of_shared_memory) {
     init.materialize_module(*first);
     first->buffers()[0].fill_(5);
     init.materialize_module(*second);
-    EXPECT_EQ(values_of<float>(second->buffers()[0]), std::vector<float>(3, 5))
-        << "half of the other module's weight, which was filled with 5";
-    EXPECT_EQ(values_of<float>(second->buffers()[1]), std::vector<float>(6, 2))
-        << "computed from the weight in the constructor, when it was 1";
+    rank.observe(half, numbers_of(second->buffers()[0]));
+    rank.observe(doubled, numbers_of(second->buffers()[1]));
   });
+  expect_on_all_ranks(run, {{half, {5, 5, 5}}, {doubled, std::vector<float>(6, 2)}});
 }
 
 TEST(T1_2_sharing, a_materialized_module_is_freed_while_the_recording_lives) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(300, 300); });
     const int64_t before = live_bytes::now().total;
     init.materialize_module(*linear);
     linear = nullptr;
-    EXPECT_EQ(live_bytes::now().total, before) << "bytes alive after the module is gone";
+    rank.observe("bytes alive after the module is gone", live_bytes::now().total - before);
   });
+  expect_on_all_ranks(run, "bytes alive after the module is gone", 0);
 }
 
 TEST(T1_2_sharing, shared_memory_that_no_module_holds_any_more_is_made_again) {
-  run_ranks(1, [](TestRank&) {
+  const std::string second =
+                        "the weight of the second module; the first one, which is gone, had "
+                        "filled it with 5",
+                    third =
+                        "the weight of the third module, which shares it; the second module's "
+                        "weight was filled with 7";
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     std::vector<std::shared_ptr<Holder>> modules(3);
     const DeferredInit init([&] {
       const at::Tensor weight = torch::ones({6});
@@ -81,31 +87,37 @@ TEST(T1_2_sharing, shared_memory_that_no_module_holds_any_more_is_made_again) {
     modules[0]->buffers()[0].fill_(5);
     modules[0].reset();
     init.materialize_module(*modules[1]);
-    ASSERT_TRUE(modules[1]->buffers()[0].is_cpu()) << "it is on the meta device still";
-    EXPECT_EQ(values_of<float>(modules[1]->buffers()[0]), std::vector<float>(6, 1))
-        << "the module whose weight was filled with 5 is gone; this is the weight of the next one";
+    rank.observe(second, numbers_of(modules[1]->buffers()[0]));
     modules[1]->buffers()[0].fill_(7);
     init.materialize_module(*modules[2]);
-    EXPECT_EQ(values_of<float>(modules[2]->buffers()[0]), std::vector<float>(6, 7))
-        << "the second module's weight was filled with 7, and the third shares it";
+    rank.observe(third, numbers_of(modules[2]->buffers()[0]));
   });
+  expect_on_all_ranks(run, {{second, std::vector<float>(6, 1)}, {third, std::vector<float>(6, 7)}});
 }
 
 TEST(T1_2_sharing, two_recordings_do_not_know_of_each_other) {
-  run_ranks(1, [](TestRank&) {
+  const auto observe = [](TestRank& rank, const nn::Linear& first, const nn::Linear& second) {
+    rank.observe("weight of the first module", first->weight);
+    rank.observe("bias of the first module", first->bias);
+    rank.observe("weight of the second module", second->weight);
+    rank.observe("bias of the second module", second->bias);
+  };
+  const RankRun eager = run_oracle([&](TestRank& rank) {
     torch::manual_seed(test_seed(5));
-    const nn::Linear eager_first(4, 3), eager_second(4, 3);
+    const nn::Linear first(4, 3);
+    observe(rank, first, nn::Linear(4, 3));
+  });
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
     torch::manual_seed(test_seed(5));
     nn::Linear first{nullptr}, second{nullptr};
     const DeferredInit of_first([&] { first = nn::Linear(4, 3); });
     const DeferredInit of_second([&] { second = nn::Linear(4, 3); });
     of_first.materialize_module(*second);
-    EXPECT_TRUE(second->weight.is_meta()) << "materialized by the recording of another module";
+    rank.observe("another recording leaves the weight on", device_name(second->weight));
     of_second.materialize_module(*second);
     of_first.materialize_module(*first);
-    EXPECT_TRUE(same_bits(first->weight, eager_first->weight)) << first->weight;
-    EXPECT_TRUE(same_bits(first->bias, eager_first->bias)) << first->bias;
-    EXPECT_TRUE(same_bits(second->weight, eager_second->weight)) << second->weight;
-    EXPECT_TRUE(same_bits(second->bias, eager_second->bias)) << second->bias;
+    observe(rank, first, second);
   });
+  expect_on_all_ranks(run, "another recording leaves the weight on", "meta");
+  expect_as(run, eager);
 }

@@ -28,81 +28,74 @@ std::vector<Numels> units() {
           {{3'000'000'000, 5}, {0, 3'000'000'000}}};
 }
 
-FlatLayout layout_of(const std::vector<int64_t>& numels, int world_size) {
-  FlatLayout layout = flat_layout(numels, world_size);
-  EXPECT_EQ(layout.offsets.size(), numels.size()) << "parameters have an offset";
-  return layout;
+// Computes the layout of each unit in a rank. Calls `expect` with what it is and should be.
+void expect_layouts(int world_size,
+                    const std::function<void(const Numels& unit, const FlatLayout&)>& expect) {
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    for (const Numels& unit : units()) {
+      const FlatLayout layout = flat_layout(unit.numels, world_size);
+      const std::string of = " of " + nlohmann::json(unit.numels).dump();
+      rank.observe("offsets" + of, layout.offsets);
+      rank.observe("padded_numel" + of, layout.padded_numel);
+    }
+  });
+  for (const Numels& unit : units()) {
+    const std::string of = " of " + nlohmann::json(unit.numels).dump();
+    const auto offsets = run.at(0, "offsets" + of).get<std::vector<int64_t>>();
+    ASSERT_EQ(offsets.size(), unit.numels.size()) << "parameters have an offset";
+    expect(unit, {offsets, run.at(0, "padded_numel" + of)});
+  }
 }
 
 MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = layout_of(numels, world_size());
-      for (size_t i = 0; i < layout.offsets.size(); ++i) {
-        EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
-            << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
-      }
-    }
+  expect_layouts(world_size(), [](const Numels&, const FlatLayout& layout) {
+    for (size_t i = 0; i < layout.offsets.size(); ++i)
+      EXPECT_EQ(layout.offsets[i] * 4 % 64, 0)
+          << "parameter " << i << " starts at byte " << layout.offsets[i] * 4;
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      EXPECT_EQ(layout_of(numels, world_size()).offsets, offsets)
-          << "of parameters of " << at::IntArrayRef(numels) << " elements";
-    }
+  expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
+    EXPECT_EQ(layout.offsets, unit.offsets)
+        << "of parameters of " << at::IntArrayRef(unit.numels) << " elements";
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = layout_of(numels, world_size());
-      EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
-          << layout.padded_numel << " elements do not give " << world_size()
-          << " shards of whole multiples of 64 bytes";
-    }
+  expect_layouts(world_size(), [](const Numels&, const FlatLayout& layout) {
+    EXPECT_EQ(layout.padded_numel % (16 * world_size()), 0)
+        << layout.padded_numel << " elements do not give " << world_size()
+        << " shards of whole multiples of 64 bytes";
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const FlatLayout layout = layout_of(numels, world_size());
-      const int64_t lost = offsets.back() + numels.back() - layout.padded_numel;
-      EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
-    }
+  expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
+    const int64_t lost = unit.offsets.back() + unit.numels.back() - layout.padded_numel;
+    EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
   });
 }
 
 MULTI_RANK_TEST(T2_1_layout, the_end_is_padded_as_little_as_possible) {
-  run_ranks(1, [](TestRank&) {
-    for (const auto& [numels, offsets] : units()) {
-      const int64_t end = offsets.back() + numels.back();
-      EXPECT_LE(layout_of(numels, world_size()).padded_numel,
-                round_up(end, int64_t{16} * world_size()))
-          << "more than needed for " << end << " elements";
-    }
+  expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
+    const int64_t end = unit.offsets.back() + unit.numels.back();
+    EXPECT_LE(layout.padded_numel, round_up(end, int64_t{16} * world_size()))
+        << "more than needed for " << end << " elements";
   });
 }
 
 MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
 MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters.push_back({"ids", at::zeros({3}, at::kDouble)});
-    try {
-      FlatParameter unit("layers.0", parameters, rank.communicator());
-      FAIL() << "nothing was thrown";
-    } catch (const std::invalid_argument& error) {
-      const std::string text = error.what();
-      for (const char* name : {"layers.0", "ids"})
-        EXPECT_TRUE(text.find(name) != std::string::npos)
-            << "the error lacks " << name << ": " << text;
-    }
+    rank.observe("what the constructor throws", thrown_by([&] {
+                   make_flat_parameter("layers.0", parameters, rank.communicator());
+                 }));
   });
+  expect_error(run, "what the constructor throws", {"std::invalid_argument", "layers.0", "ids"});
 }
 
 // A unit of parameters on the meta device, and what its constructor asks for.
@@ -111,11 +104,11 @@ class MetaUnit {
   explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
     for (size_t i = 0; i < 3; ++i)
       parameters_.push_back({"p" + std::to_string(i), at::empty(kShapes[i], at::kMeta)});
-    unit.emplace("unit", parameters_, rank.communicator(),
-                 [&](const at::Tensor& parameter) { return materialize(parameter); });
+    unit = make_flat_parameter("unit", parameters_, rank.communicator(),
+                               [&](const at::Tensor& parameter) { return materialize(parameter); });
   }
 
-  std::optional<FlatParameter> unit;
+  std::shared_ptr<FlatParameter> unit;
   std::multiset<std::string> asked;  // names of parameters
   int64_t others_alive{};            // results that were still held at the next call, the most
 
@@ -155,26 +148,27 @@ MULTI_RANK_TEST(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_a
   }
 }
 
-void observe_shard(TestRank& rank, const std::string& name, const FlatParameter& unit) {
-  rank.observe(name, unit.shard().detach().nan_to_num(0), places_of_shard(unit));  // padding is NaN
+void observe_shard(TestRank& rank, const std::string& name,
+                   const std::shared_ptr<FlatParameter>& unit) {
+  rank.observe(name, unit->shard().detach().nan_to_num(0),
+               places_of_shard(*unit));  // padding is NaN
 }
 
 // Those observed as `name` hold the parameters' values.
 void expect_shards(const RankRun& run, const std::string& name, int line = __builtin_LINE()) {
   const RankRun oracle = run_oracle([&](TestRank& rank) {
-    observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), run.world_size());
+    observe_expected_shards(rank, name, values_of(make_parameters(kShapes)), run.world_size());
   });
-  const auto shard = [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); };
-  expect_on_each_rank(run, name, shard, __FILE__, line);
+  expect_shards(run, oracle, name, __FILE__, line);
 }
 
 MULTI_RANK_TEST(T2_2_shard, the_shard_requires_no_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.observe("the shard requires a gradient", make_unit(rank).shard().requires_grad());
+    rank.observe("the shard requires a gradient", make_unit(rank)->shard().requires_grad());
     const MetaUnit meta(rank);
     rank.observe("the shard of materialized values requires a gradient",
                  meta.unit->shard().requires_grad());
-    observe_shard(rank, "shard of materialized values", *meta.unit);
+    observe_shard(rank, "shard of materialized values", meta.unit);
   });
   expect_on_all_ranks(run, "the shard requires a gradient", false);
   expect_on_all_ranks(run, "the shard of materialized values requires a gradient", false);
@@ -186,7 +180,7 @@ MULTI_RANK_TEST(T2_2_shard, one_parameter_is_materialized_at_a_time) {
     const MetaUnit meta(rank);
     rank.observe("materialized parameters alive when the next one was asked for",
                  meta.others_alive);
-    observe_shard(rank, "shard of materialized values", *meta.unit);
+    observe_shard(rank, "shard of materialized values", meta.unit);
   });
   expect_on_all_ranks(run, "materialized parameters alive when the next one was asked for", 0);
   expect_shards(run, "shard of materialized values");
@@ -196,11 +190,11 @@ MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
-    const FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     rank.observe("live bytes after sharding", live_bytes::now().total - before);
     rank.observe("shard bytes", live_bytes::now()[MemoryClass::shards]);
     size_t storage_bytes = 0;
-    for (const auto& [name, tensor] : unit.parameters())
+    for (const auto& [name, tensor] : unit->parameters())
       storage_bytes += tensor.storage().nbytes();
     rank.observe("bytes of storage under the parameters", storage_bytes);
     rank.observe("collectives that the constructor called", calls(*rank.communicator()));
@@ -232,10 +226,10 @@ MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
-    const FlatParameter unit("unit", parameters, rank.communicator());
+    const auto unit = make_flat_parameter("unit", parameters, rank.communicator());
     for (size_t i = 0; i < 3; ++i) {
       const at::Tensor& held_by_a_module = parameters[i].tensor;
-      const at::Tensor& parameter = unit.parameters().at(i).tensor;
+      const at::Tensor& parameter = unit->parameters().at(i).tensor;
       const std::string name = "p" + std::to_string(i);
       rank.observe(name + ": the module's tensor is the unit's parameter",
                    held_by_a_module.is_same(parameter));
@@ -255,10 +249,10 @@ MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
 
 MULTI_RANK_TEST(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const FlatParameter unit = make_unit(rank);
-    for (const auto& [name, tensor] : unit.parameters()) {
+    const auto unit = make_unit(rank);
+    for (const auto& [name, tensor] : unit->parameters()) {
       rank.observe(name + " has the storage of p0",
-                   tensor.storage().is_alias_of(unit.parameters()[0].tensor.storage()));
+                   tensor.storage().is_alias_of(unit->parameters()[0].tensor.storage()));
       rank.observe("offset of " + name, tensor.storage_offset());
       rank.observe(name + " is contiguous", tensor.is_contiguous());
     }
@@ -284,7 +278,7 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
       for (unsigned i = 0; i < 3; ++i)
         parameters[i].tensor.set_requires_grad((frozen >> i & 1U) == 0);
       rank.observe(name_of(frozen),
-                   FlatParameter("unit", parameters, rank.communicator()).trainable());
+                   make_flat_parameter("unit", parameters, rank.communicator())->trainable());
     }
   });
   for (unsigned frozen = 0; frozen < 8; ++frozen)
@@ -294,7 +288,7 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
 MULTI_RANK_TEST(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     observe_shard(rank, "shard", make_unit(rank));
-    observe_shard(rank, "shard of materialized values", *MetaUnit(rank).unit);
+    observe_shard(rank, "shard of materialized values", MetaUnit(rank).unit);
   });
   for (const std::string name : {"shard", "shard of materialized values"})
     expect_shards(run, name);
@@ -305,11 +299,10 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
     observe_expected_shards(rank, "shard", values_of(make_parameters(kTinyShapes)), world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const FlatParameter unit = make_unit(rank, kTinyShapes);
-    rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
+    const auto unit = make_unit(rank, kTinyShapes);
+    rank.observe("shard", unit->shard().nan_to_num(0), places_of_shard(*unit));
   });
-  expect_on_each_rank(run, "shard",
-                      [&](int r) { return oracle.at(0, "shard " + std::to_string(r)); });
+  expect_shards(run, oracle, "shard");
 }
 
 MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
@@ -317,11 +310,11 @@ MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
     for (const bool poisoned : {true, false}) {
       poison::enable(poisoned);
       { const at::Tensor dirt = rank.communicator()->empty(4096).fill_(42); }
-      const FlatParameter unit = make_unit(rank);
-      const Places places = places_of_shard(unit);
+      const auto unit = make_unit(rank);
+      const Places places = places_of_shard(*unit);
       int64_t wrong = 0;
-      for (int64_t i = 0; i < unit.shard_numel(); ++i) {
-        const auto value = unit.shard()[i].item<float>();
+      for (int64_t i = 0; i < unit->shard_numel(); ++i) {
+        const auto value = unit->shard()[i].item<float>();
         const bool right = poisoned ? std::isnan(value) : value == 0;
         wrong += !places.in_parameter(i) && !right ? 1 : 0;
       }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <layout/shard_layout.h>
 #include <nn/module.h>
+#include <optim/shard_layout.h>
 #include <testing/judge/cases.h>
 #include <testing/test_rank.h>
 
@@ -84,27 +84,16 @@ inline std::shared_ptr<Chain> chain_of_layers(int layers) {
   return chain(std::move(parts));
 }
 
-// Runs forward and backward. Observes output, gradients and the random number that comes next, and
-// under "names" what it has observed.
+// Runs forward and backward. Observes output, gradients and the random number that comes next.
 inline void observe_results(TestRank& rank, Module& model, const at::Tensor& input) {
-  std::vector<std::string> names;
-  const auto observe = [&](const std::string& name, const at::Tensor& tensor) {
-    names.push_back(name);
-    if (tensor.defined()) {
-      rank.observe(name, tensor);
-    } else {
-      rank.observe(name, "undefined");
-    }
-  };
   torch::manual_seed(test_seed(9));
   const at::Tensor output = model(input);
   output.square().mean().backward();
-  observe("the output", output.detach());
-  observe("the gradient of the input", input.grad());
+  rank.observe("the output", output.detach());
+  rank.observe("the gradient of the input", input.grad());
   for (const auto& [name, parameter] : distinct_parameters(model))
-    observe("the gradient of " + name, parameter.grad());
-  observe("the next random number", at::rand({1}));
-  rank.observe("names", names);
+    rank.observe("the gradient of " + name, parameter.grad());
+  rank.observe("the next random number", at::rand({1}));
 }
 
 }  // namespace fsdp

@@ -45,8 +45,7 @@ struct Sharded : ShardedToy {
   explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
       : Sharded(rank, toy_model(layers, frozen_block)) {}
   Sharded(TestRank& rank, std::shared_ptr<ToyModel> toy, bool reshard_after_forward = true)
-      : ShardedToy(rank, std::move(toy), reshard_after_forward),
-        hooks(std::make_shared<BackwardHooks>()) {
+      : ShardedToy(rank, std::move(toy), reshard_after_forward), hooks(make_backward_hooks()) {
     for (size_t i = 0; i < units.size(); ++i)
       hooks->add(*modules[i], units[i]);
   }
@@ -156,11 +155,8 @@ inline RankRun oracle(int world_size, const Loss& loss, const MakeToy& make = kT
 // observe_means().
 inline void expect_gradients(const RankRun& run, const RankRun& expected,
                              const std::string& prefix = "") {
-  for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"}) {
-    const std::string name = prefix + unit;
-    expect_on_each_rank(run, name,
-                        [&](int r) { return expected.at(0, name + " " + std::to_string(r)); });
-  }
+  for (const std::string unit : {"root", "blocks0", "blocks1", "blocks2"})
+    expect_shards(run, expected, prefix + unit);
 }
 
 inline void expect_gradients_of_one_process(const RankRun& run, const Loss& loss,
@@ -206,17 +202,19 @@ inline const Loss kOutputDropped = [](ToyModel& model, int rank) {
 };
 
 // One pass in which the gradient of `place`, which is a parameter of the model or "loss", throws
-// when it arrives.
-inline void break_off_at(const std::string& place, const Sharded& sharded, at::Tensor loss) {
+// when it arrives. Observes what the pass throws, for expect_broken_off().
+inline void break_off_at(const std::string& place, const Sharded& sharded, TestRank& rank,
+                         at::Tensor loss = {}) {
+  if (!loss.defined()) loss = plain_loss(*sharded.model, rank.rank());
   const auto fail = [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); };
   at::Tensor tensor = place == "loss" ? loss : sharded.model->named_parameters()[place];
   const auto hook = tensor.register_hook(fail);
-  EXPECT_THROW(loss.backward(), std::runtime_error) << place;
+  rank.observe("what the pass throws that breaks off", thrown_by([&] { loss.backward(); }));
   tensor.remove_hook(hook);
 }
 
-inline void break_off_at(const std::string& place, const Sharded& sharded, TestRank& rank) {
-  break_off_at(place, sharded, plain_loss(*sharded.model, rank.rank()));
+inline void expect_broken_off(const RankRun& run) {
+  expect_error(run, "what the pass throws that breaks off", {"std::runtime_error", "no"});
 }
 
 }  // namespace fsdp

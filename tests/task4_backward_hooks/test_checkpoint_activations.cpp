@@ -3,7 +3,6 @@
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <testing/multi_rank.h>
-#include <testing/tensor_bits.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <set>
@@ -18,6 +17,9 @@ namespace {
 int64_t live_rest() {
   return live_bytes::now()[MemoryClass::rest];
 }
+
+constexpr const char* kGenerator =
+    "the generator's state; if it differs, the second run of forward() leaves the generator changed";
 
 at::Tensor state_of_generator() {
   return at::globalContext().defaultGenerator(c10::kCPU).get_state();
@@ -48,20 +50,21 @@ TEST(T4_6_checkpoint_activations, forward_runs_again_in_backward_last_call_first
 }
 
 TEST(T4_6_checkpoint_activations, a_call_keeps_its_input_and_nothing_that_is_made_inside) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
     const at::Tensor x = random_input();
     const int64_t before = live_rest();
     const at::Tensor y = (*block)(x);
-    const int64_t kept = live_rest() - before - kActivation;
-    EXPECT_LT(kept, kActivation) << kept << " bytes are kept besides input and output; an "
-                                 << "activation has " << kActivation;
+    rank.observe("kept", live_rest() - before - kActivation);
   });
+  EXPECT_LT(run.at(0, "kept"), kActivation)
+      << "bytes are kept besides input and output; an activation has " << kActivation;
 }
 
-// [bytes] The most that a pass through these layers has alive in backward, besides the model.
-int64_t peak_of_backward(int layers) {
+// [bytes] Observes the most that a pass through these layers has alive in backward, besides the
+// model, and what is left.
+void observe_peak_of_backward(TestRank& rank, int layers) {
   const auto model = chain_of_layers(layers);
   for (const auto& part : model->parts)
     checkpoint_activations(*part);
@@ -73,18 +76,24 @@ int64_t peak_of_backward(int layers) {
   live_bytes::enter(Phase::init);
   loss.reset();
   model->zero_grad();
-  EXPECT_EQ(live_rest(), before) << "bytes are left when graph and gradients are gone";
-  return live_bytes::peak(Phase::backward)[MemoryClass::rest] - before;
+  rank.observe("left of " + std::to_string(layers), live_rest() - before);
+  rank.observe("peak of " + std::to_string(layers),
+               live_bytes::peak(Phase::backward)[MemoryClass::rest] - before);
 }
 
 // At the peak, a layer has its input, if its turn is still to come, or else two gradients.
 TEST(T4_6_checkpoint_activations, what_a_second_run_makes_is_freed_before_the_next_one) {
-  run_ranks(1, [](TestRank&) {
-    const int64_t each = (peak_of_backward(8) - peak_of_backward(4)) / 4;
-    EXPECT_LT(each, 3 * kActivation)
-        << "bytes that one more layer adds to the peak of backward; an activation has "
-        << kActivation;
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    observe_peak_of_backward(rank, 4);
+    observe_peak_of_backward(rank, 8);
   });
+  expect_on_all_ranks(run, {{"left of 4", 0}, {"left of 8", 0}});
+  const auto peak = [&](int layers) {
+    return run.at(0, "peak of " + std::to_string(layers)).get<int64_t>();
+  };
+  EXPECT_LT((peak(8) - peak(4)) / 4, 3 * kActivation)
+      << "bytes that one more layer adds to the peak of backward; an activation has "
+      << kActivation;
 }
 
 TEST(T4_6_checkpoint_activations, the_second_run_draws_what_the_first_drew) {
@@ -105,17 +114,17 @@ TEST(T4_6_checkpoint_activations, the_second_run_draws_what_the_first_drew) {
 }
 
 TEST(T4_6_checkpoint_activations, the_generator_is_after_backward_what_it_was_before) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
     const at::Tensor loss = (*block)(random_input()).sum();
     at::rand({1});
-    const at::Tensor before = state_of_generator();
+    rank.observe("generator before", state_of_generator());
     loss.backward();
-    EXPECT_EQ(block->runs, 2) << "runs of forward()";
-    EXPECT_TRUE(same_bits(state_of_generator(), before))
-        << "the second run of forward() leaves the generator changed";
+    rank.observe("runs of forward()", block->runs);
+    rank.observe(kGenerator, state_of_generator());
   });
+  expect_on_all_ranks(run, {{"runs of forward()", 2}, {kGenerator, run.at(0, "generator before")}});
 }
 
 TEST(T4_6_checkpoint_activations, gradients_come_in_the_pass_that_asked_for_them) {
@@ -145,8 +154,8 @@ TEST(T4_6_checkpoint_activations, gradients_come_in_the_pass_that_asked_for_them
   expect_on_rank(run, 0, "post-accumulate hooks that ran", 4);
 }
 
-// The hooks of two modules, in the order in which they ran. Each one's forward() runs `runs` times.
-std::string hooks_that_run(const std::function<void(Module&)>& checkpoint, int runs) {
+// Observes the hooks of two modules, in the order in which they ran.
+void observe_hooks(TestRank& rank, const std::function<void(Module&)>& checkpoint) {
   std::string events;
   const auto first = layer(), second = layer();
   for (const auto& [name, block] : {std::pair("first", first), std::pair("second", second)}) {
@@ -164,16 +173,15 @@ std::string hooks_that_run(const std::function<void(Module&)>& checkpoint, int r
     register_post_accumulate_grad_hook(block->first, note("post-accumulate"));
   }
   (*second)((*first)(random_input())).sum().backward();
-  EXPECT_EQ(first->runs, runs) << "runs of forward()";
-  return events;
+  rank.observe("hooks", events);
+  rank.observe("runs of forward()", first->runs);
 }
 
 TEST(T4_6_checkpoint_activations, hooks_run_as_without) {
-  const RankRun expected =
-      run_oracle([](TestRank& rank) { rank.observe("hooks", hooks_that_run([](Module&) {}, 1)); });
-  const RankRun run = run_ranks(
-      1, [](TestRank& rank) { rank.observe("hooks", hooks_that_run(checkpoint_activations, 2)); });
-  expect_on_rank(run, 0, "hooks", expected.at(0, "hooks"));
+  const RankRun expected = run_oracle([](TestRank& rank) { observe_hooks(rank, [](Module&) {}); });
+  const RankRun run =
+      run_ranks(1, [](TestRank& rank) { observe_hooks(rank, checkpoint_activations); });
+  expect_on_all_ranks(run, {{"hooks", expected.at(0, "hooks")}, {"runs of forward()", 2}});
 }
 
 TEST(T4_6_checkpoint_activations, hooks_on_the_input_run_once) {
@@ -204,7 +212,7 @@ TEST(T4_6_checkpoint_activations, a_checkpointed_module_inside_another_one_is_a_
 }
 
 TEST(T4_6_checkpoint_activations, a_call_without_gradients_just_runs_forward) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
     const at::Tensor x = random_input();
@@ -212,20 +220,25 @@ TEST(T4_6_checkpoint_activations, a_call_without_gradients_just_runs_forward) {
       const at::NoGradGuard no_grad;
       const int64_t before = live_rest();
       const at::Tensor y = (*block)(x);
-      EXPECT_EQ(live_rest() - before - kActivation, 0) << "bytes are kept besides input and output";
-      EXPECT_EQ(block->runs, 1) << "runs of forward()";
-      EXPECT_FALSE(y.requires_grad()) << "the output requires a gradient";
+      rank.observe("bytes kept besides input and output", live_rest() - before - kActivation);
+      rank.observe("runs of forward()", block->runs);
+      rank.observe("the output requires a gradient", y.requires_grad());
     }
     (*block)(x).sum().backward();
-    EXPECT_EQ(block->runs, 3) << "runs of forward(), with those of a call with gradients";
+    rank.observe("runs of forward(), with those of a call with gradients", block->runs);
   });
+  expect_on_all_ranks(run, {{"bytes kept besides input and output", 0},
+                            {"runs of forward()", 1},
+                            {"the output requires a gradient", false},
+                            {"runs of forward(), with those of a call with gradients", 3}});
 }
 
-// Goes back over a call whose second run throws, and keeps the graph.
-void break_off_in(LayerBlock& block, const at::Tensor& loss) {
+// Goes back over a call whose second run throws, and keeps the graph. Returns what backward throws.
+std::string break_off_in(LayerBlock& block, const at::Tensor& loss) {
   block.begin = [] { throw std::runtime_error("no more"); };
-  EXPECT_THROW(loss.backward({}, /*retain_graph=*/true), std::runtime_error);
+  const auto thrown = thrown_by([&] { loss.backward({}, /*retain_graph=*/true); });
   block.begin = nullptr;
+  return thrown;
 }
 
 TEST(T4_6_checkpoint_activations, a_forward_that_throws_in_backward_leaves_nothing_behind) {
@@ -234,15 +247,16 @@ TEST(T4_6_checkpoint_activations, a_forward_that_throws_in_backward_leaves_nothi
     checkpoint_activations(*block);
     const at::Tensor loss = (*block)(random_input()).sum();
     at::rand({1});
-    const at::Tensor before = state_of_generator();
-    break_off_in(*block, loss);
-    EXPECT_TRUE(same_bits(state_of_generator(), before))
-        << "the forward() that threw leaves the generator changed";
+    rank.observe("generator before", state_of_generator());
+    rank.observe("what backward throws", break_off_in(*block, loss));
+    rank.observe(kGenerator, state_of_generator());
     block->runs = 0;
     (*block)(random_input()).sum().backward();
     rank.observe("runs of forward() in the next call and its backward", block->runs);
   });
-  expect_on_rank(run, 0, "runs of forward() in the next call and its backward", 2);
+  expect_error(run, "what backward throws", {"std::runtime_error"});
+  expect_on_all_ranks(run, {{kGenerator, run.at(0, "generator before")},
+                            {"runs of forward() in the next call and its backward", 2}});
 }
 
 TEST(T4_6_checkpoint_activations, a_graph_that_was_kept_can_be_gone_over_after_a_throw) {
@@ -253,7 +267,7 @@ TEST(T4_6_checkpoint_activations, a_graph_that_was_kept_can_be_gone_over_after_a
       if (checkpointed) checkpoint_activations(*block);
       const at::Tensor x = random_input();
       const at::Tensor loss = (*block)(x).square().mean();
-      if (checkpointed) break_off_in(*block, loss);
+      if (checkpointed) rank.observe("what backward throws", break_off_in(*block, loss));
       for (const char* passes : {" after one pass", " after two passes"}) {
         loss.backward({}, /*retain_graph=*/true);
         rank.observe(std::string("the gradient of a weight") + passes, block->first.grad());
@@ -263,41 +277,45 @@ TEST(T4_6_checkpoint_activations, a_graph_that_was_kept_can_be_gone_over_after_a
   };
   const RankRun expected = run_oracle(of_layer(false));
   const RankRun run = run_ranks(1, of_layer(true));
-  for (const std::string passes : {" after one pass", " after two passes"}) {
-    for (const char* of : {"the gradient of a weight", "the gradient of the input"})
-      expect_on_rank(run, 0, of + passes, expected.at(0, of + passes));
-  }
+  expect_error(run, "what backward throws", {"std::runtime_error"});
+  expect_as(run, expected);
 }
 
 TEST(T4_6_checkpoint_activations, an_input_that_is_changed_in_place_is_an_error) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
     at::Tensor x = random_input() * 1;  // no leaf
     (*block)(x).sum().backward();
-    EXPECT_EQ(block->runs, 2) << "runs of forward() with an input that stays";
+    rank.observe("runs of forward() with an input that stays", block->runs);
     x = random_input() * 1;
     const at::Tensor loss = (*block)(x).sum();
     {
       const at::NoGradGuard no_grad;
       x.zero_();
     }
-    EXPECT_ANY_THROW(loss.backward()) << "backward computes with a changed input";
+    rank.observe("what backward throws with a changed input", thrown_by([&] { loss.backward(); }));
   });
+  expect_on_all_ranks(run, "runs of forward() with an input that stays", 2);
+  EXPECT_NE(run.at(0, "what backward throws with a changed input"), kNothingThrown)
+      << "backward computes with a changed input";
 }
 
 TEST(T4_6_checkpoint_activations, the_graph_keeps_the_module_alive) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     auto block = layer();
     checkpoint_activations(*block);
     const std::weak_ptr<Module> watched = block;
     at::Tensor loss = (*block)(random_input()).sum();
     block.reset();
-    ASSERT_FALSE(watched.expired()) << "the module is gone before backward";
+    rank.observe("the module is gone before backward", watched.expired());
+    if (watched.expired()) return;
     loss.backward();
     loss.reset();
-    EXPECT_TRUE(watched.expired()) << "the module outlives the graph";
+    rank.observe("the module outlives the graph", !watched.expired());
   });
+  expect_on_all_ranks(run, {{"the module is gone before backward", false},
+                            {"the module outlives the graph", false}});
 }
 
 }  // namespace

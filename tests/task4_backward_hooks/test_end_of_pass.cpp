@@ -15,8 +15,7 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
     plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("all bytes that are left", live_bytes::now().total - before);
     rank.observe("gathered bytes that are left", live_bytes::now()[MemoryClass::gathered]);
-    rank.observe("bytes of full gradients that are left",
-                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("bytes of full gradients left", live_bytes::now()[MemoryClass::gradients]);
     rank.observe("calls of on_end()", ends);
     int64_t left = 0;
     for (const auto& p : sharded.model->parameters())
@@ -24,7 +23,7 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
     rank.observe("parameters that have .grad", left);
   });
   expect_on_all_ranks(run, "gathered bytes that are left", 0);
-  expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
+  expect_on_all_ranks(run, "bytes of full gradients left", 0);
   // Shards of parameters and of gradients.
   expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
   expect_on_all_ranks(run, "calls of on_end()", 1);
@@ -313,10 +312,10 @@ MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pa
       rank.observe("calls of the next pass", calls);
       rank.observe("reductions of the next pass", reductions(calls));
       rank.observe("units still gathered", sharded.gathered());
-      rank.observe("bytes of full gradients that are left",
-                   live_bytes::now()[MemoryClass::gradients]);
+      rank.observe("bytes of full gradients left", live_bytes::now()[MemoryClass::gradients]);
       sharded.observe_gradients(rank);
     });
+    expect_broken_off(run);
     // If the loss itself throws, no unit has noticed a pass: its forward counts as one whose loss
     // was dropped, after which units may wait for the end of the next pass.
     const bool began = place != "loss";
@@ -325,7 +324,7 @@ MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pa
     expect_on_all_ranks(run, "reductions of the next pass", "blocks2; blocks1; blocks0; root; ");
     if (began) expect_on_all_ranks(run, "calls of the next pass", kBackward);
     expect_on_all_ranks(run, "units still gathered", "");
-    expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
+    expect_on_all_ranks(run, "bytes of full gradients left", 0);
     expect_gradients_of_one_process(run, plain_loss);
   }
 }
@@ -338,6 +337,7 @@ MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
     plain_loss(*sharded.model, rank.rank()).backward();
     sharded.observe_gradients(rank);
   });
+  expect_broken_off(run);
   expect_gradients_of_one_process(run, plain_loss);
 }
 
@@ -354,21 +354,19 @@ MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
     (*sharded.model)(toy_tokens(0));
     rank.observe("calls of on_end() after an evaluation, the first sign of what comes next", ends);
     rank.observe("units that have a gradient", sharded.reduced());
-    rank.observe("bytes of full gradients that are left",
-                 live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("bytes of full gradients left", live_bytes::now()[MemoryClass::gradients]);
     if (sharded.reduced() == "blocks2 ") {
       rank.observe("blocks2", sharded.units[3]->sharded_gradient(),
                    places_of_shard(*sharded.units[3]));
     }
   });
-  expect_on_all_ranks(run, "calls of on_end() before the evaluation", 0);
+  expect_broken_off(run);
   expect_on_all_ranks(
-      run, "calls of on_end() after an evaluation, the first sign of what comes next", 1);
-  expect_on_all_ranks(run, "units that have a gradient", "blocks2 ");
-  expect_on_all_ranks(run, "bytes of full gradients that are left", 0);
-  const RankRun expected = oracle(world_size(), plain_loss);
-  expect_on_each_rank(run, "blocks2",
-                      [&](int r) { return expected.at(0, "blocks2 " + std::to_string(r)); });
+      run, {{"calls of on_end() before the evaluation", 0},
+            {"calls of on_end() after an evaluation, the first sign of what comes next", 1},
+            {"units that have a gradient", "blocks2 "},
+            {"bytes of full gradients left", 0}});
+  expect_shards(run, oracle(world_size(), plain_loss), "blocks2");
 }
 
 // Both forwards are over when the first pass breaks off, so the second pass is the first sign.
@@ -379,7 +377,7 @@ MULTI_RANK_TEST(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_fo
     sharded.hooks->on_end([&] { ++ends; });
     const auto first = plain_loss(*sharded.model, rank.rank() + 1);
     const auto second = kBlockUsedTwice(*sharded.model, rank.rank());
-    break_off_at("blocks1.bias", sharded, first);
+    break_off_at("blocks1.bias", sharded, rank, first);
     sharded.drop_gradients();
     take_calls(*rank.communicator());
     rank.observe("a pass begins whose forward was over when the pass before it broke off", true);
@@ -389,6 +387,7 @@ MULTI_RANK_TEST(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_fo
     rank.observe("units still gathered", sharded.gathered());
     sharded.observe_gradients(rank);
   });
+  expect_broken_off(run);
   expect_on_all_ranks(run, "calls of on_end()", 2);
   expect_on_all_ranks(run, "units reduced in the second pass", "blocks2; blocks1; blocks0; root; ");
   expect_on_all_ranks(run, "units still gathered", "");

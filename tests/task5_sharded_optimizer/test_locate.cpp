@@ -1,5 +1,5 @@
-#include <layout/shard_layout.h>
 #include <locate.h>
+#include <optim/shard_layout.h>
 #include <testing/expectations.h>
 #include <testing/multi_rank.h>
 
@@ -61,11 +61,9 @@ void expect_located(const std::vector<Case>& cases) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     std::vector<std::string> found;
     for (const Case& one : cases) {
-      try {
-        found.push_back(text_of(locate(one.range, one.saved)));
-      } catch (const std::invalid_argument& error) {
-        found.push_back("refused: " + std::string(error.what()));
-      }
+      std::string text;
+      const auto thrown = thrown_by([&] { text = text_of(locate(one.range, one.saved)); });
+      found.push_back(thrown == kNothingThrown ? text : thrown);
     }
     rank.observe("found", found);
   });
@@ -78,7 +76,8 @@ void expect_located(const std::vector<Case>& cases) {
       EXPECT_EQ(found[i], cases[i].items) << wanted;
       continue;
     }
-    EXPECT_TRUE(found[i].starts_with("refused: ")) << wanted << " is not refused: " << found[i];
+    EXPECT_TRUE(found[i].starts_with("std::invalid_argument"))
+        << wanted << " is not refused: " << found[i];
     expect_error_says(found[i], cases[i].range.parameter);
     expect_error_says(found[i], std::to_string(*cases[i].refused));
   }

@@ -212,12 +212,13 @@ MULTI_RANK_TEST(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) 
       auto bias = toy.model->blocks[3]->bias;
       const auto hook = bias.register_hook(
           [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no"); });
-      EXPECT_THROW(toy.step(rank), std::runtime_error);
+      rank.observe("what backward throws", thrown_by([&] { toy.step(rank); }));
       bias.remove_hook(hook);
     }
     IssueLog log(rank, toy);
     step(rank, toy, log);
   });
+  expect_error(run, "what backward throws", {"std::runtime_error"});
   expect_issued(run, kBackwardAhead);
 }
 

@@ -33,7 +33,7 @@ MULTI_RANK_TEST(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_mode
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("a copy of a Prefetcher, which the hooks would not hold, can be made",
                  std::is_copy_constructible_v<Prefetcher>);
-    auto of_a_unit = std::make_shared<Prefetcher>(1), of_the_root = std::make_shared<Prefetcher>(1);
+    auto of_a_unit = make_prefetcher(1), of_the_root = make_prefetcher(1);
     const std::weak_ptr<Prefetcher> unit = of_a_unit, root = of_the_root;
     {
       ShardedToy toy(rank, std::make_shared<ToyModel>(1));
@@ -267,10 +267,11 @@ MULTI_RANK_TEST(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
     toy.evaluate();
     toy.model->blocks[1]->fails = true;
     rank.communicator()->take_log();
-    EXPECT_THROW((*toy.model)(toy_tokens(0)), std::runtime_error);
+    rank.observe("what forward throws", thrown_by([&] { (*toy.model)(toy_tokens(0)); }));
     rank.observe("gathers blocks2 ahead", gathers(take_calls(*rank.communicator()), "blocks2"));
     rank.observe("units gathered afterwards", toy.gathered());
   });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
   expect_on_all_ranks(run, "gathers blocks2 ahead", true);
   expect_on_all_ranks(run, "units gathered afterwards", "");
 }

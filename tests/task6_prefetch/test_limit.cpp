@@ -47,15 +47,18 @@ MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) 
 MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused_and_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const int limit : {0, -1})
-      EXPECT_THROW(std::make_shared<Prefetcher>(limit), std::invalid_argument) << limit;
+      rank.observe("a limit of " + std::to_string(limit),
+                   thrown_by([&] { make_prefetcher(limit); }));
     PrefetchingToy toy(rank, 2, 4);
     toy.step(rank);
     const std::string before = toy.step(rank).second;
     rank.observe("backward before", before);
     rank.observe("gathers the next unit before it reduces", gathers_ahead(before));
-    EXPECT_THROW(toy.prefetcher->set_limit(0), std::invalid_argument);
+    rank.observe("set_limit(0)", thrown_by([&] { toy.prefetcher->set_limit(0); }));
     rank.observe("backward after", toy.step(rank).second);
   });
+  for (const char* refused : {"a limit of 0", "a limit of -1", "set_limit(0)"})
+    expect_error(run, refused, {"std::invalid_argument"});
   expect_on_all_ranks(run, "gathers the next unit before it reduces", true);
   expect_on_each_rank(run, "backward after", [&](int r) { return run.at(r, "backward before"); });
 }

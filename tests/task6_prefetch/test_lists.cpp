@@ -118,14 +118,18 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, change_no_gradient) {
 }
 
 MULTI_RANK_TEST(T6_6_prefetch_lists, name_modules_that_are_units_below_the_root) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
-    Module& block = *toy.model->blocks[0];
-    EXPECT_THROW(toy.prefetcher->set_modules_to_forward_prefetch(block, {toy.model.get()}),
-                 std::invalid_argument);
-    EXPECT_THROW(toy.prefetcher->set_modules_to_backward_prefetch(*toy.model, {&block}),
-                 std::invalid_argument);
+    Module &root = *toy.model, &block = *toy.model->blocks[0];
+    rank.observe("the root in a list", thrown_by([&] {
+                   toy.prefetcher->set_modules_to_forward_prefetch(block, {&root});
+                 }));
+    rank.observe("a list of the root", thrown_by([&] {
+                   toy.prefetcher->set_modules_to_backward_prefetch(root, {&block});
+                 }));
   });
+  expect_error(run, "the root in a list", {"std::invalid_argument"});
+  expect_error(run, "a list of the root", {"std::invalid_argument"});
 }
 
 }  // namespace

@@ -39,7 +39,6 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
     const HeldMemory memory;
     const auto model = large_toy();
     const auto sharded = fully_shard(*model, rank.communicator());
-    EXPECT_NE(sharded, nullptr);
     rank.observe("what the rank holds", memory.taken());
   });
   expect_part_of(run, "what the rank holds", large_toy_bytes());
@@ -158,13 +157,14 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_
     const auto sharded = fully_shard(*model, rank.communicator());
     OptimizerOptions options;
     options.lr = 0.05;
-    ShardedOptimizer optimizer(sharded->units(), {{"", options}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(sharded->units(), {{"", options}}, rank.communicator());
     std::vector<double> losses;
     for (int step = 0; step < 20; ++step) {
       const auto loss = ((*model)(toy_tokens(0)) - at::arange(5)).square().mean();
       loss.backward();
-      optimizer.step();
-      optimizer.zero_grad();
+      optimizer->step();
+      optimizer->zero_grad();
       losses.push_back(loss.item<double>());
     }
     rank.observe("loss falls", losses.back() < losses.front() / 2);
@@ -221,7 +221,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
       FullyShardOptions options;
       change(model, options);
       const at::Tensor output = model(toy_tokens(0)).detach();
-      EXPECT_THROW(fully_shard(model, rank.communicator(), options), std::invalid_argument);
+      rank.observe("what fully_shard() throws",
+                   thrown_by([&] { fully_shard(model, rank.communicator(), options); }));
       bool whole = true;
       for (const at::Tensor& p : model.parameters())
         whole = whole && p.storage().nbytes() == p.nbytes();
@@ -229,6 +230,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
       if (whole) rank.observe("the output is as before", model(toy_tokens(0)).equal(output));
       rank.observe("calls of the module's hooks", take_calls(*rank.communicator()));
     });
+    expect_error(run, "what fully_shard() throws", {"std::invalid_argument"});
     expect_on_all_ranks(run, "every parameter has its storage", true);
     expect_on_all_ranks(run, "the output is as before", true);
     expect_on_all_ranks(run, "calls of the module's hooks", "");

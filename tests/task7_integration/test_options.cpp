@@ -239,14 +239,16 @@ MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) 
 }
 
 MULTI_RANK_TEST(T7_1_options, what_materialize_throws_is_thrown) {
-  run_ranks(world_size(), [](TestRank& rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(1, 40);  // of which every rank owns a part
     FullyShardOptions options;
     options.materialize = [](const at::Tensor&) -> at::Tensor {
       throw std::out_of_range("no values for this parameter");
     };
-    EXPECT_THROW(fully_shard(model, rank.communicator(), options), std::out_of_range);
+    rank.observe("what fully_shard() throws",
+                 thrown_by([&] { fully_shard(model, rank.communicator(), options); }));
   });
+  expect_error(run, "what fully_shard() throws", {"std::out_of_range"});
 }
 
 // A second model in the process finds all memory free, whichever of the two went first.

@@ -55,14 +55,18 @@ TEST(T7_1_fully_shard, a_module_with_two_names_is_one_unit) {
 }
 
 TEST(T7_1_fully_shard, the_units_hold_every_element_once) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     Nested model(kShared);
     const auto plan = plan_units(model, wrap_blocks());
     for (int world_size : {1, 2, 3, 8}) {
       const ShardLayout layout = plan_layout(model, plan, world_size);
-      EXPECT_NO_THROW(layout.check(distinct_parameters(model)));
+      rank.observe("what check() of the layout throws on " + std::to_string(world_size),
+                   thrown_by([&] { layout.check(distinct_parameters(model)); }));
     }
   });
+  for (const char* world_size : {"1", "2", "3", "8"})
+    expect_on_all_ranks(run, std::string("what check() of the layout throws on ") + world_size,
+                        kNothingThrown);
 }
 
 TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_trainable) {
@@ -126,11 +130,13 @@ TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
 }
 
 TEST(T7_1_fully_shard, a_module_outside_the_model_is_refused) {
-  run_ranks(1, [](TestRank&) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
     ToyModel model(1);
     ToyBlock stranger(3, 1);
-    EXPECT_THROW(plan_units(model, wrap_by_hand({&stranger})), std::invalid_argument);
+    rank.observe("what plan_units() throws",
+                 thrown_by([&] { plan_units(model, wrap_by_hand({&stranger})); }));
   });
+  expect_error(run, "what plan_units() throws", {"std::invalid_argument"});
 }
 
 TEST(T7_2_tied_weights, tied_weights_belong_to_the_unit_around_all_their_uses) {

@@ -23,30 +23,30 @@ TEST(T7_3_policy, each_chooses_a_module_once_and_never_the_root) {
   EXPECT_EQ(chosen_by([] { return wrap_by_type("ToyBlock"); }), "ToyBlock; ");
 }
 
-TEST(T7_3_policy, a_type_is_compared_as_a_whole) {
-  run_ranks(1, [](TestRank&) {
+// What a policy for modules of this type throws on a rank.
+RankRun refused(const std::string& type) {
+  return run_ranks(1, [&](TestRank& rank) {
     Nested model;
-    for (const char* part : {"Block", "Toy", "ToyBloc", "oyBlock", "toyblock"})
-      EXPECT_THROW(plan_units(model, wrap_by_type(part)), std::invalid_argument) << part;
-    EXPECT_THROW(plan_units(model, wrap_by_type("Nested")), std::invalid_argument)
-        << "Nested: only the root is of this type, and no module below it";
+    model.register_module("plain", torch::nn::Linear(2, 2));  // cannot be hooked
+    rank.observe("type " + type, thrown_by([&] { plan_units(model, wrap_by_type(type)); }));
   });
 }
 
+// Only the root is a Nested, and no module below it.
+TEST(T7_3_policy, a_type_is_compared_as_a_whole) {
+  for (const std::string type : {"Block", "Toy", "ToyBloc", "oyBlock", "toyblock", "Nested"})
+    expect_error(refused(type), "type " + type, {"std::invalid_argument"});
+}
+
 TEST(T7_3_policy, an_unknown_type_error_lists_the_known_ones) {
-  run_ranks(1, [](TestRank&) {
-    Nested model;
-    model.register_module("plain", torch::nn::Linear(2, 2));  // cannot be hooked
-    for (const std::string type : {"Blok", "LinearImpl"}) {
-      try {
-        plan_units(model, wrap_by_type(type));
-        FAIL() << "nothing was thrown";
-      } catch (const std::invalid_argument& error) {
-        EXPECT_EQ(error.what(),
-                  "wrap policy: no module of type " + type + "; there are OuterBlock, ToyBlock");
-      }
-    }
-  });
+  for (const std::string type : {"Blok", "LinearImpl"}) {
+    const RankRun run = refused(type);
+    expect_error(run, "type " + type, {"std::invalid_argument"});
+    const auto said = run.at(0, "type " + type).get<std::string>();
+    EXPECT_TRUE(said.ends_with(": wrap policy: no module of type " + type +
+                               "; there are OuterBlock, ToyBlock"))
+        << said;
+  }
 }
 
 }  // namespace

@@ -42,9 +42,6 @@ struct Place {
 
 Json to_json(const RankReport& report) {
   const RankExit& exit = report.exit;
-  Json assertions = Json::array();
-  for (const RankAssertion& assertion : report.assertions)
-    assertions.push_back({assertion.file, assertion.line, assertion.text});
   return {{"code", exit.code},
           {"signal", exit.signal},
           {"stopped", exit.stopped},
@@ -58,7 +55,7 @@ Json to_json(const RankReport& report) {
           {"steps", report.steps},
           {"crash_address", report.crash_address ? Json(*report.crash_address) : Json()},
           {"latest", report.latest},
-          {"assertions", assertions}};
+          {"not_its_own", report.not_its_own}};
 }
 
 RankReport to_report(const Json& json, int rank) {
@@ -78,8 +75,7 @@ RankReport to_report(const Json& json, int rank) {
   const Json& address = json.at("crash_address");
   if (!address.is_null()) report.crash_address = address.get<uintptr_t>();
   report.latest = json.at("latest");
-  for (const Json& assertion : json.at("assertions"))
-    report.assertions.push_back({assertion.at(0), assertion.at(1), assertion.at(2)});
+  report.not_its_own = json.at("not_its_own");
   return report;
 }
 

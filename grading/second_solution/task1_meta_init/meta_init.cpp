@@ -1,6 +1,6 @@
 #include <c10/util/ScopeExit.h>
-#include <dispatch/operator_call.h>
 #include <meta_init.h>
+#include <nn/operator_call.h>
 #include <torch/library.h>
 
 #include <algorithm>

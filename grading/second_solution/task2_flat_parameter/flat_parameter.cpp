@@ -4,12 +4,53 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
+namespace {
 
-FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
-                             std::shared_ptr<Communicator> comm, const Materialize& materialize)
-    : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
+// The flat gradient exists from the first gradient that is collected, and each .grad is a view of
+// it from then until reduce_gradient(). Gradients are collected in the parameters' dtype, and the
+// whole flat gradient is rounded when it is reduced.
+class FlatParameterImpl final : public FlatParameter {
+ public:
+  FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                    std::shared_ptr<Communicator> comm, const Materialize& materialize);
+
+  bool trainable() const override;
+  void unshard_async() override;
+  void unshard() override;
+  void reshard() override;
+  void collect_gradient(size_t index) override;
+  bool has_gradient() const override { return gradient_.defined(); }
+  void reduce_gradient() override;
+  void wait_for_reduction() override;
+  void abandon_gradient() override;
+  void set_mixed_precision(const MixedPrecisionPolicy& policy) override;
+
+ private:
+  at::Tensor part(const at::Tensor& flat, size_t index) const;  // view of a parameter's elements
+  std::vector<at::Tensor> views_without_memory(at::ScalarType dtype = at::kFloat);
+  void keep_shard_of(size_t index, const Materialize& materialize);
+  void set_memory(size_t bytes);
+  void begin_gradient();
+  void take_gradients();  // out of every .grad
+
+  at::Tensor flat_;          // [padded_numel], owned; without memory while sharded
+  at::Tensor lent_shard_;    // shard_, or a rounded copy of it that the other ranks read
+  at::Tensor gradient_;      // [padded_numel], owned; being collected
+  at::Tensor in_reduction_;  // [padded_numel], owned; was gradient_, or is rounded from it
+  at::Tensor mean_;          // [padded_numel / W], owned; of the reduction under way
+  Handle gather_;
+  Handle reduction_;
+};
+
+FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                                     std::shared_ptr<Communicator> comm,
+                                     const Materialize& materialize) {
+  unit_ = std::move(unit);
+  parameters_ = std::move(parameters);
+  comm_ = std::move(comm);
   at::NoGradGuard no_grad;
   std::vector<int64_t> numels;
   check_fp32(unit_, parameters_);
@@ -18,7 +59,7 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
   layout_ = flat_layout(numels, comm_->world_size());
   {
     const MemoryScope scope(MemoryClass::shards);
-    shard_ = comm_->empty(shard_numel()).fill_(poison::padding());
+    shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
     lent_shard_ = shard_;
   }
   const std::vector<at::Tensor> views = views_without_memory();
@@ -28,13 +69,13 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
   }
 }
 
-at::Tensor FlatParameter::part(const at::Tensor& flat, size_t index) const {
+at::Tensor FlatParameterImpl::part(const at::Tensor& flat, size_t index) const {
   const at::Tensor& parameter = parameters_[index].tensor;
   return flat.narrow(0, layout_.offsets[index], parameter.numel()).view(parameter.sizes());
 }
 
 // A view is cut only from a tensor whose storage is large enough: while they are cut, it says so.
-std::vector<at::Tensor> FlatParameter::views_without_memory(at::ScalarType dtype) {
+std::vector<at::Tensor> FlatParameterImpl::views_without_memory(at::ScalarType dtype) {
   flat_ = at::empty({0}, at::TensorOptions().device(comm_->device()).dtype(dtype));
   c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
   storage->set_nbytes(static_cast<size_t>(layout_.padded_numel) * flat_.element_size());
@@ -46,7 +87,7 @@ std::vector<at::Tensor> FlatParameter::views_without_memory(at::ScalarType dtype
   return views;
 }
 
-void FlatParameter::keep_shard_of(size_t index, const Materialize& materialize) {
+void FlatParameterImpl::keep_shard_of(size_t index, const Materialize& materialize) {
   const at::Tensor& parameter = parameters_[index].tensor;
   const int64_t first = layout_.offsets[index] - shard_offset();  // in the shard's coordinates
   const int64_t begin = std::clamp<int64_t>(first, 0, shard_numel());
@@ -57,14 +98,14 @@ void FlatParameter::keep_shard_of(size_t index, const Materialize& materialize) 
       .copy_(values.reshape({values.numel()}).slice(0, begin - first, end - first));
 }
 
-bool FlatParameter::trainable() const {
+bool FlatParameterImpl::trainable() const {
   for (const auto& parameter : parameters_) {
     if (parameter.tensor.requires_grad()) return true;
   }
   return false;
 }
 
-void FlatParameter::set_memory(size_t bytes) {
+void FlatParameterImpl::set_memory(size_t bytes) {
   const MemoryScope scope(MemoryClass::gathered);
   c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
   auto memory =
@@ -73,7 +114,7 @@ void FlatParameter::set_memory(size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
-void FlatParameter::unshard_async() {
+void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   if (precision_.rounds_parameters()) lent_shard_.copy_(shard_);
   set_memory(flat_.nbytes());
@@ -82,25 +123,25 @@ void FlatParameter::unshard_async() {
   state_ = UnitState::gathering;
 }
 
-void FlatParameter::unshard() {
+void FlatParameterImpl::unshard() {
   unshard_async();
   if (state_ == UnitState::gathering) gather_.wait();
   state_ = UnitState::unsharded;
 }
 
-void FlatParameter::reshard() {
+void FlatParameterImpl::reshard() {
   if (state_ == UnitState::sharded) return;
   if (state_ == UnitState::gathering) gather_.wait();
   set_memory(0);
   state_ = UnitState::sharded;
 }
 
-void FlatParameter::begin_gradient() {
+void FlatParameterImpl::begin_gradient() {
   const MemoryScope scope(MemoryClass::gradients);
   gradient_ = comm_->empty(layout_.padded_numel, precision_.param_dtype).zero_();
 }
 
-void FlatParameter::collect_gradient(size_t index) {
+void FlatParameterImpl::collect_gradient(size_t index) {
   at::NoGradGuard no_grad;
   if (!gradient_.defined()) begin_gradient();
   at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
@@ -110,13 +151,13 @@ void FlatParameter::collect_gradient(size_t index) {
   gradient = view;
 }
 
-void FlatParameter::take_gradients() {
+void FlatParameterImpl::take_gradients() {
   for (const auto& parameter : parameters_)
     parameter.tensor.mutable_grad().reset();
   gradient_.reset();
 }
 
-void FlatParameter::abandon_gradient() {
+void FlatParameterImpl::abandon_gradient() {
   take_gradients();
   if (!in_reduction_.defined()) return;
   reduction_.wait();
@@ -124,7 +165,7 @@ void FlatParameter::abandon_gradient() {
   mean_.reset();
 }
 
-void FlatParameter::reduce_gradient() {
+void FlatParameterImpl::reduce_gradient() {
   at::NoGradGuard no_grad;
   wait_for_reduction();
   if (!gradient_.defined()) begin_gradient();
@@ -140,7 +181,7 @@ void FlatParameter::reduce_gradient() {
   reduction_ = comm_->reduce_scatter_into(mean_, in_reduction_, unit_);
 }
 
-void FlatParameter::wait_for_reduction() {
+void FlatParameterImpl::wait_for_reduction() {
   at::NoGradGuard no_grad;
   if (!in_reduction_.defined()) return;
   reduction_.wait();
@@ -152,6 +193,30 @@ void FlatParameter::wait_for_reduction() {
   } else {
     std::swap(sharded_gradient_, mean_);
   }
+}
+
+// A new flat tensor, in which the parameters get new places.
+void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) {
+  check_mixed_precision(policy);
+  if (state_ != UnitState::sharded) throw std::logic_error(unit_ + " is not sharded");
+  if (has_gradient()) throw std::logic_error(unit_ + " has a gradient");
+  precision_ = policy;
+  const std::vector<at::Tensor> views = views_without_memory(policy.param_dtype);
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].tensor.set_data(views[i]);
+  const MemoryScope scope(MemoryClass::shards);
+  lent_shard_ =
+      policy.rounds_parameters() ? comm_->empty(shard_numel(), policy.param_dtype) : shard_;
+}
+
+}  // namespace
+
+std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,
+                                                   std::vector<NamedParameter> parameters,
+                                                   std::shared_ptr<Communicator> comm,
+                                                   const FlatParameter::Materialize& materialize) {
+  return std::make_shared<FlatParameterImpl>(std::move(unit), std::move(parameters),
+                                             std::move(comm), materialize);
 }
 
 }  // namespace fsdp

@@ -6,10 +6,58 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <vector>
 
 namespace fsdp {
+namespace {
 
-void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
+// Every call of a module in forward is an object that the graph holds, and a unit is finished when
+// every call whose graph is still there has come back.
+class BackwardHooksImpl final : public BackwardHooks,
+                                public std::enable_shared_from_this<BackwardHooksImpl> {
+ public:
+  void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
+  void set_requires_gradient_sync(bool sync) override;
+  void sync_gradients() override;
+
+ private:
+  struct Call {
+    uint64_t first_node;   // the number of the graph's next node when the call began
+    const void* inside{};  // the view of its input that the module works on, to compare with
+    bool begun{};          // in this pass: the gradient of its output came
+    bool back{};           // in this pass: all of it is over
+  };
+  struct Unit {
+    std::shared_ptr<FlatParameter> flat;
+    std::vector<std::shared_ptr<Call>> in_forward;  // not ended; the innermost last
+    std::vector<std::weak_ptr<Call>> calls;         // ended, and their graph may be there
+    bool reduced{};                                 // in this backward pass
+    bool read_in_backward{};
+
+    void forget_calls(bool graph_is_kept);
+  };
+  struct Pass {};
+
+  at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
+  at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
+  void enter_backward(Unit& unit, Call& call);
+  void collect(Unit& unit, size_t index);
+  void leave_backward(Unit& unit, Call& call);
+  void begin_backward();
+  void post_backward(Unit& unit);
+  void reduce(Unit& unit);
+  void finish();
+  void end_backward();
+  void drop_broken_pass();
+
+  std::vector<std::shared_ptr<Unit>> units_;
+  std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
+  std::weak_ptr<Pass> pass_;                 // held by the engine while a backward pass lasts
+  bool ended_{true};                         // the latest one reached its end
+  bool sync_{true};
+};
+
+void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   auto unit = std::make_shared<Unit>();
   unit->flat = std::move(flat);
   unit->read_in_backward = module.reads_parameters_in_backward();
@@ -34,8 +82,8 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
 
 // The module works on a view of its input: the gradient of that view is complete when all that was
 // made inside has come back, whoever else uses the input.
-at::Tensor BackwardHooks::enter_forward(const std::shared_ptr<Unit>& unit,
-                                        const at::Tensor& input) {
+at::Tensor BackwardHooksImpl::enter_forward(const std::shared_ptr<Unit>& unit,
+                                            const at::Tensor& input) {
   auto call = std::make_shared<Call>(Call{at::sequence_number::peek()});
   unit->in_forward.push_back(call);
   if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
@@ -47,8 +95,8 @@ at::Tensor BackwardHooks::enter_forward(const std::shared_ptr<Unit>& unit,
   return inside;
 }
 
-at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
-                                        const at::Tensor& output) {
+at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
+                                            const at::Tensor& output) {
   if (unit->in_forward.empty()) return {};
   const auto call = unit->in_forward.back();
   unit->in_forward.pop_back();
@@ -78,13 +126,13 @@ at::Tensor BackwardHooks::leave_forward(const std::shared_ptr<Unit>& unit,
   return {};
 }
 
-void BackwardHooks::enter_backward(Unit& unit, Call& call) {
+void BackwardHooksImpl::enter_backward(Unit& unit, Call& call) {
   begin_backward();
   call.begun = true;
   if (unit.read_in_backward) unit.flat->unshard();
 }
 
-void BackwardHooks::collect(Unit& unit, size_t index) {
+void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   begin_backward();
   if (unit.reduced) {
     throw std::logic_error("unit " + unit.flat->unit() + " was reduced before the gradient of " +
@@ -94,7 +142,7 @@ void BackwardHooks::collect(Unit& unit, size_t index) {
 }
 
 // A call whose input needs no gradient is never over before the pass is.
-void BackwardHooks::leave_backward(Unit& unit, Call& call) {
+void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
   call.back = true;
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
@@ -106,7 +154,7 @@ void BackwardHooks::leave_backward(Unit& unit, Call& call) {
 
 // At every sign of a backward pass. The engine drops its callbacks with the pass, also when that
 // ends by an exception.
-void BackwardHooks::begin_backward() {
+void BackwardHooksImpl::begin_backward() {
   if (!pass_.expired()) return;
   drop_broken_pass();
   ended_ = false;
@@ -116,7 +164,7 @@ void BackwardHooks::begin_backward() {
       [self = shared_from_this(), pass] { self->end_backward(); });
 }
 
-void BackwardHooks::drop_broken_pass() {
+void BackwardHooksImpl::drop_broken_pass() {
   if (ended_ || !pass_.expired()) return;
   for (const auto& unit : units_) {
     unit->flat->abandon_gradient();
@@ -129,7 +177,7 @@ void BackwardHooks::drop_broken_pass() {
 }
 
 // Those that have come back cannot do so again, unless the graph is kept.
-void BackwardHooks::Unit::forget_calls(bool graph_is_kept) {
+void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
   std::erase_if(calls, [&](const auto& other) {
     const auto call = other.lock();
     if (!call || (call->begun && !graph_is_kept)) return true;
@@ -139,12 +187,12 @@ void BackwardHooks::Unit::forget_calls(bool graph_is_kept) {
 }
 
 // Parameters first: their memory is free before the gradient of the next unit needs some.
-void BackwardHooks::post_backward(Unit& unit) {
+void BackwardHooksImpl::post_backward(Unit& unit) {
   unit.flat->reshard();
   if (sync_) reduce(unit);
 }
 
-void BackwardHooks::reduce(Unit& unit) {
+void BackwardHooksImpl::reduce(Unit& unit) {
   if (!unit.flat->trainable()) return;
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = unit.flat;
@@ -152,13 +200,13 @@ void BackwardHooks::reduce(Unit& unit) {
   unit.reduced = true;
 }
 
-void BackwardHooks::finish() {
+void BackwardHooksImpl::finish() {
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = nullptr;
   if (on_end_) on_end_();
 }
 
-void BackwardHooks::end_backward() {
+void BackwardHooksImpl::end_backward() {
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
     if (!(*unit)->reduced) post_backward(**unit);
     (*unit)->flat->reshard();
@@ -168,6 +216,24 @@ void BackwardHooks::end_backward() {
   pass_.reset();
   ended_ = true;
   finish();
+}
+
+void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
+  sync_ = sync;
+}
+
+void BackwardHooksImpl::sync_gradients() {
+  drop_broken_pass();
+  std::for_each(units_.rbegin(), units_.rend(), [this](const auto& unit) { reduce(*unit); });
+  for (const auto& unit : units_)
+    unit->reduced = false;
+  finish();
+}
+
+}  // namespace
+
+std::shared_ptr<BackwardHooks> make_backward_hooks() {
+  return std::make_shared<BackwardHooksImpl>();
 }
 
 }  // namespace fsdp

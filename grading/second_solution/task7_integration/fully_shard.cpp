@@ -8,7 +8,7 @@ namespace fsdp {
 
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options) {
-  auto prefetcher = std::make_shared<Prefetcher>(options.limit);
+  auto prefetcher = make_prefetcher(options.limit);
   std::vector<UnitPlan> plan = plan_units(root, options.wrap, options.ignored);
   if (options.keep_fp32) keep_in_fp32(plan, root, options.keep_fp32);
   for (const auto& [name, module, parameters] : plan)
@@ -16,12 +16,12 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   auto sharded = std::make_shared<FullySharded>();
   sharded->comm_ = comm;
   sharded->layout_ = plan_layout(root, plan, comm->world_size());
-  auto backward = sharded->backward_hooks_ = std::make_shared<BackwardHooks>();
+  auto backward = sharded->backward_hooks_ = make_backward_hooks();
   sharded->prefetcher_ = prefetcher;
   backward->on_end([prefetcher] { prefetcher->end_backward(); });
   for (const UnitPlan& unit : plan) {
     sharded->units_.push_back(
-        std::make_shared<FlatParameter>(unit.name, unit.parameters, comm, options.materialize));
+        make_flat_parameter(unit.name, unit.parameters, comm, options.materialize));
   }
   for (size_t i = 0; i < plan.size(); ++i) {
     const bool is_root = plan[i].module == &root;

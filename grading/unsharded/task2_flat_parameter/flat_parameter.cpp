@@ -5,13 +5,38 @@
 #include <algorithm>
 
 namespace fsdp {
+namespace {
 
-FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
-                             std::shared_ptr<Communicator> comm, const Materialize& materialize)
-    : unit_(std::move(unit)),
-      parameters_(std::move(parameters)),
-      comm_(std::move(comm)),
-      collected_(parameters_.size()) {
+// A cheat: has all parameters on every rank, all the time, and says otherwise. It makes the calls
+// that are expected of it and throws their results away. No task from 2 on may give a point for it.
+class FlatParameterImpl final : public FlatParameter {
+ public:
+  FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                    std::shared_ptr<Communicator> comm, const Materialize& materialize);
+
+  bool trainable() const override;
+  void unshard_async() override;
+  void unshard() override;
+  void reshard() override;
+  void collect_gradient(size_t index) override;
+  bool has_gradient() const override;
+  void reduce_gradient() override;
+  void wait_for_reduction() override;
+  void abandon_gradient() override;
+  void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}  // all stays fp32
+
+ private:
+  at::Tensor gradient_;          // [padded_numel], owned
+  std::vector<bool> collected_;  // per parameter
+};
+
+FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                                     std::shared_ptr<Communicator> comm,
+                                     const Materialize& materialize)
+    : collected_(parameters.size()) {
+  unit_ = std::move(unit);
+  parameters_ = std::move(parameters);
+  comm_ = std::move(comm);
   const at::NoGradGuard no_grad;
   std::vector<int64_t> numels;
   for (const auto& [name, parameter] : parameters_)
@@ -28,12 +53,12 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
   }
 }
 
-bool FlatParameter::trainable() const {
+bool FlatParameterImpl::trainable() const {
   return std::any_of(parameters_.begin(), parameters_.end(),
                      [](const NamedParameter& p) { return p.tensor.requires_grad(); });
 }
 
-void FlatParameter::unshard_async() {
+void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   state_ = UnitState::gathering;
   const int64_t numel = layout_.padded_numel / comm_->world_size();
@@ -41,24 +66,24 @@ void FlatParameter::unshard_async() {
   comm_->all_gather_into(all, at::zeros({numel}), unit_).wait();
 }
 
-void FlatParameter::unshard() {
+void FlatParameterImpl::unshard() {
   unshard_async();
   state_ = UnitState::unsharded;
 }
 
-void FlatParameter::reshard() {
+void FlatParameterImpl::reshard() {
   state_ = UnitState::sharded;
 }
 
-void FlatParameter::collect_gradient(size_t index) {
+void FlatParameterImpl::collect_gradient(size_t index) {
   collected_[index] = true;
 }
 
-bool FlatParameter::has_gradient() const {
+bool FlatParameterImpl::has_gradient() const {
   return std::find(collected_.begin(), collected_.end(), true) != collected_.end();
 }
 
-void FlatParameter::reduce_gradient() {
+void FlatParameterImpl::reduce_gradient() {
   const at::NoGradGuard no_grad;
   gradient_ = at::zeros({layout_.padded_numel});
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -73,7 +98,7 @@ void FlatParameter::reduce_gradient() {
   comm_->all_reduce(gradient_, "<norm>").wait();
 }
 
-void FlatParameter::wait_for_reduction() {
+void FlatParameterImpl::wait_for_reduction() {
   const at::NoGradGuard no_grad;
   if (!gradient_.defined()) return;
   gradient_.div_(gradient_divide_factor());
@@ -85,11 +110,21 @@ void FlatParameter::wait_for_reduction() {
   gradient_.reset();
 }
 
-void FlatParameter::abandon_gradient() {
+void FlatParameterImpl::abandon_gradient() {
   gradient_.reset();
   for (const auto& [name, parameter] : parameters_)
     parameter.mutable_grad().reset();
   collected_.assign(parameters_.size(), false);
+}
+
+}  // namespace
+
+std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,
+                                                   std::vector<NamedParameter> parameters,
+                                                   std::shared_ptr<Communicator> comm,
+                                                   const FlatParameter::Materialize& materialize) {
+  return std::make_shared<FlatParameterImpl>(std::move(unit), std::move(parameters),
+                                             std::move(comm), materialize);
 }
 
 }  // namespace fsdp

@@ -1,10 +1,10 @@
-#include <sharded_optimizer.h>
+#include <sharded_optimizer_impl.h>
 
 #include <algorithm>
 
 namespace fsdp {
 
-std::vector<StateRange> ShardedOptimizer::state() {
+std::vector<StateRange> ShardedOptimizerImpl::state() {
   stop_reading();
   for (size_t group = 0; group < groups_.size(); ++group)
     allocate_state(groups_[group].options, pieces_[group]);
@@ -26,8 +26,8 @@ std::vector<StateRange> ShardedOptimizer::state() {
 }
 
 // `begin`: of the range, in the unit's shard.
-void ShardedOptimizer::add_moments(StateRange& range, const FlatParameter& unit,
-                                   int64_t begin) const {
+void ShardedOptimizerImpl::add_moments(StateRange& range, const FlatParameter& unit,
+                                       int64_t begin) const {
   const size_t group = group_of(range.parameter, groups_);
   for (size_t i = 0; i < runs_[group].size(); ++i) {
     const Run& run = runs_[group][i];

@@ -7,6 +7,9 @@
 #include <stdexcept>
 #include <vector>
 
+// Autograd keeps a placeholder for each tensor that it would save in a call, as with PyTorch's
+// checkpoint(use_reentrant=False), and the graph is that without checkpointing. The first
+// placeholder that is read lets forward() run again, which fills them all.
 namespace fsdp {
 namespace {
 
