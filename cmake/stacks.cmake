@@ -100,10 +100,12 @@ function(program_of_stack target main name own base)
   foreach(library ${own})
     list(APPEND objects $<TARGET_OBJECTS:${library}>)
   endforeach()
+  set(libraries base comm memory nn optim)
+  list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
   add_custom_command(
     OUTPUT ${isolated}
-    COMMAND ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${isolated} ${callers} -- ${objects}
-    DEPENDS ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${callers} ${objects}
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${isolated} ${callers} -- ${objects} -- ${libraries}
+    DEPENDS ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${callers} ${objects} ${libraries}
     COMMENT "Isolating the code of ${target}" COMMAND_EXPAND_LISTS VERBATIM)
   set_source_files_properties(${isolated} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   target_sources(${target} PRIVATE ${isolated})

@@ -27,7 +27,7 @@ class Refused(Exception):
 def paths_of(task):
     """Name -> path, of the files of a task's solution."""
     folders = [*(ROOT / "solutions").glob(f"task{task}_*"), *(ROOT / "solutions/extensions").glob(f"task{task}_*")]
-    return {path.name: path for folder in folders for path in sorted(folder.glob("*.cpp"))}
+    return {path.name: path for folder in folders for path in sorted(folder.glob("*.*"))}
 
 
 def replaced(text, change, where):
@@ -71,13 +71,13 @@ def call(words):
         raise Refused(f"does not build: {done.stderr.strip() or done.stdout.strip()}")
 
 
-def compile_as(path, source, target, output):
-    """Compiles `source` as the build compiles `path` for a library, into `output`."""
-    words = command(f"CMakeFiles/{target}.dir/{path.relative_to(ROOT)}.o")
+def compile_as(path, source, task, output):
+    """Compiles `source` as the build compiles `path` of the task's solution; headers beside the output come first."""
+    words = command(f"CMakeFiles/reference_task{task}.dir/{path.relative_to(ROOT)}.o")
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"
     words[words.index("-c") + 1] = str(source)
-    call([*words, "-iquote", str(path.parent)])
+    call([words[0], f"-I{output.parent}", *words[1:]])
 
 
 def link_with(task, objects, program):
@@ -89,12 +89,16 @@ def link_with(task, objects, program):
 
 def build(task, change, program):
     """Makes `program`: the tests of the task over the reference solutions with the change."""
-    path = paths_of(task).get(change["file"])
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / change["file"]
-        source.write_text(changed_text(task, change))
-        compile_as(path, source, f"reference_task{task}", source.with_suffix(".o"))
-        link_with(task, [source.with_suffix(".o")], program)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / change["file"]).write_text(changed_text(task, change))
+        objects = []
+        for path in paths_of(task).values():
+            is_changed = path.name == change["file"]
+            if path.suffix == ".cpp" and (is_changed or f"<{change['file']}>" in path.read_text()):
+                objects.append(folder / f"{path.stem}.o")
+                compile_as(path, folder / path.name if is_changed else path, task, objects[-1])
+        link_with(task, objects, program)
 
 
 def run(program, tests, seconds):

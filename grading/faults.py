@@ -22,8 +22,8 @@ import changed  # noqa: E402
 from changed import ROOT, Refused, tomllib  # noqa: E402
 
 BANK = ROOT / "grading" / "faults"
-FIELDS = {"mistake", "file", "old", "new", "test", "message"}
-OPTIONAL = {"old_2", "new_2"}
+FIELDS = {"mistake", "old", "new", "test", "message"}
+OPTIONAL = {"file", "old_2", "new_2"}
 SECONDS = 120  # for the run of a test
 TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$', re.MULTILINE)
 
@@ -31,7 +31,14 @@ TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$',
 def load(task):
     """The faults of a task."""
     faults = tomllib.loads((BANK / f"task{task}.toml").read_text())
-    return [{"name": name, "task": task, **fault} for name, fault in faults.items()]
+    return [{"name": name, "task": task, "file": file_of(task, fault["old"]), **fault}
+            for name, fault in faults.items()]
+
+
+def file_of(task, old):
+    """The file of the task's solution that has the old text; if none or several have it, the fault names it."""
+    found = [name for name, path in changed.paths_of(task).items() if old in path.read_text()]
+    return found[0] if len(found) == 1 else "none"
 
 
 def tests_of(task):
@@ -100,11 +107,13 @@ def passing_on_nothing(task):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         objects = []
-        for path in changed.paths_of(task).values():
-            source = folder / path.name
-            source.write_text(emptied((ROOT / "tasks" / path.relative_to(ROOT / "solutions")).read_text()))
-            objects.append(source.with_suffix(".o"))
-            changed.compile_as(path, source, f"reference_task{task}", objects[-1])
+        like = next(path for path in changed.paths_of(task).values() if path.suffix == ".cpp")
+        for path in (ROOT / "tasks").rglob("*.cpp"):
+            if path.parent.name.startswith(f"task{task}_"):
+                source = folder / path.name
+                source.write_text(emptied(path.read_text()))
+                objects.append(source.with_suffix(".o"))
+                changed.compile_as(like, source, task, objects[-1])
         changed.link_with(task, objects, folder / "tests")
         listed = subprocess.run([folder / "tests", "--gtest_list_tests"], capture_output=True, text=True).stdout
         names, suite = [], ""

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,10 +54,8 @@ struct ShardLayout {
     bool trainable;
   };
   int world_size{1};
-  std::vector<Unit> units;            // in the order of their forward
-  std::vector<Parameter> parameters;  // distinct, in the order of first registration
-  // The unit with whose end of backward the root is freed; none: it is when the pass ends.
-  std::optional<size_t> root_until{};
+  std::vector<Unit> units;                // in the order of their forward
+  std::vector<Parameter> parameters;      // distinct, in the order of first registration
   std::set<size_t> unread_in_backward{};  // units that backward does not gather
 
   int64_t padded_numel() const;  // of all units

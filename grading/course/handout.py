@@ -53,6 +53,7 @@ GIVEN = (
     "scripts/build.sh",
     "scripts/doctor.sh",
     "scripts/hint.sh",
+    "scripts/look.sh",
     "scripts/reset.sh",
     "scripts/setup.sh",
     "tasks/",

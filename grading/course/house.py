@@ -34,7 +34,7 @@ ADAPTER = "strategies/fsdp"  # the module of trainer/ that includes the tasks
 
 def sources():
     """Path -> text of the C++ files that modules hold."""
-    inside = re.compile(r"(common|trainer|solutions|library|programs)/.*\.(h|cpp)$")
+    inside = re.compile(r"((common|trainer|solutions|library|programs)/.*\.(h|cpp)|tasks/.*\.h)$")
     return {name: (ROOT / name).read_text() for name in handout.tracked() if inside.match(name)}
 
 
@@ -44,14 +44,14 @@ def layer_of(path):
 
 
 def module_of(path):
-    """common/comm/link.h -> comm; solutions/task2_x/y.h -> task2, and so in solutions/extensions/;
+    """common/comm/link.h -> comm; tasks/task2_x/y.h -> task2, and so in solutions/ and in extensions/;
     library/... -> library; programs/... -> programs"""
-    folder, *parts = path.replace("solutions/extensions/", "solutions/").split("/")
+    folder, *parts = path.replace("/extensions/", "/").split("/")
     if folder in ("library", "programs"):
         return folder
     if path.startswith(f"trainer/{ADAPTER}/"):
         return ADAPTER
-    return parts[0].partition("_")[0] if folder == "solutions" else parts[0]
+    return parts[0].partition("_")[0] if layer_of(path) == "tasks" else parts[0]
 
 
 def arrows_between_modules(includes):

@@ -111,6 +111,24 @@ class Verbs(unittest.TestCase):
         )
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
 
+    def test_check_says_what_the_grader_would_reject(self):
+        script = (f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^look()/,/^}}/p' fsdp)\"; "
+                  "for task in 3 5 6; do look $task mine && echo good $task; done")
+        for name, code in ((SKELETON, "#include <unistd.h>\nvoid f() { fork(); }"),
+                           (EXTENSION, "#include <unistd.h>\nvoid f() { write(3, \"\", 1); }"),
+                           ("tasks/task6_prefetch/prefetch.cpp", "#include <cstdio>\nvoid f() { std::puts(\"\"); }")):
+            task = re.search(r"task\d", name)[0]
+            made = self.root / f"build/default/CMakeFiles/mine_{task}.dir/{name}.o"
+            made.parent.mkdir(parents=True)
+            subprocess.run(["c++", "-c", "-x", "c++", "-", "-o", made], input=code, text=True, check=True)
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.root, capture_output=True, text=True)
+        self.assertEqual(done.stdout, "good 5\ngood 6\n", done.stderr)
+        said = done.stderr.splitlines()
+        self.assertEqual(len(said), 3, said)
+        self.assertIn(f"{SKELETON} uses fork: a solution starts, ends and watches no process", said[0])
+        self.assertIn(f"{EXTENSION} uses write", said[1])
+        self.assertIn("task 5 would be graded without its extensions", said[2])
+
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
         for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
                           ["--solutions", "9"], ["--base=mine", "--repeat", "2", "0"]):

@@ -13,7 +13,6 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from course import equations  # noqa: E402
 from grader import course  # noqa: E402
 from grader.course import ROOT, tomllib  # noqa: E402
 
@@ -129,8 +128,6 @@ def problems_of_text(path, text, known_tests, known_verbs):
         for option in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", rest.split("#")[0]):
             if option not in known_verbs[verb] and option != "--help":
                 yield f"./fsdp {verb} has no option {option}"
-    for equation in equations.wrong_equations(without_blocks(text)):
-        yield f"it is not right that {equation}"
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > 100 and not line.startswith(("|", "    ")) and "](" not in line:
             yield f"line {number} has {len(line)} characters"

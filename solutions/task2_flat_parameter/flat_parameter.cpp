@@ -4,6 +4,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "flat_parameter_impl.h"
 
@@ -106,6 +107,8 @@ void FlatParameterImpl::flatten_gradients() {
 }
 
 void FlatParameterImpl::reduce_gradient() {
+  if (reduction_.pending())
+    throw std::logic_error("unit " + unit_ + ": reduce_gradient() before wait_for_reduction()");
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
   reduced_ = comm_->empty(shard_numel());  // those of other replicas read it without a copy

@@ -6,6 +6,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
 namespace {

@@ -50,6 +50,7 @@ class FlatParameter {
   virtual bool has_gradient() const = 0;  // one was collected and is not reduced
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
   // even if nothing was collected. Padding and parameters without a gradient count as zero.
+  // Requires that no reduction of this unit is under way.
   virtual void reduce_gradient() = 0;
   // Waits for a reduction under way, divides the sum in place by gradient_divide_factor(), adds the
   // quotient to sharded_gradient(), and frees the flat gradient and the sum.

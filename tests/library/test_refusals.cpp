@@ -216,13 +216,13 @@ MULTI_RANK_TEST(Refusals, a_unit_in_a_torch_sequential_is_refused_before_the_mod
 }
 
 // A holder of LibTorch's: its call is forward().
-struct HeldBlockImpl : LayerBlock {};
-TORCH_MODULE(HeldBlock);
+struct TorchBlockImpl : LayerBlock {};
+TORCH_MODULE(TorchBlock);
 
 struct HoldingNet : Module {
-  HoldingNet() : block(register_module("block", HeldBlock())) {}
+  HoldingNet() : block(register_module("block", TorchBlock())) {}
   at::Tensor forward(at::Tensor x) override { return block(x); }
-  HeldBlock block;
+  TorchBlock block;
 };
 
 MULTI_RANK_TEST(Refusals, a_unit_that_torch_module_holds_is_told_of_by_its_first_call) {

@@ -189,6 +189,11 @@ MULTI_RANK_TEST(T5_5_state, moments_are_undefined_where_there_are_none) {
   expect_moments_where_there_are_any(world_size(), groups_that_differ());
 }
 
+MULTI_RANK_TEST(T5_5_state, a_frozen_parameter_needs_no_group) {
+  expect_moments_where_there_are_any(world_size(),
+                                     {{"bias|gate", sgd()}, {"weight|scale|none|one", adamw()}});
+}
+
 void expect_state_before_the_first_step(int world_size, const Groups& groups) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     TrainedUnits model(rank, groups);

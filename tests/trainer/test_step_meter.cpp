@@ -46,10 +46,10 @@ TEST(StepMeter, tells_computing_waiting_data_and_the_optimizer_apart) {
     const auto data = meter.measured(std::make_shared<SlowDataset>(clock));
     const auto wait = [&](Operation operation, int64_t seconds) {
       const Call call = call_of(operation, 100);
-      call_observer->issued(call, {});
-      call_observer->waits(call);
+      call_observers::issued(call, {});
+      call_observers::waits(call);
       clock->pass(seconds * kSecond);
-      call_observer->waited(call, std::nullopt);
+      call_observers::waited(call, std::nullopt);
     };
     for (int step = 0; step < 2; ++step) {  // nothing of a step is left in the next
       meter.begin_step();
@@ -79,12 +79,12 @@ TEST(StepMeter, takes_the_bandwidth_from_when_the_bytes_moved_if_that_is_known) 
     StepMeter meter(clock);
     meter.begin_step();
     const Call call = call_of(Operation::reduce_scatter, 600);
-    call_observer->issued(call, {});
-    call_observer->waits(call);
+    call_observers::issued(call, {});
+    call_observers::waits(call);
     clock->pass(kSecond);
-    call_observer->waited(call, std::pair<int64_t, int64_t>(0, 3 * kSecond));
+    call_observers::waited(call, std::pair<int64_t, int64_t>(0, 3 * kSecond));
     const Call nothing = call_of(Operation::barrier, 0);
-    call_observer->issued(nothing, {});
+    call_observers::issued(nothing, {});
     meter.end_step();
     const auto operations = meter.json()["operations"];
     EXPECT_EQ(operations["reduce_scatter"]["bytes_per_s"], 200.0);
@@ -93,20 +93,21 @@ TEST(StepMeter, takes_the_bandwidth_from_when_the_bytes_moved_if_that_is_known) 
   });
 }
 
-TEST(StepMeter, leaves_an_observer_that_is_there_its_calls) {
+TEST(CallObserver, several_observe_the_calls_while_each_of_them_lives) {
   in_a_process([] {
-    Counter counter;
-    call_observer = &counter;
-    {
-      StepMeter meter(std::make_shared<CountedClock>());
+    const auto observe = [] {
       const Call call = call_of(Operation::barrier, 0);
-      call_observer->issued(call, {});
-      call_observer->waits(call);
-      call_observer->waited(call, std::nullopt);
-    }
-    EXPECT_EQ(counter.count, 3);
-    EXPECT_EQ(call_observer, &counter);
-    call_observer = nullptr;
+      call_observers::issued(call, {});
+      call_observers::waits(call);
+      call_observers::waited(call, std::nullopt);
+    };
+    auto first = std::make_unique<Counter>();
+    const auto second = std::make_unique<Counter>();
+    observe();
+    EXPECT_EQ(first->count, 3);
+    first.reset();  // before the one that was made after it
+    observe();
+    EXPECT_EQ(second->count, 6);
   });
 }
 

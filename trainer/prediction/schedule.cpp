@@ -13,8 +13,8 @@ int64_t padded(const ShardLayout::Parameter& parameter) {
   return round_up(parameter.numel, kAlignment);
 }
 
-// fsdp. The root, if it holds parameters, stays gathered until backward needs it no longer. The
-// other units compute in the order of the layout, and in backward in the opposite one.
+// fsdp. The root, if it holds parameters, stays gathered to the end of the pass. The other units
+// compute in the order of the layout, and in backward in the opposite one.
 class ShardedStep : public ScheduledStep {
  public:
   ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first)
@@ -91,7 +91,6 @@ class ShardedStep : public ScheduledStep {
       allocate(MemoryClass::gradients, gradient_bytes_[unit] + root_bytes_inside_[unit]);
       reshard(unit);
       reduce(unit);
-      reshard_root_after(unit);
       --left;
       if (config_.step_in_backward && left >= first_with_gradient_) step_reduced_units();
       allocate(MemoryClass::gradients, root_bytes_after_[left]);
@@ -111,7 +110,6 @@ class ShardedStep : public ScheduledStep {
     pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
       allocate(MemoryClass::gradients, begun * (gradient_bytes_[unit] + root_bytes_inside_[unit]));
       reshard(unit);
-      reshard_root_after(unit);
       allocate(MemoryClass::gradients, begun * root_bytes_after_[--left]);
     });
     for (const size_t root : roots_)
@@ -179,11 +177,6 @@ class ShardedStep : public ScheduledStep {
     if (!gathers_[unit]) return;
     gathers_[unit].reset();
     allocate(MemoryClass::gathered, -gathered_bytes(unit));
-  }
-  void reshard_root_after(size_t unit) {
-    if (layout_.root_until != unit) return;
-    for (const size_t root : roots_)
-      reshard(root);
   }
 
   // Moves the gradients into a flat one. One reduction is under way at a time.

@@ -92,7 +92,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   const ShardLayout& layout = strategy.layout();
   const Schedule step =
       schedule(config, layout, comm.rank(), /*first=*/config.steps - config.first_step <= 1);
-  // On CUDA the bytes of the GPU are counted: no transport has a buffer there.
+  // On CUDA the bytes of the GPU alone are counted, and transports have their buffers on the host.
   const std::string backend = config.on_cuda() ? "nccl" : comm.backend();
   int64_t mismatches = 0;
   const Json live = live_bytes_json(predict_live_bytes(step, backend), mismatches);

@@ -27,12 +27,7 @@ class StepMeter::MeasuredDataset : public Dataset {
   StepMeter& meter_;
 };
 
-StepMeter::StepMeter(std::shared_ptr<Clock> clock)
-    : clock_(std::move(clock)), next_(std::exchange(call_observer, this)) {}
-
-StepMeter::~StepMeter() {
-  call_observer = next_;
-}
+StepMeter::StepMeter(std::shared_ptr<Clock> clock) : clock_(std::move(clock)) {}
 
 std::shared_ptr<const Dataset> StepMeter::measured(std::shared_ptr<const Dataset> dataset) {
   return std::make_shared<MeasuredDataset>(std::move(dataset), *this);
@@ -58,14 +53,12 @@ void StepMeter::end_step() {
 }
 
 void StepMeter::issued(const Call& call, const at::Tensor& output) {
-  if (next_ != nullptr) next_->issued(call, output);
   Traffic& traffic = traffic_[static_cast<size_t>(call.operation)];
   ++traffic.calls;
   traffic.bytes += call.bytes;
 }
 
 void StepMeter::waits(const Call& call) {
-  if (next_ != nullptr) next_->waits(call);
   wait_began_ = clock_->now();
 }
 
@@ -75,7 +68,6 @@ void StepMeter::waited(const Call& call, std::optional<std::pair<int64_t, int64_
   waiting_ += waited;
   traffic.waiting += waited;
   traffic.moving += moved ? moved->second - moved->first : waited;
-  if (next_ != nullptr) next_->waited(call, moved);
 }
 
 Json StepMeter::json() const {

@@ -14,10 +14,8 @@ namespace fsdp {
 // says what each number means.
 class StepMeter final : public CallObserver {
  public:
-  // Observes the collectives of this process as long as it lives. If there is an observer, that one
-  // goes on, and must not end before this.
+  // Observes the collectives of this process as long as it lives.
   explicit StepMeter(std::shared_ptr<Clock> clock);
-  ~StepMeter();
 
   void begin_step();
   void begin_optimizer();
@@ -43,7 +41,6 @@ class StepMeter final : public CallObserver {
   int64_t own_time() const { return clock_->now() - waiting_; }  // [ns] stands while the rank waits
 
   std::shared_ptr<Clock> clock_;
-  CallObserver* next_;
   // All of the step. [ns]
   int64_t began_{}, optimizer_began_{}, wait_began_{};
   int64_t step_{}, computing_{}, waiting_{}, data_{}, optimizer_{};

@@ -49,7 +49,6 @@ class FsdpStrategy : public Strategy {
     }
     layout_ = sharded_->layout();
     note_what_backward_reads(*model_, layout_);
-    if (layout_.root_until) reshard_root_early(*model_, *sharded_, *layout_.root_until);
     move_buffers(*model_, comm_->device());
     const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
     if (config.step_in_backward) {
