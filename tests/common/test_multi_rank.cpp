@@ -282,8 +282,7 @@ TEST(MultiRankVerdict, a_process_that_cannot_fork_safely_is_refused) {
 TEST(MultiRankExpectation, shows_all_ranks_and_equal_ones_once) {
   const RankRun run =
       run_ranks(3, [](TestRank& rank) { rank.observe("live bytes", rank.rank() == 1 ? 4096 : 0); });
-  const std::string table =
-      "\"live bytes\"\n  ranks 0, 2: 0\n  rank 1: is 4096, expected 0";
+  const std::string table = "\"live bytes\"\n  ranks 0, 2: 0\n  rank 1: is 4096, expected 0";
   EXPECT_CONTAINS(failure_of([&] { expect_on_all_ranks(run, "live bytes", 0); }), table);
   EXPECT_CONTAINS(failure_of([&] { expect_same_on_all_ranks(run, "live bytes"); }), table);
   EXPECT_CONTAINS(failure_of([&] { expect_on_rank(run, 1, "live bytes", 0); }), table);
@@ -297,6 +296,21 @@ TEST(MultiRankExpectation, compares_each_rank_with_its_own_value) {
   EXPECT_TRUE(result_of([&] { expect_on_each_rank(run, "number", own); }).empty());
   EXPECT_CONTAINS(failure_of([&] { expect_on_each_rank(run, "number", wrong); }),
                   "rank 0: 0\n  rank 1: is 1, expected 2");
+}
+
+TEST(MultiRankExpectation, looks_for_types_and_words_in_what_was_thrown) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    rank.observe("nothing", thrown_by([] {}));
+    rank.observe("error", thrown_by([] { throw std::invalid_argument("no unit 7"); }));
+  });
+  EXPECT_TRUE(result_of([&] { expect_error(run, "error", {"std::logic_error", "7"}); }).empty());
+  EXPECT_CONTAINS(failure_of([&] {
+                    expect_error(run, "error", {"unit 7", "8"});
+                  }),
+                  "ranks 0, 1: the error lacks \"8\"; it says: std::invalid_argument, "
+                  "std::logic_error: no unit 7");
+  EXPECT_CONTAINS(failure_of([&] { expect_error(run, "nothing", {"7"}); }),
+                  "ranks 0, 1: nothing was thrown, expected an error with \"7\"");
 }
 
 TEST(MultiRankExpectation, says_which_members_of_an_object_differ) {

@@ -150,8 +150,8 @@ TEST(WrapPolicyOf, a_text_is_that_policy) {
       plan("the policy of " + good, policy);
     }
   });
-  for (const std::string good : {"block", "none", "type:OuterBlock", "type:A", "size:1", "size:93",
-                                 "size:1000000000000"})
+  for (const std::string good :
+       {"block", "none", "type:OuterBlock", "type:A", "size:1", "size:93", "size:1000000000000"})
     expect_on_all_ranks(run, good, run.at(0, "the policy of " + good));
 }
 
@@ -173,7 +173,8 @@ TEST(WrapAuto, is_a_text_beside_those_of_the_other_policies) {
       {{"auto", "root token_embeddings layers.0 layers.1 layers.2 lm_head "},
        {"block", "root layers.0 layers.1 layers.2 "},
        {"blok",
-        "std::invalid_argument, std::logic_error: --wrap blok: takes auto, block, none, type:NAME or size:BYTES"}});
+        "std::invalid_argument, std::logic_error: --wrap blok: takes auto, block, none, type:NAME "
+        "or size:BYTES"}});
 }
 
 MULTI_RANK_SUITE(WrapAutoTraining);
