@@ -1,8 +1,8 @@
-# GoogleTest, nlohmann/json and CLI11: from FSDP_DEPENDENCIES, a folder for machines that have
+# GoogleTest, nlohmann/json, CLI11 and OpenSSL: from FSDP_DEPENDENCIES, a folder for machines that have
 # neither them nor a network, else as the system has them. The folder holds googletest/ (sources),
-# nlohmann/ and CLI/ (headers); what is not in it is the system's. grading/gpu_suite fills one.
+# nlohmann/, CLI/ and openssl/ (headers); what is not in it is the system's. grading/gpu_suite fills one.
 
-set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH "A folder with googletest, nlohmann, CLI")
+set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH "A folder with googletest, nlohmann, CLI, openssl")
 
 # The target `target` for the headers of `folder`, if it is there; else the package `package`.
 macro(headers_or_package folder target package)
@@ -16,6 +16,12 @@ endmacro()
 
 headers_or_package(nlohmann nlohmann_json::nlohmann_json nlohmann_json)
 headers_or_package(CLI CLI11::CLI11 CLI11)
+headers_or_package(openssl OpenSSL::Crypto OpenSSL)
+if(NOT OPENSSL_FOUND)
+  # Headers alone came along. The library is there: Python uses it.
+  find_library(FSDP_CRYPTO NAMES libcrypto.so.3 REQUIRED)
+  target_link_libraries(OpenSSL::Crypto INTERFACE ${FSDP_CRYPTO})
+endif()
 
 if(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/googletest/CMakeLists.txt)
   set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)

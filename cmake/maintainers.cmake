@@ -1,10 +1,17 @@
 # Targets that a student's copy of this repository does not have.
 
+add_library(reference_strategy INTERFACE)
+target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7)
+
 file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
-test_executable(fsdp_common_tests common_tests fsdp_train ${common_tests})
+test_executable(fsdp_common_tests common_tests "fsdp_given;fsdp_trace;fsdp_data" ${common_tests})
+
+file(GLOB trainer_tests CONFIGURE_DEPENDS tests/trainer/*.cpp)
+test_executable(fsdp_common_tests trainer_tests fsdp_options ${trainer_tests})
+
 add_subdirectory(grading/peers)
 
-# Runs a test program for ./fsdp test and scripts/stress.sh.
+# Runs a test program for ./fsdp test.
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
@@ -14,14 +21,12 @@ program(transport_bench fsdp_given programs/transport_bench.cpp)
 # reference solutions.
 file(GLOB reproduce_sources CONFIGURE_DEPENDS programs/reproduce/*.cpp)
 add_library(fsdp_reproduce STATIC EXCLUDE_FROM_ALL ${reproduce_sources})
-target_link_libraries(fsdp_reproduce PUBLIC reference_strategy fsdp_programs)
+target_link_libraries(fsdp_reproduce PUBLIC reference_strategy fsdp_command_line)
+target_include_directories(fsdp_reproduce PUBLIC programs)
 target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
 program(reproduce fsdp_reproduce programs/reproduce.cpp)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
 test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
-
-file(GLOB train_tests CONFIGURE_DEPENDS tests/programs/train/*.cpp)
-test_executable(fsdp_common_tests train_tests fsdp_train_options ${train_tests})
 
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.
@@ -31,7 +36,7 @@ test_executable(fsdp_common_tests threads_tests reference_strategy ${threads_tes
 # What the course's own code does under the reference solutions, and whether the numbers of the handouts
 # are those of a run.
 file(GLOB reference_tests CONFIGURE_DEPENDS tests/reference/*.cpp)
-test_executable(fsdp_common_tests reference_tests reference_strategy ${reference_tests})
+test_executable(fsdp_common_tests reference_tests "reference_strategy;fsdp_library" ${reference_tests})
 
 # What goes beyond the tasks, with the reference solutions.
 file(GLOB extension_tests CONFIGURE_DEPENDS tests/extensions/*.cpp)
@@ -41,7 +46,8 @@ test_executable(fsdp_common_tests extension_tests reference_strategy ${extension
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
-target_include_directories(fsdp_library PUBLIC library)
+target_include_directories(fsdp_library PUBLIC library
+                           PRIVATE solutions/extensions/task5_sharded_optimizer)
 target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)
 target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
 file(GLOB library_tests CONFIGURE_DEPENDS tests/library/*.cpp)
@@ -51,7 +57,7 @@ add_dependencies(library_tests own_training)  # a test runs it
 
 # Random models and options, trained on ranks and in one process.
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
-test_executable(fsdp_common_tests properties_tests reference_strategy ${properties_tests})
+test_executable(fsdp_common_tests properties_tests "reference_strategy;fsdp_library" ${properties_tests})
 
 # Faults at random moments of trainings.
 file(GLOB faults_tests CONFIGURE_DEPENDS tests/faults/*.cpp)
@@ -68,26 +74,8 @@ test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 # The README's example; it builds with the tests.
 program(own_model reference_task7 examples/own_model.cpp)
 
-# Solutions that measure the tests: other correct solutions, which have to pass too, because the tests
+# Solutions that measure the tests: another correct solution, which has to pass too, because the tests
 # ask for the contract only; and one that shards nothing.
-set(instruments ${PROJECT_SOURCE_DIR}/grading/instruments)
-foreach(other second third fourth fifth)
-  add_stack(${other} fsdp_given "${tasks}" ${instruments}/${other}_solution)
-endforeach()
-add_stack(unsharded fsdp_given "${tasks}" ${instruments}/unsharded ${PROJECT_SOURCE_DIR}/solutions)
-
-# Takes system calls from graded code; for the grader's sandbox.
-add_executable(confine EXCLUDE_FROM_ALL programs/confine.cpp)
-
-# The code that is being graded: a submission's files, or solutions with a fault or with all mutants.
-# grading/grader puts them there, and their compilers run in its sandbox. From here on no warning is an
-# error.
-add_compile_options(-Wno-error)
-set(graded ${PROJECT_BINARY_DIR}/graded)
-if(NOT EXISTS ${graded})
-  file(COPY ${PROJECT_SOURCE_DIR}/tasks/ DESTINATION ${graded} FILES_MATCHING PATTERN "*.h"
-       PATTERN "*.cpp")
-endif()
-set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/grading/grader/compile.sh)
-set(CMAKE_CXX_LINKER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
-add_own_stacks(graded ${graded})
+add_stack(second fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/second_solution)
+add_stack(unsharded fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/unsharded
+          ${PROJECT_SOURCE_DIR}/solutions)

@@ -3,7 +3,7 @@
 
 string(REPLACE ":" ";" _prefixes "$ENV{CMAKE_PREFIX_PATH}")
 foreach(_pair libgtest-dev=gtest/gtest.h nlohmann-json3-dev=nlohmann/json.hpp
-              libcli11-dev=CLI/CLI.hpp)
+              libcli11-dev=CLI/CLI.hpp libssl-dev=openssl/evp.h)
   string(REPLACE "=" ";" _pair ${_pair})
   list(GET _pair 0 _package)
   list(GET _pair 1 _header)

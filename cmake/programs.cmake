@@ -1,26 +1,16 @@
 # The programs that students also run, each from one file, and two targets: `all_tests` (every test
 # program; tests.txt lists them for ./fsdp test, one per line) and `everything`.
 
-# What the programs share, and the options of train, which know no task.
-add_library(fsdp_programs STATIC EXCLUDE_FROM_ALL programs/shared/command_line.cpp
-            programs/shared/commit.cpp)
-target_include_directories(fsdp_programs PUBLIC programs)
-target_link_libraries(fsdp_programs PUBLIC fsdp_base)
-file(GLOB train_options CONFIGURE_DEPENDS programs/train/*.cpp)
-add_library(fsdp_train_options STATIC EXCLUDE_FROM_ALL ${train_options})
-target_link_libraries(fsdp_train_options PUBLIC fsdp_programs fsdp_train)
-target_precompile_headers(fsdp_train_options REUSE_FROM fsdp_pch)
-
 # A program of one file over `library`.
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
-  target_link_libraries(${name} PRIVATE ${library} fsdp_programs)
+  target_link_libraries(${name} PRIVATE ${library} fsdp_command_line)
   target_precompile_headers(${name} REUSE_FROM fsdp_pch)
 endfunction()
 
 program(hello fsdp_trace programs/hello.cpp)
-program(export_model fsdp_train programs/export_model.cpp)
-program(generate fsdp_train_options programs/generate.cpp)
+program(export_model fsdp_exchange programs/export_model.cpp)
+program(generate fsdp_options programs/generate.cpp)
 
 # Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
 # first program that a student can run.
@@ -31,6 +21,15 @@ set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUIL
 set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_base)
+file(READ course.toml course_text)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/course_text.cpp @ONLY CONTENT [[
+namespace fsdp {
+extern const char* const kCourseText;
+const char* const kCourseText = R"toml(@course_text@)toml";
+}  // namespace fsdp
+]])
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS course.toml)
+target_sources(fsdp_check PRIVATE ${PROJECT_BINARY_DIR}/course_text.cpp)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
 target_link_libraries(check PRIVATE fsdp_check)
 
@@ -59,6 +58,10 @@ foreach(program own_model gpu_tests appendix_programs run_tests)
   if(TARGET ${program})
     add_dependencies(all_tests ${program})
   endif()
+endforeach()
+enable_testing()
+foreach(test ${tests})
+  add_test(NAME ${test} COMMAND ${test})
 endforeach()
 list(TRANSFORM tests PREPEND "$<TARGET_FILE:" OUTPUT_VARIABLE files)
 list(TRANSFORM files APPEND ">\n")

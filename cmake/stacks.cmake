@@ -1,23 +1,28 @@
-# A stack is the seven tasks as libraries, all compiled against one another. Every test and program
-# is compiled once per stack: an object shared between stacks would mix two layouts of one class.
+# The headers of the tasks lie in tasks/ alone: everything is compiled over them, and once. A stack is a
+# choice of the code of the seven tasks, for example all of it from solutions/. The tests of a task are
+# linked to each stack.
 
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
-# A test program of the sources that follow over `library`. `list` names the global property of the
-# programs that are run together.
-function(test_executable list target library)
-  add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
+# The headers of the tasks, over what the tasks stand on.
+add_library(fsdp_contracts INTERFACE)
+foreach(task ${tasks})
+  target_include_directories(fsdp_contracts INTERFACE ${PROJECT_SOURCE_DIR}/tasks/${task}
+                                                      ${PROJECT_SOURCE_DIR}/tasks/extensions/${task})
+endforeach()
+target_link_libraries(fsdp_contracts INTERFACE fsdp_given)
+
+# Compiles the tests that follow as few files: half of the time of a file goes into what it includes. So up
+# to three tests are one file, but there are at least two, for two cores.
+function(compile_tests_together target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
-  # What the tests share includes no header of a task, so an edit of one must not compile it again.
+  # What the tests share is compiled by itself.
   list(FILTER ARGN INCLUDE REGEX "/test_[a-z0-9_]*\\.cpp$")
   get_target_property(shared ${target} SOURCES)
   list(REMOVE_ITEM shared ${ARGN})
   set_source_files_properties(${shared} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # Half of the time of a file goes into what it includes. So up to three tests are one file, but the
-  # program is at least two, for two cores.
   list(LENGTH ARGN tests)
   math(EXPR batch "(${tests} + 1) / 2")
   if(batch GREATER 3)
@@ -25,55 +30,95 @@ function(test_executable list target library)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD "${FSDP_UNITY}"
                                              UNITY_BUILD_BATCH_SIZE ${batch})
+endfunction()
+
+# A test program of the sources that follow over `library`. `list` names the global property of the
+# programs that are run together.
+function(test_executable list target library)
+  add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
+  target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
+  compile_tests_together(${target} ${ARGN})
   set_property(GLOBAL APPEND PROPERTY ${list} ${target})
 endfunction()
 
-# The library of one task: its sources in `origin` and those of its extensions, which may be missing, over
-# the library of the task before it. The include folders that it adds hold headers of this task alone: in
-# a stack of two origins, a header always comes from the origin of its task.
+# fsdp_strategy connects the last task to the trainer. fsdp_train_main trains with it.
+file(GLOB strategy_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/*.cpp)
+add_library(fsdp_strategy STATIC EXCLUDE_FROM_ALL ${strategy_sources})
+set_target_properties(fsdp_strategy PROPERTIES UNITY_BUILD "${FSDP_UNITY}" UNITY_BUILD_BATCH_SIZE 0)
+target_link_libraries(fsdp_strategy PUBLIC fsdp_contracts fsdp_train)
+target_precompile_headers(fsdp_strategy REUSE_FROM fsdp_pch)
+add_library(fsdp_train_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp)
+target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_options)
+target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_pch)
+
+# taskN_tests: the tests of a task, with the libraries that they are compared with. Those of the last task
+# train.
+foreach(task ${tasks})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
+  if(sources)
+    string(REGEX MATCH "^task[0-9]" number ${task})
+    add_library(${number}_tests OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(${number}_tests PUBLIC fsdp_contracts fsdp_testing)
+    compile_tests_together(${number}_tests ${sources})
+  endif()
+endforeach()
+if(TARGET task6_tests)
+  target_link_libraries(task6_tests PUBLIC fsdp_prediction)
+endif()
+if(TARGET task7_tests)
+  target_link_libraries(task7_tests PUBLIC fsdp_strategy)
+endif()
+
+# The library of the code of one task: the sources of `origin`, and those of its extensions, which may be
+# missing, over the library of the task before it. Headers of their own are seen by no other task.
 function(task_library target task origin base)
   set(folders ${origin}/${task} ${origin}/extensions/${task})
   list(TRANSFORM folders APPEND /*.cpp OUTPUT_VARIABLE patterns)
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(${target} STATIC EXCLUDE_FROM_ALL ${sources})
-  target_include_directories(${target} PUBLIC ${folders})
-  target_link_libraries(${target} PUBLIC ${base})
+  target_include_directories(${target} PRIVATE ${folders})
+  target_link_libraries(${target} PUBLIC ${base} fsdp_contracts)
   target_precompile_headers(${target} REUSE_FROM fsdp_pch)
 endfunction()
 
-# The library NAME_strategy, which connects the last task of a stack to the trainer.
-function(train_strategy name last_task)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/programs/strategy/*.cpp)
-  add_library(${name}_strategy STATIC EXCLUDE_FROM_ALL ${sources})
-  set_target_properties(${name}_strategy PROPERTIES UNITY_BUILD "${FSDP_UNITY}"
-                        UNITY_BUILD_BATCH_SIZE 0)
-  target_include_directories(${name}_strategy PUBLIC ${PROJECT_SOURCE_DIR}/programs)
-  target_link_libraries(${name}_strategy PUBLIC ${last_task} fsdp_train)
-  target_precompile_headers(${name}_strategy REUSE_FROM fsdp_pch)
-endfunction()
-
-# One task of the stack `name`, from `origin`, over `base`: the library NAME_taskN and its tests
-# NAME_taskN_tests, which are listed as fsdp_NAME_tests. Those of the last task train.
-function(add_task name task origin base)
-  string(REGEX MATCH "^task[0-9]" number ${task})
-  task_library(${name}_${number} ${task} ${origin} ${base})
-  file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
-  set(tested ${name}_${number})
-  if(number STREQUAL task6)
-    list(APPEND tested fsdp_prediction)  # which its steps are compared with
-  elseif(number STREQUAL task7)
-    train_strategy(${name} ${tested})
-    set(tested ${name}_strategy)
+# A program of the stack `name`: the objects of `main` over the code of its tasks up to `number`, which are
+# its libraries `own`, and over `base`, what comes before them. A student's code is isolated.
+function(program_of_stack target main name own base)
+  add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${main}>)
+  get_target_property(needs ${main} INTERFACE_LINK_LIBRARIES)
+  if(NOT name MATCHES "^mine")
+    list(REVERSE own)
+    target_link_libraries(${target} PRIVATE ${needs} ${own})
+    return()
   endif()
-  if(tests)
-    test_executable(fsdp_${name}_tests ${name}_${number}_tests "${tested}" ${tests})
+  set(isolated ${PROJECT_BINARY_DIR}/own/${target}.o)
+  set(callers $<TARGET_OBJECTS:${main}>)
+  if("fsdp_strategy" IN_LIST needs)
+    list(APPEND callers $<TARGET_FILE:fsdp_strategy>)
   endif()
+  set(objects)
+  foreach(library ${own})
+    list(APPEND objects $<TARGET_OBJECTS:${library}>)
+  endforeach()
+  set(libraries base comm memory nn optim)
+  list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
+  add_custom_command(
+    OUTPUT ${isolated}
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${isolated} ${callers} -- ${objects} -- ${libraries}
+    DEPENDS ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${callers} ${objects} ${libraries}
+    COMMENT "Isolating the code of ${target}" COMMAND_EXPAND_LISTS VERBATIM)
+  set_source_files_properties(${isolated} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  target_sources(${target} PRIVATE ${isolated})
+  target_link_libraries(${target} PRIVATE ${needs} ${base})
 endfunction()
 
 # The tasks `wanted` of the stack `name`, the first over the library `base`, each from the first of the
-# folders that follow that has it; with the last task also the training program NAME_train. Ends at a
-# task that no folder has. Files may appear later, so a build looks for them anew (CONFIGURE_DEPENDS).
+# folders that follow that has it: the library NAME_taskN and its tests NAME_taskN_tests, listed as
+# fsdp_NAME_tests; with the last task also NAME_train. Ends at a task that no folder has. Files may appear
+# later, so a build looks for them anew (CONFIGURE_DEPENDS).
 function(add_stack name base wanted)
+  set(own)
+  set(below ${base})
   foreach(task ${wanted})
     set(found)
     foreach(folder ${ARGN})
@@ -85,14 +130,17 @@ function(add_stack name base wanted)
     if(NOT found)
       return()
     endif()
-    add_task(${name} ${task} ${found} ${base})
     string(REGEX MATCH "^task[0-9]" number ${task})
-    set(base ${name}_${number})
+    task_library(${name}_${number} ${task} ${found} ${below})
+    set(below ${name}_${number})
+    list(APPEND own ${below})
+    if(TARGET ${number}_tests)
+      program_of_stack(${name}_${number}_tests ${number}_tests ${name} "${own}" ${base})
+      set_property(GLOBAL APPEND PROPERTY fsdp_${name}_tests ${name}_${number}_tests)
+    endif()
   endforeach()
-  if(TARGET ${name}_strategy)
-    add_executable(${name}_train EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp)
-    target_link_libraries(${name}_train PRIVATE ${name}_strategy fsdp_train_options)
-    target_precompile_headers(${name}_train REUSE_FROM fsdp_pch)
+  if(own MATCHES "task7$")
+    program_of_stack(${name}_train fsdp_train_main ${name} "${own}" ${base})
   endif()
 endfunction()
 

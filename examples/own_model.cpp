@@ -31,13 +31,13 @@ int main() {
     const auto comm = Communicator::create(context);
     Net net;
     const auto sharded = fully_shard(net, comm);
-    ShardedOptimizer optimizer(sharded->units(), {{"", {.lr = 1e-3}}}, comm);
+    const auto optimizer = make_sharded_optimizer(sharded->units(), {{"", {.lr = 1e-3}}}, comm);
     for (int step = 0; step < 10; ++step) {
       const auto x = torch::randn({64, 256}).chunk(4)[context.rank];
       const auto loss = (net(x) - x.flip(1)).square().mean();
       loss.backward();
-      optimizer.step();
-      optimizer.zero_grad();
+      optimizer->step();
+      optimizer->zero_grad();
       if (context.rank == 0) std::printf("step %d: %f\n", step, loss.item<double>());
     }
     return 0;

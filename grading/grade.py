@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Grades a submission: a folder or a zip that holds the student's tasks/.
 
-Takes the listed files from it, builds them beside the grader's own copy of everything else, and runs
-every task's tests over the student's tasks before it and over the reference ones; of each task the
-better counts. Writes Gradescope's results.json, again whenever more is known, and with --page a page.
+Takes the student's .cpp files and own headers from it, links them with the grader's own copy of everything
+else, and runs every task's tests over the student's tasks before it and over the reference ones; of each
+task the better counts. Writes Gradescope's results.json, again whenever more is known, and with --page a page.
 grading/INSTRUCTORS.md says more.
 """
 
@@ -11,6 +11,7 @@ import argparse
 import os
 import pathlib
 import sys
+import textwrap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from grader import classroom, report, sandbox, submission, whole_file  # noqa: E402
@@ -79,12 +80,15 @@ def show(grade):
         print(f"task {task.number} {task.name:18} {best.points:5.1f} of {task.points:g}   ({bases})")
         for problem in best.problems:
             if problem.text and "error" in problem.text + best.remark or "not run" in problem.text:
-                print("    " + " ".join(problem.text.splitlines()[:2])[:95])
+                print(textwrap.fill(" ".join(problem.text.split()), 99, initial_indent="    ", subsequent_indent="    "))
                 break
     measured = grade.throughput
     ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]
     print(f"throughput {'':16}{measured['points']:5.1f}      ({ratio})")
-    print(f"all {grade.points:g} of {grader.most_points():g}, in {grade.seconds:.0f} s")
+    known = f" ({grade.known} results were known from before)" if grade.known else ""
+    print(f"all {grade.points:g} of {grader.most_points():g}, in {grade.seconds:.0f} s{known}")
+    for note in grade.notes:
+        print(textwrap.fill(f"to read, it costs nothing: {note}", 99, subsequent_indent="    "))
     print(f"extensions {grade.extension_points:g} of {grader.most_extension_points():g}, not part of the grade")
 
 

@@ -11,17 +11,27 @@ import tarfile
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from course.handout import ROOT, tracked  # noqa: E402
+from course import handout  # noqa: E402
+from course.handout import ROOT  # noqa: E402
+from course.skeletons import is_source  # noqa: E402
 
-LEFT_OUT = ("docs/", "writeup/", "grading/peers/", "grading/instruments/second_solution/", "grading/instruments/unsharded/",
-            "grading/instruments/faults/")
+# What goes in, by the beginning of the path: what a student builds, the solutions, and the grader.
+GIVEN = tuple(name for name in handout.GIVEN if not name.startswith(("docs/", "appendix/", ".devcontainer/", "Dockerfile")))
+IN = (*GIVEN, "solutions/", "grading/grade.py", "grading/rubric.toml", "grading/grader/",
+      "grading/course/skeletons.py")
 
 
-def archive(names):
+def names():
+    return [name for name in handout.tracked() if name.startswith(IN)]
+
+
+def archive(members):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name in names:
+        for name in members:
             tar.add(ROOT / name, arcname=name)
+            if name.startswith("tasks/") and is_source(name):  # by which the grader sees that its tasks/ are blank
+                tar.add(ROOT / name, arcname=f".pristine/{name.removeprefix('tasks/')}")
     return out.getvalue()
 
 
@@ -37,7 +47,6 @@ def main():
     parser.add_argument("out", metavar="OUT.zip")
     parser.add_argument("--seed", help="of the hidden cases; drawn if left out")
     arguments = parser.parse_args()
-    names = [name for name in tracked() if not name.startswith(LEFT_OUT)]
     seed = arguments.seed or os.urandom(8).hex()
     partial = pathlib.Path(arguments.out + ".partial")
     try:
@@ -46,12 +55,12 @@ def main():
                 content = (ROOT / "grading" / "gradescope" / name).read_bytes()
                 add(archived, name, content, 0o755)
             add(archived, "seed", seed + "\n", 0o600)
-            add(archived, "fsdp.tar.gz", archive(names))
+            add(archived, "fsdp.tar.gz", archive(names()))
     except OSError as error:
         sys.exit(f"fsdp gradescope: {arguments.out} can't be written: {error.strerror}")
     partial.replace(arguments.out)
     size = pathlib.Path(arguments.out).stat().st_size / 1e6
-    print(f"{arguments.out}: {len(names)} files, {size:.1f} MB; hidden cases: seed {seed}")
+    print(f"{arguments.out}: {len(names())} files, {size:.1f} MB; hidden cases: seed {seed}")
 
 
 if __name__ == "__main__":

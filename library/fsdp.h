@@ -1,7 +1,7 @@
 #pragma once
 
 // The library: what a program that shards its own model may use. These headers and what they
-// include are installed; docs/api.md is made from them.
+// include are installed.
 
 // Ranks, and the collectives between them.
 #include <comm/communicator.h>
@@ -9,14 +9,14 @@
 #include <comm/launcher.h>
 
 // Modules, and the way to build one without memory.
+#include <adapted.h>
+#include <check_hookable.h>
 #include <checkpoint_activations.h>
 #include <meta_init.h>
-#include <nn/adapted.h>
-#include <nn/check_hookable.h>
+#include <module_holder.h>
+#include <module_of.h>
 #include <nn/module.h>
-#include <nn/module_holder.h>
-#include <nn/module_of.h>
-#include <nn/sequential.h>
+#include <sequential.h>
 
 // Sharding, and torch's optimizers, as PyTorch's FullyShardedDataParallel.
 #include <fully_sharded_data_parallel.h>
@@ -28,9 +28,9 @@
 #include <fully_shard.h>
 #include <ignored.h>
 #include <keep_fp32.h>
-#include <layout/mixed_precision.h>
-#include <layout/shard_layout.h>
 #include <nn/unit_policy.h>
+#include <optim/mixed_precision.h>
+#include <optim/shard_layout.h>
 #include <prefetch.h>
 #include <unit_plan.h>
 #include <wrap_by_size.h>

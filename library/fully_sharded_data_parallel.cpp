@@ -1,9 +1,8 @@
+#include <clip_gradients.h>
 #include <memory/storage.h>
 #include <model_checks.h>
-#include <optim/p_norm.h>
 #include <sharding.h>
 
-#include <cmath>
 #include <stdexcept>
 
 namespace fsdp {
@@ -53,40 +52,13 @@ void ShardedModel::zero_grad() {
 }
 
 double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
-  check_norm_type(norm_type);
-  Communicator& comm = sharding_->comm();
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& entry : sharding_->tensors().entries())
     if (entry.own.grad().defined()) gradients.push_back(entry.own.grad());
   for (const auto& unit : units())
     if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
-
-  const auto options = at::TensorOptions(at::kDouble).device(comm.device());
-  at::Tensor total = at::zeros({kDigits}, options);
-  double norm = 0;
-  if (norm_type == 2) {
-    for (const at::Tensor& gradient : gradients)
-      total += sum_of_squares(gradient);
-    comm.all_reduce(total, kNorm).wait();
-    norm = std::sqrt(value_of_sum(total));
-  } else {
-    at::Tensor own = at::zeros({1}, options);
-    for (const at::Tensor& gradient : gradients)
-      if (gradient.numel() > 0) own = at::maximum(own, largest_magnitude(gradient));
-    const at::Tensor all = at::empty({comm.world_size()}, options);
-    comm.all_gather_into(all, own, kNorm).wait();
-    const auto largest = all.max().item<double>();
-    for (const at::Tensor& gradient : gradients)
-      total += sum_of_powers(gradient, norm_type, largest);
-    comm.all_reduce(total, kNorm).wait();
-    norm = p_norm(norm_type, largest, total);
-  }
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1.0)
-    for (const at::Tensor& gradient : gradients)
-      gradient.mul_(scale);
-  return norm;
+  return clip_gradients(gradients, sharding_->comm(), max_norm, norm_type);
 }
 
 NoSync ShardedModel::no_sync() {

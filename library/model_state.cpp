@@ -1,7 +1,7 @@
 #include <model_checks.h>
 #include <sharding.h>
 #include <state/agreement.h>
-#include <whole_tensors.h>
+#include <state/whole_tensors.h>
 
 #include <map>
 #include <stdexcept>
@@ -60,7 +60,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
   for (size_t unit = 0; unit < units().size(); ++unit) {
-    const at::Tensor flat = gather_flat(comm, *units()[unit], units()[unit]->shard());
+    const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->tensors().entries())
       if (keeps && entry.unit == unit)
         whole[entry.whole.unsafeGetTensorImpl()] = cut_out(flat, entry.flat, entry.whole.sizes());

@@ -1,13 +1,13 @@
 #include <same_on_all_ranks.h>
 #include <sharding.h>
 #include <state/agreement.h>
+#include <state/whole_tensors.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
-#include <whole_tensors.h>
 
 #include <algorithm>
 #include <map>
@@ -122,7 +122,7 @@ std::map<std::string, at::Tensor> gather_states(const Sharding& sharding,
       }
     }
     for (const auto& [key, shard] : shards) {
-      const at::Tensor flat = gather_flat(comm, flat_parameter, shard);
+      const at::Tensor flat = gather_flat(comm, shard, flat_parameter.unit());
       for (const auto& [index, values] : own)
         if (entries[index].unit == unit && values.contains(key))
           whole[entries[index].name + "/" + key] =

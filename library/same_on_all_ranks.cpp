@@ -1,4 +1,4 @@
-#include <report/sha256.h>
+#include <digest/sha256.h>
 #include <same_on_all_ranks.h>
 #include <state/agreement.h>
 

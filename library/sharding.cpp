@@ -1,7 +1,7 @@
+#include <check_hookable.h>
 #include <ignored.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
-#include <nn/check_hookable.h>
 #include <sharding.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -24,9 +24,8 @@ uint32_t version_of(const FlatParameter& unit) {
   return unit.shard()._version();
 }
 
-// wrap_none() and wrap_by_hand() choose what their caller says, so they are never a mistake.
 void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Module*>& chosen) {
-  if (!chosen.empty() || policy.target_type() == wrap_none().target_type()) return;
+  if (!chosen.empty() || policy.target<WrapByHand>() != nullptr) return;
   TORCH_WARN(kName,
              ": the wrap policy chose no module, so the model is one unit, and is gathered as a "
              "whole; set .wrap, for example to wrap_by_type(\"MyLayer\"), or to wrap_none() if "
@@ -161,12 +160,12 @@ void Sharding::register_last_hooks() {
 }
 
 void Sharding::before_forward(Watched& watched) {
-  ++depth_;
+  calls_.push_back(watched.module->current_call());
   if (summoned_) {
     throw std::logic_error(watched.module->name() +
                            ": called inside summon_full_params(); call the module outside of it");
   }
-  if (depth_ == 1 && !in_backward()) begin_forward();
+  if (calls_.size() == 1 && !in_backward()) begin_forward();
   if (!watched.unit) return;
   check_views(watched);
   check_unwritten(watched);
@@ -189,11 +188,12 @@ void Sharding::broadcast_buffers() {
   broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
 
+// Also of a call that never came to before_forward(), because a hook threw before.
 void Sharding::after_forward(Watched& watched, bool returned) {
-  if (depth_ > 0) --depth_;
+  if (std::erase(calls_, watched.module->current_call()) == 0) return;
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
   // What threw on this rank alone, others do not come to.
-  if (returned && depth_ == 0 && !in_backward()) end_forward();
+  if (returned && calls_.empty() && !in_backward()) end_forward();
   if (returned && watched.unit) check_unwritten(watched);
 }
 
@@ -228,7 +228,7 @@ void Sharding::before_backward(const Watched& watched) {
 // Also when a pass that has broken off is noticed: in a forward, or in a part of another pass.
 void Sharding::end_pass() {
   const bool of_engine = torch::autograd::get_current_graph_task_id() >= 0;
-  const bool broken_off = of_engine ? in_backward() : depth_ > 0;
+  const bool broken_off = of_engine ? in_backward() : !calls_.empty();
   if (gives_gradients_ && broken_off) tensors_->drop_gradients();
   if (gives_gradients_ && !broken_off) {
     tensors_->take_gradients();
@@ -292,7 +292,7 @@ void Sharding::check_views() const {
 }
 
 void Sharding::begin(const std::string& function) {
-  if (depth_ > 0 || in_backward() || summoned_) {
+  if (!calls_.empty() || in_backward() || summoned_) {
     throw std::logic_error(function + "(): called inside " +
                            (summoned_       ? "summon_full_params()"
                             : in_backward() ? "a backward pass"

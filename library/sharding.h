@@ -96,7 +96,7 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::vector<std::shared_ptr<Watched>> watched_;  // shared with the hooks
   std::vector<Module::HookHandle> first_hooks_;
   std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too
-  int depth_{};                           // calls of watched modules under way
+  std::vector<const void*> calls_;        // of watched modules, under way
   bool gives_gradients_{};
   bool summoned_{};
 };

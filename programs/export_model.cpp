@@ -1,5 +1,5 @@
+#include <command_line/command_line.h>
 #include <exchange/export.h>
-#include <shared/command_line.h>
 
 #include <cstdio>
 #include <map>

@@ -1,13 +1,13 @@
+#include <command_line/command_line.h>
 #include <exchange/hugging_face_folder.h>
-#include <layout/shard_layout.h>
 #include <nn/generate.h>
 #include <nn/models.h>
-#include <shared/command_line.h>
+#include <optim/shard_layout.h>
+#include <options/init_option.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
-#include <train/build_model.h>
-#include <train/data_of_run.h>
-#include <train/init_option.h>
+#include <strategies/build_model.h>
+#include <strategies/data_of_run.h>
 
 #include <cstdio>
 

@@ -1,8 +1,8 @@
 #include <base/whole_file.h>
 #include <comm/communicator.h>
 #include <comm/mapping.h>
+#include <command_line/command_line.h>
 #include <memory/counting_allocator.h>
-#include <shared/command_line.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 

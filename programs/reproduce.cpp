@@ -1,9 +1,9 @@
+#include <command_line/command_line.h>
+#include <command_line/commit.h>
 #include <reproduce/full.h>
 #include <reproduce/report.h>
 #include <reproduce/strict.h>
 #include <reproduce/tables.h>
-#include <shared/command_line.h>
-#include <shared/commit.h>
 #include <unistd.h>
 
 #include <cstdio>

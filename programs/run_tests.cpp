@@ -66,15 +66,14 @@ void add_totals(const std::string& totals, const Counts& all) {
       << all.passed << ' ' << all.failed << ' ' << all.skipped << '\n';
 }
 
-int run(const std::string& program, const TestRunOptions& options, const std::string& totals,
-        bool quiet) {
+int run(const std::string& program, const TestRunOptions& options, const std::string& totals) {
   Counts all;
   std::string wrong;
   try {
     const TestRun run = run_tests(program, options);
     for (const TestResult& result : run.results)
       all.add(result);
-    if (!quiet) print_suites(run.results);
+    print_suites(run.results);
     print_failures(run.results);
     wrong = wrong_program(run);
   } catch (const std::runtime_error& error) {
@@ -95,19 +94,12 @@ int run(const std::string& program, const TestRunOptions& options, const std::st
 int main(int argc, char** argv) {
   CLI::App app("Runs a test program and prints a line for each suite.", "run_tests");
   std::string program, totals;
-  int seconds = 900, seed = 0;
-  bool quiet{};
+  int seconds = 900;
   fsdp::TestRunOptions options;
   app.add_option("program", program)->required();
-  app.add_option("--filter", options.filter, "GoogleTest's filter");
   app.add_option("--seconds", seconds, "for all tests together (default 900)");
-  app.add_option("--shuffle", seed, "run them in the random order of this seed");
   app.add_option("--totals", totals, "add 'passed failed skipped' to this file");
-  app.add_flag("--quiet", quiet, "print failures only");
   CLI11_PARSE(app, argc, argv);
   options.time_limit = options.whole_limit = std::chrono::seconds(seconds);
-  if (seed > 0) {
-    options.arguments = {"--gtest_shuffle", "--gtest_random_seed=" + std::to_string(seed)};
-  }
-  return fsdp::run(program, options, totals, quiet);
+  return fsdp::run(program, options, totals);
 }

@@ -1,9 +1,9 @@
-#include <shared/command_line.h>
-#include <shared/commit.h>
-#include <strategy/checkpoint_blocks.h>
-#include <strategy/fsdp_strategy.h>
-#include <strategy/wrap_option.h>
-#include <train/options.h>
+#include <command_line/command_line.h>
+#include <command_line/commit.h>
+#include <options/options.h>
+#include <strategies/fsdp/checkpoint_blocks.h>
+#include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/fsdp/wrap_option.h>
 #include <train/trainer.h>
 
 int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 #include <base/median.h>
 #include <comm/communicator.h>
-#include <shared/command_line.h>
+#include <command_line/command_line.h>
 
 #include <cstdio>
 #include <cstring>

@@ -41,7 +41,8 @@ configure() {
 }
 
 # Builds targets of a preset, and prints a line only if there is something to build. If the build
-# fails, shows the first errors, unless `quiet` is set, and fails. Where nothing can be written, it is
+# fails, shows the first errors and fails; with `quiet` set it shows none, and returns 3 if nothing was
+# compiled because the build could not be configured, which is shown. Where nothing can be written, it is
 # enough that the targets are current.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps
@@ -62,7 +63,10 @@ build() {
       flock 9
     fi
     echo $$ >"$dir/lock"
-    configure "$preset"
+    if ! (configure "$preset"); then
+      [[ ! ${quiet-} ]] || exit 3
+      exit 1
+    fi
     touch_old_files "$dir"
     steps=$(steps_to_build "$dir" "${targets[@]}")
     what=${targets[*]}
@@ -77,7 +81,7 @@ build() {
     if grep -q 'warning:' "$dir/build.log"; then
       say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
     fi
-  ) 9<>"$dir/lock" || return 1
+  ) 9<>"$dir/lock" || return
 }
 
 # holder LOCK: prints which command has the lock: " (process 4711: ./fsdp check)"; nothing if that is not known.
@@ -95,7 +99,7 @@ holder() {
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs \
-    solutions tasks tests -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
+    solutions tasks tests trainer -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
   if [[ -f $list ]]; then
     LC_ALL=C comm -13 "$list" "$list.new" | while read -r _ file; do
       [[ $root/$file -nt $list ]] || touch "$root/$file"
@@ -117,15 +121,19 @@ is_current() {
   return $status
 }
 
-# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; the
-# course's own repository makes it anew from the solutions.
+# Makes .venv if it is missing: the scripts of grading/ run with its Python.
+need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/setup.sh" --python-only; }
+
+# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; of the
+# course's own repository it is the last commit.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
   else
-    "$root/.venv/bin/python3" "$root/grading/course/skeletons.py" --into "$root/build/first_state" >&2 &&
-      echo "$root/build/first_state/tasks"
-  fi 2>/dev/null
+    local folder=$root/build/first_state
+    rm -rf "$folder" && mkdir -p "$folder" &&
+      git -C "$root" archive HEAD tasks 2>/dev/null | tar -x -C "$folder" 2>/dev/null && echo "$folder/tasks"
+  fi
 }
 
 # sources_of_task TASK FOLDER: prints the paths of the task's C++ files in a folder of the form of tasks/,

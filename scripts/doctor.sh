@@ -40,7 +40,7 @@ tools() {
   if [[ $packages ]]; then
     wrong libraries "missing: $packages" "./fsdp setup"
   else
-    ok libraries "GoogleTest, nlohmann-json, CLI11"
+    ok libraries "GoogleTest, nlohmann-json, CLI11, OpenSSL"
   fi
 }
 
@@ -58,8 +58,11 @@ libtorch() {
   # Do its functions take strings of the C++11 ABI, or of the older one?
   if grep -qa 'NSt7__cxx1112basic_string' "$where/lib/libc10.so"; then abi=C++11; else abi=old; fi
   case $version in
-    2.11.*) ok libtorch "$version, ABI of $abi, $where" ;;
-    *) note libtorch "${version:-of unknown version}, ABI of $abi, $where; the course is tested with 2.11.0" ;;
+    2.1[1-5].*) ok libtorch "$version, ABI of $abi, $where" ;;
+    *)
+      wrong libtorch "${version:-of unknown version}, ABI of $abi, $where; the course is tested with 2.11 to 2.15" \
+        "unset LIBTORCH; ./fsdp setup puts one into .venv"
+      ;;
   esac
   if [[ $abi == old ]]; then
     wrong abi "this LibTorch has the ABI of before C++11" "unset LIBTORCH; ./fsdp setup puts one into .venv"

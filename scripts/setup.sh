@@ -32,16 +32,27 @@ missing_packages() {
   if command -v cmake >/dev/null; then
     cmake -P "$root/cmake/missing.cmake" | grep -v '^libtorch '
   else
-    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev
+    printf '%s\n' cmake libgtest-dev nlohmann-json3-dev libcli11-dev libssl-dev
   fi
+}
+
+# Prints the packages that the grader's sandbox needs, where there is a grader. Without them it protects less.
+missing_for_grading() {
+  [[ -d $root/grading/grader ]] || return 0
+  command -v bwrap >/dev/null || echo bubblewrap
+  compgen -G '/usr/lib/*/libseccomp.so.2' >/dev/null || echo libseccomp2
 }
 
 install_packages() {
   local packages as_root=() log=$root/.cache/apt.log
-  mapfile -t packages < <(missing_packages)
+  mapfile -t packages < <(missing_packages; missing_for_grading)
   ((${#packages[@]})) || return 0
   if ((EUID != 0)); then as_root=(sudo -n); fi
   if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
+    if [[ ! $(missing_packages) ]]; then
+      say "to grade, please install these packages (names of Debian and Ubuntu): ${packages[*]}"
+      return 0
+    fi
     fail "please install these packages (names of Debian and Ubuntu): ${packages[*]}"
   fi
   say "installing packages: ${packages[*]}"
@@ -66,15 +77,20 @@ check_versions() {
     fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to name one)"
 }
 
+# make_venv FOLDER: makes a virtual environment there if there is none.
+make_venv() {
+  if [[ ! -x $1/bin/python3 ]]; then
+    "$(find_python)" -m venv "$1" || fail "could not make a virtual environment in $1"
+  fi
+}
+
 # pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
 # environment FOLDER.
 pip_install() {
   local into=$1 quiet=(--quiet)
   shift
   if [[ -t 2 ]]; then quiet=(); fi
-  if [[ ! -x $into/bin/python3 ]]; then
-    "$(find_python)" -m venv "$into" || fail "could not make a virtual environment in $into"
-  fi
+  make_venv "$into"
   "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
@@ -113,17 +129,18 @@ install_tools() {
 install_peers() {
   local peers=$root/.venv-peers
   if [[ ! -x $peers/bin/python3 ]]; then
-    say "installing PyTorch, transformers and matplotlib (3.6 GB) into .venv-peers: some minutes"
+    say "installing PyTorch and transformers (3.6 GB) into .venv-peers: some minutes"
   fi
   pip_install "$peers" -r "$root/grading/peers/requirements.txt" ||
     fail "could not install grading/peers/requirements.txt"
 }
 
-peers='' build_only=''
+peers='' build_only='' python_only=''
 while (($#)); do
   case $1 in
     --peers) peers=yes ;;
     --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
+    --python-only) python_only=yes ;;  # what the scripts of grading/ need
     --wheels | --wheels=*)
       if [[ $1 == --wheels ]]; then shift; fi
       wheels=${1-}
@@ -139,6 +156,11 @@ done
 
 exec 8>"$root/.cache/setup.lock"
 flock 8  # two commands at a time would overwrite each other's files
+if [[ $python_only ]]; then
+  find_python >/dev/null || fail "please install these packages (names of Debian and Ubuntu): python3 python3-venv"
+  make_venv "$venv"
+  exit
+fi
 install_packages
 check_versions
 install_libtorch

@@ -68,7 +68,8 @@ run_tests() {
 }
 
 # One of $2 parts of the bank $1, another one at every commit: a few faults, which their tests have to
-# catch; one way of cheating, which has to earn nothing; some of what the texts say that a run shows.
+# catch; some ways of cheating, which have to earn nothing; some submissions as students write them, which must
+# not be rejected; some of the output that the texts show.
 run_part() {
   local turn
   turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
@@ -109,9 +110,10 @@ if [[ $preset == default ]]; then
   counted "$root/scripts/outside.sh" "$totals"
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
-  counted run_part instruments/faults 100
-  counted run_part instruments/exploits 22
-  counted run_part course/claims 21
+  counted run_part faults 50
+  counted run_part exploits 6
+  counted run_part ordinary 8
+  counted run_part course/samples 4
 fi
 if [[ $all ]]; then build_cuda; fi
 

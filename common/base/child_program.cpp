@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <system_error>
 
@@ -19,6 +20,7 @@ namespace {
     words.push_back(word.data());
   words.push_back(nullptr);
   execvp(words[0], words.data());
+  dprintf(STDERR_FILENO, "%s: %s\n", words[0], std::strerror(errno));
   _exit(127);
 }
 
@@ -66,10 +68,16 @@ std::string ChildProgram::End::text() const {
   return "left by exit(" + std::to_string(code) + ')';
 }
 
-ChildProgram::End ChildProgram::end(std::chrono::milliseconds moment) {
+bool ChildProgram::has_ended(std::chrono::milliseconds moment) const {
   const int self = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   wait_for(self, moment);
   close(self);
+  siginfo_t ended{};
+  return waitid(P_PID, pid_, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_;
+}
+
+ChildProgram::End ChildProgram::end(std::chrono::milliseconds moment) {
+  has_ended(moment);
   kill(-pid_, SIGKILL);
   int status = 0;
   waitpid(pid_, &status, 0);

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 
@@ -124,6 +126,11 @@ void write_whole_file(const std::string& path, const std::string& content) {
 std::string reason_not_to_write(const std::string& path) {
   const int error = error_before_writing(place_of(path), path);
   return error == 0 ? "" : std::strerror(error);
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 bool same_file(const std::string& one, const std::string& other) {

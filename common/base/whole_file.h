@@ -14,6 +14,9 @@ void write_whole_file(const std::string& path, const std::string& content);
 // without opening what is no plain file.
 std::string reason_not_to_write(const std::string& path);
 
+// What the file holds; "" if it can't be read.
+std::string content_of(const std::string& path);
+
 // Whether two paths name one plain file, be it there already or not.
 bool same_file(const std::string& one, const std::string& other);
 

@@ -25,6 +25,7 @@ struct alignas(kBlockAlignment) Arena::Header {
   size_t length;  // [bytes] with this header and the rounding
   size_t bytes;   // asked for
   MemoryClass cls;
+  bool counted;
 };
 
 Arena::Arena(char* begin, size_t bytes, std::string hint) : total_(bytes), hint_(std::move(hint)) {
@@ -41,8 +42,8 @@ c10::DataPtr Arena::allocate(size_t bytes) {
     throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
                              " bytes) has no room for " + std::to_string(bytes) + " bytes" + hint_);
   }
-  auto* header = new (begin) Header{this, needed, bytes, cls};
-  live_bytes::add(cls, static_cast<int64_t>(bytes));
+  auto* header = new (begin) Header{this, needed, bytes, cls, counts_};
+  if (counts_) live_bytes::add(cls, static_cast<int64_t>(bytes));
   void* data = header + 1;
   poison::spoil(data, bytes);
   return {data, data, &Arena::free, c10::kCPU};
@@ -59,7 +60,7 @@ void Arena::copy_data(void* to, const void* from, size_t bytes) const {
 void Arena::free(void* data) {
   if (!data) return;
   Header header = *(static_cast<Header*>(data) - 1);
-  live_bytes::remove(header.cls, static_cast<int64_t>(header.bytes), data);
+  if (header.counted) live_bytes::remove(header.cls, static_cast<int64_t>(header.bytes), data);
   poison::spoil(data, header.bytes);
   Arena& arena = *header.owner;
   std::lock_guard lock(arena.mutex_);

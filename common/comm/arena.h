@@ -13,11 +13,14 @@ namespace fsdp {
 // tensor and lasts (MemoryClass::shards, sharded_gradients, optimizer_state) lies from the begin,
 // all else from the end, each in the first gap that is long enough. So a small tensor that stays
 // does not split the gap of a large one that comes and goes, and a step touches few pages more than
-// it has bytes alive. Data begin at multiples of 64 bytes. Counts as live the bytes asked for.
+// it has bytes alive. Data begin at multiples of 64 bytes. Counts as live the bytes asked for, of
+// blocks that were allocated before stop_counting().
 class Arena final : public c10::Allocator {
  public:
   // Both are multiples of 64. `hint` ends the error of an allocation that has no room.
   Arena(char* begin, size_t bytes, std::string hint = "");
+
+  void stop_counting() { counts_ = false; }
 
   // Throws std::runtime_error if no gap is long enough.
   c10::DataPtr allocate(size_t bytes) override;
@@ -30,6 +33,7 @@ class Arena final : public c10::Allocator {
   char* take(size_t bytes, MemoryClass cls);  // null if no gap is long enough
 
   std::mutex mutex_;
+  bool counts_{true};
   size_t total_;
   std::string hint_;
   AddressRanges gaps_;

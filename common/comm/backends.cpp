@@ -31,6 +31,7 @@ std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankCo
   if (cuda_backend.gpus == 0) {
     throw std::invalid_argument("device cuda needs a GPU: call gpu::use_gpu_of() first");
   }
+  if (shm) context.shared->stop_counting(context.rank);
   // The GPU copies by itself to and from pinned memory; that of the arenas is not.
   c10::Allocator* staging = shm ? transport->allocator() : cuda_backend.pinned;
   return make_staged_transport(std::move(transport), options.device, staging);

@@ -12,7 +12,7 @@ using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context
                                                       std::shared_ptr<Ledger> ledger,
                                                       std::chrono::milliseconds timeout);
 
-// What the room that knows CUDA adds to the backends: see gpu::use_gpu_of().
+// What the module that knows CUDA adds to the backends: see gpu::use_gpu_of().
 struct CudaBackend {
   int gpus{};  // of this machine; nccl needs one for each rank
   TransportMaker make_nccl{};

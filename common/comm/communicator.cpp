@@ -179,16 +179,16 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
     issued->transfer->start();
   });
   comm->log.push_back(call);
-  if (call_observer != nullptr) call_observer->issued(call, output);
+  call_observers::issued(call, output);
   return issued;
 }
 
 void complete(IssuedCall& issued) {
   issued.comm->attempt([&] {
-    if (call_observer != nullptr) call_observer->waits(issued.call);
+    call_observers::waits(issued.call);
     if (issued.compared) issued.connection->ledger->check(issued.call.sequence);
     issued.transfer->complete();
-    if (call_observer != nullptr) call_observer->waited(issued.call, issued.transfer->moved());
+    if (!CallObserver::all.empty()) call_observers::waited(issued.call, issued.transfer->moved());
   });
   issued.transfer.reset();
 }

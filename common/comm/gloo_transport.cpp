@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 // The declarations of gloo it includes come from gloo_declarations/.
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <csignal>
@@ -21,6 +22,13 @@
 
 namespace fsdp {
 namespace {
+
+// With another order of virtual functions than libtorch has, a call would run another function, and
+// no compiler or linker says so.
+static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 15,
+              "gloo_declarations/ was tried with LibTorch 2.11 to 2.15: compare its classes with "
+              "those of the gloo that this LibTorch was built with, function by function and in "
+              "order, run the tests over gloo, then widen the range here");
 
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 

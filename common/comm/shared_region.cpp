@@ -182,6 +182,10 @@ c10::Allocator* SharedRegion::allocator(int rank) {
   return allocator.get();
 }
 
+void SharedRegion::stop_counting(int rank) {
+  dynamic_cast<Arena&>(*allocator(rank)).stop_counting();
+}
+
 uint64_t SharedRegion::address_of(const void* data) const {
   if (!arenas_) return 0;
   const auto* byte = static_cast<const char*>(data);

@@ -50,6 +50,10 @@ class SharedRegion {
   // own memory.
   c10::Allocator* allocator(int rank);
 
+  // From now on what that rank allocates in its arena is no live memory. For ranks on a GPU, whose
+  // live bytes are the GPU's.
+  void stop_counting(int rank);
+
   // The address at which all ranks find `data`, or 0 if it does not lie in an arena. The arenas lie
   // at one address in every rank, so this is the pointer itself.
   uint64_t address_of(const void* data) const;

@@ -8,7 +8,8 @@
 
 // The exact bytes of tensor storage that are alive in this process, by class. They are counted
 // where storage is allocated and freed: the count includes memory that only a view keeps alive, and
-// it needs no GPU. A block that an allocator keeps for reuse is not alive.
+// it needs no GPU. A block that an allocator keeps for reuse is not alive. In a rank on a GPU the
+// bytes are the GPU's; memory on the host is not counted.
 namespace fsdp {
 
 enum class Phase : uint8_t { init, forward, backward, optimizer };

@@ -1,9 +1,15 @@
 #include <memory/storage_guard.h>
+#include <torch/version.h>
 
 #include <memory>
 
 namespace fsdp {
 namespace {
+
+static_assert(
+    TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 15,
+    "this file was tried with LibTorch 2.11 to 2.15: compare what c10::StorageImpl does "
+    "with the two members below, run the tests StorageGuard.*, then widen the range here");
 
 // c10::StorageImpl can be told to throw when its data is asked for, and has no function that takes
 // this back. An explicit instantiation may name a private member.

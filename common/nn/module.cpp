@@ -124,6 +124,15 @@ struct Module::Hooks {
     Hook run;
     bool always_call;
   };
+  // While it lives, on the stack of a call, it is the call.
+  struct Call {
+    explicit Call(Hooks& hooks) : hooks(hooks), around(std::exchange(hooks.call, this)) {}
+    ~Call() { hooks.call = around; }
+    Call(const Call&) = delete;
+    Hooks& hooks;
+    const Call* around;
+  };
+  const Call* call{};
   Forward in_place_of_forward;  // none: forward() itself
   HookList<ForwardHook> forward_pre;
   HookList<ForwardHook> forward;
@@ -153,18 +162,22 @@ struct Module::Hooks {
     };
   }
 
-  static void run(const HookList<ForwardHook>& hooks, Module& module, Places places) {
+  // Notes in `begun` those that it runs.
+  static void run(const HookList<ForwardHook>& hooks, Module& module, Places places,
+                  HookList<ForwardHook>& begun) {
     torch::Tensor none;
     const torch::Tensor* found = shown(places);
     const torch::Tensor& tensor = found ? *found : none;
-    for (const auto& hook : HookList<ForwardHook>(hooks))
+    for (const auto& hook : HookList<ForwardHook>(hooks)) {
+      begun.push_back(hook);
       if (const auto by = hook->run(module, tensor); by.defined()) replace(places, tensor, by);
+    }
   }
 
   // The exception under way is the one to report, not what it leads to.
-  void run_forward_after_throw(Module& module) const noexcept {
+  void run_forward_after_throw(Module& module, const HookList<ForwardHook>& begun) const noexcept {
     for (const auto& hook : HookList<ForwardHook>(forward)) {
-      if (!hook->always_call) continue;
+      if (!hook->always_call || std::ranges::find(begun, hook) != begun.end()) continue;
       try {
         hook->run(module, torch::Tensor());
       } catch (...) {
@@ -196,21 +209,27 @@ void Module::run_between_hooks(const TensorPlaces& inputs,
     forward();
     return;
   }
+  const Hooks::Call call(*hooks);
   const uint64_t first_node = at::sequence_number::peek();
   TensorPlaces outputs;
+  HookList<Hooks::ForwardHook> begun;
   try {
-    Hooks::run(hooks->forward_pre, *this, inputs);
+    Hooks::run(hooks->forward_pre, *this, inputs, begun);
     if (!hooks->full_backward.empty() && torch::GradMode::is_enabled())
       call_after_gradients(inputs, Hooks::runner(hooks, &Hooks::full_backward, *this));
     outputs = forward();
+    Hooks::run(hooks->forward, *this, outputs, begun);
   } catch (...) {
-    hooks->run_forward_after_throw(*this);
+    hooks->run_forward_after_throw(*this, begun);
     throw;
   }
-  Hooks::run(hooks->forward, *this, outputs);
   if (!hooks->full_backward_pre.empty() && torch::GradMode::is_enabled())
     call_before_gradients(outputs, first_node,
                           Hooks::runner(hooks, &Hooks::full_backward_pre, *this));
+}
+
+const void* Module::current_call() const {
+  return hooks_ ? hooks_->call : nullptr;
 }
 
 void Module::HookHandle::remove() {

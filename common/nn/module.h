@@ -30,8 +30,9 @@ class Module : public torch::nn::Module {
   virtual bool reads_parameters_in_backward() const { return true; }
 
   // Runs, in order: the forward pre-hooks, forward(), the forward hooks. While gradients are being
-  // recorded it also prepares the two backward hooks. If forward() throws, the forward hooks that
-  // asked for it run with an undefined output, and the exception goes on.
+  // recorded it also prepares the two backward hooks. If forward() or a hook throws, the forward
+  // hooks that asked for it and have not begun run with an undefined output, and the exception goes
+  // on.
   torch::Tensor operator()(torch::Tensor input);
 
   // Hooks of one kind run in the order of their registration. A hook may return a tensor to put in
@@ -50,6 +51,9 @@ class Module : public torch::nn::Module {
     friend class Module;
     std::function<void()> remove_;
   };
+
+  // Tells calls under way apart: the innermost one of this module, whose hooks run; or null.
+  const void* current_call() const;
 
   // What a call runs in place of forward(), which it may run itself. A second one replaces the
   // first. Of a ModuleOf it throws std::logic_error.

@@ -1,5 +1,7 @@
 #include <nn/unit_policy.h>
 
+#include <utility>
+
 namespace fsdp {
 
 WrapPolicy wrap_none() {
@@ -7,7 +9,7 @@ WrapPolicy wrap_none() {
 }
 
 WrapPolicy wrap_by_hand(std::vector<Module*> modules) {
-  return [modules](Module&) { return modules; };
+  return WrapByHand{std::move(modules)};
 }
 
 }  // namespace fsdp

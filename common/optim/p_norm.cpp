@@ -43,6 +43,12 @@ double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers)
 }
 
 double p_norm(const std::vector<at::Tensor>& tensors, double norm_type) {
+  if (norm_type == 2) {
+    at::Tensor sum = at::zeros({kDigits}, at::kDouble);
+    for (const at::Tensor& tensor : tensors)
+      sum = sum.to(tensor.device()) + sum_of_squares(tensor);
+    return std::sqrt(value_of_sum(sum));
+  }
   at::Tensor all = at::zeros({1}, at::kDouble);
   for (const at::Tensor& tensor : tensors)
     all = at::maximum(all, largest_magnitude(tensor).cpu());

@@ -27,7 +27,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
 // largest * sum^(1/norm_type). If `largest` is infinite or NaN, so is the norm.
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers);
 
-// The p-norm of all elements of fp32 `tensors`, which one process holds.
+// The p-norm of all elements of fp32 `tensors`, which one process holds. If p is 2, it is the root
+// of the exact sum of all squares.
 double p_norm(const std::vector<at::Tensor>& tensors, double norm_type);
 
 }  // namespace fsdp

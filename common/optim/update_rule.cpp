@@ -1,6 +1,5 @@
-#include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
-#include <optim/state_file.h>
+#include <optim/shard_layout.h>
 #include <optim/update_rule.h>
 
 #include <algorithm>
@@ -40,11 +39,11 @@ std::vector<Piece> in_parts(const std::vector<Piece>& pieces) {
   return parts;
 }
 
-void update_adamw_in_file(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
+void update_adamw_in_store(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
   for (const Piece& part : in_parts(pieces)) {
     fused_adamw(options, {part});
-    options.file->write_behind(part.exp_avg);
-    options.file->write_behind(part.exp_avg_sq);
+    options.moments->used(part.exp_avg);
+    options.moments->used(part.exp_avg_sq);
   }
 }
 
@@ -52,7 +51,7 @@ void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   allocate_state(options, pieces);
   for (auto& piece : pieces)
     piece.step.add_(1);
-  options.file ? update_adamw_in_file(options, pieces) : fused_adamw(options, pieces);
+  options.moments ? update_adamw_in_store(options, pieces) : fused_adamw(options, pieces);
 }
 
 void update_sgd(const OptimizerOptions& options, std::vector<Piece>& pieces) {
@@ -84,8 +83,8 @@ void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces)
   for (Piece& piece : pieces) {
     if (piece.step.defined()) continue;
     for (at::Tensor* moment : {&piece.exp_avg, &piece.exp_avg_sq}) {
-      *moment = options.file ? options.file->zeros(piece.parameter.numel())
-                             : at::zeros_like(piece.parameter);
+      *moment = options.moments ? options.moments->zeros(piece.parameter.numel())
+                                : at::zeros_like(piece.parameter);
     }
     piece.step = at::zeros({}, piece.parameter.options().dtype(at::kFloat));
   }

@@ -8,7 +8,14 @@
 
 namespace fsdp {
 
-class StateFile;
+// Where the moments of AdamW lie, if not in memory that is allocated for them.
+class MomentStore {
+ public:
+  virtual ~MomentStore() = default;
+  virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store is
+  // Is given parts of such tensors, each after its use, in the same order at each step.
+  virtual void used(const at::Tensor& part) = 0;
+};
 
 struct OptimizerOptions {
   enum class Kind { adamw, sgd };
@@ -17,8 +24,8 @@ struct OptimizerOptions {
   double beta1{0.9};
   double beta2{0.999};
   double eps{1e-8};
-  double weight_decay{0.01};          // decoupled for AdamW, added to the gradient for SGD
-  std::shared_ptr<StateFile> file{};  // where AdamW's moments lie; null: in memory
+  double weight_decay{0.01};               // decoupled for AdamW, added to the gradient for SGD
+  std::shared_ptr<MomentStore> moments{};  // null: in memory
 };
 
 // Parameters that share options. A parameter belongs to the first group whose pattern matches some
@@ -44,11 +51,11 @@ struct Piece {
 };
 
 // Allocates the state of the pieces that have none yet: zeros, in the class optimizer_state or, but
-// for the step counts, in options.file. SGD has no state.
+// for the step counts, in options.moments. SGD has no state.
 void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Updates every piece by one step of the optimizer; for AdamW in one kernel call or, if its moments
-// lie in a file, in one for each part of a piece. Allocates state as allocate_state() does. Throws
+// Updates every piece by one step of the optimizer; for AdamW in one kernel call or, if a store has
+// its moments, in one for each part of a piece. Allocates state as allocate_state() does. Throws
 // std::invalid_argument for a piece whose numel is no multiple of 16.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 

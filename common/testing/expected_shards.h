@@ -1,6 +1,6 @@
 #pragma once
 
-#include <layout/shard_layout.h>
+#include <optim/shard_layout.h>
 #include <testing/expectations.h>
 #include <testing/test_rank.h>
 

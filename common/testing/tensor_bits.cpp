@@ -27,7 +27,8 @@ void check(const at::Tensor& tensor) {
   if (!tensor.is_cpu())
     throw std::logic_error("a tensor on " + tensor.device().str() + " has no bytes here");
   check(tensor.key_set(), "the tensor's operators");
-  if (typeid(*tensor.unsafeGetTensorImpl()) != typeid(c10::TensorImpl))
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (typeid(impl) != typeid(c10::TensorImpl))
     throw std::logic_error("the tensor has a class of its own, which is not read");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <layout/shard_layout.h>
 #include <nn/module.h>
+#include <optim/shard_layout.h>
 
 #include <memory>
 #include <string>

@@ -9,14 +9,12 @@ Recorder::Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Cloc
     : log_(std::move(log)), rank_(rank), clock_(std::move(clock)) {
   if (the_current != nullptr) throw std::logic_error("a process has one Recorder at a time");
   the_current = this;
-  call_observer = this;
   live_bytes::on_free(&Recorder::freed);
   live_bytes::take_peak();
 }
 
 Recorder::~Recorder() {
   live_bytes::on_free(nullptr);
-  call_observer = nullptr;
   the_current = nullptr;
 }
 

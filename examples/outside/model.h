@@ -1,6 +1,6 @@
 #pragma once
 
-#include <nn/module_of.h>
+#include <module_of.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
 #include "training.h"
 
-#include <report/sha256.h>
+#include <digest/sha256.h>
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,8 @@
 
 It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
 --release K the solutions of the tasks before K are in it, so that task K can stand on them. The first
-state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`.
+state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`. For
+`./fsdp update`, .pristine/delivered lists the files.
 """
 
 import argparse
@@ -24,6 +25,7 @@ FOLDER = "fsdp-course"
 # What is given, by the beginning of the path. The rest of the repository is the maintainers'.
 GIVEN = (
     ".clang-format",
+    ".clangd",
     ".devcontainer/",
     ".dockerignore",
     ".gitignore",
@@ -36,24 +38,30 @@ GIVEN = (
     "cmake/",
     "common/",
     "course.toml",
-    "docs/",
+    "docs/checkpoints.md",
+    "docs/hugging_face.md",
+    "docs/manners.md",
+    "docs/memory-",
+    "docs/modules.md",
+    "docs/telemetry.md",
     "fsdp",
     "programs/check",
     "programs/export_model.cpp",
     "programs/generate.cpp",
     "programs/hello.cpp",
-    "programs/shared/",
-    "programs/strategy/",
-    "programs/train",
+    "programs/train.cpp",
     "scripts/appendix.sh",
     "scripts/build.sh",
     "scripts/doctor.sh",
     "scripts/hint.sh",
+    "scripts/look.sh",
     "scripts/reset.sh",
     "scripts/setup.sh",
     "tasks/",
     "tests/task",
+    "trainer/",
 )
+LIST = ".pristine/delivered"
 RENAMED = {"COURSE.md": "README.md"}
 
 
@@ -76,11 +84,17 @@ def contents(release=1):
         if name.startswith(GIVEN) or name in RENAMED or (released and name.startswith(released)):
             path = ROOT / name
             files[RENAMED.get(name, name)] = (path.read_bytes(), os.access(path, os.X_OK))
-    for name, text in skeletons.generated().items():
-        files[name] = (text.encode(), False)
-        if name.startswith("tasks/"):
-            files[".pristine/" + name.removeprefix("tasks/")] = (text.encode(), False)
-    return files
+    files = {name: file for name, file in files.items()
+             if not (name.startswith("tasks/") and skeletons.is_source(name))}
+    for name, content in skeletons.delivered().items():
+        files[name] = files[".pristine/" + name.removeprefix("tasks/")] = (content, False)
+    return with_list(files)
+
+
+def with_list(files):
+    """The files and the list of them, which does not list itself."""
+    names = "".join(f"{name}\n" for name in sorted(files) if name != LIST)
+    return {**files, LIST: (names.encode(), False)}
 
 
 def commit_time():

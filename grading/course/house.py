@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the house: the rooms, and which rooms each one includes.
+"""Draws the modules in their layers, and which modules each one includes.
 
 The drawing stands in CONTRIBUTING.md between two marks and is made from the #include lines alone.
 Without options this writes it anew; with --check it prints what is out of date and what breaks a rule:
-no room of common/ includes a task or a program, comm/ includes neither trace/ nor cuda/, and no rooms,
-and no files within a room, include one another in a circle.
+a layer includes only what MAY_INCLUDE lists, comm/ does not include trace/, and no modules, and no
+files within a module, include one another in a circle.
 """
 
 import argparse
@@ -21,26 +21,43 @@ ROOT = handout.ROOT
 PAGE = ROOT / "CONTRIBUTING.md"
 MARKS = ("<!-- house: made by grading/course/house.py -->\n", "<!-- /house -->\n")
 
+# Layer -> the layers that it may include besides itself; the highest comes first.
+MAY_INCLUDE = {
+    "programs": ("library", "trainer", "tasks", "common"),
+    "library": ("trainer", "tasks", "common"),
+    "trainer": ("common",),
+    "tasks": ("common",),
+    "common": (),
+}
+ADAPTER = "strategies/fsdp"  # the module of trainer/ that includes the tasks
+
 
 def sources():
-    """Path -> text of the C++ files that rooms hold."""
-    inside = re.compile(r"(common|solutions|library|programs)/.*\.(h|cpp)$")
+    """Path -> text of the C++ files that modules hold."""
+    inside = re.compile(r"((common|trainer|solutions|library|programs)/.*\.(h|cpp)|tasks/.*\.h)$")
     return {name: (ROOT / name).read_text() for name in handout.tracked() if inside.match(name)}
 
 
-def room_of(path):
-    """common/comm/link.h -> comm; solutions/task2_x/y.h -> task2, and so in solutions/extensions/;
+def layer_of(path):
+    folder = path.partition("/")[0]
+    return "tasks" if folder == "solutions" else folder
+
+
+def module_of(path):
+    """common/comm/link.h -> comm; tasks/task2_x/y.h -> task2, and so in solutions/ and in extensions/;
     library/... -> library; programs/... -> programs"""
-    parts = path.replace("solutions/extensions/", "solutions/").split("/")
-    if parts[0] == "common":
-        return parts[1]
-    return parts[0] if parts[0] in ("library", "programs") else parts[1].partition("_")[0]
+    folder, *parts = path.replace("/extensions/", "/").split("/")
+    if folder in ("library", "programs"):
+        return folder
+    if path.startswith(f"trainer/{ADAPTER}/"):
+        return ADAPTER
+    return parts[0].partition("_")[0] if layer_of(path) == "tasks" else parts[0]
 
 
-def arrows_between_rooms(includes):
-    arrows = {room_of(path): set() for path in includes}
+def arrows_between_modules(includes):
+    arrows = {module_of(path): set() for path in includes}
     for path, targets in includes.items():
-        arrows[room_of(path)] |= {room_of(target) for target in targets} - {room_of(path)}
+        arrows[module_of(path)] |= {module_of(target) for target in targets} - {module_of(path)}
     return arrows
 
 
@@ -55,40 +72,43 @@ def circle(arrows):
 
 def broken_rules(files, includes, arrows):
     for path in sorted(files):
+        layer = layer_of(path)
+        allowed = {layer, *MAY_INCLUDE[layer], *(["tasks"] if module_of(path) == ADAPTER else [])}
         for target in sorted(includes[path]):
-            if path.startswith("common/") and not target.startswith("common/"):
-                yield f"{path} includes {target}: common/ knows no task and no program"
-    for above in ("trace", "cuda"):
-        if above in arrows["comm"]:
-            yield f"comm/ includes {above}/: the arrow points the other way"
-    for nodes, what in ((arrows, "rooms"), (includes, "files")):
+            if layer_of(target) not in allowed:
+                yield f"{path} includes {target}: {module_of(path)} knows nothing of {layer_of(target)}"
+    if "trace" in arrows["comm"]:
+        yield "comm/ includes trace/: the arrow points the other way"
+    for nodes, what in ((arrows, "modules"), (includes, "files")):
         found = circle(nodes)
         if found:
             yield f"{what} in a circle: {' -> '.join(found)}"
 
 
 def heights(arrows):
-    """Room -> its layer: 0 for a room that includes no other, else one above the highest of them."""
+    """Module -> 0 if it includes no other, else one above the highest of them."""
     known = {}
-    for room in graphlib.TopologicalSorter(arrows).static_order():
-        known[room] = 1 + max((known[other] for other in arrows[room]), default=-1)
+    for module in graphlib.TopologicalSorter(arrows).static_order():
+        known[module] = 1 + max((known[other] for other in arrows[module]), default=-1)
     return known
 
 
-def direct(room, arrows):
-    """The arrows of a room that no longer way replaces."""
-    return {one for one in arrows[room] if not any(one in reached(o, arrows) for o in arrows[room] - {one})}
+def direct(module, arrows):
+    """The arrows of a module that no longer way replaces."""
+    return {one for one in arrows[module] if not any(one in reached(o, arrows) for o in arrows[module] - {one})}
 
 
-def drawing(arrows):
-    layers = heights(arrows)
-    rows = ["layer  room         includes"]
-    for layer in sorted(set(layers.values()), reverse=True):
-        for number, room in enumerate(sorted(r for r in arrows if layers[r] == layer)):
-            label = str(layer) if number == 0 else ""
-            targets = ", ".join(sorted(direct(room, arrows)))
+def drawing(files, arrows):
+    layers = {module_of(path): layer_of(path) for path in files}
+    height = heights(arrows)
+    rows = ["layer     module           includes"]
+    for layer in MAY_INCLUDE:
+        members = sorted((m for m in arrows if layers[m] == layer), key=lambda m: (-height[m], m))
+        for number, module in enumerate(members):
+            label = f"{layer}/" if number == 0 else ""
+            targets = ", ".join(sorted(direct(module, arrows)))
             arrow = f"-> {targets}" if targets else ""
-            rows.append(f"{label:>5}  {room:<12} {arrow}".rstrip())
+            rows.append(f"{label:<9} {module:<16} {arrow}".rstrip())
     return "```\n" + "\n".join(rows) + "\n```\n"
 
 
@@ -98,7 +118,7 @@ def main():
     check = parser.parse_args().check
     files = sources()
     includes = included(files)
-    arrows = arrows_between_rooms(includes)
+    arrows = arrows_between_modules(includes)
     faults = list(broken_rules(files, includes, arrows))
     page = PAGE.read_text()
     before, mark, rest = page.partition(MARKS[0])
@@ -106,7 +126,7 @@ def main():
     if not mark or not end:
         sys.exit(f"{PAGE.name} lacks the marks of the drawing")
     if not circle(arrows):
-        new = drawing(arrows)
+        new = drawing(files, arrows)
         if check and old != new:
             faults.append(f"{PAGE.name} shows another house: run grading/course/house.py")
         elif not check:

@@ -1,20 +1,47 @@
-"""The output that COURSE.md and README.md show, made by a run (samples.toml)."""
+#!/usr/bin/env python3
+"""Makes the output that COURSE.md, README.md and a handout show (samples.toml), and compares it.
 
+Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into the
+page.
+"""
+
+import argparse
+import os
+import pathlib
 import re
+import subprocess
+import sys
+import tempfile
 
-from course import memory_figure
-from course.claimed import normal, run
-from grader import bank, changed, course, programs
-from grader.course import BUILD, ROOT, Refused
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import changed  # noqa: E402
+from changed import BUILD, ROOT, Refused, tomllib  # noqa: E402
 
 SAMPLES = ROOT / "grading" / "course" / "samples.toml"
-FIELDS = {"page", "command", "kind"}
-OPTIONAL = {"file", "old", "new", "task", "stack", "from", "pattern", "says", "varies"}
+BIN = BUILD / "bin"
+SECONDS = 240  # that a program may take
+# The levers of memory that task 7's handout shows, each with its option. A line has the options of those
+# before it.
+LEVERS = (
+    ("DDP", "--world 4 --mode ddp"),
+    ("FSDP, one unit", "--mode fsdp --wrap none"),
+    ("a unit for each block", "--wrap block"),
+    ("activations computed again", "--checkpoint-activations all"),
+    ("the optimizer in backward", "--step-in-backward on"),
+    ("its state in a file", "--offload optimizer --offload-dir DIR"),
+    ("no prefetch", "--prefetch off"),
+    ("twice the ranks", "--world 8"),
+)
 
 
 def load():
-    samples = bank.load(SAMPLES, "sample", FIELDS, OPTIONAL)
-    return [{**sample, "name": f"{sample['page']}: {sample['command']}"} for sample in samples]
+    return tomllib.loads(SAMPLES.read_text())["sample"]
+
+
+def run(words):
+    """A program of the build, as ./fsdp runs it."""
+    return subprocess.run(words, env={**os.environ, "FSDP_ROOT": str(ROOT)}, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=SECONDS)
 
 
 def block_span(text, sample):
@@ -29,92 +56,90 @@ def block_span(text, sample):
     return begin, text.index("```", begin)
 
 
-def shown(sample):
-    text = (ROOT / sample["page"]).read_text()
-    begin, end = block_span(text, sample)
-    return text[begin:end]
-
-
-def stdout(words):
-    return run(words).stdout
-
-
 def check_with_a_mistake(sample):
     """What `check` prints for a student with this mistake, whose stack of this name it tests."""
-    task = course.tasks()[sample["task"] - 1]
-    with programs.new_job() as job:
-        tests = changed.program(sample["file"], sample, task.number, job)
-        tests.rename(tests.with_name(f"{sample['stack']}_task{task.number}_tests"))
-        check = tests.with_name("check")  # finds the tests beside it
-        check.hardlink_to(BUILD / "bin" / "check")
-        return stdout([check, *sample["command"].split()[2:], "--stacks", sample["stack"]])
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        changed.build(sample["task"], sample, folder / f"{sample['stack']}_task{sample['task']}_tests")
+        check = folder / "check"  # finds the tests beside it
+        check.write_bytes((BIN / "check").read_bytes())
+        check.chmod(0o700)
+        return run([check, *sample["command"].split()[2:], "--stacks", sample["stack"]]).stdout
 
 
 def check_of_nothing(_):
-    return stdout([BUILD / "bin" / "check", "--stacks", "mine", "--blank", "1,2,3,4,5,6,7"])
+    return run([BIN / "check", "--stacks", "mine", "--blank", "1,2,3,4,5,6,7"]).stdout
 
 
 def check_of_solutions(_):
     """As `check --solutions` prints it if every test passes: only the tests are counted here."""
-    lines, tests, more = [], 0, 0
+    lines, tests, more, all_points, more_points = [], 0, 0, 0, 0
     row = "{:24} ################ {:5.1f} of {:3.0f}   complete, {} tests".format
-    for task in course.tasks():
-        listed = stdout([BUILD / "bin" / f"reference_task{task.number}_tests", "--gtest_list_tests"])
-        suites, others = ({suite for problem in problems for suite in problem.suites}
-                          for problems in (task.problems, task.extensions))
+    for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
+        listed = run([BIN / f"reference_task{task['number']}_tests", "--gtest_list_tests"]).stdout
+        required = [p for p in task["problem"] if not p.get("extension")]
+        extensions = [p for p in task["problem"] if p.get("extension")]
+        suites, others = ({suite for p in problems for suite in p["suites"]} for problems in (required, extensions))
         count, suite = 0, ""
         for line in listed.splitlines():
             suite = line.strip().rstrip(".").lstrip("/") if not line.startswith(" ") else suite
             count += line.startswith("  ") and suite in suites
             more += line.startswith("  ") and suite in others
-        lines.append(row(f"task {task.number} {task.name}", task.points, task.points, count))
+        points = sum(p["points"] for p in required)
+        more_points += sum(p["points"] for p in extensions)
+        lines.append(row(f"task {task['number']} {task['name']}", points, points, count))
+        all_points += points
         tests += count
-    points = sum(task.points for task in course.tasks())
-    lines.append(row("all", points, points, tests))
-    points = sum(problem.points for task in course.tasks() for problem in task.extensions)
-    lines.append(row("extensions", points, points, more))
+    lines.append(row("all", all_points, all_points, tests))
+    lines.append(row("extensions", more_points, more_points, more))
     return "\n".join([*lines, "Tested the reference solutions, not tasks/.", ""])
 
 
 def failing_training(sample):
     """The error, indented."""
-    error = run([BUILD / "bin" / "reference_train", *sample["command"].split()[2:]]).stderr
+    error = run([BIN / "reference_train", *sample["command"].split()[2:]]).stderr
     return "".join(f"    {line}\n" for line in error.splitlines())
 
 
-def numbers(sample):
-    """The numbers that the command prints, in the words of the page."""
-    words = sample["command"].split()
-    found = re.findall(sample["pattern"], stdout([BUILD / "bin" / words[1], *words[2:]]))
-    return sample["says"].format(", ".join(found))
-
-
-def levers_of_memory(_):
-    return memory_figure.table()
+def levers_of_memory(sample):
+    """A line for each lever: what it is, its option, the highest total of a rank."""
+    lines, options = [], {}  # a later --wrap or --mode replaces the one before
+    with tempfile.TemporaryDirectory() as folder:
+        for title, words in LEVERS:
+            options.update(zip(words.split()[::2], words.split()[1::2]))
+            given = [word.replace("DIR", folder) for pair in options.items() for word in pair]
+            printed = run([BIN / "reference_train", *sample["command"].split()[2:], *given]).stdout
+            lines.append(f"{title:30}{words:39}{re.search(r'peak ([0-9,]*[0-9])', printed)[1]:>13}\n")
+    return "".join(lines)
 
 
 KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solutions": check_of_solutions,
          "indented": failing_training, "levers": levers_of_memory}
 
 
-def plain(text, sample):
-    """Without what differs from run to run."""
-    return re.sub(sample["varies"], "", text) if "varies" in sample else text
+def play_numbers(sample):
+    """Whether the page says the numbers that the command prints."""
+    words = sample["command"].split()
+    found = re.findall(sample["pattern"], run([BIN / words[1], *words[2:]]).stdout)
+    says = sample["says"].format(", ".join(found))
+    text = " ".join((ROOT / sample["page"]).read_text().split())
+    return [] if says in text else [f"{sample['page']} does not say: {says}"]
 
 
-def play(sample, arguments):
+def play(sample, write=False):
+    """What is wrong with the page."""
     if sample["kind"] == "numbers":
-        says = numbers(sample)
-        said = normal((ROOT / sample["page"]).read_text())
-        return [] if says in said else [f"{sample['page']} does not say: {says}"]
+        return play_numbers(sample)
     printed = KINDS[sample["kind"]](sample)
-    if arguments.write and plain(shown(sample), sample) != plain(printed, sample):
-        path = ROOT / sample["page"]
-        text = path.read_text()
-        begin, end = block_span(text, sample)
+    path = ROOT / sample["page"]
+    text = path.read_text()
+    begin, end = block_span(text, sample)
+    # What differs from run to run is not compared.
+    before, now = (re.sub(sample.get("varies", "(?!)"), "", part) for part in (text[begin:end], printed))
+    if write and before != now:
         path.write_text(text[:begin] + printed + text[end:])
-    before, now = (plain(text, sample).splitlines() for text in (shown(sample), printed))
-    return [f"shows '{a}', prints '{b}'" for a, b in zip([*before, "the end"], [*now, "the end"]) if a != b][:3]
+    lines = zip([*before.splitlines(), "the end"], [*now.splitlines(), "the end"])
+    return [f"shows '{a}', prints '{b}'" for a, b in lines if a != b][:3]
 
 
 def wrong_forms():
@@ -122,8 +147,35 @@ def wrong_forms():
     for sample in load():
         try:
             if sample["kind"] != "numbers":
-                shown(sample)
+                block_span((ROOT / sample["page"]).read_text(), sample)
             if "old" in sample:
-                changed.solutions(sample["file"], sample)
+                changed.changed_text(sample["task"], sample)
         except Refused as refused:
-            yield f"{sample['name']}: {refused}"
+            yield str(refused)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="put what the runs print into the pages")
+    parser.add_argument("--check", action="store_true", help="the form of the list; runs nothing")
+    changed.add_options(parser)
+    arguments = parser.parse_args()
+    if arguments.check:
+        sys.exit("\n".join(wrong_forms()) or 0)
+    count, samples = 0, changed.part_of(load(), arguments)
+    changed.prepare("check", "hello", "reference_train", *(f"reference_task{task}_tests" for task in range(1, 8)))
+    for sample in samples:
+        try:
+            wrong = play(sample, arguments.write)
+        except (Refused, subprocess.TimeoutExpired) as refused:
+            wrong = [str(refused)]
+        verdict = "differs" if wrong else "as shown"
+        print(f"{sample['page']}: {sample['command'][:60]:60} {verdict}", flush=True)
+        print("".join(f"    {line}\n" for line in wrong), end="", flush=True)
+        count += bool(wrong)
+    changed.add_totals(arguments, len(samples) - count, count)
+    sys.exit(1 if count else 0)
+
+
+if __name__ == "__main__":
+    main()

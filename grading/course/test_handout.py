@@ -1,6 +1,8 @@
 """What a handout holds, and what it must not: python3 -m unittest discover grading."""
 
 import pathlib
+import posixpath
+import re
 import sys
 import tarfile
 import tempfile
@@ -9,6 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import handout  # noqa: E402
 import skeletons  # noqa: E402
+import texts  # noqa: E402
 
 
 def telling_lines(text):
@@ -20,12 +23,12 @@ def telling_lines(text):
 def solution_lines(tasks):
     """The lines that solutions alone have, by task; those that students are given are left out."""
     given = set()
-    for folder in ("common", "tests", "programs", "examples", "appendix"):
+    for folder in ("common", "trainer", "tests", "programs", "examples", "appendix"):
         for path in (handout.ROOT / folder).rglob("*"):
             if path.suffix in (".h", ".cpp"):
                 given |= telling_lines(path.read_text())
-    for text in skeletons.generated().values():
-        given |= telling_lines(text)
+    for text in skeletons.delivered().values():
+        given |= telling_lines(text.decode())
     lines = set()
     for task in tasks:
         for folder in skeletons.folders_of(f"task{task}_*"):
@@ -45,7 +48,31 @@ def found_in(lines, files):
             yield f"{name}: {line}"
 
 
+def links(name, text):
+    """Of each link and picture of a page, and each path into docs/ that a file names: (file, section or "")."""
+    yield from ((path, "") for path in re.findall(r"\bdocs/[\w-]+\.\w+", text))
+    if not name.endswith(".md"):
+        return
+    text = texts.without_blocks(text)
+    for link in texts.LINK.findall(text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text):
+        path, _, section = link.partition("#")
+        if not re.match("https?:", link):
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name, section
+
+
 class Handout(unittest.TestCase):
+    def test_every_link_leads_to_a_file_and_a_section_of_the_handout(self):
+        files = {name: data for name, (data, _) in handout.contents().items()}
+        known = set(files).union(*(map(str, pathlib.PurePosixPath(name).parents) for name in files))
+        wrong = []
+        for name, data in files.items():
+            if name.endswith(".png"):
+                continue
+            for path, section in links(name, data.decode()):
+                if path not in known or (section and section not in texts.anchors(files[path].decode())):
+                    wrong.append(f"{name}: {path}#{section}")
+        self.assertEqual(wrong, [])
+
     def test_has_no_line_of_a_solution(self):
         lines = solution_lines(range(1, 8))
         self.assertGreater(len(lines), 300)

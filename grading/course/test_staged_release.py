@@ -1,8 +1,10 @@
 """What a student's copy does when the next release is unpacked over it: python3 -m unittest discover
 grading. The real ./fsdp, cmake/stacks.cmake and `check` work on seven tasks of a few lines."""
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +13,10 @@ import unittest
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import handout  # noqa: E402
 import skeletons  # noqa: E402
-import staged_release  # noqa: E402
 
-ROOT = staged_release.ROOT
+ROOT = skeletons.ROOT
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.22)
@@ -22,7 +24,7 @@ project(fsdp CXX)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(LibTorch_ROOT / CACHE PATH "A folder that is there, for scripts/build.sh")
 list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)
-foreach(library fsdp_given fsdp_testing fsdp_prediction fsdp_train fsdp_train_options)
+foreach(library fsdp_given fsdp_testing fsdp_prediction fsdp_train fsdp_options)
   add_library(${library} INTERFACE)
 endforeach()
 add_library(fsdp_pch STATIC cmake/pch.cpp)
@@ -63,22 +65,56 @@ inline int run(int argc, char** argv, const std::vector<std::string>& suites, co
 """
 
 
-class SmallCourse(staged_release.Course):
-    """Task N is the function taskN(), which returns what is still to be written, of the tasks before
-    it or of its own. Its extension is moreN()."""
+def text_of(first, last):
+    """As `check` names tasks."""
+    if first == last:
+        return f"task {first}"
+    return f"tasks {first} {'and' if first + 1 == last else 'to'} {last}"
 
-    def task(self, task, returned):
+
+def sentence(task, solutions):
+    """What `check` says if the first `solutions` tasks under `task` are solutions."""
+    plural = "s" if solutions > 1 else ""
+    parts = [f"the reference solution{plural} of {text_of(1, solutions)}"] if solutions else []
+    parts += [f"your own {text_of(solutions + 1, task - 1)}"] if solutions < task - 1 else []
+    return f"Task {task} was tested over {' and '.join(parts)}."
+
+
+class SmallCourse:
+    """Of the form of this one. Task N is the function taskN(), which returns what is still to be written, of
+    the tasks before it or of its own. Its extension is moreN()."""
+
+    def __init__(self):
+        self.tasks = skeletons.tomllib.loads((ROOT / "course.toml").read_text())["task"]
+
+    def folder(self, task):
+        return f"task{task}_{self.tasks[task - 1]['name']}"
+
+    def points(self, task):
+        problems = self.tasks[task - 1]["problem"]
+        return sum(problem["points"] for problem in problems if not problem.get("extension"))
+
+    def suites(self, task):
+        return [suite for p in self.tasks[task - 1]["problem"] for suite in p["suites"]]
+
+    def headers(self, task):
+        folder, extensions = skeletons.folders_of(self.folder(task))
+        return {f"{extensions}/more{task}.h": f"#pragma once\nint more{task}();\n",
+                f"{folder}/task{task}.h": f"#pragma once\n#include <string>\nstd::string task{task}();\n"}
+
+    def sources(self, task, returned):
         folder, extensions = skeletons.folders_of(self.folder(task))
         return {
-            f"{extensions}/more{task}.h": f"#pragma once\nint more{task}();\n",
             f"{extensions}/more{task}.cpp": f"#include <more{task}.h>\nint more{task}() {{ return {task}; }}\n",
-            f"{folder}/task{task}.h": f"#pragma once\n#include <string>\nstd::string task{task}();\n",
             f"{folder}/task{task}.cpp": f"#include <task{max(task - 1, 1)}.h>\n#include <task{task}.h>\n"
             f"std::string task{task}() {{ return {returned}; }}\n",
         }
 
+    def skeleton(self, task):
+        return {**self.headers(task), **self.sources(task, f'"task{task} (problem {task}.1)"')}
+
     def own(self, task):
-        return self.task(task, f"task{task - 1}()" if task > 1 else '""')
+        return self.sources(task, f"task{task - 1}()" if task > 1 else '""')
 
     def tests(self, task, name):
         suites = "{" + ", ".join(f'"{suite}"' for suite in self.suites(task)) + "}"
@@ -96,26 +132,101 @@ class SmallCourse(staged_release.Course):
             "CMakeLists.txt": CMAKE.replace("CHECK", str(ROOT / "build/default/bin/check")),
             "cmake/pch.cpp": "",
             "cmake/pch.h": "",
-            "programs/strategy/fsdp_strategy.cpp": "",
+            "trainer/strategies/fsdp/fsdp_strategy.cpp": "",
             "programs/train.cpp": "int main() {}\n",
             "scripts/setup.sh": "#!/bin/sh\n",
             "tasks/WRITEUP.md": "",
             "tests/tests.h": TESTS_H,
         }
         for task in range(1, 8):
-            for name, text in self.task(task, f'"task{task} (problem {task}.1)"').items():
+            for name, text in self.skeleton(task).items():
                 texts[f"tasks/{name}"] = text
                 texts[f".pristine/{name}"] = text
             if task < release:
                 for name, text in self.own(task).items():
                     texts[f"solutions/{name}"] = text
         files = {name: (text.encode(), name.endswith(".sh")) for name, text in texts.items()}
-        for name in ("fsdp", "course.toml", "CMakePresets.json", "cmake/stacks.cmake", "scripts/build.sh"):
-            files[name] = ((ROOT / name).read_bytes(), name == "fsdp")
+        for name in ("fsdp", "course.toml", "CMakePresets.json", "cmake/isolate.sh", "cmake/stacks.cmake",
+                     "scripts/build.sh", "scripts/look.sh"):
+            files[name] = ((ROOT / name).read_bytes(), not name.startswith(("C", "cmake/stacks", "course")))
         for task in range(1, 8):
             name, content = self.tests(task, "works")
             files[name] = (content, False)
-        return files
+        return handout.with_list(files)
+
+
+class Copy:
+    """A student's copy, and what is wrong with it."""
+
+    def __init__(self, folder):
+        self.course, self.folder = SmallCourse(), folder
+        self.root = folder / handout.FOLDER
+        self.wrong = []
+
+    def release(self, number):
+        """Unpacks it, into the copy if there is one. The archives are all older than anything that was
+        built. Each has another file of task 1's tests."""
+        files = self.course.contents(number)
+        name, content = self.course.marked(1, number)
+        files[name] = (content, False)
+        archive = self.folder / f"release{number}.tar.gz"
+        handout.write(archive, files, 1_600_000_000 + number)
+        if self.root.exists():
+            subprocess.run([self.root / "fsdp", "update", archive], check=True)
+        else:
+            subprocess.run(["tar", "-xzf", archive, "-C", self.folder], check=True)
+        self.number = number
+
+    def write(self, task):
+        for name, text in self.course.own(task).items():
+            (self.root / "tasks" / name).write_text(text)
+
+    def spoil(self, task):
+        """From now on no program that contains the student's task compiles."""
+        for folder in skeletons.folders_of(self.course.folder(task)):
+            for path in (self.root / "tasks" / folder).glob("*.cpp"):
+                path.write_text("#error this is the student's own task\n")
+
+    def check(self, what, points, bases):
+        """`what`: the arguments; `points`: those that it should show; `bases`: (task, solutions)."""
+        result = self.folder / "result.json"
+        result.unlink(missing_ok=True)
+        command = [self.root / "fsdp", "check", *what.split(), "--json", result]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        found = json.loads(result.read_text()) if result.exists() else {"points": None, "tests": []}
+        said = re.findall(r"^Task \d was tested over .*$", done.stdout, re.MULTILINE)
+        marks = {t["name"].partition("/")[0] for t in found["tests"] if "is_of_release" in t["name"]}
+        wrong = []
+        if found["points"] != points:
+            wrong.append(f"{found['points']} points, not {points}")
+        if said != [sentence(*base) for base in bases if base[0] > 1]:
+            wrong.append(f"says {said}")
+        if marks - {f"is_of_release_{self.number}"}:
+            wrong.append(f"runs {marks}")
+        if wrong:
+            self.wrong.append(f"release {self.number}, check {what}: {wrong}\n{done.stdout}{done.stderr}")
+
+
+def play(copy):
+    """Task K is written when release K is there, task 5 when release 4 is."""
+    course = copy.course
+    copy.release(1)
+    copy.check("", 0, [])
+    for number in range(1, 8):
+        if number > 1:
+            copy.release(number)
+            written = [task for task in range(1, 8) if task < number or (task == 5 and number == 5)]
+            bases = [(task, min(task, number) - 1) for task in written]
+            copy.check("", sum(map(course.points, written)), bases)
+            copy.spoil(number - 1)  # it must not matter any more
+        copy.write(number)
+        copy.check(str(number), course.points(number), [(number, number - 1)])
+        if number == 4:
+            copy.write(5)
+            copy.check("5", course.points(5), [(5, 3)])
+        if number > 1:
+            copy.write(number - 1)
+    copy.check("7 --base mine", course.points(7), [(7, 0)])
 
 
 class StagedRelease(unittest.TestCase):
@@ -126,7 +237,7 @@ class StagedRelease(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="a term ")
         self.addCleanup(folder.cleanup)
-        self.copy = staged_release.Copy(SmallCourse(), pathlib.Path(folder.name))
+        self.copy = Copy(pathlib.Path(folder.name))
 
     def check(self, *arguments):
         command = [self.copy.root / "fsdp", "check", *arguments]
@@ -134,7 +245,7 @@ class StagedRelease(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def test_a_term_gives_the_right_points_over_the_right_base_at_every_step(self):
-        staged_release.play(self.copy)
+        play(self.copy)
         self.assertEqual(self.copy.wrong, [])
 
     def test_a_task_stands_on_the_nearest_solutions_and_own_tasks_after_them(self):
@@ -163,23 +274,43 @@ class StagedRelease(unittest.TestCase):
     def test_update_keeps_what_is_begun_and_brings_the_rest(self):
         self.copy.release(1)
         self.copy.write(2)
-        writeup = self.copy.root / "tasks/WRITEUP.md"
-        writeup.write_text("mine\n")
-        begun = self.copy.root / "tasks/task2_flat_parameter/task2.cpp"
-        first = self.copy.root / "tasks/task3_forward_hooks/task3.h"
-        kept = begun.read_text()
-        more = [self.copy.root / f"tasks/extensions/{self.copy.course.folder(i)}/more{i}.cpp" for i in (2, 3)]
-        mine = more[0].read_text()
-        changed = {str(path.relative_to(self.copy.root / "tasks")): "3" for path in (begun, first, *more)}
-        with unittest.mock.patch.object(SmallCourse, "task", lambda *_: changed):
+        tasks = self.copy.root / "tasks"
+        (tasks / "WRITEUP.md").write_text("mine\n")
+        begun = ["task2_flat_parameter/task2.cpp", "extensions/task2_flat_parameter/more2.cpp", "WRITEUP.md"]
+        brought = ["task2_flat_parameter/task2.h", "task3_forward_hooks/task3.h",
+                   "extensions/task3_forward_hooks/more3.cpp"]
+        kept = [(tasks / name).read_text() for name in begun]
+        changed = {name: "3" for name in [*begun[:2], *brought]}
+        with unittest.mock.patch.object(SmallCourse, "skeleton", lambda *_: changed):
             self.copy.release(3)
-        self.assertEqual((begun.read_text(), writeup.read_text()), (kept, "mine\n"))
-        self.assertEqual((first.read_text(), more[1].read_text()), ("3", "3"))
-        self.assertEqual(more[0].read_text(), mine)
-        self.assertFalse(first.with_suffix(".cpp").exists())  # what a release has no more is gone
+        self.assertEqual([(tasks / name).read_text() for name in begun], kept)
+        self.assertEqual([(tasks / name).read_text() for name in brought], ["3"] * 3)
+        self.assertFalse((tasks / "task3_forward_hooks/task3.cpp").exists())  # what a release has no more is gone
         done = subprocess.run([self.copy.root / "fsdp", "update"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr),
                          (2, "fsdp: update wants the archive of a later release\n"))
+
+    def test_update_removes_what_the_later_release_has_no_more_and_nothing_of_the_student(self):
+        renamed = {"common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp", "tests/task1_meta_init/test.cpp"}
+        plain = SmallCourse.contents
+        with_more = lambda course, release: handout.with_list(
+            {**plain(course, release), **{name: (b"", False) for name in renamed}})
+        with unittest.mock.patch.object(SmallCourse, "contents", with_more):
+            self.copy.release(1)
+        self.copy.write(2)
+        own = {"tests/task3_forward_hooks/test_mine.cpp", "common/comm/mine.h", "tasks/task3_forward_hooks/notes.md",
+               "tasks/task2_flat_parameter/helper.h", "solutions.txt"}
+        for name in own:
+            (self.copy.root / name).write_text("mine\n")
+        begun = self.files()
+        self.copy.release(2)
+        solutions = {name for name in self.files() if name.startswith("solutions/")}
+        self.assertEqual(self.files() - solutions, begun - renamed | {"tests/task1_meta_init/test.cpp"})
+        self.assertEqual({(self.copy.root / name).read_text() for name in own}, {"mine\n"})
+
+    def files(self):
+        paths = self.copy.root.rglob("*")
+        return {path.relative_to(self.copy.root).as_posix() for path in paths if path.is_file()}
 
     def test_a_file_that_comes_back_with_an_old_time_is_built(self):
         self.copy.release(1)

@@ -1,4 +1,4 @@
-"""What is found in the tables of docs/: python3 -m unittest discover grading/course."""
+"""What is found in the texts: python3 -m unittest discover grading/course."""
 
 import pathlib
 import sys

@@ -27,6 +27,10 @@ class Verbs(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         for name in ("scripts", "tasks", "solutions", "programs"):
             shutil.copytree(skeletons.ROOT / name, self.root / name)
+        for name, content in skeletons.delivered().items():
+            path = self.root / ".pristine" / name.removeprefix("tasks/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         (self.root / "grading/course").mkdir(parents=True)
         for name in ("fsdp", "course.toml", "grading/course/skeletons.py"):
             shutil.copy(skeletons.ROOT / name, self.root / name)
@@ -107,6 +111,24 @@ class Verbs(unittest.TestCase):
         )
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
 
+    def test_check_says_what_the_grader_would_reject(self):
+        script = (f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^look()/,/^}}/p' fsdp)\"; "
+                  "for task in 3 5 6; do look $task mine && echo good $task; done")
+        for name, code in ((SKELETON, "#include <unistd.h>\nvoid f() { fork(); }"),
+                           (EXTENSION, "#include <unistd.h>\nvoid f() { write(3, \"\", 1); }"),
+                           ("tasks/task6_prefetch/prefetch.cpp", "#include <cstdio>\nvoid f() { std::puts(\"\"); }")):
+            task = re.search(r"task\d", name)[0]
+            made = self.root / f"build/default/CMakeFiles/mine_{task}.dir/{name}.o"
+            made.parent.mkdir(parents=True)
+            subprocess.run(["c++", "-c", "-x", "c++", "-", "-o", made], input=code, text=True, check=True)
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.root, capture_output=True, text=True)
+        self.assertEqual(done.stdout, "good 5\ngood 6\n", done.stderr)
+        said = done.stderr.splitlines()
+        self.assertEqual(len(said), 3, said)
+        self.assertIn(f"{SKELETON} uses fork: a solution starts, ends and watches no process", said[0])
+        self.assertIn(f"{EXTENSION} uses write", said[1])
+        self.assertIn("task 5 would be graded without its extensions", said[2])
+
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
         for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
                           ["--solutions", "9"], ["--base=mine", "--repeat", "2", "0"]):
@@ -114,6 +136,13 @@ class Verbs(unittest.TestCase):
             self.assertEqual(status, 2, text)
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
+
+    def test_check_says_of_a_build_that_cannot_be_configured_only_why(self):
+        (self.root / "scripts/setup.sh").write_text("echo 'fsdp: please install these packages: g++' >&2; exit 1\n")
+        (self.root / SKELETON).write_text("// mine\n")
+        for task in ("", "3"):
+            status, text = self.run_verb("check", *task)
+            self.assertEqual((status, text.splitlines()[-1]), (1, "fsdp: please install these packages: g++"), text)
 
     def test_install_refuses_what_is_no_prefix_before_it_builds(self):
         (self.root / "file").write_text("")
@@ -218,6 +247,29 @@ class Verbs(unittest.TestCase):
         status, said = self.read_only_build("true")
         self.assertEqual(status, 1)
         self.assertIn("fsdp: build/default can't be written, and does not hold made", said)
+
+    def test_a_verb_that_needs_python_makes_its_environment_first(self):
+        shutil.copytree(skeletons.ROOT / "grading", self.root / "grading", dirs_exist_ok=True)
+        for verb in ("handout", "grade", "gradescope"):
+            (self.root / ".venv").rename(self.root / f"before {verb}")
+            status, text = self.run_verb(verb, "--help")
+            self.assertEqual(status, 0, text)
+            self.assertTrue((self.root / ".venv/bin/python3").exists())
+
+    def test_libtorch_is_found_by_each_folder_that_names_it(self):
+        torch = self.root / "wheel/torch"
+        for header, text in (("headeronly/version.h", "#define TORCH_VERSION_MAJOR 2\n"),
+                             ("csrc/api/include/torch/torch.h", "")):
+            path = torch / "include/torch" / header
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+        prefix = torch / "share/cmake"  # torch.utils.cmake_prefix_path
+        for name, folder in (("CMAKE_PREFIX_PATH", prefix), ("CMAKE_PREFIX_PATH", torch), ("LIBTORCH", torch),
+                             ("CMAKE_PREFIX_PATH", torch.parent), ("Torch_DIR", prefix / "Torch")):
+            done = subprocess.run(["cmake", "-P", skeletons.ROOT / "cmake/missing.cmake"], capture_output=True,
+                                  text=True, env={**os.environ, name: str(folder)})
+            found = done.stdout.partition("libtorch ")[2].strip()
+            self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def test_help_has_the_verbs_of_this_copy(self):
         (self.root / "grading/course/skeletons.py").unlink()

@@ -185,6 +185,7 @@ def class_page(grades):
     rows = "".join(
         f"<tr><td class=name><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
         f"{html.escape(course.one_line(done.name))}</a><small>{html.escape(done.remark)}</small>"
+        f"<small>{html.escape(course.one_line('; '.join(done.notes)))}</small>"
         f"<td class=number>{done.points:g}"
         + "".join(
             f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"

@@ -25,7 +25,7 @@ class Task:
     sentinel: str  # a test; if it fails, no point of the task counts
     problems: tuple
     extensions: tuple  # problems whose points are no part of the task's
-    files: tuple  # that a student hands in: their paths in tasks/
+    files: tuple  # the .cpp files of the task and its extensions: their paths in tasks/
 
     @property
     def folder(self):
@@ -35,13 +35,6 @@ class Task:
     def folders(self):
         """Of its files, in tasks/ and in solutions/."""
         return folders_of(self.folder)
-
-    def path_of(self, name):
-        """The path in tasks/ of its file `name`."""
-        found = [path for path in self.files if path.endswith(f"/{name}")]
-        if len(found) != 1:
-            raise Refused(f"task {self.number} has {len(found)} files called {name}")
-        return found[0]
 
     @property
     def points(self):
@@ -64,10 +57,8 @@ def tasks():
         for p in task["problem"]:
             problem = Problem(p["number"], p["name"], p["points"], tuple(p["suites"]))
             (extensions if p.get("extension") else problems).append(problem)
-        paths = [path for folder in folders_of(folder_of(task))
-                 for path in sorted((ROOT / "tasks" / folder).glob("*.*"))]
-        files = tuple(path.relative_to(ROOT / "tasks").as_posix() for path in paths
-                      if path.suffix in (".h", ".cpp"))
+        files = tuple(path.relative_to(ROOT / "tasks").as_posix() for folder in folders_of(folder_of(task))
+                      for path in sorted((ROOT / "tasks" / folder).glob("*.cpp")))
         found.append(Task(task["number"], task["name"], task["sentinel"], tuple(problems),
                           tuple(extensions), files))
     return tuple(found)
@@ -86,19 +77,19 @@ def rubric():
 
 
 def task_files(folder):
-    """Path in tasks/ -> content, of every listed file, from another folder of that form."""
+    """Path in tasks/ -> content, of the .cpp file of every task, from another folder of that form."""
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
-
-
-OTHERS = ("second", "third", "fourth", "fifth")
-
-
-def other_solution(name):
-    """Of a correct solution that is written differently: its files, as of task_files()."""
-    return task_files(f"grading/instruments/{name}_solution")
 
 
 @functools.cache
 def blank():
     """As a student gets them."""
     return task_files("tasks")
+
+
+@functools.cache
+def headers():
+    """Path in tasks/ -> content, of the headers of the tasks, which are the course's."""
+    found = (path for task in tasks() for folder in task.folders
+             for path in sorted((ROOT / "tasks" / folder).glob("*.h")))
+    return {path.relative_to(ROOT / "tasks").as_posix(): path.read_bytes() for path in found}

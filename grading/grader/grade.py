@@ -4,9 +4,9 @@ import dataclasses
 import time
 
 from course import skeletons
-from grader import course, run, sandbox, score, throughput
+from grader import compiling, course, run, sandbox, score, throughput
 from grader.course import BUILD, Refused
-from grader.programs import BASES, all_programs, build, build_programs
+from grader.programs import BASES, Builder, all_programs, build
 
 KINDS = ("tests", "hidden")
 HELD = "not run: no point of this task counts before its sentinel passes, which is one of its usual tests"
@@ -20,10 +20,13 @@ class Grade:
     refused: str = ""  # why nothing was graded
     missing: tuple = ()
     ignored: tuple = ()
+    changed: tuple = ()  # headers of the course that the student has changed
     scores: dict = dataclasses.field(default_factory=dict)  # task number -> [TaskScore, one a base]
     throughput: dict = dataclasses.field(default_factory=dict)
-    seconds: float = 0  # that it took, whenever that was
-    usual_seconds: float = 0  # without the hidden cases
+    seconds: float = 0  # by the clock on the wall, until now
+    usual_seconds: float = 0  # without those in which hidden cases ran
+    known: int = 0  # results that were known from an earlier run
+    notes: tuple = ()  # for the instructor: what the look at the compiled code has found and costs nothing
     complete: bool = False
 
     def best(self, task):
@@ -46,11 +49,11 @@ class Grade:
         found = [self.refused] if self.refused else []
         for task in course.tasks():
             best = self.best(task)
-            if best and best.why:
-                words = best.why.removeprefix("is not run: ").splitlines()
-                kind = "refused" if best.why.startswith("is not run: ") else words.pop(0).rstrip(":")
-                found.append(f"task {task.number} {kind}: {' '.join(words)[:200]}".rstrip(": "))
-        return course.one_line("; ".join(found))
+            for why in best.reasons if best and best.why else ():
+                words = why.removeprefix("is not run: ").splitlines()
+                kind = "refused" if why.startswith("is not run: ") else words.pop(0).rstrip(":")
+                found.append(f"task {task.number} {kind}: {' '.join(words)}".rstrip(": "))
+        return course.one_line("; ".join(dict.fromkeys(found)))
 
     @property
     def extensions(self):
@@ -77,23 +80,26 @@ def most_extension_points():
 
 def prepare(only=None):
     """Builds what is the grader's own: for the tasks with these numbers, or all."""
-    changed = list(skeletons.differences(skeletons.generated()))
+    changed = list(skeletons.differences(skeletons.delivered()))
     if changed:
         raise Refused(f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy")
     numbers = only or [task.number for task in course.tasks()]
-    trainer = [] if only else ["reference_train", "mine_train"]
-    build("check", "confine", *trainer, *(f"mine_task{number}_tests" for number in numbers))
+    # The judges have the tests, and the reference's libraries are what is linked below a student's task.
+    below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else ["reference_train"]
+    build("check", *below, *(f"mine_task{number}_tests" for number in numbers))
+    compiling.KEPT.mkdir(mode=0o711, exist_ok=True)
     sandbox.require_that_tests_run(BUILD / "bin" / f"mine_task{numbers[0]}_tests")
-    sandbox.require_that_compilers_run()
+    compiling.require_that_compilers_run()
+    compiling.remove_old()
 
 
-def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=None, kinds=KINDS):
-    """Yields (program, kind, result) of each program of `wanted`: first what is known, then what it builds
-    and runs. `on_step`: as of programs.ninja()."""
+def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
+    """Yields (program, kind, result, whether it was known) of each program of `wanted`: first what is known, then
+    what it builds and runs. Calls on_step("3/25") as it compiles."""
     seeds = {"tests": "", "hidden": seed}
     missing, held = [], set()  # programs of whose hidden cases no point counts
     for program in wanted:
-        key = program.key(submission, looked_at)
+        key = program.key(builder.submission, builder.looked_at)
         for kind in kinds:
             known = None if fresh else run.kept(key, seeds[kind])
             if not known and kind == "hidden" and program in held:
@@ -103,50 +109,57 @@ def results(submission, seed, job, wanted, fresh=False, looked_at=True, on_step=
                 continue
             if known.sentinel_fails:
                 held.add(program)
-            yield program, kind, known
+            yield program, kind, known, True
     if not missing:
         return
-    started = time.monotonic()
-    built = build_programs(submission, {program for program, _, _ in missing}, job, looked_at, on_step)
-    building = (time.monotonic() - started) / len(missing)
+    builder.compile(dict.fromkeys(program for program, _, _ in missing), on_step)
+    built = {}
     for program, kind, key in missing:
+        if program not in built:
+            built[program] = builder.build(program)
         made = built[program]
         if made.path and kind == "hidden" and program in held:
-            yield program, kind, run.Result([], HELD)
+            yield program, kind, run.Result([], HELD), False
             continue
         if made.path:
-            result = run.run_tests(made.path, program.task, seeds[kind], job)
+            result = run.run_tests(made.path, program.task, seeds[kind])
         else:
             result = run.Result([], made.why)
         result.left_out = made.left_out
-        result.seconds += building
         run.keep(key, seeds[kind], result)
         if result.sentinel_fails:
             held.add(program)
-        yield program, kind, result
+        yield program, kind, result, False
 
 
 def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: None, only=None,
           looked_at=True, on_step=None):
     """`job`: of programs.new_job(), for this submission alone. `on_progress` is called whenever more is
-    known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that objects.py refuses
-    is not run. `on_step`: as of programs.ninja()."""
-    done = Grade(name, missing=submission.missing, ignored=submission.ignored)
+    known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that the look rejects is not run.
+    `on_step`: as of results()."""
+    started, hidden = time.monotonic(), 0
+    done = Grade(name, missing=submission.missing, ignored=submission.ignored, changed=submission.changed)
+    builder = Builder(submission, job, looked_at)
     found = {}  # (base, task number) -> kind -> Result
     wanted = [p for p in all_programs() if only is None or p.task.number in only]
-    for program, kind, result in results(submission, seed, job, wanted, fresh, looked_at, on_step):
-        task = program.task
-        done.seconds += result.seconds
-        done.usual_seconds += result.seconds if kind == "tests" else 0
-        for base in BASES if task.number == 1 else [program.base]:
-            known = found.setdefault((base, task.number), {})
-            known[kind] = result
-            if len(known) == len(KINDS):
-                done.scores.setdefault(task.number, []).append(score.score_task(task, base, known))
+
+    def tell():
+        done.notes = tuple(builder.notes())
+        done.seconds = time.monotonic() - started
+        done.usual_seconds = done.seconds - hidden
         on_progress(done)
-    done.throughput = throughput.measure(submission, done, seed, job, fresh)
-    done.seconds += done.throughput.get("seconds", 0)
-    done.usual_seconds += done.throughput.get("seconds", 0)
+
+    for program, kind, result, known in results(builder, seed, wanted, fresh, on_step):
+        task = program.task
+        done.known += known
+        hidden += result.seconds if kind == "hidden" and not known else 0
+        for base in BASES if task.number == 1 else [program.base]:
+            of_base = found.setdefault((base, task.number), {})
+            of_base[kind] = result
+            if len(of_base) == len(KINDS):
+                done.scores.setdefault(task.number, []).append(score.score_task(task, base, of_base))
+        tell()
+    done.throughput = throughput.measure(builder, done, seed, fresh)
     done.complete = True
-    on_progress(done)
+    tell()
     return done

@@ -33,7 +33,8 @@ def bases_text(grade, task):
 
 def points_text(score):
     hidden = f" and {score.points_of('hidden'):g} for hidden cases" if hidden_is_shown() else ""
-    return f"{score.usual_points:g}{hidden}"
+    why = f" ({course.one_line(' '.join(score.why.split()))})" if score.why else ""
+    return f"{score.usual_points:g}{hidden}{why}"
 
 
 def hidden_is_shown():
@@ -76,7 +77,8 @@ def of_problem(task_score, problem_score):
     task = f"task {task_score.task.number}"
     head, hidden_head = (f"graded over {BASE_NAMES[base]}" for base in (task_score.base, task_score.base_of_hidden))
     remark = f"\n{task_score.remark}" if task_score.remark else ""
-    usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}"
+    others = "".join(f"\n\n{why}" for why in task_score.reasons if task_score.why and why != task_score.why)
+    usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}{others}"
     hidden = (
         f"{hidden_head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
         "These are the same tests with other numbers of ranks, sizes and values.\n\n"
@@ -130,6 +132,13 @@ def of_extensions(grade):
     }
 
 
+def of_notes(grade):
+    """An entry that students do not see."""
+    if grade.notes:
+        yield {"name": "for the instructor", "output": "It costs nothing, and may be read in the code:\n"
+               + "\n".join(grade.notes), "output_format": "text", "visibility": "hidden"}
+
+
 def leaderboard(grade):
     measured = grade.throughput
     if "ratio" not in measured:
@@ -148,17 +157,19 @@ def remarks(grade):
     later = most_points() - most_shown_points()
     held = f" The hidden cases' {later:g} come later." if later else ""
     points = f"{shown_points(grade):g} of {most_shown_points():g} points"
-    lines = [f"{points}, graded in {shown_seconds(grade):.0f} s.{held}"]
+    known = f" ({grade.known} results were known from before)" if grade.known else ""
+    lines = [f"{points}, graded in {shown_seconds(grade):.0f} s{known}.{held}"]
     if grade.remark:
         lines.append(f"Not run: {grade.remark}.")
     if not grade.complete:
         lines.append("The grader stopped early. This is what it knew by then.")
-    if grade.missing:
-        lines.append(f"Not handed in, so graded as delivered: {', '.join(grade.missing)}.")
-    if grade.ignored:
-        names = course.one_line(", ".join(name[:100] for name in grade.ignored[:10]))
-        lines.append(f"Not compiled, as the course has no files of these names: {names}. Move what is in them to the "
-                     "course's files.")
+    for names, what in ((grade.missing, "Not handed in, so graded as delivered"),
+                        (grade.changed, "Graded with the course's own copies of these headers, which yours differ from"),
+                        (grade.ignored, "Not compiled, as ./fsdp check does not compile them either: move what is in "
+                                        "them into a .cpp file of a task's folder")):
+        if names:
+            shown = ", ".join(name[:100] for name in names[:20]) + (", ..." if len(names) > 20 else "")
+            lines.append(f"{what}: {course.one_line(shown)}.")
     return [*lines, TWICE] if grade.scores else lines
 
 
@@ -186,7 +197,7 @@ def gradescope(grade):
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "tests": [*tests, of_extensions(grade)],
+        "tests": [*tests, of_extensions(grade), *of_notes(grade)],
         "leaderboard": leaderboard(grade),
         "extra_data": {
             "complete": grade.complete,
@@ -255,7 +266,8 @@ def of_task(grade, task, tests):
 
 def student_page(grade):
     results = gradescope(grade)
-    *graded, throughput, extensions = results["tests"]
+    *graded, throughput = [test for test in results["tests"] if "score" in test]
+    extensions = of_extensions(grade)
     points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points():g} points"
     title = f"{course.one_line(grade.name)}: {points}"
     body = f"<h1>{html.escape(title)}</h1>"

@@ -2,7 +2,6 @@
 skeletons: it holds nothing of what is graded (common/testing/judge/remote_ranks.h)."""
 
 import dataclasses
-import functools
 import hashlib
 import json
 import os
@@ -11,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from grader import course, programs, sandbox, session, whole_file
+from grader import compiling, course, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
 OVERHEAD = 60  # [s] to list tests and to end
@@ -28,16 +27,9 @@ class Result:
     left_out: str = ""  # why extensions were not in the program
 
 
-@functools.cache
-def code():
-    """A hash of how programs are run."""
-    names = ("run.py", "sandbox.py", "sandbox.sh", "memory_group.py")
-    return course.digest(ROOT / "grading" / "grader" / name for name in names)
-
-
 def result_file(key, seed):
-    what = hashlib.sha256(f"{code()} {key} {seed}".encode()).hexdigest()[:32]
-    return programs.KEPT / "results" / f"{what}.json"
+    what = hashlib.sha256(f"{key} {seed}".encode()).hexdigest()[:32]
+    return compiling.KEPT / "results" / f"{what}.json"
 
 
 def kept(key, seed):
@@ -50,7 +42,7 @@ def kept(key, seed):
 def is_of_the_machine(result):
     """Whether the machine may be to blame, as another submission may have filled it."""
     reasons = [result.why, result.left_out, *(test.get("text") or test.get("why", "") for test in result.tests)]
-    return any(reason.startswith("gave no result") or programs.NO_REASON in reason or programs.MACHINE.search(reason)
+    return any(reason.startswith("gave no result") or compiling.NO_REASON in reason or compiling.MACHINE.search(reason)
                for reason in reasons)
 
 
@@ -59,7 +51,7 @@ def keep(key, seed, result):
     if is_of_the_machine(result):
         return
     path = result_file(key, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     whole_file.write(path, json.dumps(dataclasses.asdict(result)))
 
 
@@ -103,12 +95,12 @@ def read_result(path, task, seconds):
         return Result([], f"gave no result: what check wrote is none: {error}", seconds)
 
 
-def run(command, environment, seconds):
+def run(command, environment, seconds, folder=None):
     """The exit status, None if the program took longer than that; and what it printed. What it has
     started ends with it."""
     with tempfile.TemporaryFile() as printed:  # not a pipe: of a file, graded code writes `file_bytes` at most
         process = subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=printed,
-                                   stderr=printed, env=environment, start_new_session=True)
+                                   stderr=printed, env=environment, cwd=folder, start_new_session=True)
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -120,25 +112,26 @@ def run(command, environment, seconds):
         return status, printed.read().decode(errors="replace")
 
 
-def run_tests(path, task, seed, job):
+def sandboxed(path, script):
+    """Makes `script`, which runs the program in the sandbox."""
+    return sandbox.make(script, sandbox.limits_of_runs(), [path, *sandbox.libraries()], program=[path])
+
+
+def run_tests(path, task, seed):
     """`seed`: of the hidden cases; empty for the usual ones."""
     started = time.monotonic()
     limit = rubric()["limits"]["task_seconds"]
-    environment = {
-        **sandbox.environment(job, seen=[path]),
-        "FSDP_ROOT": str(ROOT),
-        "FSDP_RANKS_OF": f"{sandbox.SCRIPT} {path}",
-    }
+    script = sandboxed(path, path.with_name("run.sh"))
+    # The judge takes spaces for the ends of words, so the script is named from the folder that it is in.
+    environment = {**os.environ, "FSDP_ROOT": str(ROOT), "FSDP_RANKS_OF": f"./{script.name}"}
     environment.pop("FSDP_TEST_SEED", None)  # of the shell in which somebody has tried hidden cases
     if seed:
         environment["FSDP_TEST_SEED"] = seed
-    sandbox.clean_up(job)
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "tests.json")
         command = [BUILD / "bin" / "check", str(task.number), "--stacks", "mine"]
         command += ["--seconds", str(limit), "--json", out]
-        status, printed = run(command, environment, limit + OVERHEAD)
-        sandbox.clean_up(job)
+        status, printed = run(command, environment, limit + OVERHEAD, script.parent)
         seconds = time.monotonic() - started
         if not os.path.exists(out):
             why = "its tests did not end" if status is None else printed[-500:]

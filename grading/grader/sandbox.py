@@ -1,96 +1,153 @@
-"""How graded code is compiled and run here: the best of what the machine allows."""
+"""Where graded code is compiled, linked and run. A sandbox is a script that runs a program with what it may
+do here at most, in the first of three modes that works: `namespaces` (bubblewrap), `user` (root without
+namespaces: another user with limits) or `limits` (limits alone)."""
 
+import dataclasses
 import functools
-import itertools
 import os
 import pathlib
+import pwd
+import random
 import re
+import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 
-from grader import memory_group, session
+from grader import call_filter
 from grader.course import BUILD, ROOT, Refused, rubric
 
-SCRIPT = ROOT / "grading" / "grader" / "sandbox.sh"
-COMPILE = ROOT / "grading" / "grader" / "compile.sh"
-ASSEMBLER = COMPILE.parent / "assembler"  # what compile.sh makes of the compiler's
-CONFINE = BUILD / "bin" / "confine"
-FIRST_USER = 61_000  # that graded code runs as
-USERS = 50  # of each job: one for each run, in turns
-_runs = itertools.count()
+KEPT = ROOT / ".grades"  # results, objects and running jobs: not in build/, which a moved folder makes anew
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+OF_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "hosts", "nsswitch.conf")
+# Above the numbers that systemd, containers and directories give to users.
+USERS = range(1_900_000_000, 2_100_000_000)
 
 
-def users(job):
-    return range(FIRST_USER + job * USERS, FIRST_USER + (job + 1) * USERS)
+def has_processes(user):
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and re.search(rf"(?m)^Uid:.*\t{user}\b", (entry / "status").read_text()):
+                return True
+        except OSError:  # it has ended
+            continue
+    return False
 
 
+def is_free(user):
+    """Whether nobody on this machine has the number, or runs anything under it."""
+    try:
+        pwd.getpwuid(user)
+        return False
+    except KeyError:
+        return not has_processes(user)
+
+
+def free_user():
+    """A number for a user of one sandbox."""
+    return next(user for user in iter(lambda: random.choice(USERS), None) if is_free(user))
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The options of prlimit, and the size of the scratch folders."""
+
+    options: tuple
+    scratch: int  # [bytes]
+
+
+def limits_of_runs():
+    limits = rubric()["limits"]
+    return Limits((f"--nproc={limits['processes']}", f"--fsize={limits['file_bytes']}",
+                   f"--data={limits['memory_bytes']}", "--core=0", "--nofile=1024"), limits["file_bytes"])
+
+
+def limits_of_compilers():
+    limits = rubric()["limits"]
+    return Limits((f"--nproc={limits['processes']}", f"--fsize={limits['object_bytes']}",
+                   f"--as={limits['compiler_bytes']}", f"--cpu={limits['compiler_seconds']}", "--core=0"),
+                  limits["object_bytes"])
+
+
+def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(), as_grader=False):
+    """Writes `script`, which runs the words `program` and then its own arguments under these limits. In
+    `namespaces` this reads the system's folders and `seen`, files and folders; it changes nothing but `writes`, a
+    folder, and scratch folders. It starts in `folder`, otherwise in /tmp. Returns the script's path. `as_grader`:
+    it runs as the grader's user, who alone may read what it is linked with; without namespaces with limits alone."""
+    mode = mode or best_mode()
+    if as_grader and mode == "user":
+        mode = "limits"
+    user = free_user() if os.geteuid() == 0 and mode != "limits" and not as_grader else None
+    script = pathlib.Path(script)
+    script.parent.mkdir(parents=True, exist_ok=True)
+    redirection, words = "", []
+    if writes and user:
+        os.chown(writes, user, user)
+    if mode == "namespaces":
+        if filters_calls():
+            rules = script.with_suffix(".calls")
+            call_filter.write(rules)
+            redirection = f" 9< {shlex.quote(str(rules))}"
+            words += ["bwrap", "--seccomp", "9"]
+        else:
+            words += ["bwrap"]
+        words += bubblewrap(limits, seen, writes, folder, user)
+    elif filters_calls():
+        words += [os.path.realpath(sys.executable), "-I", call_filter.__file__]
+    words += ["prlimit", *limits.options, "setpriv", "--no-new-privs", "--pdeathsig", "KILL"]
+    if user:
+        words += ["--reuid", str(user), "--regid", str(user), "--clear-groups", "--inh-caps=-all"]
+    words += ["env", "-i", "PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C.UTF-8",
+              f"TMPDIR={writes if writes and mode != 'namespaces' else '/tmp'}"]
+    text = ["#!/bin/sh", "# If the machine has no memory left, the kernel ends this first, and not the grader.",
+            "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null", f"cd {shlex.quote(str(folder or '/tmp'))} || exit",
+            f"exec {shlex.join(map(str, words))} ${{FSDP_TEST_SEED+FSDP_TEST_SEED=\"$FSDP_TEST_SEED\"}} "
+            f"${{OMP_NUM_THREADS+OMP_NUM_THREADS=\"$OMP_NUM_THREADS\"}} {shlex.join(map(str, program))} \"$@\"{redirection}"]
+    script.write_text("\n".join(text) + "\n")
+    script.chmod(0o755)
+    return script
+
+
+def bubblewrap(limits, seen, writes, folder, user):
+    """The options that make the namespaces and what is seen in them."""
+    words = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
+    # Root gives its rights away in the sandbox, after it has become the user; an ordinary user has none.
+    words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else []
+    words += ["--unshare-user"] if os.geteuid() != 0 else []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            words += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            words += ["--ro-bind", path, path]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for path in ("/dev/shm", "/tmp"):
+        words += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", path]
+    # What bubblewrap makes on the way to a path is for its owner alone.
+    parents = {parent for path in ("/etc/x", *map(str, seen), str(writes or "/tmp/x"), f"{folder or '/tmp'}/x")
+               for parent in pathlib.Path(path).parents}
+    for path in sorted(parents - {pathlib.Path(path) for path in ("/", "/tmp", *SYSTEM)}):
+        if not str(path).startswith(tuple(f"{path}/" for path in SYSTEM)):
+            words += ["--perms", "0755", "--dir", str(path)]
+    for name in OF_ETC:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for path in map(str, seen):
+        words += ["--ro-bind", path, path]
+    if writes:
+        words += ["--bind", str(writes), str(writes)]
+    return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(folder or "/tmp"), "--"]
+
+
+@functools.cache
 def filters_calls():
-    """Whether system calls can be taken away here. Before the first build there is no program for it."""
-    return CONFINE.exists() and subprocess.run([CONFINE, "/bin/true"], capture_output=True).returncode == 0
+    """Whether system calls can be taken away here."""
+    program = [os.path.realpath(sys.executable), "-I", call_filter.__file__, "/bin/true"]
+    return subprocess.run(program, capture_output=True).returncode == 0
 
 
-def environment(job=0, mode=None, seen=()):
-    """For sandbox.sh, to run graded code. `seen`: files and folders that it reads, besides its libraries."""
-    limits = rubric()["limits"]
-    return {
-        **with_user(job, mode),
-        "FSDP_CONFINE": str(CONFINE) if filters_calls() else "",
-        "FSDP_SEEN": "\n".join(map(str, [*libraries(), CONFINE, *seen])),
-        "FSDP_GROUP": memory_group.of(job, limits["all_memory_bytes"]),
-        "FSDP_LIMITS": f"--nproc={limits['processes']} --fsize={limits['file_bytes']} "
-        f"--data={limits['memory_bytes']} --core=0 --nofile=1024",
-    }
-
-
-def compiler_environment(job=0, mode=None):
-    """For compile.sh."""
-    limits = rubric()["limits"]
-    return {
-        **with_user(job, mode),
-        "FSDP_SEEN": "\n".join(map(str, read_by_compilers())),
-        "FSDP_HIDDEN": str(BUILD / "grades"),  # results and programs of other submissions
-        "FSDP_LIMITS": f"--nproc={limits['processes']} --fsize={limits['object_bytes']} "
-        f"--as={limits['compiler_bytes']} --cpu={limits['compiler_seconds']} --core=0",
-    }
-
-
-def with_user(job, mode):
-    values = {**os.environ, "FSDP_SANDBOX": mode or best_mode()}
-    if os.geteuid() == 0:
-        values["FSDP_SANDBOX_USER"] = str(users(job)[next(_runs) % USERS])
-    return values
-
-
-@functools.cache
-def libraries():
-    """Folders of the libraries that a test program loads."""
-    program = next((BUILD / "bin").glob("mine_task*_tests"), None)
-    if not program:
-        return []
-    printed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-    return sorted({pathlib.Path(path).parent for path in re.findall(r"=> (/.*?) \(", printed)})
-
-
-@functools.cache
-def compiler():
-    return re.search(r"(?m)^CMAKE_CXX_COMPILER:\w+=(.*)", (BUILD / "CMakeCache.txt").read_text())[1]
-
-
-@functools.cache
-def read_by_compilers():
-    """What the compilers and linkers of graded code read: the build, the course's own code, of the
-    solutions the headers alone, and what build.ninja names elsewhere."""
-    own = [BUILD, ASSEMBLER, *(ROOT / name for name in ("common", "programs", "tests"))]
-    ninja = (BUILD / "build.ninja").read_text()
-    named = re.findall(r"(?<=-isystem )/\S+", ninja) + re.findall(r" (/\S+)/[^/\s]+\.(?:so|a)\b", ninja)
-    installed = str(pathlib.Path(compiler()).parent.parent)
-    outside = {path for path in [*named, installed] if not path.startswith("/usr")}
-    return [*own, *sorted((ROOT / "solutions").rglob("*.h")), *sorted(outside)]
-
-
-# Succeeds if it has no capability and can neither take a mount away nor make it writable again.
+# Succeeds if it has no capability, can neither take a mount away nor make it writable again, and, as in every
+# mode that is tried, is not who grades.
 TRIES_TO_BREAK_OUT = """
 grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 1
 umount /tmp && exit 2
@@ -100,15 +157,22 @@ exit 0
 
 
 def works(command, mode, seen=()):
-    done = subprocess.run([SCRIPT, *command], env=environment(0, mode, seen), stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=60)
+    with tempfile.TemporaryDirectory(prefix="fsdp-trial-") as folder:
+        os.chmod(folder, 0o755)
+        script = make(f"{folder}/run", limits_of_runs(), seen, mode=mode)
+        try:
+            done = subprocess.run([script, *command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            return False
     return done.returncode == 0
 
 
 @functools.cache
 def best_mode():
-    """namespaces, user or limits: the first that works."""
-    possible = ["namespaces"] if shutil.which("unshare") else []
+    """namespaces, user or limits: the first that works, or what FSDP_SANDBOX says."""
+    if os.environ.get("FSDP_SANDBOX") in ("namespaces", "user", "limits"):
+        return os.environ["FSDP_SANDBOX"]
+    possible = ["namespaces"] if shutil.which("bwrap") else []
     possible += ["user"] if os.geteuid() == 0 else []
     for mode in possible:
         if works(["/bin/sh", "-c", TRIES_TO_BREAK_OUT], mode):
@@ -116,31 +180,26 @@ def best_mode():
     return "limits"
 
 
+@functools.cache
+def libraries():
+    """Folders of the libraries that a test program loads, without those of the system."""
+    program = next((BUILD / "bin").glob("mine_task*_tests"), None)
+    if not program:
+        return ()
+    printed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    found = {pathlib.Path(path).parent for path in re.findall(r"=> (/.*?) \(", printed)}
+    return tuple(sorted(path for path in found if not str(path.resolve()).startswith(SYSTEM)))
+
+
 def require_that_tests_run(program):
     """Throws Refused if the grader's own test program does not start where graded code will: then no
     submission would have a point."""
-    if works([program, "--gtest_list_tests"], best_mode(), [program]):
-        return
-    closed = next((folder for folder in reversed(program.resolve().parents)
+    with tempfile.TemporaryDirectory(dir=KEPT, prefix="trial-") as folder:
+        os.chmod(folder, 0o755)
+        copy = pathlib.Path(shutil.copy(program, folder))  # where graded programs are: build/ may be closed
+        if works([copy, "--gtest_list_tests"], best_mode(), [copy, *libraries()]):
+            return
+    closed = next((folder for path in (KEPT, *libraries()) for folder in reversed(path.resolve().parents)
                    if not folder.stat().st_mode & stat.S_IXOTH), None)
-    why = f"other users may not enter {closed}; grade from another folder" if closed else "see sandbox.sh"
+    why = f"other users may not enter {closed}; grade from another folder" if closed else "see grader/sandbox.py"
     raise Refused(f"{program.name} does not start in the sandbox ({best_mode()}): {why}")
-
-
-def require_that_compilers_run():
-    """Throws Refused if the compiler of graded code does not work in the sandbox."""
-    with tempfile.TemporaryDirectory(dir=BUILD, prefix="trial.") as folder:
-        made = pathlib.Path(folder) / "empty.o"
-        command = [COMPILE, compiler(), "-x", "c++", "-c", "/dev/null", "-o", made]
-        done = subprocess.run(command, cwd=BUILD, env=compiler_environment(), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors="replace", timeout=60)
-        if not made.exists():
-            raise Refused(f"the compiler does not work in the sandbox ({best_mode()}): {done.stderr[-300:]}")
-
-
-def clean_up(job=0):
-    """Ends what the users of the job have left running, and waits until it has ended."""
-    if os.geteuid() != 0:
-        return  # it is the grader's own user; namespaces end with their first process
-    if not session.end_users(users(job)):
-        raise Refused(f"processes of user {users(job)[0]}, as which graded code ran, do not end")

@@ -37,6 +37,7 @@ class TaskScore:
     extensions: list = dataclasses.field(default_factory=list)  # (Problem, points), outside `points`
     left_out: str = ""  # why extensions are graded as if they were not handed in
     base_of_hidden: str = ""  # as `base`, of better()
+    reasons: tuple = ()  # why no test was run, of either base, of better()
 
     @property
     def points(self):
@@ -131,4 +132,5 @@ def better(scores):
     usual, hidden = (max(scores, key=lambda score: (score.points_of(kind), *score.tests, score.base == "own"))
                      for kind in ("tests", "hidden"))
     problems = [one.with_hidden_of(other) for one, other in zip(usual.problems, hidden.problems)]
-    return dataclasses.replace(usual, problems=problems, base_of_hidden=hidden.base)
+    reasons = tuple(dict.fromkeys(one.why for one in sorted(scores, key=lambda one: one is not usual) if one.why))
+    return dataclasses.replace(usual, problems=problems, base_of_hidden=hidden.base, reasons=reasons)

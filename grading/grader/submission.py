@@ -1,9 +1,9 @@
-"""What a student hands in: a folder or a zip with the files of tasks/. Nothing else of it is read."""
+"""What a student hands in: a folder or a zip with tasks/. Of it the grader takes the course's .cpp files, and the
+sources and headers of the student's own beside them; the headers of the course are its own copies."""
 
 import dataclasses
 import hashlib
 import pathlib
-import re
 import stat
 import zipfile
 
@@ -11,80 +11,107 @@ from grader import course
 from grader.course import Refused
 
 MOST_BYTES = 1_000_000  # of one file
+MOST_FILES = 300  # tasks/ has some fifty
 MOST_ZIPPED = 20_000_000  # of a zip: tasks/ has 0.1 MB, and each member costs memory
+HEADERS = (".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".ipp", ".tpp")
+OTHER_SOURCES = (".cc", ".cxx", ".c", ".cu")  # which no build of the course takes
 
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    files: dict  # "task2_flat_parameter/flat_parameter.cpp" -> bytes; of every listed file
-    missing: tuple  # the listed files that were not handed in: they are as at first
-    ignored: tuple = ()  # sources beside them that the course does not have, and nobody compiles
+    files: dict  # "task2_flat_parameter/flat_parameter.cpp" -> bytes; of every .cpp of the course, and of its own files
+    missing: tuple = ()  # the course's .cpp files that were not handed in: they are as at first
+    ignored: tuple = ()  # sources that lie where nobody compiles them
+    changed: tuple = ()  # headers of the course that are not as the course's
 
-    def digest(self, numbers):
-        """Of the files of these tasks."""
-        state = hashlib.sha256()
-        for task in course.tasks():
-            if task.number not in numbers:
-                continue
-            for path in task.files:
-                state.update(f"{path}\0{len(self.files[path])}\0".encode() + self.files[path])
-        return state.hexdigest()[:32]
+    @property
+    def headers(self):
+        return {name: content for name, content in self.files.items() if not name.endswith(".cpp")}
 
-    def has_extensions(self, among):
-        """Whether there is anything in the extensions of these tasks."""
-        names = {name for task in among for name in task.files if name.startswith("extensions/")}
-        return any(self.files[name] != course.blank()[name] for name in names.difference(self.missing))
+    def sources(self, task):
+        """The .cpp files of the task and of its extensions."""
+        return [name for name in self.files if name.endswith(".cpp") and name.rpartition("/")[0] in task.folders]
 
-    def without_extensions(self):
-        """The same, as if none of them had been handed in."""
-        files = {name: content for name, content in self.files.items() if name not in self.missing}
-        return completed({name: files[name] for name in files if not name.startswith("extensions/")}, self.ignored)
+    def digest(self, tasks):
+        """Of all that the tasks are compiled from."""
+        names = [*self.headers, *(name for task in tasks for name in self.sources(task))]
+        return digest({name: self.files[name] for name in names})
 
 
-def beside(paths, taken):
-    """The sources that lie in the folder of a file that is taken, and are none. `paths`: path -> its parts."""
-    folders = {paths[path][:-1] for path in taken}
-    return tuple("/".join(parts[-2:]) for path, parts in paths.items() if parts[:-1] in folders
-                 and path not in taken and re.search(r"\.(cpp|cc|cxx|h|hpp|cu)$", path))
+def digest(files):
+    state = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        state.update(f"{name}\0{len(content)}\0".encode() + content)
+    return state.hexdigest()[:32]
+
+
+def is_extension(name):
+    return name.startswith("extensions/")
+
+
+def roots(paths):
+    """The folders that hold task folders: those called tasks/ if there are any, as in a copy of the course, which
+    may also have solutions. `paths`: path -> its parts."""
+    found = []  # (folder, which file of the course, path)
+    for path, parts in paths.items():
+        for length in (3, 2):  # extensions/FOLDER/FILE, FOLDER/FILE
+            if (listed := "/".join(parts[-length:])) in course.blank():
+                found.append((parts[:-length], listed, path))
+                break
+    if not found:
+        raise Refused("it holds no file of tasks/: hand in the folder tasks/, or a zip of it")
+    found = [one for one in found if one[0][-1:] == ("tasks",)] or found
+    taken = {}
+    for _, listed, path in found:
+        if (other := taken.setdefault(listed, path)) != path:
+            raise Refused(f"tasks/{listed} is in it twice: {other} and {path}")
+    return {root for root, _, _ in found}
 
 
 def chosen(paths):
-    """Listed file -> the one path that ends with it. `paths`: path -> its parts."""
-    found = {}
-    for path, parts in paths.items():
-        ends = ("/".join(parts[-count:]) for count in (3, 2))  # extensions/FOLDER/FILE, FOLDER/FILE
-        listed = next((end for end in ends if end in course.blank()), None)
-        if listed is None:
-            continue
-        if listed in found:
-            raise Refused(f"tasks/{listed} is in it twice: {found[listed]} and {path}")
-        found[listed] = path
-    if not found:
-        raise Refused("it holds no file of tasks/: hand in the folder tasks/, or a zip of it")
-    return found
+    """Name in tasks/ -> the one path of it, of all sources and headers; and the sources that nobody compiles."""
+    taken, ignored = {}, []
+    folders = {folder for task in course.tasks() for folder in task.folders}
+    for root in sorted(roots(paths)):
+        for path, parts in paths.items():
+            name, suffix = "/".join(parts[len(root):]), pathlib.PurePath(path).suffix
+            if parts[: len(root)] != root or suffix not in (".cpp", *HEADERS, *OTHER_SOURCES):
+                continue
+            if not any(name.startswith(f"{folder}/") for folder in folders):
+                continue  # as of tests/, if somebody hands in everything
+            if suffix in HEADERS or (suffix == ".cpp" and name.rpartition("/")[0] in folders):
+                if name in taken:
+                    raise Refused(f"tasks/{name} is in it twice: {taken[name]} and {path}")
+                taken[name] = path
+            else:
+                ignored.append(name)
+    if len(taken) > MOST_FILES:
+        raise Refused(f"it holds {len(taken)} sources and headers, and {MOST_FILES} at most are taken")
+    return taken, tuple(ignored)
 
 
 def read_folder(folder):
-    """Listed file -> content, and what is beside them."""
+    """Name in tasks/ -> content, and the sources that nobody compiles."""
     paths = {
         path.relative_to(folder).as_posix(): path.relative_to(folder).parts
         for path in sorted(folder.rglob("*"))
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts) and not path.is_dir()
     }
-    files, taken = {}, chosen(paths)
-    for listed, path in taken.items():
+    taken, ignored = chosen(paths)
+    files = {}
+    for name, path in taken.items():
         file = folder / path
         if not stat.S_ISREG(file.lstat().st_mode):
             raise Refused(f"{path} is not a regular file")
         if file.stat().st_size > MOST_BYTES:
             raise Refused(f"{path} has more than {MOST_BYTES} bytes")
-        files[listed] = file.read_bytes()
-    return files, beside(paths, set(taken.values()))
+        files[name] = file.read_bytes()
+    return files, ignored
 
 
 def parts_in_zip(name):
     """Of a member's name. Some tools put ./ before it, and some of Windows write \\ for /. What this makes of
-    a name only says which listed file it is: nothing is written where it says."""
+    a name only says which file of tasks/ it is; none leads out of it."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
@@ -101,7 +128,6 @@ def read_member(archive, member):
 
 def read_zip(path):
     """The same of a zip."""
-    files = {}
     try:
         if path.stat().st_size > MOST_ZIPPED:
             raise Refused(f"{path.name} has more than {MOST_ZIPPED} bytes: hand in a zip of the folder tasks/ alone")
@@ -112,14 +138,12 @@ def read_zip(path):
                 for name in members
                 if not any(part.startswith((".", "__MACOSX")) for part in parts_in_zip(name))
             }
-            taken = chosen(paths)
-            for listed, name in taken.items():
-                files[listed] = read_member(archive, members[name])
+            taken, ignored = chosen(paths)
+            return {name: read_member(archive, members[path]) for name, path in taken.items()}, ignored
     except Refused:
         raise
     except Exception as error:  # zipfile throws many kinds for a file that is none, or is damaged
         raise Refused(f"{path.name} can't be read as a zip: {error}") from None
-    return files, beside(paths, set(taken.values()))
 
 
 def read_files(path):
@@ -141,21 +165,10 @@ def read(path):
     return completed(files, ignored)
 
 
-def completed(files, ignored):
-    """`files`: path in tasks/ -> content, of what was handed in."""
-    missing = tuple(name for name in course.blank() if name not in files)
-    return Submission({**course.blank(), **missing_extensions(files), **files}, missing, ignored)
-
-
-def missing_extensions(files):
-    """Path -> content, of the missing extensions of tasks that were handed in: as at first, but weak, so that
-    a function counts that another file of the task defines. So it is in what a student began before the
-    extensions had files of their own."""
-    made = {}
-    for task in course.tasks():
-        missing = [name for name in task.files if name not in files]
-        for name in missing if len(missing) < len(task.files) else ():
-            if name.startswith("extensions/") and name.endswith(".cpp"):
-                definition = rb"(?m)^(?=\w[\w:<>]* [\w:]+\()"
-                made[name] = re.sub(definition, b"[[gnu::weak]] ", course.blank()[name])
-    return made
+def completed(files, ignored=()):
+    """`files`: name in tasks/ -> content, of what was handed in."""
+    given = course.headers()
+    changed = tuple(name for name in files if name in given and files[name] != given[name])
+    own = {name: content for name, content in files.items() if name not in given}
+    missing = tuple(name for name in course.blank() if name not in own)
+    return Submission({**course.blank(), **own}, missing, ignored, changed)

@@ -3,10 +3,12 @@ counts if its parameters end as the reference's, from a seed that nobody knew.""
 
 import dataclasses
 import hashlib
+import pathlib
 import re
+import shutil
 import time
 
-from grader import programs, run, sandbox, score
+from grader import programs, run, score
 from grader.course import BUILD, rubric, tasks
 
 
@@ -22,13 +24,12 @@ class Training:
     why: str = ""  # there is none of this
 
 
-def train(program, seed, job):
+def train(script, seed):
+    """`script`: of run.sandboxed()."""
     settings = rubric()["throughput"]["train"]
-    command = [sandbox.SCRIPT, program, *settings, "--recipe", "published", "--seed", str(seed)]
+    command = [script, *settings, "--recipe", "published", "--seed", str(seed)]
     started = time.monotonic()
-    limit = rubric()["limits"]["train_seconds"]
-    status, text = run.run(command, sandbox.environment(job, seen=[program]), limit)
-    sandbox.clean_up(job)
+    status, text = run.run(command, None, rubric()["limits"]["train_seconds"])
     if status is None:
         return Training(why="training did not end in time")
     seconds = time.monotonic() - started
@@ -45,11 +46,14 @@ def train(program, seed, job):
     return Training(seconds, parameters[0], peak, traffic)
 
 
-def compare(program, seed, job):
+def compare(program, seed):
     """Each in turn; the fastest of both, and its bytes if they can be true."""
     turns = []
+    reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)  # build/ may be closed
+    scripts = [run.sandboxed(path, program.with_name(f"{path.name}.sh"))
+               for path in (pathlib.Path(reference), program)]
     for _ in range(rubric()["throughput"]["turns"]):
-        turn = [train(path, seed, job) for path in (BUILD / "bin" / "reference_train", program)]
+        turn = [train(script, seed) for script in scripts]
         if turn[0].why:
             return {"points": 0, "why": f"gave no result: the reference's {turn[0].why}"}
         if turn[1].why:
@@ -67,7 +71,7 @@ def compare(program, seed, job):
     return measured  # other bytes are none that training could tell: graded code has printed them
 
 
-def measure(submission, grade, seed, job, fresh):
+def measure(builder, grade, seed, fresh):
     """`points` and, where training was possible, the seconds as a ratio to the reference's, the peak of
     live bytes and the traffic of a step. What is needed for it are the usual tests: students see whether it was
     possible, and nothing that they see may tell of hidden cases."""
@@ -76,14 +80,13 @@ def measure(submission, grade, seed, job, fresh):
     if own is None or own.usual_points < score.most_usual_points(last):
         return {"points": 0, "why": "training needs all of task 7 over your own tasks"}
     program = programs.training_program()
-    key = program.key(submission)
+    key = program.key(builder.submission, builder.looked_at)
     known = None if fresh else run.kept(key, seed)
     if known:
         return known.tests[0]
-    started = time.monotonic()
-    built = programs.build_programs(submission, [program], job)[program]
+    builder.compile([program])
+    built = builder.build(program)
     number = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) % 1_000_000
-    measured = compare(built.path, number, job) if built.path else {"points": 0, "why": built.why}
-    measured["seconds"] = time.monotonic() - started
+    measured = compare(built.path, number) if built.path else {"points": 0, "why": built.why}
     run.keep(key, seed, run.Result([measured]))
     return measured

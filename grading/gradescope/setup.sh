@@ -6,12 +6,16 @@ cd "${AUTOGRADER:-/autograder}/source"
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
-apt-get install -y --no-install-recommends ca-certificates binutils procps python3 python3-venv util-linux
+apt-get install -y --no-install-recommends ca-certificates binutils bubblewrap libseccomp2 lld python3 python3-venv util-linux
 mkdir -p fsdp
 tar xzf fsdp.tar.gz -C fsdp
 cd fsdp
 ./fsdp setup --build-only
-# The first grade compiles all tests; later ones compile what a student has changed.
+# The first grade compiles the tests and the reference; later ones compile what a student has written.
 ./fsdp grade tasks --out /tmp/blank.json --seed first
-# Nobody else comes past these folders; what lies in build/ can be run when it is handed over open.
-chmod go-rwx solutions grading tests tasks build ../seed
+# Nobody else comes past these folders. Without namespaces, graded code is compiled and run as another user, who
+# reads the headers and the precompiled one; programs are handed over open.
+chmod go-rwx solutions grading tests ../seed
+chmod go-r build build/default build/default/CMakeFiles
+find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles ! -name fsdp_pch.dir \
+  -exec chmod go-rwx {} +

@@ -65,7 +65,7 @@ std::vector<TestResult> run_task(const Settings& settings, const Task& task) {
 TaskResult check_task(const Settings& settings, const Task& task) {
   TaskResult result;
   result.task = &task;
-  result.compiles = settings.compiles(task);
+  result.unusable = settings.unusable(task);
   result.tests = run_task(settings, task);
   for (const Problem& problem : task.problems) {
     if (!settings.wants(problem)) continue;

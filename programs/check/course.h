@@ -23,7 +23,7 @@ struct Task {
   int points() const;  // without extensions
 };
 
-// course.toml as C++: grading/course/skeletons.py writes course.cpp.
+// What course.toml said when this program was built.
 const std::vector<Task>& course();
 
 }  // namespace fsdp

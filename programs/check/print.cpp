@@ -90,7 +90,7 @@ std::string needs(const TaskResult& task, const Problem* problem = nullptr) {
 
 // Why the tests did not run.
 std::string reason(const TaskResult& task, const Problem* problem = nullptr) {
-  if (!task.compiles) return "does not compile";
+  if (!task.unusable.empty()) return task.unusable;
   const std::string missing = needs(task, problem);
   return missing.empty() ? "not started" : "needs " + missing;
 }

@@ -45,6 +45,7 @@ void add_hidden_options(CLI::App& app, Settings& settings) {
   app.add_option("--stacks", settings.stacks)->delimiter(',')->required()->group("");
   app.add_option("--seconds", settings.seconds)->group("");
   app.add_option("--broken", settings.broken)->delimiter(',')->group("");
+  app.add_option("--rejected", settings.rejected)->delimiter(',')->group("");
   app.add_option("--blank", settings.blank)->delimiter(',')->group("");
 }
 
@@ -84,12 +85,13 @@ std::string Settings::program(const Task& task) const {
   return bin + "/" + stack(task) + "_task" + std::to_string(task.number) + "_tests";
 }
 
-bool Settings::compiles(const Task& task) const {
-  return !contains(broken, task.number);
+std::string Settings::unusable(const Task& task) const {
+  if (contains(broken, task.number)) return "does not compile";
+  return contains(rejected, task.number) ? "rejected" : "";
 }
 
 bool Settings::runs(const Task& task) const {
-  return compiles(task) && !contains(blank, task.number);
+  return unusable(task).empty() && !contains(blank, task.number);
 }
 
 bool Settings::wants(const Task& task) const {

@@ -18,13 +18,14 @@ struct Settings {
   std::vector<std::string> stacks;  // [tasks] whose code the task's tests run
   int seconds{86'400};              // for all tests of a task
   std::vector<int> broken;          // tasks that do not compile
+  std::vector<int> rejected;        // tasks that scripts/look.sh rejects
   std::vector<int> blank;           // tasks in which nothing is written yet: their tests do not run
   std::string bin;                  // the folder of the test programs
 
   const std::string& stack(const Task& task) const;
-  std::string program(const Task& task) const;  // of the task's tests
-  bool compiles(const Task& task) const;
-  bool runs(const Task& task) const;  // whether its tests can run
+  std::string program(const Task& task) const;   // of the task's tests
+  std::string unusable(const Task& task) const;  // why its tests cannot run, empty if they can
+  bool runs(const Task& task) const;             // whether they do
 
   bool wants(const Task& task) const;
   bool wants(const Problem& problem) const;

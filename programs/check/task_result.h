@@ -11,7 +11,7 @@ namespace fsdp {
 // What became of one task.
 struct TaskResult {
   const Task* task{};
-  bool compiles{true};
+  std::string unusable;                                    // why its tests did not run
   bool held{};                                             // the sentinel fails, so no point counts
   std::vector<std::pair<const Problem*, Tally>> problems;  // those that are wanted
   Tally sum;                                               // of them, without extensions
@@ -20,7 +20,8 @@ struct TaskResult {
 
   void add(const Problem& problem, const Tally& tally);
   bool not_started() const {  // neither a problem nor an extension
-    return compiles && sum.not_started + extensions.not_started == sum.tests() + extensions.tests();
+    return unusable.empty() &&
+           sum.not_started + extensions.not_started == sum.tests() + extensions.tests();
   }
 };
 

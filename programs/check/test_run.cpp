@@ -36,7 +36,7 @@ class Attempt {
  public:
   Attempt(const std::string& path, const std::string& filter, const TestRunOptions& options,
           Clock::time_point end)
-      : options_(options), end_(end), program_(path, arguments(filter, options)) {}
+      : options_(options), end_(end), program_(path, {"--gtest_filter=" + filter}) {}
 
   void run() {
     nlohmann::json record;
@@ -63,13 +63,6 @@ class Attempt {
   bool as_expected() const { return as_expected_; }
 
  private:
-  static std::vector<std::string> arguments(const std::string& filter,
-                                            const TestRunOptions& options) {
-    std::vector<std::string> arguments = options.arguments;
-    arguments.push_back("--gtest_filter=" + filter);
-    return arguments;
-  }
-
   // Of the running test.
   std::string why_it_ended(Read read, const ChildProgram::End& how) const {
     if (read == Read::end) return "the test's own process " + how.text() + '\n';

@@ -28,7 +28,6 @@ struct TestResult {
 
 struct TestRunOptions {
   std::string filter{"*"};                           // GoogleTest's
-  std::vector<std::string> arguments;                // more arguments of the program
   std::chrono::seconds time_limit{90};               // of one test
   std::chrono::seconds whole_limit{86'400};          // of all together
   std::function<void(const TestResult&)> on_result;  // called when a test has ended

@@ -13,14 +13,13 @@ int ending_signal();  // that came; 0: none
 [[noreturn]] void end_by(int signal);
 
 // Runs a program with its output in the file `log`, and waits for it. Calls `watch` with its
-// process number each second. Returns its exit status as waitpid() tells it; a program that can't
-// be run says why in `log`. If this process dies, the program ends. Throws std::runtime_error if
-// `log` can't be opened or there is no process left.
-int run_child(const std::filesystem::path& program, std::vector<std::string> arguments,
-              const std::filesystem::path& log, const std::function<void(int)>& watch = nullptr);
+// process number each second. Returns whether it ended with 0; a program that can't be run says why
+// in `log`. If this process dies, the program ends. Throws std::runtime_error if `log` can't be
+// opened or there is no process left.
+bool run_child(const std::filesystem::path& program, std::vector<std::string> arguments,
+               const std::filesystem::path& log, const std::function<void(int)>& watch = nullptr);
 
-std::string contents(const std::filesystem::path& file);
-// What is not empty; "" if there is none.
+// The last line that is not empty; "" if there is none.
 std::string last_line(const std::string& text);
 
 }  // namespace fsdp

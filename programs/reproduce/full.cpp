@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <reproduce/child.h>
 #include <reproduce/full.h>
 
@@ -44,8 +45,8 @@ std::string refusal_of_ddp(const FullSettings& settings) {
   const TrainOptions options{"--mode",  "ddp",    "--world",  std::to_string(settings.world),
                              "--model", "gpt2xl", "--recipe", "published",
                              "--steps", "1"};
-  if (run_child(settings.train, options, log) == 0) throw std::runtime_error("ddp was not refused");
-  return last_line(contents(log));
+  if (run_child(settings.train, options, log)) throw std::runtime_error("ddp was not refused");
+  return last_line(content_of(log));
 }
 
 double sum_of(const LongResult& run) {

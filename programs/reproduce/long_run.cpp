@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <fcntl.h>
 #include <reproduce/child.h>
 #include <reproduce/long_run.h>
@@ -10,7 +11,6 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -127,7 +127,7 @@ class Watcher {
   }
 
   int64_t steps() const {
-    const std::string log = contents(files_.log);
+    const std::string log = content_of(files_.log);
     const auto last = Json::parse(last_line(log), nullptr, /*allow_exceptions=*/false);
     return last.is_object() ? last.value("step", int64_t{-1}) + 1 : 0;
   }
@@ -224,7 +224,7 @@ std::vector<nlohmann::json> logged_steps(const fs::path& file) {
 
 LongResult read(const LongRun& run, const Files& files) {
   LongResult result;
-  result.result.last = parse_train_result(contents(files.result)).last;
+  result.result.last = parse_train_result(content_of(files.result)).last;
   result.result.steps = logged_steps(files.log);
   if (static_cast<int64_t>(result.result.steps.size()) != run.steps)
     throw std::runtime_error(files.log.string() + ": has " +
@@ -256,7 +256,7 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   const Files files(folder);
   fs::create_directories(folder);
   const Lock lock(folder);
-  const std::string known = contents(files.options);
+  const std::string known = content_of(files.options);
   if (!known.empty() && known != joined(run.options))
     throw std::runtime_error(folder.string() + ": holds another run, train " + known +
                              "; remove it or give another --folder");
@@ -273,11 +273,12 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   if (!step_folders(files.checkpoints).empty())
     options.insert(options.end(), {"--resume", files.checkpoints});
   Watcher watcher(run, files);
-  const int status = run_child(program, options, files.output, [&](int child) { watcher(child); });
+  const bool succeeded =
+      run_child(program, options, files.output, [&](int child) { watcher(child); });
   watcher.end();
   if (ending_signal() != 0) end_by(ending_signal());
-  if (status != 0)
-    throw std::runtime_error(run.name + ": " + last_line(contents(files.output)) + " (see " +
+  if (!succeeded)
+    throw std::runtime_error(run.name + ": " + last_line(content_of(files.output)) + " (see " +
                              files.output.string() + "; the same command goes on)");
   fs::rename(unfinished, files.result);
   fs::remove_all(files.checkpoints);

@@ -1,5 +1,5 @@
+#include <command_line/commit.h>
 #include <reproduce/report.h>
-#include <shared/commit.h>
 
 #include <sys/utsname.h>
 #include <torch/version.h>
@@ -93,10 +93,12 @@ void Report::write(const std::filesystem::path& folder, const std::string& name,
     markdown += "\n" + table.markdown();
     json["tables"].push_back(table.json());
   }
-  json["runs"] = runs;
   json["ok"] = ok();
+  std::string lines = json.dump() + "\n";
+  for (const Json& run : runs)
+    lines += run.dump() + "\n";
   write_file(folder / (name + ".md"), markdown);
-  write_file(folder / (name + ".json"), json.dump(1) + "\n");
+  write_file(folder / (name + ".json"), lines);
 }
 
 }  // namespace fsdp

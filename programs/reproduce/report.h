@@ -15,9 +15,9 @@ struct Report {
 
   bool ok() const;
 
-  // Writes NAME.md with the tables, and NAME.json with the tables and every line of the runs' JSON
-  // files, both with machine, versions and commit. Makes `folder` if it does not exist. Throws
-  // std::runtime_error naming a file that can't be written.
+  // Writes NAME.md with the tables, and NAME.json with lines of JSON: the tables, and then a line
+  // for each of `runs`. Both have machine, versions and commit. Makes `folder` if it does not
+  // exist. Throws std::runtime_error naming a file that can't be written.
   void write(const std::filesystem::path& folder, const std::string& name,
              const nlohmann::ordered_json& runs) const;
 };

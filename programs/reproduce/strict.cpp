@@ -34,13 +34,13 @@ void run_rank(const RankContext& context, const std::filesystem::path& result) {
   sgd.kind = OptimizerOptions::Kind::sgd;
   sgd.lr = 0.1;
   sgd.weight_decay = 0;
-  ShardedOptimizer optimizer(sharded->units(), {{"", sgd}}, comm);
+  const auto optimizer = make_sharded_optimizer(sharded->units(), {{"", sgd}}, comm);
 
   torch::manual_seed(100);
   const at::Tensor x = torch::randn({2, 4});
   const at::Tensor y = torch::randn({2, 3});
   torch::mse_loss(model(x), y).backward();
-  optimizer.step();
+  optimizer->step();
 
   sharded->full_parameters([&](const auto&, const at::Tensor& p) {
     const std::vector<float> values(p.data_ptr<float>(), p.data_ptr<float>() + p.numel());

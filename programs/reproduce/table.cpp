@@ -82,7 +82,7 @@ nlohmann::ordered_json Table::json() const {
     for (size_t i = 0; i < header.size(); ++i) {
       cells[header[i]] = i < line.cells.size() ? line.cells[i] : "";
     }
-    cells["ok"] = line.ok ? nlohmann::ordered_json(*line.ok) : nullptr;
+    cells["ok"] = line.ok ? nlohmann::ordered_json(*line.ok) : nlohmann::ordered_json();
     rows.push_back(cells);
   }
   return {{"title", title}, {"lines", rows}, {"notes", notes}, {"ok", ok()}};

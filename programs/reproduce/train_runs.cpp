@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <reproduce/child.h>
 #include <reproduce/train_runs.h>
 #include <unistd.h>
@@ -70,19 +71,19 @@ void TrainRuns::run(Run& run) {
   TrainOptions arguments = run.options;
   arguments.insert(arguments.end(), {"--json", file.string()});
   const auto start = std::chrono::steady_clock::now();
-  const int status = run_child(train_, arguments, log);
+  const bool succeeded = run_child(train_, arguments, log);
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (ending_signal() != 0) {
     std::filesystem::remove_all(folder_);
     end_by(ending_signal());
   }
-  if (status != 0) {
-    const std::string line = last_line(contents(log));
+  if (!succeeded) {
+    const std::string line = last_line(content_of(log));
     run.error = line.empty() ? "train failed and said nothing" : line;
     return;
   }
   try {
-    run.result = parse_train_result(contents(file));
+    run.result = parse_train_result(content_of(file));
   } catch (const std::exception& error) {
     run.error = error.what();
   }

@@ -1,6 +1,6 @@
 #include <c10/util/ScopeExit.h>
-#include <dispatch/construction.h>
 #include <meta_init.h>
+#include <nn/construction.h>
 #include <torch/library.h>
 
 #include <algorithm>

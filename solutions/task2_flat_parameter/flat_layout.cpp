@@ -1,5 +1,5 @@
 #include <flat_layout.h>
-#include <layout/shard_layout.h>
+#include <optim/shard_layout.h>
 
 namespace fsdp {
 

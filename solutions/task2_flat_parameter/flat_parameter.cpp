@@ -1,16 +1,29 @@
-#include <flat_parameter.h>
 #include <memory/poison.h>
 #include <memory/reclassify.h>
 #include <memory/storage.h>
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
+
+#include "flat_parameter_impl.h"
 
 namespace fsdp {
 
-FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
-                             std::shared_ptr<Communicator> comm, const Materialize& materialize)
-    : unit_(std::move(unit)), parameters_(std::move(parameters)), comm_(std::move(comm)) {
+std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,
+                                                   std::vector<NamedParameter> parameters,
+                                                   std::shared_ptr<Communicator> comm,
+                                                   const FlatParameter::Materialize& materialize) {
+  return std::make_shared<FlatParameterImpl>(std::move(unit), std::move(parameters),
+                                             std::move(comm), materialize);
+}
+
+FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                                     std::shared_ptr<Communicator> comm,
+                                     const Materialize& materialize) {
+  unit_ = std::move(unit);
+  parameters_ = std::move(parameters);
+  comm_ = std::move(comm);
   check_fp32(unit_, parameters_);
   layout_ = flat_layout(numel_of_each(parameters_), comm_->world_size());
   at::NoGradGuard no_grad;
@@ -39,11 +52,11 @@ FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> param
   }
 }
 
-bool FlatParameter::trainable() const {
+bool FlatParameterImpl::trainable() const {
   return std::ranges::any_of(parameters_, [](auto& p) { return p.tensor.requires_grad(); });
 }
 
-void FlatParameter::unshard_async() {
+void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   MemoryScope scope(MemoryClass::gathered);
   resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
@@ -54,29 +67,29 @@ void FlatParameter::unshard_async() {
   state_ = UnitState::gathering;
 }
 
-void FlatParameter::unshard() {
+void FlatParameterImpl::unshard() {
   unshard_async();
   gather_.wait();
   state_ = UnitState::unsharded;
 }
 
-void FlatParameter::reshard() {
+void FlatParameterImpl::reshard() {
   gather_.wait();  // it writes into the storage
   state_ = UnitState::sharded;
   resize_storage(full_.storage(), 0);
 }
 
-void FlatParameter::collect_gradient(size_t index) {
+void FlatParameterImpl::collect_gradient(size_t index) {
   live_bytes::reclassify(parameters_[index].tensor.grad().storage().data_ptr(),
                          MemoryClass::gradients);
   collected_.insert(index);
 }
 
-bool FlatParameter::has_gradient() const {
+bool FlatParameterImpl::has_gradient() const {
   return !collected_.empty();
 }
 
-void FlatParameter::flatten_gradients() {
+void FlatParameterImpl::flatten_gradients() {
   MemoryScope scope(MemoryClass::gradients);
   // The other ranks read it without a copy.
   gradient_ = comm_->empty(layout_.padded_numel, precision_.reduce_dtype);
@@ -93,14 +106,16 @@ void FlatParameter::flatten_gradients() {
   collected_.clear();
 }
 
-void FlatParameter::reduce_gradient() {
+void FlatParameterImpl::reduce_gradient() {
+  if (reduction_.pending())
+    throw std::logic_error("unit " + unit_ + ": reduce_gradient() before wait_for_reduction()");
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
   reduced_ = comm_->empty(shard_numel());  // those of other replicas read it without a copy
   reduction_ = comm_->reduce_scatter_into(reduced_, gradient_, unit_);
 }
 
-void FlatParameter::wait_for_reduction() {
+void FlatParameterImpl::wait_for_reduction() {
   if (!reduction_.pending()) return;
   reduction_.wait();
   gradient_.reset();
@@ -113,7 +128,7 @@ void FlatParameter::wait_for_reduction() {
   }
 }
 
-void FlatParameter::abandon_gradient() {
+void FlatParameterImpl::abandon_gradient() {
   reduction_.wait();  // the other ranks read the flat gradient until then
   gradient_.reset();
   reduced_.reset();

@@ -1,13 +1,18 @@
-#include <backward_hooks.h>
 #include <nn/gradient_hook.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <stdexcept>
 
+#include "backward_hooks_impl.h"
+
 namespace fsdp {
 
-void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
+std::shared_ptr<BackwardHooks> make_backward_hooks() {
+  return std::make_shared<BackwardHooksImpl>();
+}
+
+void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   auto unit = std::make_shared<Unit>(Unit{std::move(flat)});
   units_.push_back(unit);
   auto self = shared_from_this();  // the graph may outlive everything else
@@ -37,7 +42,7 @@ void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   }
 }
 
-void BackwardHooks::collect(Unit& unit, size_t index) {
+void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   begin_backward();
   // A second reduction would be a collective that the other ranks may not call: whether a gradient
   // comes late can differ between ranks.
@@ -50,7 +55,7 @@ void BackwardHooks::collect(Unit& unit, size_t index) {
   unit.flat->collect_gradient(index);
 }
 
-void BackwardHooks::begin_backward() {
+void BackwardHooksImpl::begin_backward() {
   const int pass = torch::autograd::get_current_graph_task_id();
   if (pass == pass_) return;
   drop_broken_pass();
@@ -61,7 +66,7 @@ void BackwardHooks::begin_backward() {
 
 // The engine drops the callback of a pass that throws, and nobody learns of it. So a pass counts as
 // broken off when it has begun, has not ended, and something else runs.
-void BackwardHooks::drop_broken_pass() {
+void BackwardHooksImpl::drop_broken_pass() {
   if (pass_ < 0 || pass_ == torch::autograd::get_current_graph_task_id()) return;
   for (const auto& unit : units_) {
     unit->flat->abandon_gradient();
@@ -72,7 +77,7 @@ void BackwardHooks::drop_broken_pass() {
   if (on_end_) on_end_();
 }
 
-void BackwardHooks::post_backward(Unit& unit) {
+void BackwardHooksImpl::post_backward(Unit& unit) {
   unit.flat->reshard();  // before its flat gradient is allocated
   // Asks trainable(), which is the same on every rank, and not whether a gradient came.
   if (!requires_gradient_sync_ || !unit.flat->trainable()) return;
@@ -82,12 +87,12 @@ void BackwardHooks::post_backward(Unit& unit) {
   unit.reduced = true;
 }
 
-void BackwardHooks::wait_for_reduction() {
+void BackwardHooksImpl::wait_for_reduction() {
   if (reducing_) reducing_->wait_for_reduction();
   reducing_ = nullptr;
 }
 
-void BackwardHooks::end_backward() {
+void BackwardHooksImpl::end_backward() {
   const bool graph_is_kept = torch::autograd::get_current_graph_task_keep_graph();
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
     if (!(*unit)->reduced) post_backward(**unit);

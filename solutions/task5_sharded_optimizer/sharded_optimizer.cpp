@@ -1,14 +1,21 @@
-#include <sharded_optimizer.h>
-
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
+#include "sharded_optimizer_impl.h"
+
 namespace fsdp {
 
-ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
-                                   std::vector<ParameterGroup> groups,
-                                   std::shared_ptr<Communicator> comm)
+std::shared_ptr<ShardedOptimizer> make_sharded_optimizer(
+    std::vector<std::shared_ptr<FlatParameter>> units, std::vector<ParameterGroup> groups,
+    std::shared_ptr<Communicator> comm) {
+  return std::make_shared<ShardedOptimizerImpl>(std::move(units), std::move(groups),
+                                                std::move(comm));
+}
+
+ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
+                                           std::vector<ParameterGroup> groups,
+                                           std::shared_ptr<Communicator> comm)
     : units_(std::move(units)),
       groups_(std::move(groups)),
       comm_(std::move(comm)),
@@ -23,7 +30,7 @@ ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> u
   }
 }
 
-void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
+void ShardedOptimizerImpl::add_runs(const std::shared_ptr<FlatParameter>& unit) {
   const auto& parameters = unit->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].tensor.requires_grad()) continue;
@@ -44,7 +51,7 @@ void ShardedOptimizer::add_runs(const std::shared_ptr<FlatParameter>& unit) {
   }
 }
 
-void ShardedOptimizer::step() {
+void ShardedOptimizerImpl::step() {
   for (const auto& unit : units_) {
     if (unit->trainable() && !unit->sharded_gradient().defined()) {
       throw std::logic_error("optimizer step: unit " + unit->unit() +
@@ -63,7 +70,7 @@ void ShardedOptimizer::step() {
   }
 }
 
-void ShardedOptimizer::stop_reading() {
+void ShardedOptimizerImpl::stop_reading() {
   for (const auto& unit : units_)
     unit->reshard();
   // After resharding: a rank that waited for the others before it had waited for its own
@@ -71,12 +78,12 @@ void ShardedOptimizer::stop_reading() {
   comm_->wait_for_readers();
 }
 
-void ShardedOptimizer::zero_grad() {
+void ShardedOptimizerImpl::zero_grad() {
   for (const auto& unit : units_)
     unit->drop_gradient();
 }
 
-double ShardedOptimizer::clip_grad_norm(double max_norm) {
+double ShardedOptimizerImpl::clip_grad_norm(double max_norm) {
   at::Tensor total = at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(comm_->device()));
   for (const auto& unit : units_) {
     if (unit->sharded_gradient().defined()) total += sum_of_squares(unit->sharded_gradient());
@@ -85,7 +92,7 @@ double ShardedOptimizer::clip_grad_norm(double max_norm) {
   return clip(max_norm, std::sqrt(value_of_sum(total)));
 }
 
-double ShardedOptimizer::clip(double max_norm, double norm) const {
+double ShardedOptimizerImpl::clip(double max_norm, double norm) const {
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1.0) {
     for (const auto& unit : units_) {

@@ -1,16 +1,20 @@
-#include <prefetch.h>
-
 #include <algorithm>
 #include <stdexcept>
 
+#include "prefetch_impl.h"
+
 namespace fsdp {
 
-void Prefetcher::set_limit(int limit) {
+std::shared_ptr<Prefetcher> make_prefetcher(int limit) {
+  return std::make_shared<PrefetcherImpl>(limit);
+}
+
+void PrefetcherImpl::set_limit(int limit) {
   if (limit < 1) throw std::invalid_argument("prefetch: limit must be at least 1");
   window_ = static_cast<size_t>(limit - 1);
 }
 
-void Prefetcher::add_root(Module& root) {
+void PrefetcherImpl::add_root(Module& root) {
   auto self = shared_from_this();
   root.register_forward_pre_hook([self](Module&, const at::Tensor&) {
     self->begin_forward();
@@ -24,7 +28,7 @@ void Prefetcher::add_root(Module& root) {
       /*always_call=*/true);
 }
 
-void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
+void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
   units_[&module] = unit;
   auto self = shared_from_this();
   module.register_forward_pre_hook([self, unit](Module&, const at::Tensor&) {
@@ -40,7 +44,7 @@ void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
   module.register_full_backward_pre_hook([self, unit](Module&) { self->pre_backward(unit); });
 }
 
-void Prefetcher::begin_forward() {
+void PrefetcherImpl::begin_forward() {
   last_order_ = std::move(forward_order_);
   forward_order_.clear();
   const size_t ahead = std::min(window_, last_order_.size());
@@ -48,7 +52,7 @@ void Prefetcher::begin_forward() {
     last_order_[i]->unshard_async();
 }
 
-void Prefetcher::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
+void PrefetcherImpl::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
   const size_t position = forward_order_.size();
   forward_order_.push_back(unit);
   if (issue(forward_lists_, unit)) return;
@@ -59,7 +63,7 @@ void Prefetcher::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
     last_order_[i]->unshard_async();
 }
 
-void Prefetcher::end_forward() {
+void PrefetcherImpl::end_forward() {
   // What was issued and not used: this forward took another path than the last one. What stays for
   // backward on purpose has been waited for.
   for (const auto& unit : last_order_) {
@@ -70,7 +74,7 @@ void Prefetcher::end_forward() {
       if (listed->state() == UnitState::gathering) listed->reshard();
 }
 
-void Prefetcher::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
+void PrefetcherImpl::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
   if (issue(backward_lists_, unit)) return;
   // From the end: of a unit that is used twice the last use comes back first. What is behind it did
   // not come back, since it is not part of the loss.

@@ -8,7 +8,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
                                           const FullyShardOptions& options) {
   // Everything that can be refused is refused before the model is changed.
   auto sharded = std::make_shared<FullySharded>();
-  sharded->prefetcher_ = std::make_shared<Prefetcher>(options.limit);
+  sharded->prefetcher_ = make_prefetcher(options.limit);
   auto plan = plan_units(root, options.wrap, options.ignored);
   if (options.keep_fp32) keep_in_fp32(plan, root, options.keep_fp32);
   for (const UnitPlan& unit : plan)
@@ -18,7 +18,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   sharded->layout_ = plan_layout(root, plan, comm->world_size());
   for (const UnitPlan& unit : plan) {
     sharded->units_.push_back(
-        std::make_shared<FlatParameter>(unit.name, unit.parameters, comm, options.materialize));
+        make_flat_parameter(unit.name, unit.parameters, comm, options.materialize));
   }
 
   // Hooks of one kind run in the order of their registration: forward hooks, backward hooks,
@@ -33,7 +33,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   //
   // The root's pre-forward also begins an order, and its post-forward ends it (6). What is issued
   // ahead waits behind the unit's own all-gather, so unshard comes first in both directions.
-  sharded->backward_hooks_ = std::make_shared<BackwardHooks>();
+  sharded->backward_hooks_ = make_backward_hooks();
   sharded->backward_hooks_->on_end([p = sharded->prefetcher_] { p->end_backward(); });
   for (size_t i = 0; i < plan.size(); ++i) {
     Module& module = *plan[i].module;

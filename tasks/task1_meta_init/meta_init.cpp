@@ -1,7 +1,7 @@
 #include <base/todo.h>
 #include <c10/util/ScopeExit.h>
-#include <dispatch/construction.h>
 #include <meta_init.h>
+#include <nn/construction.h>
 #include <torch/library.h>
 
 #include <algorithm>

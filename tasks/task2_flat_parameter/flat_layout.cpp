@@ -1,6 +1,6 @@
 #include <base/todo.h>
 #include <flat_layout.h>
-#include <layout/shard_layout.h>
+#include <optim/shard_layout.h>
 
 namespace fsdp {
 

@@ -6,48 +6,80 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace fsdp {
+namespace {
 
-FlatParameter::FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
-                             std::shared_ptr<Communicator> comm, const Materialize& materialize) {
-  todo("FlatParameter::FlatParameter", "2.2");
+class FlatParameterImpl final : public FlatParameter {
+ public:
+  FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                    std::shared_ptr<Communicator> comm, const Materialize& materialize);
+
+  bool trainable() const override;
+  void unshard_async() override;
+  void unshard() override;
+  void reshard() override;
+  void collect_gradient(size_t index) override;
+  bool has_gradient() const override;
+  void reduce_gradient() override;
+  void wait_for_reduction() override;
+  void abandon_gradient() override;
+
+ private:
+  // Add what you need.
+};
+
+FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
+                                     std::shared_ptr<Communicator> comm,
+                                     const Materialize& materialize) {
+  todo("make_flat_parameter", "2.2");
 }
 
-bool FlatParameter::trainable() const {
+bool FlatParameterImpl::trainable() const {
   todo("FlatParameter::trainable", "2.2");
 }
 
-void FlatParameter::unshard_async() {
+void FlatParameterImpl::unshard_async() {
   todo("FlatParameter::unshard_async", "2.3");
 }
 
-void FlatParameter::unshard() {
+void FlatParameterImpl::unshard() {
   todo("FlatParameter::unshard", "2.3");
 }
 
-void FlatParameter::reshard() {
+void FlatParameterImpl::reshard() {
   todo("FlatParameter::reshard", "2.4");
 }
 
-void FlatParameter::collect_gradient(size_t index) {
+void FlatParameterImpl::collect_gradient(size_t index) {
   todo("FlatParameter::collect_gradient", "2.5");
 }
 
-bool FlatParameter::has_gradient() const {
+bool FlatParameterImpl::has_gradient() const {
   todo("FlatParameter::has_gradient", "2.5");
 }
 
-void FlatParameter::reduce_gradient() {
+void FlatParameterImpl::reduce_gradient() {
   todo("FlatParameter::reduce_gradient", "2.5");
 }
 
-void FlatParameter::wait_for_reduction() {
+void FlatParameterImpl::wait_for_reduction() {
   todo("FlatParameter::wait_for_reduction", "2.5");
 }
 
-void FlatParameter::abandon_gradient() {
+void FlatParameterImpl::abandon_gradient() {
   todo("FlatParameter::abandon_gradient", "2.5");
+}
+
+}  // namespace
+
+std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,
+                                                   std::vector<NamedParameter> parameters,
+                                                   std::shared_ptr<Communicator> comm,
+                                                   const FlatParameter::Materialize& materialize) {
+  return std::make_shared<FlatParameterImpl>(std::move(unit), std::move(parameters),
+                                             std::move(comm), materialize);
 }
 
 }  // namespace fsdp

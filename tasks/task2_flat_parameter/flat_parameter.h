@@ -1,13 +1,16 @@
 #pragma once
 
+#include <base/todo.h>
 #include <comm/communicator.h>
 #include <flat_layout.h>
-#include <layout/mixed_precision.h>
-#include <layout/shard_layout.h>
+#include <optim/mixed_precision.h>
+#include <optim/shard_layout.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
-#include <set>
+#include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -25,12 +28,7 @@ class FlatParameter {
   // Returns a parameter's values: itself, or what deferred initialization makes of it.
   using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
 
-  // Keeps this rank's shard of the values of the distinct `parameters`, each in row-major order,
-  // and frees the rest. The shard's padding holds poison::padding(). Materializes one parameter at
-  // a time, and only those of which this rank owns an element. Calls no collective. Throws what
-  // check_fp32() throws.
-  FlatParameter(std::string unit, std::vector<NamedParameter> parameters,
-                std::shared_ptr<Communicator> comm, const Materialize& materialize = nullptr);
+  virtual ~FlatParameter() = default;
   FlatParameter(const FlatParameter&) = delete;  // a copy would own and free the same storage
 
   const std::string& unit() const { return unit_; }
@@ -38,24 +36,27 @@ class FlatParameter {
   const FlatLayout& layout() const { return layout_; }
   int64_t shard_numel() const { return shard_.numel(); }
   int64_t shard_offset() const { return shard_numel() * comm_->rank(); }
-  bool trainable() const;  // one of the parameters requires a gradient
+  virtual bool trainable() const = 0;  // one of the parameters requires a gradient
   UnitState state() const { return state_; }
 
-  void unshard_async();  // if sharded: allocates the flat tensor's storage, issues its all-gather
-  void unshard();        // the same, and waits for the all-gather: the parameters can be used
-  void reshard();        // waits for an all-gather under way, then frees the storage
+  // If the unit is sharded: allocates the flat tensor's storage and issues its all-gather.
+  virtual void unshard_async() = 0;
+  virtual void unshard() = 0;  // the same, and waits for the all-gather: the parameters can be used
+  virtual void reshard() = 0;  // waits for an all-gather under way, then frees the storage
 
   // Marks parameter `index`'s .grad as complete and counts its bytes as `gradients`. It stays in
   // .grad until reduce_gradient(), as it is or as a view of a flat gradient made at the first call.
-  void collect_gradient(size_t index);
-  bool has_gradient() const;  // one was collected and is not reduced
+  virtual void collect_gradient(size_t index) = 0;
+  virtual bool has_gradient() const = 0;  // one was collected and is not reduced
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
   // even if nothing was collected. Padding and parameters without a gradient count as zero.
-  void reduce_gradient();
+  // Requires that no reduction of this unit is under way.
+  virtual void reduce_gradient() = 0;
   // Waits for a reduction under way, divides the sum in place by gradient_divide_factor(), adds the
   // quotient to sharded_gradient(), and frees the flat gradient and the sum.
-  void wait_for_reduction();
-  void abandon_gradient();  // waits for a reduction under way, drops its result and every .grad
+  virtual void wait_for_reduction() = 0;
+  // Waits for a reduction under way, drops its result and every .grad.
+  virtual void abandon_gradient() = 0;
 
   const at::Tensor& shard() const { return shard_; }  // values between steps; no gradient
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
@@ -72,9 +73,14 @@ class FlatParameter {
   // the unit owns and counts as `shards`; the other ranks read it in place. Call it before the
   // first forward. Calls no collective. Throws what check_mixed_precision() throws, and
   // std::logic_error if the unit is not sharded or has_gradient(); then nothing has changed.
-  void set_mixed_precision(const MixedPrecisionPolicy& policy);
+  virtual void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) {
+    todo("FlatParameter::set_mixed_precision", "2.6");
+  }
 
- private:
+ protected:
+  FlatParameter() = default;
+
+  // What the functions above return. make_flat_parameter() and the implementation fill it.
   std::string unit_;
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<Communicator> comm_;
@@ -84,8 +90,14 @@ class FlatParameter {
   MixedPrecisionPolicy precision_;
   at::Tensor shard_;             // [padded_numel / W], owned, readable by the other ranks
   at::Tensor sharded_gradient_;  // [padded_numel / W], owned; undefined until a reduction
-
-  // Add what you need.
 };
+
+// Makes a unit that keeps this rank's shard of the values of the distinct `parameters`, each in
+// row-major order, and frees the rest. The shard's padding holds poison::padding(). Materializes
+// one parameter at a time, and only those of which this rank owns an element. Calls no collective.
+// Throws what check_fp32() throws.
+std::shared_ptr<FlatParameter> make_flat_parameter(
+    std::string unit, std::vector<NamedParameter> parameters, std::shared_ptr<Communicator> comm,
+    const FlatParameter::Materialize& materialize = nullptr);
 
 }  // namespace fsdp

@@ -5,27 +5,58 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <stdexcept>
+#include <vector>
 
 namespace fsdp {
+namespace {
 
-void BackwardHooks::add(Module& module, std::shared_ptr<FlatParameter> flat) {
+class BackwardHooksImpl final : public BackwardHooks,
+                                public std::enable_shared_from_this<BackwardHooksImpl> {
+ public:
+  void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
+
+ private:
+  struct Unit {
+    std::shared_ptr<FlatParameter> flat;
+    int64_t calls{};      // in forward, with gradients recorded
+    int64_t came_back{};  // of these calls, in this pass
+    bool reduced{};       // in this pass
+  };
+
+  void begin_backward();           // at every sign of a pass: asks for end_backward() once
+  void post_backward(Unit& unit);  // issues its reduction and reshards it
+  void wait_for_reduction();       // waits for the one under way, whichever unit's it is
+  void end_backward();             // when the engine has run everything
+
+  std::vector<std::shared_ptr<Unit>> units_;
+
+  // Add what you need.
+};
+
+void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   todo("BackwardHooks::add", "4.1");
 }
 
-void BackwardHooks::begin_backward() {
+void BackwardHooksImpl::begin_backward() {
   todo("BackwardHooks::begin_backward", "4.4");
 }
 
-void BackwardHooks::post_backward(Unit& unit) {
+void BackwardHooksImpl::post_backward(Unit& unit) {
   todo("BackwardHooks::post_backward", "4.2");
 }
 
-void BackwardHooks::wait_for_reduction() {
+void BackwardHooksImpl::wait_for_reduction() {
   todo("BackwardHooks::wait_for_reduction", "4.2");
 }
 
-void BackwardHooks::end_backward() {
+void BackwardHooksImpl::end_backward() {
   todo("BackwardHooks::end_backward", "4.4");
+}
+
+}  // namespace
+
+std::shared_ptr<BackwardHooks> make_backward_hooks() {
+  return std::make_shared<BackwardHooksImpl>();
 }
 
 }  // namespace fsdp

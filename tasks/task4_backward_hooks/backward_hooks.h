@@ -1,11 +1,11 @@
 #pragma once
 
+#include <base/todo.h>
 #include <flat_parameter.h>
 #include <nn/module.h>
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 namespace fsdp {
 
@@ -29,15 +29,15 @@ namespace fsdp {
 // still reducing is dropped at the first sign of what comes next, the forward of a module or
 // another backward. What it had reduced before stays until drop_gradient(). A forward that a hook
 // runs inside a pass does not break it off.
-class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
+class BackwardHooks {
  public:
-  BackwardHooks() = default;
+  virtual ~BackwardHooks() = default;
   BackwardHooks(const BackwardHooks&) = delete;  // the hooks hold this object
 
   // Registers the hooks on `module` and on the unit's parameters. Call it in the order of forward.
   // The module's hooks own this object and the unit, a parameter's hooks own neither: with the
   // modules everything is freed. The hooks of a parameter that is still held then do nothing.
-  void add(Module& module, std::shared_ptr<FlatParameter> unit);
+  virtual void add(Module& module, std::shared_ptr<FlatParameter> unit) = 0;
 
   // Sets what runs at the end of every backward pass, when all units are reduced and resharded. For
   // a pass that broke off it runs at that first sign of what comes next.
@@ -46,29 +46,20 @@ class BackwardHooks : public std::enable_shared_from_this<BackwardHooks> {
   // Extension (see "Going further" in the handout), with FSDP2's name. While this is off, a pass
   // reduces no unit: gradients stay in .grad, and those of the next pass are added to them. A pass
   // that breaks off drops them all.
-  void set_requires_gradient_sync(bool sync);
+  virtual void set_requires_gradient_sync(bool /*sync*/) {
+    todo("BackwardHooks::set_requires_gradient_sync", "4.5");
+  }
   // Reduces every unit with a trainable parameter, in the reverse order of add(), waits, and calls
   // what on_end() has set. Call it between passes, on all ranks.
-  void sync_gradients();
+  virtual void sync_gradients() { todo("BackwardHooks::sync_gradients", "4.5"); }
 
- private:
+ protected:
+  BackwardHooks() = default;
+
   std::function<void()> on_end_;
-
-  struct Unit {
-    std::shared_ptr<FlatParameter> flat;
-    int64_t calls{};      // in forward, with gradients recorded
-    int64_t came_back{};  // of these calls, in this pass
-    bool reduced{};       // in this pass
-  };
-
-  void begin_backward();           // at every sign of a pass: asks for end_backward() once
-  void post_backward(Unit& unit);  // issues its reduction and reshards it
-  void wait_for_reduction();       // waits for the one under way, whichever unit's it is
-  void end_backward();             // when the engine has run everything
-
-  std::vector<std::shared_ptr<Unit>> units_;
-
-  // Add what you need.
 };
+
+// Makes an object without units.
+std::shared_ptr<BackwardHooks> make_backward_hooks();
 
 }  // namespace fsdp

@@ -6,23 +6,51 @@
 #include <stdexcept>
 
 namespace fsdp {
+namespace {
 
-ShardedOptimizer::ShardedOptimizer(std::vector<std::shared_ptr<FlatParameter>> units,
-                                   std::vector<ParameterGroup> groups,
-                                   std::shared_ptr<Communicator> comm) {
-  todo("ShardedOptimizer::ShardedOptimizer", "5.1");
+class ShardedOptimizerImpl final : public ShardedOptimizer {
+ public:
+  ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
+                       std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
+
+  void step() override;
+  void zero_grad() override;
+  double clip_grad_norm(double max_norm) override;
+  using ShardedOptimizer::clip_grad_norm;  // problem 5.4's, as long as you have none
+
+ private:
+  std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones
+  std::vector<ParameterGroup> groups_;
+  std::shared_ptr<Communicator> comm_;
+
+  // Add what you need.
+};
+
+ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
+                                           std::vector<ParameterGroup> groups,
+                                           std::shared_ptr<Communicator> comm) {
+  todo("make_sharded_optimizer", "5.1");
 }
 
-void ShardedOptimizer::step() {
+void ShardedOptimizerImpl::step() {
   todo("ShardedOptimizer::step", "5.1");
 }
 
-void ShardedOptimizer::zero_grad() {
+void ShardedOptimizerImpl::zero_grad() {
   todo("ShardedOptimizer::zero_grad", "5.1");
 }
 
-double ShardedOptimizer::clip_grad_norm(double max_norm) {
+double ShardedOptimizerImpl::clip_grad_norm(double max_norm) {
   todo("ShardedOptimizer::clip_grad_norm", "5.3");
+}
+
+}  // namespace
+
+std::shared_ptr<ShardedOptimizer> make_sharded_optimizer(
+    std::vector<std::shared_ptr<FlatParameter>> units, std::vector<ParameterGroup> groups,
+    std::shared_ptr<Communicator> comm) {
+  return std::make_shared<ShardedOptimizerImpl>(std::move(units), std::move(groups),
+                                                std::move(comm));
 }
 
 }  // namespace fsdp

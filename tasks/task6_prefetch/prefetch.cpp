@@ -5,34 +5,69 @@
 #include <stdexcept>
 
 namespace fsdp {
+namespace {
 
-void Prefetcher::set_limit(int limit) {
+class PrefetcherImpl final : public Prefetcher,
+                             public std::enable_shared_from_this<PrefetcherImpl> {
+ public:
+  explicit PrefetcherImpl(int limit) { PrefetcherImpl::set_limit(limit); }
+
+  void set_limit(int limit) override;
+  void add_root(Module& root) override;
+  void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
+  void end_backward() override { backward_order_.clear(); }
+  const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const override {
+    return forward_order_;
+  }
+
+ private:
+  using Order = std::vector<std::shared_ptr<FlatParameter>>;
+
+  void begin_forward();  // the root has been unsharded for its forward
+  void pre_forward(const std::shared_ptr<FlatParameter>& unit);   // it has been unsharded
+  void end_forward();                                             // the root's forward has ended
+  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
+
+  size_t window_{};       // units issued ahead of the running one
+  Order forward_order_;   // of the forward under way
+  Order backward_order_;  // ended in forward, still to come back
+
+  // Add what you need.
+};
+
+void PrefetcherImpl::set_limit(int limit) {
   if (limit < 1) throw std::invalid_argument("prefetch: limit must be at least 1");
   window_ = static_cast<size_t>(limit - 1);
 }
 
-void Prefetcher::add_root(Module& root) {
+void PrefetcherImpl::add_root(Module& root) {
   todo("Prefetcher::add_root", "6.1");
 }
 
-void Prefetcher::add(Module& module, std::shared_ptr<FlatParameter> unit) {
+void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
   todo("Prefetcher::add", "6.1");
 }
 
-void Prefetcher::begin_forward() {
+void PrefetcherImpl::begin_forward() {
   todo("Prefetcher::begin_forward", "6.1");
 }
 
-void Prefetcher::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
+void PrefetcherImpl::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
   todo("Prefetcher::pre_forward", "6.1");
 }
 
-void Prefetcher::end_forward() {
+void PrefetcherImpl::end_forward() {
   todo("Prefetcher::end_forward", "6.1");
 }
 
-void Prefetcher::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
+void PrefetcherImpl::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
   todo("Prefetcher::pre_backward", "6.3");
+}
+
+}  // namespace
+
+std::shared_ptr<Prefetcher> make_prefetcher(int limit) {
+  return std::make_shared<PrefetcherImpl>(limit);
 }
 
 }  // namespace fsdp

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <base/todo.h>
 #include <flat_parameter.h>
 #include <nn/module.h>
 
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -25,46 +25,42 @@ namespace fsdp {
 // forward, or because another of their uses has not come back. If a pass takes another path than
 // expected, what was issued for the expected path stays gathered besides, until the root's forward
 // or the backward ends. A limit of 1 means no prefetch.
-class Prefetcher : public std::enable_shared_from_this<Prefetcher> {
+class Prefetcher {
  public:
-  explicit Prefetcher(int limit) { set_limit(limit); }  // throws what set_limit() throws
-  Prefetcher(const Prefetcher&) = delete;               // the hooks hold this object
+  virtual ~Prefetcher() = default;
+  Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
 
   // From the next unit on. Throws std::invalid_argument if the limit is below 1; then it stays as
   // it was.
-  void set_limit(int limit);
+  virtual void set_limit(int limit) = 0;
 
   // Both register hooks that run after those of tasks 3 and 4, which must be registered before.
   // `root` is unsharded throughout and has no place in the order. Its forward begins a new order.
-  void add_root(Module& root);
-  void add(Module& module, std::shared_ptr<FlatParameter> unit);
+  virtual void add_root(Module& root) = 0;
+  virtual void add(Module& module, std::shared_ptr<FlatParameter> unit) = 0;
 
   // Drops the order of backward. Call it when a backward pass has ended or has broken off.
-  void end_backward() { backward_order_.clear(); }
+  virtual void end_backward() = 0;
 
   // The units in the order of use in the last forward, with repeats.
-  const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const {
-    return forward_order_;
-  }
+  virtual const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const = 0;
 
   // Extension (see "Going further" in the handout), with FSDP2's names. From now on, when `module`
   // has been unsharded in this direction, it issues the units of `modules`, in this order, in place
   // of those that the limit allows. Throws std::invalid_argument if one was not given to add().
-  void set_modules_to_forward_prefetch(Module& module, const std::vector<Module*>& modules);
-  void set_modules_to_backward_prefetch(Module& module, const std::vector<Module*>& modules);
+  virtual void set_modules_to_forward_prefetch(Module& /*module*/,
+                                               const std::vector<Module*>& /*modules*/) {
+    todo("Prefetcher::set_modules_to_forward_prefetch", "6.6");
+  }
+  virtual void set_modules_to_backward_prefetch(Module& /*module*/,
+                                                const std::vector<Module*>& /*modules*/) {
+    todo("Prefetcher::set_modules_to_backward_prefetch", "6.6");
+  }
 
- private:
-  using Order = std::vector<std::shared_ptr<FlatParameter>>;
-  size_t window_{};       // units issued ahead of the running one
-  Order forward_order_;   // of the forward under way
-  Order backward_order_;  // ended in forward, still to come back
-
-  void begin_forward();  // the root has been unsharded for its forward
-  void pre_forward(const std::shared_ptr<FlatParameter>& unit);   // it has been unsharded
-  void end_forward();                                             // the root's forward has ended
-  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
-
-  // Add what you need.
+ protected:
+  Prefetcher() = default;
 };
+
+std::shared_ptr<Prefetcher> make_prefetcher(int limit);  // throws what set_limit() throws
 
 }  // namespace fsdp

@@ -3,7 +3,7 @@
 #include <backward_hooks.h>
 #include <flat_parameter.h>
 #include <keep_fp32.h>
-#include <layout/shard_layout.h>
+#include <optim/shard_layout.h>
 #include <prefetch.h>
 #include <unit_plan.h>
 #include <wrap_policy.h>

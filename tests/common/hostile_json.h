@@ -16,26 +16,18 @@ inline size_t below(Dice& dice, size_t end) {
 }
 
 inline nlohmann::json hostile_value(Dice& dice) {
-  const std::vector<nlohmann::json> values{
-      nullptr,
-      true,
-      -1,
-      0,
-      1e308,
-      NAN,
-      INT64_MIN,
-      UINT64_MAX,
-      int64_t{1} << 40,
-      "",
-      "\xff\xfe\x1b[2J\n[       OK ] ",
-      std::string(100'000, 'x'),
-      nlohmann::json::array(),
-      nlohmann::json::object(),
-      nlohmann::json::binary({0xff, 0}),
-      nlohmann::json::array({{{"<dtype>", 6}, {"<sizes>", {-1, 1 << 30}}, {"<bytes>", nullptr}}}),
-      {{"<dtype>", 6}, {"<sizes>", {0}}, {"<bytes>", nlohmann::json::binary({})}},
-      {{"begin", INT64_MAX}, {"shard_numel", -1}, {"parameters", {{{"name", 3}}}}}};
-  return values[below(dice, values.size())];
+  using Json = nlohmann::json;
+  const Json odd = Json::parse(R"([null, true, -1, 0, 1e308, -9223372036854775808, "", [], {},
+      18446744073709551615, 1099511627776, "\u001b[2J\n[       OK ] ",
+      [{"<dtype>": 6, "<sizes>": [-1, 1073741824], "<bytes>": null}],
+      {"begin": 9223372036854775807, "shard_numel": -1, "parameters": [{"name": 3}]}])");
+  const std::vector<Json> more{NAN,
+                               "\xff\xfe",
+                               std::string(100'000, 'x'),
+                               Json::binary({0xff, 0}),
+                               {{"<dtype>", 6}, {"<sizes>", {0}}, {"<bytes>", Json::binary({})}}};
+  const size_t which = below(dice, odd.size() + more.size());
+  return which < odd.size() ? odd[which] : more[which - odd.size()];
 }
 
 // Changes, removes or doubles one part of `value`, however deep.

@@ -138,8 +138,8 @@ TEST(Recorder, records_once_per_watch_that_the_storage_of_a_unit_is_freed) {
     at::set_num_threads(1);
     at::Tensor gathered = at::empty({300}, at::kByte);
     at::Tensor other = at::empty({400}, at::kByte);
-    call_observer->issued(call_of(Operation::all_gather, 0, "layers.1"), gathered);
-    call_observer->issued(call_of(Operation::all_gather, 1, kMetrics), other);
+    call_observers::issued(call_of(Operation::all_gather, 0, "layers.1"), gathered);
+    call_observers::issued(call_of(Operation::all_gather, 1, kMetrics), other);
     other.reset();
     gathered.reset();
     at::empty({300}, at::kByte);
@@ -155,12 +155,12 @@ TEST(Recorder, uses_the_times_of_a_flight_if_they_are_known) {
   const auto events = recorded([] {
     const Call known = call_of(Operation::broadcast, 0, "known");
     const Call other = call_of(Operation::broadcast, 1, "other");
-    call_observer->issued(known, at::Tensor());
-    call_observer->issued(other, at::Tensor());
-    call_observer->waits(known);
-    call_observer->waited(known, std::pair<int64_t, int64_t>(70, 90));
-    call_observer->waits(other);
-    call_observer->waited(other, std::nullopt);
+    call_observers::issued(known, at::Tensor());
+    call_observers::issued(other, at::Tensor());
+    call_observers::waits(known);
+    call_observers::waited(known, std::pair<int64_t, int64_t>(70, 90));
+    call_observers::waits(other);
+    call_observers::waited(other, std::nullopt);
   });
   ASSERT_EQ(events.size(), 6);
   EXPECT_EQ(events[1].text(), "broadcast flight");
@@ -176,8 +176,8 @@ TEST(Recorder, records_the_wait_for_a_call_that_was_issued_before_it) {
   const auto events = recorded([] {
     begin_span(EventKind::forward, "layers.0");
     const Call earlier = call_of(Operation::broadcast, 7, "layers.0");
-    call_observer->waits(earlier);
-    call_observer->waited(earlier, std::nullopt);
+    call_observers::waits(earlier);
+    call_observers::waited(earlier, std::nullopt);
   });
   ASSERT_EQ(events.size(), 2);
   EXPECT_FALSE(events[0].ended()) << "the end of the flight was written over another event";

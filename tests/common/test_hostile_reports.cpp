@@ -26,21 +26,14 @@ Json tensor(const std::vector<float>& values) {
 }
 
 Json rank_report(const std::string& text, const std::vector<float>& values) {
-  return {{"code", 0},
-          {"signal", 0},
-          {"stopped", false},
-          {"frozen_by", 0},
-          {"message", ""},
-          {"last_call", ""},
-          {"first_to_fail", false},
-          {"finished", true},
-          {"observations",
-           {{"text", text}, {"tensor", with_places(tensor(values), {{{"p", {3}, 0}}, 3, 0})}}},
-          {"observed_after", {{"text", 1}, {"tensor", 2}}},
-          {"steps", {"observes \"text\"", "observes \"tensor\""}},
-          {"crash_address", nullptr},
-          {"latest", "tensor"},
-          {"not_its_own", ""}};
+  Json report = Json::parse(R"({
+      "code": 0, "signal": 0, "stopped": false, "frozen_by": 0, "message": "", "last_call": "",
+      "first_to_fail": false, "finished": true, "observed_after": {"text": 1, "tensor": 2},
+      "steps": ["observes \"text\"", "observes \"tensor\""], "crash_address": null, "latest": "tensor",
+      "not_its_own": ""})");
+  report["observations"] = {{"text", text},
+                            {"tensor", with_places(tensor(values), {{{"p", {3}, 0}}, 3, 0})}};
+  return report;
 }
 
 // The report of run `run` of the running test, as a program of ranks sends it.
@@ -157,13 +150,10 @@ TEST_F(HostileReports, of_odd_lengths_and_depths_are_no_reports) {
   EXPECT_CONTAINS(failure(with_length(5, "")), "left by exit(0)");
 }
 
-TEST_F(HostileReports, of_more_steps_than_there_are_take_no_memory_for_them) {
-  Json other = report(run(), "another", {0, 0, 0});
-  other["ranks"][0]["observed_after"]["text"] = int64_t{1} << 40;
-  EXPECT_CONTAINS(failure(framed(other)), "is \"another\"");
-}
-
-TEST_F(HostileReports, of_more_or_fewer_ranks_and_of_other_tests_are_not_taken) {
+TEST_F(HostileReports, of_other_ranks_steps_and_tests_are_not_taken) {
+  Json more_steps = report(run(), "another", {0, 0, 0});
+  more_steps["ranks"][0]["observed_after"]["text"] = int64_t{1} << 40;
+  EXPECT_CONTAINS(failure(framed(more_steps)), "is \"another\"");
   for (const size_t ranks : {0, 1, 3, 1000}) {
     Json other = report(run(), kRight, {0, 0, 0});
     other["ranks"] = std::vector<Json>(ranks, rank_report(kRight, {0, 0, 0}));
@@ -171,10 +161,7 @@ TEST_F(HostileReports, of_more_or_fewer_ranks_and_of_other_tests_are_not_taken) 
   }
   Json other = report(run(), kRight, {0, 0, 0});
   other["test"] = "Another.test";
-  std::string stream;
-  for (int i = 0; i < 1000; ++i)
-    stream += framed(other);
-  EXPECT_CONTAINS(failure(stream), "left by exit(0)");
+  EXPECT_CONTAINS(failure(framed(other) + framed(other)), "left by exit(0)");
 }
 
 }  // namespace

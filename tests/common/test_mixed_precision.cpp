@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <layout/mixed_precision.h>
+#include <optim/mixed_precision.h>
 
 #include <stdexcept>
 #include <string>

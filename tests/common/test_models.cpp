@@ -1,12 +1,12 @@
 #include <data/dataset.h>
 #include <gtest/gtest.h>
-#include <layout/shard_layout.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <nn/gpt2.h>
 #include <nn/layers.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
+#include <optim/shard_layout.h>
 #include <optim/update_rule.h>
 
 #include <cmath>
@@ -213,7 +213,7 @@ void expect_gradients_to_be_slopes(Module& model) {
     const double size = parameter.detach().norm().item<double>();
     const double step = size > 0 ? 2e-2 * std::min(1.0, size) : 5e-3;
     torch::NoGradGuard no_grad;
-    const auto at_distance = [&](double distance) {
+    const auto at_distance = [&, &parameter = parameter](double distance) {
       parameter.add_(gradient, distance / norm);
       const double value = loss().item<double>();
       parameter.sub_(gradient, distance / norm);

@@ -312,6 +312,37 @@ TEST(Module, if_forward_throws_only_always_called_hooks_run_before_the_rethrow) 
   });
 }
 
+TEST(Module, if_a_hook_throws_the_always_called_hooks_run_that_have_not_begun) {
+  in_a_process([] {
+    const auto events_of = [](bool before_forward) {
+      Events events;
+      Probe module(events);
+      const auto throws = [&](const std::string& event) {
+        return [&events, event](Module&, const torch::Tensor&) -> torch::Tensor {
+          events.push_back(event);
+          throw std::domain_error(event);
+        };
+      };
+      const auto note = [&](const std::string& event) {
+        return [&events, event](Module&, const torch::Tensor& y) {
+          events.push_back(event + (y.defined() ? "" : " without output"));
+          return torch::Tensor();
+        };
+      };
+      if (before_forward) module.register_forward_pre_hook(throws("pre-hook"));
+      module.register_forward_hook(note("first"), true);
+      module.register_forward_hook(throws("hook"));
+      module.register_forward_hook(note("plain"));
+      module.register_forward_hook(note("last"), true);
+      EXPECT_THROW(module(input()), std::domain_error);
+      EXPECT_EQ(module.current_call(), nullptr);
+      return events;
+    };
+    EXPECT_EQ(events_of(true), (Events{"pre-hook", "first without output", "last without output"}));
+    EXPECT_EQ(events_of(false), (Events{"forward", "first", "hook", "last without output"}));
+  });
+}
+
 TEST(Module, an_exception_of_a_backward_hook_is_thrown_by_backward) {
   in_a_process([] {
     Events events;

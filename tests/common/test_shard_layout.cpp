@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <layout/shard_layout.h>
+#include <optim/shard_layout.h>
 
 #include <functional>
 #include <stdexcept>

@@ -2,6 +2,7 @@
 #include <comm/backends.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
+#include <memory/live_bytes.h>
 
 #include <algorithm>
 #include <functional>
@@ -27,6 +28,17 @@ class Calls {
                                   : make_gloo_transport(context, ledger_, 5000ms);
     c10::Allocator* staging = inner->allocator();
     transport_ = make_staged_transport(std::move(inner), c10::kCPU, staging);
+  }
+
+  // As for tensors of a GPU, over shm.
+  explicit Calls(const RankContext& context)
+      : ledger_(std::make_shared<Ledger>(
+            CallRings(context.shared->call_rings(), Group::world(context.world_size)), context.rank,
+            5000ms)) {
+    cuda_backend.gpus = 1;
+    CommunicatorOptions options;
+    options.device = c10::kCUDA;
+    transport_ = make_transport("shm", context, ledger_, options);
   }
 
   std::unique_ptr<Transfer> issue(Operation operation, const at::Tensor& output,
@@ -115,6 +127,24 @@ TEST_P(StagedCollectives, all_gather_accepts_an_input_that_is_part_of_the_output
                       require(all.equal(at::tensor({1.0, 1.0, 2.0, 2.0}, at::kFloat)), "gathered");
                     }),
             "");
+}
+
+// What is compared with predictions, and with the GPU's own allocator, is the GPU's memory.
+TEST(StagedForAGpu, counts_no_memory_of_the_host_as_live) {
+  const auto result = launch(2, [](const RankContext& context) {
+    at::set_num_threads(1);
+    Calls calls(context);
+    const at::Tensor own = at::full({1000}, context.rank + 1.0), all = at::zeros({2000});
+    const int64_t before = live_bytes::now().total;
+    live_bytes::enter(Phase::forward);
+    const auto transfer = calls.issue(Operation::all_gather, all, own);
+    require(live_bytes::peak(Phase::forward).total == before, "the buffers were counted");
+    calls.finish(*transfer);
+    require(all.sum().item<float>() == 3000, "other values");
+    require(live_bytes::now().total == before, "freed buffers were counted");
+    return 0;
+  });
+  EXPECT_EQ(fsdp::failure(result), "");
 }
 
 }  // namespace

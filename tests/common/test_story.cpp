@@ -328,9 +328,10 @@ TEST(Part, that_others_own_is_held_nowhere_on_two_ranks) {
   };
   EXPECT_EQ(told(1, 64), "");
   EXPECT_EQ(told(2, 24), "");
-  EXPECT_CONTAINS(told(2, 32),
-                  "ranks 0, 1: holds 32 bytes besides tensors, expected fewer than 25: no copy of "
-                  "what other ranks own, in whatever memory");
+  EXPECT_CONTAINS(
+      told(2, 32),
+      "ranks 0, 1: holds 32 bytes besides tensors, expected fewer than 25: no copy of what "
+      "other ranks own, in whatever memory");
 }
 
 TEST(Ratio, is_a_fraction_of_small_numbers) {

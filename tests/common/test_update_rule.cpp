@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <optim/state_file.h>
 #include <optim/update_rule.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
@@ -8,7 +7,6 @@
 
 #include "expect_text.h"
 #include "in_a_process.h"
-#include "temporary_folder.h"
 
 namespace fsdp {
 namespace {
@@ -43,41 +41,6 @@ INSTANTIATE_TEST_SUITE_P(Kinds, UpdateRule, testing::Values(Kind::adamw, Kind::s
                          [](const auto& info) {
                            return info.param == Kind::adamw ? "AdamW" : "SGD";
                          });
-
-// Five updates of `n` elements, with moments in memory or in `file`: parameter and moments.
-std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<StateFile> file) {
-  OptimizerOptions options = options_of(OptimizerOptions::Kind::adamw);
-  options.file = std::move(file);
-  const auto parameter = torch::sin(torch::arange(n)), gradient = torch::empty({n});
-  auto pieces = cut(parameter, gradient, {16, n - 32, 16});
-  for (int step = 0; step < 5; ++step) {
-    gradient.copy_(torch::cos(torch::arange(n) * (step + 1.0)));
-    update(options, pieces);
-  }
-  std::vector<at::Tensor> result{parameter};
-  for (const Piece& piece : pieces) {
-    result.push_back(piece.exp_avg.clone());
-    result.push_back(piece.exp_avg_sq.clone());
-    result.push_back(piece.step);
-  }
-  return result;
-}
-
-TEST(UpdateRuleInFile, gives_the_same_bits_as_in_memory) {
-  const TemporaryFolder folder;
-  in_a_process([&] {
-    const int64_t n = (int64_t{1} << 22) + 4800;  // more than the part that is updated at a time
-    const int64_t bytes = 2 * 4 * n;
-    const auto expected = after_updates(n, nullptr);
-    for (const int64_t pinned : {int64_t{0}, int64_t{1} << 20, bytes}) {
-      const auto file = std::make_shared<StateFile>(folder.path(), bytes, pinned);
-      const auto result = after_updates(n, file);
-      ASSERT_EQ(result.size(), expected.size());
-      for (size_t i = 0; i < result.size(); ++i)
-        EXPECT_TRUE(at::equal(result[i], expected[i])) << i << ", " << pinned << " pinned";
-    }
-  });
-}
 
 TEST_P(UpdateRule, gives_the_same_bits_however_the_elements_are_cut) {
   in_a_process([] {

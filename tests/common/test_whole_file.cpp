@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "expect_text.h"
@@ -19,11 +18,6 @@ namespace fsdp {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string held_by(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 mode_t mode_of(const std::string& path) {
   struct stat status {};
@@ -45,12 +39,12 @@ TEST(WholeFile, appears_with_its_content_or_not_at_all) {
   EXPECT_EQ(reason_not_to_write(path), "");
   write_whole_file(path, "one\n");
   write_whole_file(path, "two\n");
-  EXPECT_EQ(held_by(path), "two\n");
+  EXPECT_EQ(content_of(path), "two\n");
   in_a_process([&] {
     limit_file_size(8);
     EXPECT_EQ(refusal(path, "more than fits"), path + ": can't be written: File too large");
   });
-  EXPECT_EQ(held_by(path), "two\n");
+  EXPECT_EQ(content_of(path), "two\n");
   EXPECT_EQ(files_in(folder.path()), 1) << "no half-written file is left";
 }
 
@@ -102,11 +96,11 @@ TEST(WholeFile, is_written_where_a_link_leads) {
   fs::create_symlink("file", folder.path() + "/real/second");
   write_whole_file(link, "new");
   EXPECT_TRUE(S_ISLNK(mode_of(link)));
-  EXPECT_EQ(held_by(file), "new");
+  EXPECT_EQ(content_of(file), "new");
   fs::remove(file);
   write_whole_file(link, "newer");  // a link that leads nowhere yet
   EXPECT_TRUE(S_ISLNK(mode_of(link)));
-  EXPECT_EQ(held_by(file), "newer");
+  EXPECT_EQ(content_of(file), "newer");
 }
 
 TEST(WholeFile, no_file_of_somebody_else_is_deleted) {
@@ -118,9 +112,9 @@ TEST(WholeFile, no_file_of_somebody_else_is_deleted) {
   const std::string path = folder.path() + "/file";
   EXPECT_EQ(reason_not_to_write(path), "");
   write_whole_file(path, "new");
-  EXPECT_EQ(held_by(path + ".partial"), "mine");
+  EXPECT_EQ(content_of(path + ".partial"), "mine");
   for (int i = 0; i < 50; ++i)
-    EXPECT_EQ(held_by(folder.path() + '/' + own + std::to_string(i)), "mine");
+    EXPECT_EQ(content_of(folder.path() + '/' + own + std::to_string(i)), "mine");
 }
 
 TEST(WholeFile, what_is_no_plain_file_is_written_to_and_stays) {
@@ -151,7 +145,7 @@ TEST(WholeFile, standard_output_is_added_to_wherever_it_leads) {
     for (const char* name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
       write_whole_file(name, "new ");
   });
-  EXPECT_EQ(held_by(path), "old new new new ");
+  EXPECT_EQ(content_of(path), "old new new new ");
 }
 
 TEST(WholeFile, two_paths_may_name_one_file) {

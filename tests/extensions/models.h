@@ -4,7 +4,7 @@
 #include <nn/layers.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
-#include <train/workload.h>
+#include <strategies/workload.h>
 
 #include <functional>
 #include <memory>

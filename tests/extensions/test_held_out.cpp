@@ -1,7 +1,7 @@
 #include <data/dataset.h>
 #include <memory/live_bytes.h>
+#include <strategies/build_model.h>
 #include <testing/multi_rank.h>
-#include <train/build_model.h>
 #include <train/held_out.h>
 
 #include "trained.h"

@@ -1,5 +1,5 @@
-#include <strategy/wrap_auto.h>
-#include <strategy/wrap_option.h>
+#include <strategies/fsdp/wrap_auto.h>
+#include <strategies/fsdp/wrap_option.h>
 #include <unit_plan.h>
 #include <wrap_by_size.h>
 

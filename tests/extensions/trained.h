@@ -1,8 +1,8 @@
 #pragma once
 
-#include <common/strategy_of.h>
 #include <prediction/prediction.h>
 #include <report/parameter_summary.h>
+#include <trainer/strategy_of.h>
 
 #include <task7_integration/predicted_peaks.h>
 

@@ -1,7 +1,8 @@
+#include <base/whole_file.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,7 +15,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -36,11 +36,6 @@ constexpr auto kTimeout = 1s;    // of each wait of a rank for another one
 constexpr auto kMostTime = 60s;  // of a run, on a machine that does much else
 
 const std::string kOld = "what the file held before\n";
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TrainConfig config_of(const Injection& injection, const fs::path& folder) {
   TrainConfig config;

@@ -1,14 +1,13 @@
 #pragma once
 
+#include <base/whole_file.h>
 #include <reproduce/train_runs.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "gpus.h"
 
@@ -38,8 +37,7 @@ inline TrainResult train(TrainConfig config) {
   close(descriptor);
   config.json = file;
   const int status = run_training(config, {make_fsdp_strategy, shard_layout});
-  std::ifstream stream(file);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const std::string text = content_of(file);
   std::remove(file.c_str());
   if (status != 0) throw std::runtime_error(config.mode + " did not train; see above");
   return parse_train_result(text);

@@ -23,7 +23,7 @@ void observe_costs(TestRank& rank, const std::string& name) {
 // The second of two steps, from `backward`, and by an optimizer of our own.
 void train_two_steps(TestRank& rank, Module& net,
                      const std::vector<std::shared_ptr<FlatParameter>>& units) {
-  ShardedOptimizer optimizer(units, {{"", {}}}, rank.communicator());
+  const auto optimizer = make_sharded_optimizer(units, {{"", {}}}, rank.communicator());
   for (int step = 0; step < 2; ++step) {
     live_bytes::reset(Phase::forward);
     live_bytes::reset(Phase::backward);
@@ -34,8 +34,8 @@ void train_two_steps(TestRank& rank, Module& net,
     live_bytes::enter(Phase::backward);
     loss.backward();
     live_bytes::enter(Phase::optimizer);
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
   }
 }
 

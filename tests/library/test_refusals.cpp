@@ -105,13 +105,13 @@ MULTI_RANK_TEST(Refusals, an_optimizer_over_the_modules_parameters_says_which_it
 
 MULTI_RANK_TEST(Refusals, of_two_optimizers_the_one_without_gradients_says_so) {
   on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    ShardedOptimizer optimizer(model.units(), {{"", {}}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(model.units(), {{"", {}}}, rank.communicator());
     loss_of(net, rank).backward();
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
     model.parameters();  // from now on gradients go to them
     loss_of(net, rank).backward();
-    EXPECT_CONTAINS(error_of([&] { optimizer.step(); }), "has no gradient");
+    EXPECT_CONTAINS(error_of([&] { optimizer->step(); }), "has no gradient");
   });
 }
 
@@ -216,13 +216,13 @@ MULTI_RANK_TEST(Refusals, a_unit_in_a_torch_sequential_is_refused_before_the_mod
 }
 
 // A holder of LibTorch's: its call is forward().
-struct HeldBlockImpl : LayerBlock {};
-TORCH_MODULE(HeldBlock);
+struct TorchBlockImpl : LayerBlock {};
+TORCH_MODULE(TorchBlock);
 
 struct HoldingNet : Module {
-  HoldingNet() : block(register_module("block", HeldBlock())) {}
+  HoldingNet() : block(register_module("block", TorchBlock())) {}
   at::Tensor forward(at::Tensor x) override { return block(x); }
-  HeldBlock block;
+  TorchBlock block;
 };
 
 MULTI_RANK_TEST(Refusals, a_unit_that_torch_module_holds_is_told_of_by_its_first_call) {

@@ -1,4 +1,4 @@
-#include <nn/sequential.h>
+#include <sequential.h>
 #include <torch/nn/modules/rnn.h>
 
 #include <library/one_process.h>

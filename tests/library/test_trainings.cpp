@@ -1,3 +1,5 @@
+#include <nn/gradient_hook.h>
+
 #include <library/models.h>
 #include <library/one_process.h>
 
@@ -196,6 +198,80 @@ MULTI_RANK_TEST(AnyTraining, goes_on_after_a_forward_that_threw) {
     }
   });
   expect_on_all_ranks(run, "threw", run.at(0, "plain"));
+}
+
+// Goes on without a block that cannot be called.
+struct CatchingNet : BlockNet {
+  CatchingNet() {
+    blocks[1]->register_forward_pre_hook(
+        [](Module&, const at::Tensor&) -> at::Tensor { throw std::domain_error("not today"); });
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks) {
+      try {
+        x = (*block)(x * scale);
+      } catch (const std::domain_error&) {
+      }
+    }
+    return x * scale;
+  }
+};
+
+MULTI_RANK_TEST(AnyTraining, may_catch_in_forward_what_a_hook_of_an_inner_module_throws) {
+  expect_equal_to_one_process(world_size(), {.build =
+                                                 [] {
+                                                   torch::manual_seed(1);
+                                                   return std::make_shared<CatchingNet>();
+                                                 },
+                                             .loss = mean_square});
+}
+
+MULTI_RANK_TEST(AnyTraining, goes_on_after_a_forward_hook_that_threw) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto train = [&](bool throws) {
+      const auto net = block_net();
+      bool now = false;
+      net->blocks[1]->register_forward_hook([&](Module&, const at::Tensor& y) {
+        if (now) throw std::domain_error("not today");
+        return at::Tensor();
+      });
+      FullyShardedDataParallel model(*net, rank.communicator());
+      const auto optimizer = adamw(model.parameters());
+      for (int step = 0; step < 2; ++step) {
+        now = throws;
+        if (now) {
+          EXPECT_THROW(loss_of(*net, rank, 7), std::domain_error);
+        }
+        now = false;
+        loss_of(*net, rank, step).backward();
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      rank.observe(throws ? "threw" : "plain", model.state_dict().at("b1.linear.weight"));
+    };
+    train(false);
+    train(true);
+  });
+  expect_on_all_ranks(run, "threw", run.at(0, "plain"));
+}
+
+MULTI_RANK_TEST(AnyTraining, may_hook_the_gradients_of_its_modules_parameters) {
+  const auto calls = std::make_shared<int>(0);
+  Training training{.build = [] { return block_net(); }, .loss = mean_square};
+  training.prepare = [calls](Module& model, int step) {
+    if (step > 0) return;
+    for (const at::Tensor& parameter : model.parameters())
+      register_post_accumulate_grad_hook(parameter, [calls] { ++*calls; });
+  };
+  const RankRun expected =
+      run_oracle([&](TestRank& rank) { train_in_one_process(rank, training, world_size()); });
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    train_sharded(rank, training);
+    rank.observe("calls", *calls);
+  });
+  expect_on_all_ranks(run, "calls", training.steps * 7);
+  for (const std::string name : expected.at(0, "names"))
+    expect_on_all_ranks(run, name, expected.at(0, name));
 }
 
 MULTI_RANK_TEST(AnyTraining, may_be_evaluated_in_inference_mode_between_its_steps) {

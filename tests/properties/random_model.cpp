@@ -1,6 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <checkpoint_activations.h>
-#include <nn/module_of.h>
+#include <module_of.h>
 #include <properties/random_model.h>
 
 #include <tuple>

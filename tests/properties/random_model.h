@@ -1,7 +1,7 @@
 #pragma once
 
 #include <properties/case.h>
-#include <train/workload.h>
+#include <strategies/workload.h>
 
 namespace fsdp {
 

@@ -5,7 +5,7 @@
 #include <report/parameter_summary.h>
 #include <state/checkpoint.h>
 #include <state/whole_state.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <train/over_ranks.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <common/strategy_of.h>
 #include <report/parameter_summary.h>
 #include <testing/multi_rank.h>
+#include <trainer/strategy_of.h>
 
 #include <string>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <nn/module_holder.h>
-#include <nn/module_of.h>
-#include <nn/sequential.h>
+#include <module_holder.h>
+#include <module_of.h>
+#include <sequential.h>
 #include <torch/nn/modules/activation.h>
 
 #include <map>

@@ -1,7 +1,7 @@
-#include <layout/shard_layout.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <nn/models.h>
+#include <optim/shard_layout.h>
 #include <testing/multi_rank.h>
 #include <torch/nn.h>
 

@@ -40,23 +40,23 @@ TEST(HandoutOfTask2, prediction_2_counts_the_bytes_of_a_unit) {
     const auto observe = [&](const std::string& name, int64_t bytes) {
       rank.observe(name, std::to_string(bytes));
     };
-    FlatParameter unit("unit", make_parameters(kNumels), rank.communicator());
+    const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
     observe("shard", alive(MemoryClass::shards));
-    unit.unshard();
+    unit->unshard();
     observe("gathered", alive(MemoryClass::gathered));
-    unit.reshard();
+    unit->reshard();
     observe("resharded", alive(MemoryClass::shards) + alive(MemoryClass::gathered));
     for (size_t i = 0; i < kNumels.size(); ++i) {
-      const at::Tensor& parameter = unit.parameters()[i].tensor;
+      const at::Tensor& parameter = unit->parameters()[i].tensor;
       parameter.mutable_grad() = at::ones(parameter.sizes());
-      unit.collect_gradient(i);
+      unit->collect_gradient(i);
     }
     observe("collected", alive(MemoryClass::gradients));
     live_bytes::enter(Phase::backward);
-    unit.reduce_gradient();
+    unit->reduce_gradient();
     observe("peak", live_bytes::peak()[MemoryClass::gradients]);
     observe("issued", alive(MemoryClass::gradients));
-    unit.wait_for_reduction();
+    unit->wait_for_reduction();
     observe("reduced", alive(MemoryClass::gradients));
     observe("sharded", alive(MemoryClass::sharded_gradients));
   });
@@ -71,13 +71,13 @@ TEST(HandoutOfTask2, prediction_2_counts_the_bytes_of_a_unit) {
 TEST(HandoutOfTask2, prediction_3_counts_what_a_rank_receives_for_a_block) {
   constexpr int64_t kBlock = 1'049'088;
   const RankRun run = run_ranks(4, [](TestRank& rank) {
-    FlatParameter unit("unit", make_parameters({kBlock}), rank.communicator());
+    const auto unit = make_flat_parameter("unit", make_parameters({kBlock}), rank.communicator());
     for (int i = 0; i < 2; ++i) {
-      unit.unshard();
-      unit.reshard();
+      unit->unshard();
+      unit->reshard();
     }
-    unit.reduce_gradient();
-    unit.wait_for_reduction();
+    unit->reduce_gradient();
+    unit->wait_for_reduction();
     int64_t bytes = 0;
     for (const Call& call : rank.communicator()->take_log()) {
       bytes += call.bytes;
@@ -111,14 +111,14 @@ TEST(HandoutOfTask2, problem_2_6_counts_half_of_the_bytes) {
     const auto observe = [&](MemoryClass cls) {
       rank.observe(to_string(cls), std::to_string(live_bytes::now()[cls]));
     };
-    FlatParameter unit("unit", make_parameters(kNumels), rank.communicator());
-    unit.set_mixed_precision({at::kBFloat16, at::kBFloat16});
+    const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
+    unit->set_mixed_precision({at::kBFloat16, at::kBFloat16});
     observe(MemoryClass::shards);
-    unit.unshard();
+    unit->unshard();
     observe(MemoryClass::gathered);
-    unit.reduce_gradient();
+    unit->reduce_gradient();
     observe(MemoryClass::gradients);
-    unit.wait_for_reduction();
+    unit->wait_for_reduction();
     observe(MemoryClass::sharded_gradients);
     for (const Call& call : rank.communicator()->take_log())
       rank.observe("received " + std::to_string(call.sequence), std::to_string(call.bytes));
@@ -133,15 +133,15 @@ TEST(HandoutOfTask2, problem_2_6_counts_half_of_the_bytes) {
 
 TEST(HandoutOfTask2, problem_2_6_adds_up_small_updates) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
-    FlatParameter unit("unit", make_parameters(kNumels), rank.communicator());
-    unit.set_mixed_precision({at::kBFloat16, at::kBFloat16});
+    const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
+    unit->set_mixed_precision({at::kBFloat16, at::kBFloat16});
     const auto name = [](int steps) { return "after " + std::to_string(steps); };
     for (int steps = 0; steps <= 12; ++steps) {
-      unit.unshard();
-      rank.observe(name(steps), unit.parameters()[0].tensor.max().item<double>());
-      unit.reshard();
+      unit->unshard();
+      rank.observe(name(steps), unit->parameters()[0].tensor.max().item<double>());
+      unit->reshard();
       rank.communicator()->wait_for_readers();
-      unit.shard().add_(1. / 1024);
+      unit->shard().add_(1. / 1024);
     }
     const at::Tensor bf16 = at::ones({1}, at::kBFloat16);
     for (int steps = 0; steps < 12; ++steps)

@@ -16,7 +16,7 @@ std::shared_ptr<FlatParameter> make_unit(TestRank& rank, const std::string& name
     parameters.push_back({name + std::to_string(parameters.size()), at::ones({numel})});
     parameters.back().tensor.set_requires_grad(true);
   }
-  return std::make_shared<FlatParameter>(name, parameters, rank.communicator());
+  return make_flat_parameter(name, parameters, rank.communicator());
 }
 
 // Every parameter's gradient is `value`; without one, no parameter has a gradient.
@@ -47,10 +47,10 @@ std::vector<int64_t> bytes_of_state(int world_size) {
   const RankRun run = run_ranks(world_size, [](TestRank& rank) {
     const std::vector<std::shared_ptr<FlatParameter>> units{make_unit(rank, "a", {35, 3}),
                                                             make_unit(rank, "b", {24, 40})};
-    ShardedOptimizer optimizer(units, {{"", {}}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", {}}}, rank.communicator());
     for (const auto& unit : units)
       reduce(*unit, 1);
-    optimizer.step();
+    optimizer->step();
     rank.observe("state", live_bytes::now()[MemoryClass::optimizer_state]);
   });
   std::vector<int64_t> bytes;
@@ -73,9 +73,9 @@ TEST(HandoutOfTask5, prediction_2_counts_the_bytes_of_the_state) {
 TEST(HandoutOfTask5, prediction_3_counts_the_state_of_the_model_small) {
   const RankRun run = run_ranks(4, [](TestRank& rank) {
     const SmallModel small(rank, true, 2);
-    ShardedOptimizer optimizer(small.sharded->units(), {{"", {}}}, small.comm);
+    const auto optimizer = make_sharded_optimizer(small.sharded->units(), {{"", {}}}, small.comm);
     small.step();
-    optimizer.step();
+    optimizer->step();
     rank.observe("state", live_bytes::now()[MemoryClass::optimizer_state]);
   });
   const auto bytes = run.at(0, "state").get<int64_t>();
@@ -90,9 +90,9 @@ std::string after_a_step(std::optional<double> gradient) {
     OptimizerOptions options;
     options.lr = 0.1;
     options.weight_decay = 0.5;
-    ShardedOptimizer optimizer({unit}, {{"", options}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer({unit}, {{"", options}}, rank.communicator());
     reduce(*unit, gradient);
-    optimizer.step();
+    optimizer->step();
     rank.observe("value", unit->shard()[0].item<double>());
   });
   return rounded(run.at(0, "value").get<double>(), 2);

@@ -1,7 +1,7 @@
 #include <fully_shard.h>
 #include <meta_init.h>
 #include <prediction/step_time.h>
-#include <strategy/wrap_option.h>
+#include <strategies/fsdp/wrap_option.h>
 
 #include "handout.h"
 #include "small_model.h"

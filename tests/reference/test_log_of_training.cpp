@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
 
 #include <common/temporary_folder.h>

@@ -1,6 +1,6 @@
 #include <memory/live_bytes.h>
 #include <report/parameter_summary.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <trace/recorder.h>
 #include <train/trainer.h>

@@ -57,7 +57,7 @@ TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
     rank.observe("torch::zeros(), called again, is on", device_name(second));
     for (const auto& [name, construct] : modules_of_torch()) {
       std::shared_ptr<nn::Module> module;
-      const DeferredInit init([&] { module = construct(); });
+      const DeferredInit init([&, &construct = construct] { module = construct(); });
       rank.observe("the tensors of " + name + " are on", device_names(tensors_of(*module)));
     }
   });

@@ -17,13 +17,13 @@ inline int64_t large_bytes() {
   return kLargeUnits * (kLargeShapes[0][0] * 1024 + 1000) * int64_t{sizeof(float)};
 }
 
-using LargeUnits = std::vector<std::unique_ptr<FlatParameter>>;
+using LargeUnits = std::vector<std::shared_ptr<FlatParameter>>;
 
 inline LargeUnits make_large_units(TestRank& rank) {
   LargeUnits units;
   for (int i = 0; i < kLargeUnits; ++i) {
-    units.push_back(std::make_unique<FlatParameter>(
-        "unit" + std::to_string(i), make_parameters(kLargeShapes), rank.communicator()));
+    units.push_back(make_flat_parameter("unit" + std::to_string(i), make_parameters(kLargeShapes),
+                                        rank.communicator()));
   }
   return units;
 }

@@ -8,13 +8,13 @@
 // A unit with mixed precision, its policies and its gradients.
 namespace fsdp {
 
-struct MixedUnit : FlatParameter {
-  MixedUnit(TestRank& rank, const MixedPrecisionPolicy& policy,
-            const std::vector<std::vector<int64_t>>& shapes = kShapes)
-      : FlatParameter("unit", make_parameters(shapes), rank.communicator()) {
-    set_mixed_precision(policy);
-  }
-};
+inline std::shared_ptr<FlatParameter> make_mixed_unit(
+    TestRank& rank, const MixedPrecisionPolicy& policy,
+    const std::vector<std::vector<int64_t>>& shapes = kShapes) {
+  auto unit = make_unit(rank, shapes);
+  unit->set_mixed_precision(policy);
+  return unit;
+}
 
 inline constexpr MixedPrecisionPolicy kBf16{at::kBFloat16, at::kBFloat16};
 inline constexpr MixedPrecisionPolicy kFp16{at::kHalf, at::kHalf};

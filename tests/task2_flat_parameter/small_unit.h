@@ -65,9 +65,9 @@ inline std::vector<at::Tensor> values_of(const std::vector<NamedParameter>& para
   return values;
 }
 
-inline FlatParameter make_unit(TestRank& rank,
-                               const std::vector<std::vector<int64_t>>& shapes = kShapes) {
-  return FlatParameter("unit", make_parameters(shapes), rank.communicator());
+inline std::shared_ptr<FlatParameter> make_unit(
+    TestRank& rank, const std::vector<std::vector<int64_t>>& shapes = kShapes) {
+  return make_flat_parameter("unit", make_parameters(shapes), rank.communicator());
 }
 
 inline std::string calls(Communicator& comm) {

@@ -91,8 +91,9 @@ MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters.push_back({"ids", at::zeros({3}, at::kDouble)});
-    rank.observe("what the constructor throws",
-                 thrown_by([&] { FlatParameter("layers.0", parameters, rank.communicator()); }));
+    rank.observe("what the constructor throws", thrown_by([&] {
+                   make_flat_parameter("layers.0", parameters, rank.communicator());
+                 }));
   });
   expect_error(run, "what the constructor throws", {"std::invalid_argument", "layers.0", "ids"});
 }
@@ -103,11 +104,11 @@ class MetaUnit {
   explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
     for (size_t i = 0; i < 3; ++i)
       parameters_.push_back({"p" + std::to_string(i), at::empty(kShapes[i], at::kMeta)});
-    unit.emplace("unit", parameters_, rank.communicator(),
-                 [&](const at::Tensor& parameter) { return materialize(parameter); });
+    unit = make_flat_parameter("unit", parameters_, rank.communicator(),
+                               [&](const at::Tensor& parameter) { return materialize(parameter); });
   }
 
-  std::optional<FlatParameter> unit;
+  std::shared_ptr<FlatParameter> unit;
   std::multiset<std::string> asked;  // names of parameters
   int64_t others_alive{};            // results that were still held at the next call, the most
 
@@ -147,8 +148,10 @@ MULTI_RANK_TEST(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_a
   }
 }
 
-void observe_shard(TestRank& rank, const std::string& name, const FlatParameter& unit) {
-  rank.observe(name, unit.shard().detach().nan_to_num(0), places_of_shard(unit));  // padding is NaN
+void observe_shard(TestRank& rank, const std::string& name,
+                   const std::shared_ptr<FlatParameter>& unit) {
+  rank.observe(name, unit->shard().detach().nan_to_num(0),
+               places_of_shard(*unit));  // padding is NaN
 }
 
 // Those observed as `name` hold the parameters' values.
@@ -161,11 +164,11 @@ void expect_shards(const RankRun& run, const std::string& name, int line = __bui
 
 MULTI_RANK_TEST(T2_2_shard, the_shard_requires_no_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    rank.observe("the shard requires a gradient", make_unit(rank).shard().requires_grad());
+    rank.observe("the shard requires a gradient", make_unit(rank)->shard().requires_grad());
     const MetaUnit meta(rank);
     rank.observe("the shard of materialized values requires a gradient",
                  meta.unit->shard().requires_grad());
-    observe_shard(rank, "shard of materialized values", *meta.unit);
+    observe_shard(rank, "shard of materialized values", meta.unit);
   });
   expect_on_all_ranks(run, "the shard requires a gradient", false);
   expect_on_all_ranks(run, "the shard of materialized values requires a gradient", false);
@@ -177,7 +180,7 @@ MULTI_RANK_TEST(T2_2_shard, one_parameter_is_materialized_at_a_time) {
     const MetaUnit meta(rank);
     rank.observe("materialized parameters alive when the next one was asked for",
                  meta.others_alive);
-    observe_shard(rank, "shard of materialized values", *meta.unit);
+    observe_shard(rank, "shard of materialized values", meta.unit);
   });
   expect_on_all_ranks(run, "materialized parameters alive when the next one was asked for", 0);
   expect_shards(run, "shard of materialized values");
@@ -187,11 +190,11 @@ MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
-    const FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     rank.observe("live bytes after sharding", live_bytes::now().total - before);
     rank.observe("shard bytes", live_bytes::now()[MemoryClass::shards]);
     size_t storage_bytes = 0;
-    for (const auto& [name, tensor] : unit.parameters())
+    for (const auto& [name, tensor] : unit->parameters())
       storage_bytes += tensor.storage().nbytes();
     rank.observe("bytes of storage under the parameters", storage_bytes);
     rank.observe("collectives that the constructor called", calls(*rank.communicator()));
@@ -223,10 +226,10 @@ MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
-    const FlatParameter unit("unit", parameters, rank.communicator());
+    const auto unit = make_flat_parameter("unit", parameters, rank.communicator());
     for (size_t i = 0; i < 3; ++i) {
       const at::Tensor& held_by_a_module = parameters[i].tensor;
-      const at::Tensor& parameter = unit.parameters().at(i).tensor;
+      const at::Tensor& parameter = unit->parameters().at(i).tensor;
       const std::string name = "p" + std::to_string(i);
       rank.observe(name + ": the module's tensor is the unit's parameter",
                    held_by_a_module.is_same(parameter));
@@ -246,10 +249,10 @@ MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
 
 MULTI_RANK_TEST(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const FlatParameter unit = make_unit(rank);
-    for (const auto& [name, tensor] : unit.parameters()) {
+    const auto unit = make_unit(rank);
+    for (const auto& [name, tensor] : unit->parameters()) {
       rank.observe(name + " has the storage of p0",
-                   tensor.storage().is_alias_of(unit.parameters()[0].tensor.storage()));
+                   tensor.storage().is_alias_of(unit->parameters()[0].tensor.storage()));
       rank.observe("offset of " + name, tensor.storage_offset());
       rank.observe(name + " is contiguous", tensor.is_contiguous());
     }
@@ -275,7 +278,7 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
       for (unsigned i = 0; i < 3; ++i)
         parameters[i].tensor.set_requires_grad((frozen >> i & 1U) == 0);
       rank.observe(name_of(frozen),
-                   FlatParameter("unit", parameters, rank.communicator()).trainable());
+                   make_flat_parameter("unit", parameters, rank.communicator())->trainable());
     }
   });
   for (unsigned frozen = 0; frozen < 8; ++frozen)
@@ -285,7 +288,7 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
 MULTI_RANK_TEST(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     observe_shard(rank, "shard", make_unit(rank));
-    observe_shard(rank, "shard of materialized values", *MetaUnit(rank).unit);
+    observe_shard(rank, "shard of materialized values", MetaUnit(rank).unit);
   });
   for (const std::string name : {"shard", "shard of materialized values"})
     expect_shards(run, name);
@@ -296,8 +299,8 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
     observe_expected_shards(rank, "shard", values_of(make_parameters(kTinyShapes)), world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const FlatParameter unit = make_unit(rank, kTinyShapes);
-    rank.observe("shard", unit.shard().nan_to_num(0), places_of_shard(unit));
+    const auto unit = make_unit(rank, kTinyShapes);
+    rank.observe("shard", unit->shard().nan_to_num(0), places_of_shard(*unit));
   });
   expect_shards(run, oracle, "shard");
 }
@@ -307,11 +310,11 @@ MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
     for (const bool poisoned : {true, false}) {
       poison::enable(poisoned);
       { const at::Tensor dirt = rank.communicator()->empty(4096).fill_(42); }
-      const FlatParameter unit = make_unit(rank);
-      const Places places = places_of_shard(unit);
+      const auto unit = make_unit(rank);
+      const Places places = places_of_shard(*unit);
       int64_t wrong = 0;
-      for (int64_t i = 0; i < unit.shard_numel(); ++i) {
-        const auto value = unit.shard()[i].item<float>();
+      for (int64_t i = 0; i < unit->shard_numel(); ++i) {
+        const auto value = unit->shard()[i].item<float>();
         const bool right = poisoned ? std::isnan(value) : value == 0;
         wrong += !places.in_parameter(i) && !right ? 1 : 0;
       }

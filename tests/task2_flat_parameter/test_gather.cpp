@@ -18,11 +18,11 @@ RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double f
 
 MULTI_RANK_TEST(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard_async();
-    unit.unshard_async();
-    unit.unshard();
-    unit.unshard();
+    const auto unit = make_unit(rank);
+    unit->unshard_async();
+    unit->unshard_async();
+    unit->unshard();
+    unit->unshard();
     rank.observe("calls", calls(*rank.communicator()));
   });
   const int64_t bytes = padded_numel(world_size()) * 4;
@@ -33,9 +33,9 @@ MULTI_RANK_TEST(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) 
 
 MULTI_RANK_TEST(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     const auto text = [&] {
-      switch (unit.state()) {
+      switch (unit->state()) {
         case UnitState::sharded:
           return "sharded";
         case UnitState::gathering:
@@ -45,11 +45,11 @@ MULTI_RANK_TEST(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used)
       }
     };
     rank.observe("state at first", text());
-    unit.unshard_async();
+    unit->unshard_async();
     rank.observe("state after unshard_async()", text());
-    unit.unshard();
+    unit->unshard();
     rank.observe("state after unshard()", text());
-    unit.unshard_async();
+    unit->unshard_async();
     rank.observe("state after unshard_async() of an unsharded unit", text());
   });
   expect_on_all_ranks(run, "state at first", "sharded");
@@ -63,12 +63,12 @@ MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
-        FlatParameter unit = make_unit(rank);
-        unit.unshard_async();
+        const auto unit = make_unit(rank);
+        unit->unshard_async();
         rank.observe("ns that unshard_async() waited", clock->now());
-        unit.unshard();
+        unit->unshard();
         rank.observe("ns that unshard() waited", clock->now());
-        rank.observe("the unit is unsharded", unit.state() == UnitState::unsharded);
+        rank.observe("the unit is unsharded", unit->state() == UnitState::unsharded);
       },
       counted_link(clock));
   expect_on_all_ranks(run, "ns that unshard_async() waited", 0);
@@ -78,15 +78,15 @@ MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
 
 MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::forward);
-    unit.unshard();
+    unit->unshard();
     rank.observe("bytes of copies for the other ranks",
                  live_bytes::peak()[MemoryClass::communication]);
     rank.observe("bytes that unshard() needs at its peak", live_bytes::peak().total - before);
     rank.observe("bytes of the flat tensor, whose views the parameters are",
-                 unit.layout().padded_numel * 4);
+                 unit->layout().padded_numel * 4);
   });
   const std::string flat = "bytes of the flat tensor, whose views the parameters are";
   EXPECT_GT(run.at(0, flat).get<int64_t>(), 0);
@@ -97,17 +97,17 @@ MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
 
 MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     const auto versions = [&] {
       int64_t sum = 0;
-      for (const auto& [name, tensor] : unit.parameters())
+      for (const auto& [name, tensor] : unit->parameters())
         sum += tensor._version();
       return sum;
     };
     const int64_t before = versions();
-    unit.unshard();
-    unit.reshard();
-    unit.unshard();
+    unit->unshard();
+    unit->reshard();
+    unit->unshard();
     rank.observe("changes that autograd saw", versions() - before);
     rank.observe("gathered bytes", live_bytes::now()[MemoryClass::gathered]);
   });
@@ -119,9 +119,9 @@ MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
   for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last
     const RankRun oracle = values_by_name(shapes);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      FlatParameter unit = make_unit(rank, shapes);
-      unit.unshard();
-      observe_parameters(rank, unit);
+      const auto unit = make_unit(rank, shapes);
+      unit->unshard();
+      observe_parameters(rank, *unit);
     });
     for (size_t i = 0; i < shapes.size(); ++i) {
       const std::string name = "p" + std::to_string(i);
@@ -133,15 +133,17 @@ MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
 MULTI_RANK_TEST(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
   const RankRun oracle = values_by_name(kShapes);
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter first("first", make_parameters({{20}, {5}}), rank.communicator());
-    FlatParameter second("second", make_parameters(kShapes), rank.communicator());
-    first.unshard_async();
-    second.unshard_async();
-    first.unshard();
-    first.reshard();
-    second.unshard();
+    const auto first =
+        make_flat_parameter("first", make_parameters({{20}, {5}}), rank.communicator());
+    const auto second =
+        make_flat_parameter("second", make_parameters(kShapes), rank.communicator());
+    first->unshard_async();
+    second->unshard_async();
+    first->unshard();
+    first->reshard();
+    second->unshard();
     rank.observe("calls", take_calls(*rank.communicator()));
-    observe_parameters(rank, second);
+    observe_parameters(rank, *second);
   });
   expect_on_all_ranks(run, "calls", "all_gather first; all_gather second; ");
   for (const char* name : {"p0", "p1", "p2"})
@@ -152,16 +154,16 @@ MULTI_RANK_SUITE(T2_4_reshard);
 
 MULTI_RANK_TEST(T2_4_reshard, frees_the_storage_that_every_view_shares) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     const LiveBytes before = live_bytes::now();
-    unit.unshard();
-    const at::Tensor view = unit.parameters()[0].tensor.t();  // as autograd saves it
+    unit->unshard();
+    const at::Tensor view = unit->parameters()[0].tensor.t();  // as autograd saves it
     rank.observe("gathered bytes while unsharded", live_bytes::now()[MemoryClass::gathered]);
-    unit.reshard();
+    unit->reshard();
     rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);
     rank.observe("bytes under a view that autograd saved",
                  static_cast<int64_t>(view.storage().nbytes()));
-    rank.observe("state() is sharded after reshard()", unit.state() == UnitState::sharded);
+    rank.observe("state() is sharded after reshard()", unit->state() == UnitState::sharded);
   });
   expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
   expect_on_all_ranks(run, "bytes that reshard() left alive", 0);
@@ -171,13 +173,13 @@ MULTI_RANK_TEST(T2_4_reshard, frees_the_storage_that_every_view_shares) {
 
 MULTI_RANK_TEST(T2_4_reshard, a_sharded_unit_stays_sharded_and_can_be_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.reshard();
-    unit.unshard();
-    unit.reshard();
-    unit.reshard();
+    const auto unit = make_unit(rank);
+    unit->reshard();
+    unit->unshard();
+    unit->reshard();
+    unit->reshard();
     rank.observe("gathered bytes while sharded", live_bytes::now()[MemoryClass::gathered]);
-    unit.unshard();
+    unit->unshard();
     rank.observe("all-gathers", rank.communicator()->take_log().size());
     rank.observe("gathered bytes while unsharded", live_bytes::now()[MemoryClass::gathered]);
   });
@@ -188,21 +190,21 @@ MULTI_RANK_TEST(T2_4_reshard, a_sharded_unit_stays_sharded_and_can_be_gathered) 
 
 MULTI_RANK_TEST(T2_4_reshard, the_parameters_stay_views_of_one_storage_in_every_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    const c10::Storage first = unit.parameters()[0].tensor.storage();
+    const auto unit = make_unit(rank);
+    const c10::Storage first = unit->parameters()[0].tensor.storage();
     const auto observe_views = [&](const std::string& state) {
-      for (const auto& [name, tensor] : unit.parameters()) {
+      for (const auto& [name, tensor] : unit->parameters()) {
         rank.observe(name + ", " + state + ", is a view of the storage that p0 had at first",
                      tensor.storage().is_alias_of(first));
         rank.observe("offset of " + name + ", " + state, tensor.storage_offset());
       }
     };
-    unit.unshard();
+    unit->unshard();
     observe_views("unsharded");
-    for (const auto& [name, tensor] : unit.parameters())
+    for (const auto& [name, tensor] : unit->parameters())
       rank.observe("bytes from " + name + " back to a multiple of 64",
                    reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 64);
-    unit.reshard();
+    unit->reshard();
     observe_views("sharded again");
   });
   for (size_t i = 0; i < 3; ++i) {
@@ -221,13 +223,13 @@ MULTI_RANK_TEST(T2_4_reshard, waits_for_a_pending_all_gather) {
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
-        FlatParameter unit = make_unit(rank);
-        unit.unshard_async();
-        unit.reshard();
+        const auto unit = make_unit(rank);
+        unit->unshard_async();
+        unit->reshard();
         rank.observe("ns that reshard() waited for the all_gather", clock->now());
         rank.observe("gathered bytes after reshard()", live_bytes::now()[MemoryClass::gathered]);
-        unit.unshard();
-        rank.observe("value", unit.parameters()[0].tensor.detach());
+        unit->unshard();
+        rank.observe("value", unit->parameters()[0].tensor.detach());
       },
       counted_link(clock));
   expect_on_all_ranks(run, "ns that reshard() waited for the all_gather",
@@ -256,14 +258,14 @@ MULTI_RANK_TEST(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_
       rank.observe("gradient " + std::to_string(i), gradients[i]);
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard();
-    const auto gradients = gradients_with_reshard_between(unit.parameters(), [&] {
-      for (const auto& parameter : unit.parameters()) {
+    const auto unit = make_unit(rank);
+    unit->unshard();
+    const auto gradients = gradients_with_reshard_between(unit->parameters(), [&] {
+      for (const auto& parameter : unit->parameters()) {
         parameter.tensor.variable_data().fill_(std::nan(""));  // what a stale copy would show
       }
-      unit.reshard();
-      unit.unshard();
+      unit->reshard();
+      unit->unshard();
     });
     for (size_t i = 0; i < 3; ++i)
       rank.observe("gradient " + std::to_string(i), gradients[i]);
@@ -278,13 +280,13 @@ MULTI_RANK_TEST(T2_4_reshard, gathers_what_a_step_has_written_to_the_shards) {
   const std::string when = " after a step that doubles the shards";
   const RankRun oracle = values_by_name(kShapes, 2);
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.unshard();
-    unit.reshard();
+    const auto unit = make_unit(rank);
+    unit->unshard();
+    unit->reshard();
     rank.communicator()->wait_for_readers();
-    unit.shard().mul_(2);
-    unit.unshard();
-    observe_parameters(rank, unit, when);
+    unit->shard().mul_(2);
+    unit->unshard();
+    observe_parameters(rank, *unit, when);
   });
   for (const std::string name : {"p0", "p1", "p2"})
     expect_on_all_ranks(run, name + when, oracle.at(0, name));

@@ -14,21 +14,21 @@ MULTI_RANK_SUITE(T2_5_flat_gradient);
 
 MULTI_RANK_TEST(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    set_gradient(unit.parameters()[0], rank);
-    rank.observe("has_gradient() before anything is collected", unit.has_gradient());
-    collect(unit, 1, rank);
-    rank.observe("has_gradient() after p1 is collected", unit.has_gradient());
-    const at::Tensor gradient = unit.parameters()[1].tensor.grad();
+    const auto unit = make_unit(rank);
+    set_gradient(unit->parameters()[0], rank);
+    rank.observe("has_gradient() before anything is collected", unit->has_gradient());
+    collect(*unit, 1, rank);
+    rank.observe("has_gradient() after p1 is collected", unit->has_gradient());
+    const at::Tensor gradient = unit->parameters()[1].tensor.grad();
     const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     rank.observe("p1 still has its .grad",
                  gradient.defined() && (gradient == value).all().item<bool>());
-    unit.collect_gradient(0);
-    collect(unit, 2, rank);
-    unit.reduce_gradient();
-    rank.observe("has_gradient() after reduce_gradient()", unit.has_gradient());
-    unit.wait_for_reduction();
-    rank.observe("has_gradient() after wait_for_reduction()", unit.has_gradient());
+    unit->collect_gradient(0);
+    collect(*unit, 2, rank);
+    unit->reduce_gradient();
+    rank.observe("has_gradient() after reduce_gradient()", unit->has_gradient());
+    unit->wait_for_reduction();
+    rank.observe("has_gradient() after wait_for_reduction()", unit->has_gradient());
   });
   expect_on_all_ranks(run, "has_gradient() before anything is collected", false);
   expect_on_all_ranks(run, "has_gradient() after p1 is collected", true);
@@ -42,12 +42,12 @@ MULTI_RANK_TEST(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
-        FlatParameter unit = make_unit(rank);
-        collect_all(unit, rank);
-        unit.reduce_gradient();
+        const auto unit = make_unit(rank);
+        collect_all(*unit, rank);
+        unit->reduce_gradient();
         rank.observe("calls of reduce_gradient()", take_calls(*rank.communicator()));
         rank.observe("ns that reduce_gradient() waited", clock->now());
-        unit.wait_for_reduction();
+        unit->wait_for_reduction();
         rank.observe("ns that wait_for_reduction() waited", clock->now());
       },
       counted_link(clock));
@@ -58,16 +58,17 @@ MULTI_RANK_TEST(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce
 
 MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    collect_all(unit, rank);
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
     rank.observe("bytes collected", live_bytes::now()[MemoryClass::gradients]);
     live_bytes::enter(Phase::backward);
-    unit.reduce_gradient();
-    rank.observe("the parameter still has its .grad", unit.parameters()[2].tensor.grad().defined());
+    unit->reduce_gradient();
+    rank.observe("the parameter still has its .grad",
+                 unit->parameters()[2].tensor.grad().defined());
     rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
     rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
     live_bytes::enter(Phase::optimizer);
-    unit.wait_for_reduction();
+    unit->wait_for_reduction();
     rank.observe("sharded, at the peak of wait_for_reduction(), which divides in place",
                  live_bytes::peak(Phase::optimizer)[MemoryClass::sharded_gradients]);
     rank.observe("bytes of full gradients after the reduction",
@@ -99,12 +100,12 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
 
 MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    collect_all(unit, rank);
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
     live_bytes::enter(Phase::backward);
-    reduce(unit);
+    reduce(*unit);
     rank.observe("bytes of copies", live_bytes::peak()[MemoryClass::communication]);
-    observe_gradient(rank, unit, "gradient");
+    observe_gradient(rank, *unit, "gradient");
   });
   expect_mean_gradient(run, "gradient");
   expect_on_all_ranks(run, "bytes of copies", 0);
@@ -112,22 +113,23 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_witho
 
 MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit("unit", make_parameters(kShapes), rank.hybrid(/*shard_size=*/1));
-    collect_all(unit, rank);
+    const auto unit =
+        make_flat_parameter("unit", make_parameters(kShapes), rank.hybrid(/*shard_size=*/1));
+    collect_all(*unit, rank);
     live_bytes::enter(Phase::backward);
-    reduce(unit);
+    reduce(*unit);
     rank.observe("bytes of copies", live_bytes::peak()[MemoryClass::communication]);
-    rank.observe("there is a sharded gradient", unit.sharded_gradient().defined());
+    rank.observe("there is a sharded gradient", unit->sharded_gradient().defined());
   });
   expect_on_all_ranks(run, {{"bytes of copies", 0}, {"there is a sharded gradient", true}});
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    collect_all(unit, rank);
-    reduce(unit);
-    observe_gradient(rank, unit, "gradient");
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
+    reduce(*unit);
+    observe_gradient(rank, *unit, "gradient");
   });
   expect_mean_gradient(run, "gradient");
 }
@@ -151,13 +153,13 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
     }
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     for (unsigned choice = 0; choice < 8; ++choice) {
       for (unsigned i = 0; i < 3; ++i)
-        if ((choice >> i & 1U) != 0) collect(unit, i, rank);
-      reduce(unit);
-      observe_gradient(rank, unit, name_of_choice(choice));
-      unit.drop_gradient();
+        if ((choice >> i & 1U) != 0) collect(*unit, i, rank);
+      reduce(*unit);
+      observe_gradient(rank, *unit, name_of_choice(choice));
+      unit->drop_gradient();
     }
   });
   for (unsigned choice = 0; choice < 8; ++choice)
@@ -173,11 +175,11 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_
         {at::zeros({numel(0)}), at::full({numel(1)}, mean), at::zeros({numel(2)})}, world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    if (rank.rank() == rank.world_size() - 1) collect(unit, 1, rank);
-    reduce(unit);
+    const auto unit = make_unit(rank);
+    if (rank.rank() == rank.world_size() - 1) collect(*unit, 1, rank);
+    reduce(*unit);
     rank.observe("reduce-scatters", rank.communicator()->take_log().size());
-    observe_gradient(rank, unit, "gradient of p1 on the last rank");
+    observe_gradient(rank, *unit, "gradient of p1 on the last rank");
   });
   expect_on_all_ranks(run, "reduce-scatters", 1);
   expect_shards(run, oracle, "gradient of p1 on the last rank");
@@ -196,14 +198,14 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
                             world_size());
   });
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     for (size_t i = 0; i < 3; ++i) {
       const at::Tensor transposed = random_gradient(0, i);  // in memory
-      unit.parameters()[i].tensor.mutable_grad() = transposed.copy_(elements_in_order(i));
-      unit.collect_gradient(i);
+      unit->parameters()[i].tensor.mutable_grad() = transposed.copy_(elements_in_order(i));
+      unit->collect_gradient(i);
     }
-    reduce(unit);
-    observe_gradient(rank, unit, "gradients 0, 1, 2, ... that lie transposed in memory");
+    reduce(*unit);
+    observe_gradient(rank, *unit, "gradients 0, 1, 2, ... that lie transposed in memory");
   });
   expect_shards(run, oracle, "gradients 0, 1, 2, ... that lie transposed in memory");
 }
@@ -222,13 +224,13 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to
                             world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     for (size_t i = 0; i < 3; ++i) {
-      unit.parameters()[i].tensor.mutable_grad() = random_gradient(rank.rank(), i);
-      unit.collect_gradient(i);
+      unit->parameters()[i].tensor.mutable_grad() = random_gradient(rank.rank(), i);
+      unit->collect_gradient(i);
     }
-    reduce(unit);
-    observe_gradient(rank, unit, "the sum of the ranks' gradients, divided by W");
+    reduce(*unit);
+    observe_gradient(rank, *unit, "the sum of the ranks' gradients, divided by W");
   });
   expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
@@ -246,13 +248,13 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
     }
   });
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     for (const int factor : factors) {
-      unit.set_gradient_divide_factor(factor);
-      collect_all(unit, rank);
-      reduce(unit);
-      observe_gradient(rank, unit, name(factor));
-      unit.drop_gradient();
+      unit->set_gradient_divide_factor(factor);
+      collect_all(*unit, rank);
+      reduce(*unit);
+      observe_gradient(rank, *unit, name(factor));
+      unit->drop_gradient();
     }
   });
   for (const int factor : factors)
@@ -261,15 +263,15 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
 
 MULTI_RANK_TEST(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    unit.wait_for_reduction();
+    const auto unit = make_unit(rank);
+    unit->wait_for_reduction();
     rank.observe("there is a gradient after waiting for nothing",
-                 unit.sharded_gradient().defined());
-    collect_all(unit, rank);
-    reduce(unit);
-    rank.observe("a reduction was issued and waited for", unit.sharded_gradient().defined());
-    unit.wait_for_reduction();
-    observe_gradient(rank, unit, "gradient after a second wait");
+                 unit->sharded_gradient().defined());
+    collect_all(*unit, rank);
+    reduce(*unit);
+    rank.observe("a reduction was issued and waited for", unit->sharded_gradient().defined());
+    unit->wait_for_reduction();
+    observe_gradient(rank, *unit, "gradient after a second wait");
   });
   expect_on_all_ranks(run, "there is a gradient after waiting for nothing", false);
   expect_mean_gradient(run, "gradient after a second wait");
@@ -284,19 +286,19 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     observe_expected_shards(rank, "gradient after three passes", gradients, world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     const auto pass = [&] {
-      collect_all(unit, rank);
-      reduce(unit);
+      collect_all(*unit, rank);
+      reduce(*unit);
     };
     for (int i = 0; i < 3; ++i)
       pass();
-    observe_gradient(rank, unit, "gradient after three passes");
+    observe_gradient(rank, *unit, "gradient after three passes");
     rank.observe("bytes of sharded gradients and sums after three passes",
                  live_bytes::now()[MemoryClass::sharded_gradients]);
-    unit.drop_gradient();
+    unit->drop_gradient();
     pass();
-    observe_gradient(rank, unit, "gradient of the pass after drop_gradient()");
+    observe_gradient(rank, *unit, "gradient of the pass after drop_gradient()");
   });
   expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
                       padded_numel(world_size()) / world_size() * 4);
@@ -309,11 +311,11 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
-        FlatParameter unit = make_unit(rank);
-        collect_all(unit, rank);
-        unit.reduce_gradient();
+        const auto unit = make_unit(rank);
+        collect_all(*unit, rank);
+        unit->reduce_gradient();
         rank.observe("reduce-scatters", rank.communicator()->take_log().size());
-        unit.abandon_gradient();
+        unit->abandon_gradient();
         rank.observe("ns that abandon_gradient() waited for the reduce_scatter", clock->now());
       },
       counted_link(clock));
@@ -325,30 +327,30 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
 // Of a pass that broke off: one gradient collected, one in .grad alone, one reduction under way.
 MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    collect_all(unit, rank);
-    unit.reduce_gradient();
-    collect(unit, 0, rank);
-    set_gradient(unit.parameters()[1], rank);
-    unit.abandon_gradient();
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
+    unit->reduce_gradient();
+    collect(*unit, 0, rank);
+    set_gradient(unit->parameters()[1], rank);
+    unit->abandon_gradient();
     rank.observe("p1, which was not collected, has .grad after abandon_gradient()",
-                 unit.parameters()[1].tensor.grad().defined());
-    rank.observe("has_gradient() after abandon_gradient()", unit.has_gradient());
+                 unit->parameters()[1].tensor.grad().defined());
+    rank.observe("has_gradient() after abandon_gradient()", unit->has_gradient());
     rank.observe("bytes of full gradients after abandon_gradient()",
                  live_bytes::now()[MemoryClass::gradients]);
     rank.observe("bytes of sharded gradients after abandon_gradient()",
                  live_bytes::now()[MemoryClass::sharded_gradients]);
-    unit.wait_for_reduction();
-    rank.observe("there is a sharded gradient", unit.sharded_gradient().defined());
+    unit->wait_for_reduction();
+    rank.observe("there is a sharded gradient", unit->sharded_gradient().defined());
     for (size_t i = 0; i < 3; ++i) {
-      at::Tensor& gradient = unit.parameters()[i].tensor.mutable_grad();
+      at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
       const at::Tensor before = gradient;
-      set_gradient(unit.parameters()[i], rank);
+      set_gradient(unit->parameters()[i], rank);
       if (before.defined()) gradient += before;  // as autograd does
-      unit.collect_gradient(i);
+      unit->collect_gradient(i);
     }
-    reduce(unit);
-    observe_gradient(rank, unit, "gradient");
+    reduce(*unit);
+    observe_gradient(rank, *unit, "gradient");
   });
   expect_on_all_ranks(run, "p1, which was not collected, has .grad after abandon_gradient()",
                       false);
@@ -361,11 +363,11 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
 
 MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
-    collect_all(unit, rank);
-    reduce(unit);
-    unit.abandon_gradient();
-    observe_gradient(rank, unit, "gradient");
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
+    reduce(*unit);
+    unit->abandon_gradient();
+    observe_gradient(rank, *unit, "gradient");
   });
   expect_mean_gradient(run, "gradient");
 }
@@ -375,12 +377,12 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
     {
-      FlatParameter unit = make_unit(rank);
-      unit.unshard();
-      collect_all(unit, rank);
-      unit.reshard();
-      reduce(unit);
-      observe_gradient(rank, unit, "gradient");
+      const auto unit = make_unit(rank);
+      unit->unshard();
+      collect_all(*unit, rank);
+      unit->reshard();
+      reduce(*unit);
+      observe_gradient(rank, *unit, "gradient");
     }
     rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);

@@ -12,12 +12,12 @@ MULTI_RANK_SUITE(T2_6_mixed_gradient);
 MULTI_RANK_TEST(T2_6_mixed_gradient, the_collectives_are_of_these_dtypes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, policy);
+      const auto unit = make_mixed_unit(rank, policy);
       rank.observe("calls of set_mixed_precision()" + with(policy),
                    typed_calls(*rank.communicator()));
-      unit.unshard();
-      collect_gradients(unit, equal_gradients(1));
-      reduce(unit);
+      unit->unshard();
+      collect_gradients(*unit, equal_gradients(1));
+      reduce(*unit);
       rank.observe("calls" + with(policy), typed_calls(*rank.communicator()));
     }
   });
@@ -45,17 +45,17 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
   const std::string kWhat = "bytes of shards, gathered, gradients, sharded gradients and copies ";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, policy);
+      const auto unit = make_mixed_unit(rank, policy);
       live_bytes::enter(Phase::forward);
-      unit.unshard();
+      unit->unshard();
       observe_bytes(rank, kWhat + "at the peak of unshard()" + with(policy), live_bytes::peak());
-      unit.reshard();
-      collect_gradients(unit, equal_gradients(1));
+      unit->reshard();
+      collect_gradients(*unit, equal_gradients(1));
       live_bytes::reset(Phase::backward);
       live_bytes::enter(Phase::backward);
-      unit.reduce_gradient();
+      unit->reduce_gradient();
       observe_bytes(rank, kWhat + "after reduce_gradient()" + with(policy), live_bytes::now());
-      unit.wait_for_reduction();
+      unit->wait_for_reduction();
       observe_bytes(rank, kWhat + "after wait_for_reduction()" + with(policy), live_bytes::now());
       rank.observe("bytes of copies of the flat gradient" + with(policy),
                    live_bytes::peak(Phase::backward)[MemoryClass::communication]);
@@ -93,13 +93,13 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, policy);
+      const auto unit = make_mixed_unit(rank, policy);
       std::vector<at::Tensor> gradients;
       for (size_t i = 0; i < kShapes.size(); ++i)
         gradients.push_back(random_gradient(rank.rank(), i));
-      collect_gradients(unit, gradients);
-      reduce(unit);
-      observe_gradient(rank, unit, "gradient" + with(policy));
+      collect_gradients(*unit, gradients);
+      reduce(*unit);
+      observe_gradient(rank, *unit, "gradient" + with(policy));
     }
   });
   for (const auto& policy : kPolicies)
@@ -114,10 +114,10 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
     observe_expected_shards(rank, name, equal_gradients(expected), world_size);
   });
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    MixedUnit unit(rank, policy);
-    collect_gradients(unit, equal_gradients(rank.rank() == 0 ? first : other));
-    reduce(unit);
-    observe_gradient(rank, unit, name);
+    const auto unit = make_mixed_unit(rank, policy);
+    collect_gradients(*unit, equal_gradients(rank.rank() == 0 ? first : other));
+    reduce(*unit);
+    observe_gradient(rank, *unit, name);
   });
   expect_shards(run, oracle, name);
 }
@@ -141,16 +141,16 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
     observe_expected_shards(rank, "256 + 1", equal_gradients(257), world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    MixedUnit unit(rank, kBf16);
+    const auto unit = make_mixed_unit(rank, kBf16);
     const auto pass = [&](double value) {
-      collect_gradients(unit, equal_gradients(value));
-      reduce(unit);
+      collect_gradients(*unit, equal_gradients(value));
+      reduce(*unit);
     };
     pass(256);
     pass(1);
-    observe_gradient(rank, unit, "256 + 1");
+    observe_gradient(rank, *unit, "256 + 1");
     pass(1);
-    observe_gradient(rank, unit, "256 + 1 + 1");
+    observe_gradient(rank, *unit, "256 + 1 + 1");
   });
   expect_shards(run, oracle, "256 + 1");
   expect_shards(run, oracle, "256 + 1 + 1");
@@ -163,11 +163,11 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zer
     observe_expected_shards(rank, "gradient of p1 alone", gradients, world_size());
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    MixedUnit unit(rank, kFp16);
-    unit.parameters()[1].tensor.mutable_grad() = at::full(kShapes[1], 3, at::kHalf);
-    unit.collect_gradient(1);
-    reduce(unit);
-    observe_gradient(rank, unit, "gradient of p1 alone");
+    const auto unit = make_mixed_unit(rank, kFp16);
+    unit->parameters()[1].tensor.mutable_grad() = at::full(kShapes[1], 3, at::kHalf);
+    unit->collect_gradient(1);
+    reduce(*unit);
+    observe_gradient(rank, *unit, "gradient of p1 alone");
   });
   expect_shards(run, oracle, "gradient of p1 alone");
 }
@@ -177,11 +177,11 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
     {
-      MixedUnit unit(rank, {at::kHalf, at::kBFloat16});
-      unit.unshard();
-      collect_gradients(unit, equal_gradients(1));
-      unit.reshard();
-      reduce(unit);
+      const auto unit = make_mixed_unit(rank, {at::kHalf, at::kBFloat16});
+      unit->unshard();
+      collect_gradients(*unit, equal_gradients(1));
+      unit->reshard();
+      reduce(*unit);
     }
     rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);

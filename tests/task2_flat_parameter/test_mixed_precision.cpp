@@ -31,9 +31,9 @@ MULTI_RANK_TEST(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_
   for (const auto& shapes : {kTinyShapes, kShapes}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       for (const auto& policy : kPolicies) {
-        MixedUnit unit(rank, policy, shapes);
-        unit.unshard();
-        observe_parameters(rank, unit, with(policy));
+        const auto unit = make_mixed_unit(rank, policy, shapes);
+        unit->unshard();
+        observe_parameters(rank, *unit, with(policy));
       }
     });
     expect_parameters(run, rounded_values(shapes), shapes.size());
@@ -46,10 +46,10 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_shard_stays_as_it_was) {
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, policy);
-      unit.unshard();
-      unit.reshard();
-      rank.observe("shard" + with(policy), unit.shard().nan_to_num(0), places_of_shard(unit));
+      const auto unit = make_mixed_unit(rank, policy);
+      unit->unshard();
+      unit->reshard();
+      rank.observe("shard" + with(policy), unit->shard().nan_to_num(0), places_of_shard(*unit));
     }
   });
   for (const auto& policy : kPolicies)
@@ -60,17 +60,17 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_shard_stays_as_it_was) {
 MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_written_to_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, policy);
-      unit.unshard();
-      unit.reshard();
+      const auto unit = make_mixed_unit(rank, policy);
+      unit->unshard();
+      unit->reshard();
       rank.communicator()->wait_for_readers();
-      unit.shard().mul_(1.5);
-      unit.unshard();
-      unit.reshard();
+      unit->shard().mul_(1.5);
+      unit->unshard();
+      unit->reshard();
       rank.communicator()->wait_for_readers();
-      unit.shard().variable_data().mul_(2);  // as a collective writes: no version counter moves
-      unit.unshard();
-      observe_parameters(rank, unit, with(policy));
+      unit->shard().variable_data().mul_(2);  // as a collective writes: no version counter moves
+      unit->unshard();
+      observe_parameters(rank, *unit, with(policy));
     }
   });
   expect_parameters(run, rounded_values(kShapes, 3), kShapes.size());
@@ -79,15 +79,15 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_wri
 // 1 + 2^-7 is the next number after 1 in bf16. A sum in bf16 would stay 1 for ever.
 MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    MixedUnit unit(rank, kBf16);
+    const auto unit = make_mixed_unit(rank, kBf16);
     std::vector<double> values;
-    unit.shard().fill_(1);
+    unit->shard().fill_(1);
     for (int step = 0; step <= 8; ++step) {
-      unit.unshard();
-      values.push_back(unit.parameters()[2].tensor.max().item<double>());
-      unit.reshard();
+      unit->unshard();
+      values.push_back(unit->parameters()[2].tensor.max().item<double>());
+      unit->reshard();
       rank.communicator()->wait_for_readers();
-      unit.shard().add_(1. / 1024);
+      unit->shard().add_(1. / 1024);
     }
     rank.observe("p2 after 0, 1, 2, ... steps of 2^-10", values);
   });
@@ -99,14 +99,14 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
-    FlatParameter unit("unit", parameters, rank.communicator());
-    unit.set_mixed_precision(kFp16);
+    const auto unit = make_flat_parameter("unit", parameters, rank.communicator());
+    unit->set_mixed_precision(kFp16);
     const at::Tensor& first = parameters[0].tensor;
     for (size_t i = 0; i < 3; ++i) {
       const at::Tensor& held = parameters[i].tensor;
       const std::string name = "p" + std::to_string(i);
       rank.observe(name + " is the module's tensor, a leaf, contiguous, in the storage of p0",
-                   held.is_same(unit.parameters().at(i).tensor) && held.is_leaf() &&
+                   held.is_same(unit->parameters().at(i).tensor) && held.is_leaf() &&
                        held.is_contiguous() && held.storage().is_alias_of(first.storage()));
       rank.observe("dtype of " + name, c10::toString(held.scalar_type()));
       rank.observe(name + " requires a gradient", held.requires_grad());
@@ -130,15 +130,15 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
 MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
-    FlatParameter unit("unit", parameters, rank.communicator());
+    const auto unit = make_flat_parameter("unit", parameters, rank.communicator());
     int calls = 0;
     register_post_accumulate_grad_hook(parameters[0].tensor, [&] { ++calls; });
     parameters[0].tensor.register_hook([&](const at::Tensor&) { ++calls; });
-    unit.set_mixed_precision(kBf16);
-    unit.unshard();
+    unit->set_mixed_precision(kBf16);
+    unit->unshard();
     const at::Tensor loss = parameters[0].tensor.square().sum();
-    unit.reshard();
-    unit.unshard();
+    unit->reshard();
+    unit->unshard();
     loss.backward();
     rank.observe("calls of two hooks that were registered before", calls);
     rank.observe("gradient", parameters[0].tensor.grad());
@@ -156,15 +156,15 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
 void expect_a_late_rank_reads(int world_size, bool again) {
   const Sign done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    MixedUnit unit(rank, kBf16);
-    unit.unshard_async();
+    const auto unit = make_mixed_unit(rank, kBf16);
+    unit->unshard_async();
     if (rank.rank() != 0) done.wait();
-    unit.unshard();
-    rank.observe("p0", unit.parameters()[0].tensor.detach());
-    unit.reshard();
-    if (again) unit.unshard_async();
+    unit->unshard();
+    rank.observe("p0", unit->parameters()[0].tensor.detach());
+    unit->reshard();
+    if (again) unit->unshard_async();
     if (rank.rank() == 0) done.give();
-    if (again) unit.unshard();
+    if (again) unit->unshard();
   });
   const RankRun oracle = rounded_values({kShapes[0]});
   expect_on_all_ranks(run, "p0", oracle.at(0, "p0" + with(kBf16)));
@@ -178,12 +178,12 @@ MULTI_RANK_TEST(T2_6_mixed_precision, a_late_rank_reads_the_copy_of_a_rank_that_
 MULTI_RANK_TEST(T2_6_mixed_precision, the_last_policy_holds) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
-      MixedUnit unit(rank, kFp16);
-      unit.set_mixed_precision(policy);
-      unit.unshard();
-      observe_parameters(rank, unit, with(policy));
-      collect_gradients(unit, equal_gradients(1));
-      reduce(unit);
+      const auto unit = make_mixed_unit(rank, kFp16);
+      unit->set_mixed_precision(policy);
+      unit->unshard();
+      observe_parameters(rank, *unit, with(policy));
+      collect_gradients(*unit, equal_gradients(1));
+      reduce(*unit);
       const Call call = rank.communicator()->take_log().back();
       rank.observe("dtype of the reduce-scatter" + with(policy), c10::toString(call.dtype));
     }
@@ -196,23 +196,23 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_last_policy_holds) {
 
 MULTI_RANK_TEST(T2_6_mixed_precision, what_it_refuses_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    FlatParameter unit = make_unit(rank);
+    const auto unit = make_unit(rank);
     const auto set = [&](const std::string& when, const MixedPrecisionPolicy& policy) {
-      rank.observe("thrown " + when, thrown_by([&] { unit.set_mixed_precision(policy); }));
+      rank.observe("thrown " + when, thrown_by([&] { unit->set_mixed_precision(policy); }));
     };
     set("for fp64", {at::kDouble, at::kFloat});
     set("for int32", {at::kBFloat16, at::kInt});
-    unit.unshard_async();
+    unit->unshard_async();
     set("while the unit is gathering", kBf16);
-    unit.unshard();
+    unit->unshard();
     set("while the unit is unsharded", kBf16);
-    unit.reshard();
-    collect(unit, 1, rank);
+    unit->reshard();
+    collect(*unit, 1, rank);
     set("when a gradient was collected", kBf16);
-    reduce(unit);
-    unit.unshard();
+    reduce(*unit);
+    unit->unshard();
     rank.observe("calls", typed_calls(*rank.communicator()));
-    observe_parameters(rank, unit, "");
+    observe_parameters(rank, *unit, "");
   });
   expect_error(run, "thrown for fp64", {"std::invalid_argument", "Double"});
   expect_error(run, "thrown for int32", {"std::invalid_argument", "Int"});

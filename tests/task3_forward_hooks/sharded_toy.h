@@ -23,6 +23,14 @@ inline std::shared_ptr<ToyModel> other_toy(int layers) {
   return model;
 }
 
+// The units that hold storage: "root blocks1 ".
+inline std::string gathered(const std::vector<std::shared_ptr<FlatParameter>>& units) {
+  std::string names;
+  for (const auto& unit : units)
+    names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
+  return names;
+}
+
 // A ToyModel whose root and blocks are units with forward hooks. The tests of later tasks add
 // theirs.
 struct ShardedToy {
@@ -33,19 +41,12 @@ struct ShardedToy {
       : model(std::move(toy)) {
     for (auto& [module, name, parameters] : toy_units(*model)) {
       modules.push_back(module);
-      units.push_back(
-          std::make_shared<FlatParameter>(name, std::move(parameters), rank.communicator()));
+      units.push_back(make_flat_parameter(name, std::move(parameters), rank.communicator()));
       register_forward_hooks(*module, units.back(), reshard_after_forward && name != "root");
     }
   }
 
-  // The units that hold storage, the root first: "root blocks1 ".
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    return names;
-  }
+  std::string gathered() const { return fsdp::gathered(units); }
 
   std::shared_ptr<ToyModel> model;
   std::vector<Module*> modules;                       // of the units, in their order

@@ -8,8 +8,8 @@ struct Scaled : Module {
   explicit Scaled(TestRank& rank) : scale(register_parameter("scale", at::ones({7}))) {
     register_forward_hooks(
         *this,
-        std::make_shared<FlatParameter>("scaled", std::vector<NamedParameter>{{"scale", scale}},
-                                        rank.communicator()),
+        make_flat_parameter("scaled", std::vector<NamedParameter>{{"scale", scale}},
+                            rank.communicator()),
         /*reshard_after_forward=*/true);
   }
   torch::Tensor forward(torch::Tensor x) override {
@@ -28,8 +28,8 @@ struct Watched : Module {
       : weight(register_parameter("weight", at::ones({7}), !frozen)), inside(std::move(modules)) {
     for (size_t i = 0; i < inside.size(); ++i)
       register_module("inside" + std::to_string(i), inside[i]);
-    unit = std::make_shared<FlatParameter>(
-        "watched", std::vector<NamedParameter>{{"weight", weight}}, rank.communicator());
+    unit = make_flat_parameter("watched", std::vector<NamedParameter>{{"weight", weight}},
+                               rank.communicator());
     register_forward_hooks(*this, unit, /*reshard_after_forward=*/true);
   }
   torch::Tensor forward(torch::Tensor x) override {
@@ -219,7 +219,7 @@ MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) 
       parameter.set_requires_grad(false);
     std::vector<std::shared_ptr<FlatParameter>> units;
     for (auto& [module, name, parameters] : toy_units(model)) {
-      units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));
+      units.push_back(make_flat_parameter(name, parameters, rank.communicator()));
       register_forward_hooks(*module, units.back(), /*reshard_after_forward=*/name != "blocks1");
     }
     const auto output = model(toy_tokens(0));

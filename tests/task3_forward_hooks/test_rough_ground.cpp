@@ -41,19 +41,12 @@ struct ShardedStages {
 
   void add(TestRank& rank, Module& module, const std::string& name,
            const std::vector<NamedParameter>& parameters) {
-    units.push_back(std::make_shared<FlatParameter>(name, parameters, rank.communicator()));
+    units.push_back(make_flat_parameter(name, parameters, rank.communicator()));
     register_forward_hooks(module, units.back(), /*reshard_after_forward=*/name != "root");
     module.register_forward_hook([this, name](Module&, const at::Tensor&) {
-      seen += "after " + name + ": " + gathered() + "| ";
+      seen += "after " + name + ": " + gathered(units) + "| ";
       return at::Tensor();
     });
-  }
-
-  std::string gathered() const {
-    std::string names;
-    for (const auto& unit : units)
-      names += unit->state() == UnitState::sharded ? "" : unit->unit() + " ";
-    return names;
   }
 
   Staged model;
@@ -156,7 +149,7 @@ MULTI_RANK_TEST(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Odd odd;
     const std::vector<NamedParameter> own{{"weight", odd.weight}};
-    const auto unit = std::make_shared<FlatParameter>("odd", own, rank.communicator());
+    const auto unit = make_flat_parameter("odd", own, rank.communicator());
     register_forward_hooks(odd, unit, /*reshard_after_forward=*/false);
     const auto input = at::ones({7}).requires_grad_(true);
     odd.detach = true;

@@ -45,8 +45,7 @@ struct Sharded : ShardedToy {
   explicit Sharded(TestRank& rank, int layers = 3, int frozen_block = -1)
       : Sharded(rank, toy_model(layers, frozen_block)) {}
   Sharded(TestRank& rank, std::shared_ptr<ToyModel> toy, bool reshard_after_forward = true)
-      : ShardedToy(rank, std::move(toy), reshard_after_forward),
-        hooks(std::make_shared<BackwardHooks>()) {
+      : ShardedToy(rank, std::move(toy), reshard_after_forward), hooks(make_backward_hooks()) {
     for (size_t i = 0; i < units.size(); ++i)
       hooks->add(*modules[i], units[i]);
   }

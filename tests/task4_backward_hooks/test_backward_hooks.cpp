@@ -20,11 +20,11 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_stays_unsharded_until_all_its_gradient
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sum sum;
-    const auto unit = std::make_shared<FlatParameter>(
+    const auto unit = make_flat_parameter(
         "sum", std::vector<NamedParameter>{{"first", sum.first}, {"second", sum.second}},
         rank.communicator());
     register_forward_hooks(sum, unit, /*reshard_after_forward=*/true);
-    const auto hooks = std::make_shared<BackwardHooks>();
+    const auto hooks = make_backward_hooks();
     hooks->add(sum, unit);
     int arrived = 0;
     for (const at::Tensor& parameter : {sum.first, sum.second}) {
@@ -294,9 +294,9 @@ struct Sender : Module {
 MULTI_RANK_TEST(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sender sender;
-    auto unit = std::make_shared<FlatParameter>(
+    auto unit = make_flat_parameter(
         "sender", std::vector<NamedParameter>{{"weight", sender.weight}}, rank.communicator());
-    auto hooks = std::make_shared<BackwardHooks>();
+    auto hooks = make_backward_hooks();
     register_forward_hooks(sender, unit, true);
     hooks->add(sender, unit);
     const auto y = sender(at::zeros({48}).requires_grad_(true));

@@ -68,10 +68,9 @@ struct Around : Module {
 // The collectives of a pass through an Around, and its sharded gradient.
 void observe_around(TestRank& rank, bool checkpointed, const std::string& prefix) {
   Around module;
-  auto unit =
-      std::make_shared<FlatParameter>("around", distinct_parameters(module), rank.communicator());
+  auto unit = make_flat_parameter("around", distinct_parameters(module), rank.communicator());
   register_forward_hooks(module, unit, /*reshard_after_forward=*/true);
-  const auto hooks = std::make_shared<BackwardHooks>();
+  const auto hooks = make_backward_hooks();
   hooks->add(module, unit);
   if (checkpointed) checkpoint_activations(*module.block);
   take_calls(*rank.communicator());

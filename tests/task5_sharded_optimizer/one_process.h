@@ -40,9 +40,7 @@ inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type
   std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients)
     flat.push_back(gradient.flatten());
-  const at::Tensor all = at::cat(flat);
-  if (norm_type == 2) return std::sqrt(value_of_sum(sum_of_squares(all)));
-  return p_norm({all}, norm_type);
+  return p_norm({at::cat(flat)}, norm_type);
 }
 
 // Numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W here,
@@ -120,28 +118,24 @@ inline void observe_parameters(TestRank& rank, const Units& units, const std::st
   }
 }
 
-struct OnShards {
-  OnShards(TestRank& rank, Training training)
-      : training(std::move(training)),
-        units(make_units(rank, make_parameters())),
-        optimizer(units, this->training.groups, rank.communicator()) {}
+struct OnShards : TrainedUnits {
+  OnShards(TestRank& rank, const Training& training)
+      : TrainedUnits(rank, training.groups), training(training) {}
 
   void step(TestRank& rank, int step) {
     reduce_gradients(units, step);
     if (training.max_norm > 0) {
       rank.observe(training.prefix + norm_of_step(step),
                    training.norm_type == 2
-                       ? optimizer.clip_grad_norm(training.max_norm)
-                       : optimizer.clip_grad_norm(training.max_norm, training.norm_type));
+                       ? optimizer->clip_grad_norm(training.max_norm)
+                       : optimizer->clip_grad_norm(training.max_norm, training.norm_type));
     }
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
     observe_parameters(rank, units, training.prefix, after(step));
   }
 
   Training training;
-  Units units;
-  ShardedOptimizer optimizer;
 };
 
 // Trains on the ranks and in one process, and compares first the norms, then the parameters after

@@ -13,10 +13,10 @@ MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_gradients(units, 0);
     rank.communicator()->take_log();
-    rank.observe("norm", optimizer.clip_grad_norm(1.0));
+    rank.observe("norm", optimizer->clip_grad_norm(1.0));
     rank.observe("calls", take_calls(*rank.communicator()));
   });
   expect_on_all_ranks(run, "calls", "all_reduce <norm>; ");
@@ -40,11 +40,12 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
       {"half the norm", norm / 2}, {"the norm", norm}, {"more than norm + 1e-6", 2 * norm + 1}};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
     for (const auto& [limit, max_norm] : limits) {
-      optimizer.zero_grad();
+      optimizer->zero_grad();
       reduce_gradients(units, [](size_t i) { return at::full(kParameters[i].sizes, kElement); });
-      rank.observe("norm, where max_norm is " + limit, optimizer.clip_grad_norm(max_norm));
+      rank.observe("norm, where max_norm is " + limit, optimizer->clip_grad_norm(max_norm));
       std::set<double> factors;  // of every element that is not padding
       for (const auto& unit : units) {
         if (!unit->trainable()) continue;
@@ -69,9 +70,9 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
 MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     rank.communicator()->take_log();
-    rank.observe("norm without any gradient", optimizer.clip_grad_norm(1.0));
+    rank.observe("norm without any gradient", optimizer->clip_grad_norm(1.0));
     std::string calls;
     for (const Call& call : rank.communicator()->take_log())
       calls += call.text() + "; ";
@@ -81,7 +82,7 @@ MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
     });
     units[0]->drop_gradient();
     units[2]->drop_gradient();
-    rank.observe("norm of unit b alone", optimizer.clip_grad_norm(0.25));
+    rank.observe("norm of unit b alone", optimizer->clip_grad_norm(0.25));
   });
   double elements = 0;
   for (const Trained& parameter : kParameters)
@@ -95,12 +96,12 @@ MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
 MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_gradients(units, 0);
     std::vector<at::Tensor> before;
     for (size_t u = 0; u < 3; ++u)
       before.push_back(units[u]->sharded_gradient().clone());
-    rank.observe("norm", optimizer.clip_grad_norm(1e9));
+    rank.observe("norm", optimizer->clip_grad_norm(1e9));
     for (size_t u = 0; u < 3; ++u)
       rank.observe("the gradient of unit " + kUnits[u] + " is as before",
                    before[u].equal(units[u]->sharded_gradient()));
@@ -118,12 +119,13 @@ MULTI_RANK_TEST(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_
     const auto units = make_units(rank, make_parameters());
     const std::vector<std::shared_ptr<FlatParameter>> reversed(units.rbegin(), units.rend());
     for (const auto& order : {units, reversed}) {
-      ShardedOptimizer optimizer(order, groups_that_differ(), rank.communicator());
+      const auto optimizer =
+          make_sharded_optimizer(order, groups_that_differ(), rank.communicator());
       std::vector<double> norms;
       for (int64_t sample = 0; sample < kSamples; ++sample) {
-        optimizer.zero_grad();
+        optimizer->zero_grad();
         reduce_gradients(units, [=](size_t i) { return gradient_of_many_sizes(i, sample); });
-        norms.push_back(optimizer.clip_grad_norm(1e9));
+        norms.push_back(optimizer->clip_grad_norm(1e9));
       }
       rank.observe(order == units ? "norms" : "norms, where the units are reversed", norms);
     }

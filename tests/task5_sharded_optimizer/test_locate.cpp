@@ -1,5 +1,5 @@
-#include <layout/shard_layout.h>
 #include <locate.h>
+#include <optim/shard_layout.h>
 #include <testing/expectations.h>
 #include <testing/multi_rank.h>
 

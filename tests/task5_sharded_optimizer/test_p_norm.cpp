@@ -21,14 +21,6 @@ std::string named(double norm_type) {
   return text.str();
 }
 
-struct Sharded {
-  explicit Sharded(TestRank& rank)
-      : units(make_units(rank, make_parameters())),
-        optimizer(units, groups_that_differ(), rank.communicator()) {}
-  Units units;
-  ShardedOptimizer optimizer;
-};
-
 // In fp64, where it hardly rounds. It refuses an empty gradient if norm_type is infinite.
 double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type) {
   std::vector<at::Tensor> parameters;
@@ -42,10 +34,10 @@ double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type)
 
 MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     reduce_gradients(model.units, [](size_t i) { return gradient_of_many_sizes(i, 0); });
     for (const double type : kTypes) {
-      const double norm = model.optimizer.clip_grad_norm(1e9, type);
+      const double norm = model.optimizer->clip_grad_norm(1e9, type);
       const double expected = norm_of_torch(gradients_of_many_sizes(0), type);
       rank.observe(named(type), norm);
       rank.observe(named(type) + ": as torch's", std::abs(norm - expected) <= 1e-6 * expected);
@@ -60,16 +52,16 @@ MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
 MULTI_RANK_TEST(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
   constexpr int64_t kSamples = 8;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
-    ShardedOptimizer reversed({model.units.rbegin(), model.units.rend()}, groups_that_differ(),
-                              rank.communicator());
+    TrainedUnits model(rank);
+    const auto reversed = make_sharded_optimizer({model.units.rbegin(), model.units.rend()},
+                                                 groups_that_differ(), rank.communicator());
     for (const double type : kTypes) {
       std::vector<double> norms, of_reversed;
       for (int64_t sample = 0; sample < kSamples; ++sample) {
-        reversed.zero_grad();
+        reversed->zero_grad();
         reduce_gradients(model.units, [=](size_t i) { return gradient_of_many_sizes(i, sample); });
-        norms.push_back(model.optimizer.clip_grad_norm(1e9, type));
-        of_reversed.push_back(reversed.clip_grad_norm(1e9, type));
+        norms.push_back(model.optimizer->clip_grad_norm(1e9, type));
+        of_reversed.push_back(reversed->clip_grad_norm(1e9, type));
       }
       rank.observe(named(type), norms);
       rank.observe(named(type) + ", where the units are reversed", of_reversed);
@@ -99,11 +91,11 @@ MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
 
 MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     for (const std::string gradients : {"no gradient", "gradients"}) {
       for (const double type : kTypes) {
         rank.communicator()->take_log();
-        const double norm = model.optimizer.clip_grad_norm(1, type);
+        const double norm = model.optimizer->clip_grad_norm(1, type);
         if (gradients == "no gradient") rank.observe(named(type) + ": norm of nothing", norm);
         std::string calls;
         for (const Call& call : rank.communicator()->take_log())
@@ -130,16 +122,16 @@ MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_eve
       {"infinity", -std::numeric_limits<float>::infinity()},
       {"NaN", std::numeric_limits<float>::quiet_NaN()}};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     for (const auto& [name, value] : values) {
       for (const double type : kTypes) {
-        model.optimizer.zero_grad();
+        model.optimizer->zero_grad();
         reduce_gradients(model.units, [value = value](size_t i) {
           at::Tensor gradient = at::ones(kParameters[i].sizes);
           if (kParameters[i].name == "b.bias") gradient[0] = value;
           return gradient;
         });
-        const double norm = model.optimizer.clip_grad_norm(1, type);
+        const double norm = model.optimizer->clip_grad_norm(1, type);
         rank.observe(named(type) + ", " + name, std::to_string(std::abs(norm)));
       }
     }
@@ -153,13 +145,13 @@ MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_eve
 MULTI_RANK_TEST(T5_4_p_norm, a_type_that_is_not_above_zero_is_refused_before_any_collective) {
   const std::vector<double> wrong{0, -1, -kInfinity, kNaN};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     reduce_gradients(model.units, 0);
     rank.communicator()->take_log();
     std::string refused;
     for (const double type : wrong) {
       try {
-        model.optimizer.clip_grad_norm(1, type);
+        model.optimizer->clip_grad_norm(1, type);
       } catch (const std::invalid_argument&) {
         refused += named(type) + "; ";
       }

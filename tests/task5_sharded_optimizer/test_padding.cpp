@@ -21,14 +21,15 @@ MULTI_RANK_TEST(T5_2_padding, padding_reaches_neither_the_norm_nor_a_parameter) 
   const auto train = [&](float padding) {
     return run_ranks(world_size(), [padding](TestRank& rank) {
       const auto units = make_units(rank, make_parameters());
-      ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
+      const auto optimizer =
+          make_sharded_optimizer(units, groups_that_differ(), rank.communicator());
       for (int step = 0; step < 3; ++step) {
         for (const auto& unit : units)
           fill_padding(*unit, padding);
         reduce_gradients(units, step);
-        rank.observe(norm_of_step(step), optimizer.clip_grad_norm(0.5));
-        optimizer.step();
-        optimizer.zero_grad();
+        rank.observe(norm_of_step(step), optimizer->clip_grad_norm(0.5));
+        optimizer->step();
+        optimizer->zero_grad();
       }
       observe_parameters(rank, units);
       observe_old_values(rank, units);

@@ -41,11 +41,11 @@ struct ExpectedState {
 MULTI_RANK_TEST(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     rank.observe("state's bytes before the first step", live(MemoryClass::optimizer_state));
     for (const std::string step : {"first", "second"}) {
       reduce_gradients(units, 0);
-      optimizer.step();
+      optimizer->step();
       rank.observe("state's bytes after the " + step, live(MemoryClass::optimizer_state));
     }
   });
@@ -73,15 +73,15 @@ MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
       at::Tensor values = at::ones({numel}).set_requires_grad(true);
       values.mutable_grad() = at::ones({numel});
       const std::string name = "unit" + std::to_string(i);
-      units.push_back(std::make_shared<FlatParameter>(
-          name, std::vector<NamedParameter>{{"weight", values}}, rank.communicator()));
+      units.push_back(make_flat_parameter(name, std::vector<NamedParameter>{{"weight", values}},
+                                          rank.communicator()));
       units.back()->collect_gradient(0);
       units.back()->reduce_gradient();
       units.back()->wait_for_reduction();
     }
     const HeldMemory memory;
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
-    optimizer.step();
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
+    optimizer->step();
     rank.observe("what the rank holds of the state", memory.taken());
   });
   const int64_t parameters = kLargeUnits * numel * int64_t{sizeof(float)};
@@ -93,13 +93,14 @@ MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients)
   constexpr int64_t kScalars = 64;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
     reduce_all_gradients(units);
-    optimizer.step();  // allocates the state
+    optimizer->step();  // allocates the state
     reduce_all_gradients(units);
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::optimizer);
-    optimizer.step();
+    optimizer->step();
     rank.observe("bytes that the second step allocates", live_bytes::peak().total - before);
     observe_old_values(rank, units);
   });
@@ -112,9 +113,9 @@ MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients)
 MULTI_RANK_TEST(T5_1_state, sgd_has_no_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
     reduce_all_gradients(units);
-    optimizer.step();
+    optimizer->step();
     rank.observe("state's bytes", live(MemoryClass::optimizer_state));
     observe_old_values(rank, units);
   });
@@ -129,9 +130,9 @@ MULTI_RANK_TEST(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
                  std::is_copy_constructible_v<ShardedOptimizer>);
     {
       const auto units = make_units(rank, make_parameters());
-      ShardedOptimizer optimizer(units, groups_that_differ(), comm);
+      const auto optimizer = make_sharded_optimizer(units, groups_that_differ(), comm);
       reduce_all_gradients(units);
-      optimizer.step();
+      optimizer->step();
       observe_old_values(rank, units);
     }
     comm->wait_for_readers();  // the communicator holds shards until the others have read them

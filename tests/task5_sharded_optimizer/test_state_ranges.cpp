@@ -12,21 +12,13 @@ MULTI_RANK_SUITE(T5_5_state);
 
 using Groups = std::vector<ParameterGroup>;
 
-struct Sharded {
-  explicit Sharded(TestRank& rank, const Groups& groups = groups_that_differ())
-      : units(make_units(rank, make_parameters())), optimizer(units, groups, rank.communicator()) {}
-
-  void train(int first, int last) {
-    for (int step = first; step < last; ++step) {
-      reduce_gradients(units, step);
-      optimizer.step();
-      optimizer.zero_grad();
-    }
+void train(TrainedUnits& model, int first, int last) {
+  for (int step = first; step < last; ++step) {
+    reduce_gradients(model.units, step);
+    model.optimizer->step();
+    model.optimizer->zero_grad();
   }
-
-  Units units;
-  ShardedOptimizer optimizer;
-};
+}
 
 std::string named(const StateRange& range) {
   std::ostringstream text;
@@ -56,9 +48,9 @@ std::string expected_ranges(int rank, int world_size) {
 }
 
 // What state() returns, of which it observes the ranges: of none, nothing can be wrong.
-std::vector<StateRange> observe_ranges(TestRank& rank, Sharded& model) {
+std::vector<StateRange> observe_ranges(TestRank& rank, TrainedUnits& model) {
   std::string ranges;
-  auto state = model.optimizer.state();
+  auto state = model.optimizer->state();
   for (const StateRange& range : state)
     ranges += named(range);
   rank.observe("ranges", ranges);
@@ -85,7 +77,7 @@ size_t index_of(const std::string& parameter) {
 
 MULTI_RANK_TEST(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part_of) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     observe_ranges(rank, model);
   });
   expect_ranges(run);
@@ -93,7 +85,7 @@ MULTI_RANK_TEST(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_h
 
 MULTI_RANK_TEST(T5_5_state, the_values_are_the_elements_of_the_parameters) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     const auto parameters = make_parameters();
     std::string others;
     for (const StateRange& range : observe_ranges(rank, model)) {
@@ -127,9 +119,9 @@ bool has_state(const Trained& parameter, const Groups& groups = groups_that_diff
 void expect_moments_of_one_process(int world_size, const Groups& groups) {
   constexpr int kSteps = 3;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    Sharded model(rank, groups);
-    model.train(0, kSteps);
-    const auto ranges = model.optimizer.state();
+    TrainedUnits model(rank, groups);
+    train(model, 0, kSteps);
+    const auto ranges = model.optimizer->state();
     for (size_t i = 0; i < kParameters.size(); ++i) {
       if (!has_state(kParameters[i], groups)) continue;
       const std::string of = " of " + kParameters[i].name;
@@ -178,8 +170,8 @@ MULTI_RANK_TEST(T5_5_state, moments_and_counts_are_those_of_one_process) {
 
 void expect_moments_where_there_are_any(int world_size, const Groups& groups) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    Sharded model(rank, groups);
-    model.train(0, 1);
+    TrainedUnits model(rank, groups);
+    train(model, 0, 1);
     std::string wrong;
     for (const StateRange& range : observe_ranges(rank, model)) {
       const bool expected = has_state(kParameters[index_of(range.parameter)], groups);
@@ -197,9 +189,14 @@ MULTI_RANK_TEST(T5_5_state, moments_are_undefined_where_there_are_none) {
   expect_moments_where_there_are_any(world_size(), groups_that_differ());
 }
 
+MULTI_RANK_TEST(T5_5_state, a_frozen_parameter_needs_no_group) {
+  expect_moments_where_there_are_any(world_size(),
+                                     {{"bias|gate", sgd()}, {"weight|scale|none|one", adamw()}});
+}
+
 void expect_state_before_the_first_step(int world_size, const Groups& groups) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    Sharded model(rank, groups);
+    TrainedUnits model(rank, groups);
     std::string wrong;
     for (const StateRange& range : observe_ranges(rank, model)) {
       if (!has_state(kParameters[index_of(range.parameter)], groups)) continue;
@@ -208,8 +205,8 @@ void expect_state_before_the_first_step(int world_size, const Groups& groups) {
     }
     rank.observe("ranges whose state is not zero", wrong);
     const int64_t before = live(MemoryClass::optimizer_state);
-    model.train(0, 1);
-    model.optimizer.state();
+    train(model, 0, 1);
+    model.optimizer->state();
     rank.observe("bytes of state that the first step adds",
                  live(MemoryClass::optimizer_state) - before);
   });
@@ -225,22 +222,22 @@ MULTI_RANK_TEST(T5_5_state, state_is_there_before_the_first_step) {
 
 MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
+    TrainedUnits model(rank);
     const auto each = [&](auto action) {
       const at::NoGradGuard no_grad;
-      for (const StateRange& range : model.optimizer.state())
+      for (const StateRange& range : model.optimizer->state())
         for (const auto& tensor : {range.value, range.exp_avg, range.exp_avg_sq, range.step})
           if (tensor.defined()) action(tensor);
     };
-    model.train(0, 2);
+    train(model, 0, 2);
     observe_ranges(rank, model);
     std::vector<at::Tensor> saved;
     each([&](const at::Tensor& tensor) { saved.push_back(tensor.clone()); });
-    model.train(2, 4);
+    train(model, 2, 4);
     observe_parameters(rank, model.units, "", " the first time");
     auto next = saved.begin();
     each([&](const at::Tensor& tensor) { tensor.copy_(*next++); });
-    model.train(2, 4);
+    train(model, 2, 4);
     observe_parameters(rank, model.units, "", " the second time");
   });
   expect_ranges(run);
@@ -252,7 +249,7 @@ MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
 MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
-    Sharded model(rank);
+    TrainedUnits model(rank);
     for (const auto& unit : model.units)
       unit->unshard();
     for (const StateRange& range : observe_ranges(rank, model))
@@ -276,7 +273,7 @@ MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) 
   const Sign done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const at::NoGradGuard no_grad;
-    Sharded model(rank);
+    TrainedUnits model(rank);
     model.units[0]->unshard_async();
     if (rank.rank() != 0) done.wait();
     model.units[0]->unshard();
@@ -293,8 +290,8 @@ MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) 
 
 MULTI_RANK_TEST(T5_5_state, it_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded model(rank);
-    model.train(0, 1);
+    TrainedUnits model(rank);
+    train(model, 0, 1);
     rank.communicator()->take_log();
     observe_ranges(rank, model);
     rank.observe("calls", take_calls(*rank.communicator()));

@@ -22,11 +22,12 @@ MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
     const auto units = make_units(rank, parameters);
     OptimizerOptions options = sgd(0);
     options.lr = 1;
-    ShardedOptimizer optimizer(units, {{"bias", options}, {"", options}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(units, {{"bias", options}, {"", options}}, rank.communicator());
     reduce_gradients(units, [](size_t i) {
       return at::full(kParameters[i].sizes, static_cast<double>(i + 1), at::kFloat);
     });
-    optimizer.step();
+    optimizer->step();
     for (const auto& unit : units)
       unit->unshard();
     for (size_t i = 0; i < parameters.size(); ++i)
@@ -65,15 +66,15 @@ MULTI_RANK_TEST(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
       std::vector<NamedParameter> parameters;
       for (const Part& part : parts)
         parameters.push_back({part.name, at::ones({part.numel}).set_requires_grad(part.trainable)});
-      units.push_back(std::make_shared<FlatParameter>("unit", parameters, rank.communicator()));
+      units.push_back(make_flat_parameter("unit", parameters, rank.communicator()));
     }
-    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
     std::vector<int64_t> numels;
     for (const auto& parts : units_of_parts)
       for (const Part& part : parts)
         numels.push_back(part.numel);
     reduce_gradients(units, [&](size_t i) { return at::ones({numels[i]}); });
-    optimizer.step();
+    optimizer->step();
     for (const auto& unit : units) {
       unit->unshard();
       for (const auto& [name, parameter] : unit->parameters())
@@ -89,9 +90,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
 MULTI_RANK_TEST(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_values) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_all_gradients(units);
-    optimizer.step();
+    optimizer->step();
     observe_old_values(rank, units);
   });
   expect_no_old_values(run);
@@ -100,10 +101,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_va
 MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, groups_that_differ(), rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, groups_that_differ(), rank.communicator());
     reduce_gradients(units, 0);
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
     rank.observe("bytes of sharded gradients after zero_grad()",
                  live(MemoryClass::sharded_gradients));
   });
@@ -117,9 +118,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_de
       parameters[i].tensor.set_requires_grad(kParameters[i].name == "a.bias");
     const at::Tensor before = parameters[0].tensor.clone();
     const auto units = make_units(rank, parameters);
-    ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
     reduce_gradients(units, 0);
-    optimizer.step();
+    optimizer->step();
     units[0]->unshard();
     rank.observe("the frozen parameter has its values",
                  before.equal(units[0]->parameters()[0].tensor));
@@ -146,9 +147,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) 
   });
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw(0.5)}}, rank.communicator());
     reduce_gradients(units, [](size_t) { return at::Tensor(); });
-    optimizer.step();
+    optimizer->step();
     observe_parameters(rank, units, "decayed without a gradient: ");
   });
   for (const Trained& parameter : kParameters)
@@ -194,7 +195,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_gr
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     rank.observe("what the constructor throws", thrown_by([&] {
-                   ShardedOptimizer(units, {{"weight", adamw()}}, rank.communicator());
+                   make_sharded_optimizer(units, {{"weight", adamw()}}, rank.communicator());
                  }));
   });
   expect_error(run, "what the constructor throws", {"std::invalid_argument", "a.bias"});
@@ -204,9 +205,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::string trainable = "weight|bias|scale|gate|none|one";
-    ShardedOptimizer optimizer(units, {{trainable, adamw()}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(units, {{trainable, adamw()}}, rank.communicator());
     reduce_all_gradients(units);
-    optimizer.step();
+    optimizer->step();
     observe_old_values(rank, units);
   });
   expect_no_old_values(run);
@@ -215,11 +217,11 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
     reduce_all_gradients(units);
     for (const auto& unit : units)
       unit->unshard();
-    optimizer.step();
+    optimizer->step();
     rank.observe("gathered bytes after the step", live(MemoryClass::gathered));
     observe_old_values(rank, units);
   });
@@ -231,11 +233,11 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
     reduce_all_gradients(units);
     for (const auto& unit : units)
       unit->unshard_async();
-    optimizer.step();
+    optimizer->step();
     rank.observe("gathered bytes after the step", live(MemoryClass::gathered));
     observe_old_values(rank, units);
   });
@@ -250,7 +252,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_rea
   const Sign done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", sgd()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
     reduce_all_gradients(units);
     units[0]->unshard_async();
     if (rank.rank() != 0) done.wait();
@@ -258,7 +260,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_rea
     const bool old = make_parameters()[0].tensor.equal(units[0]->parameters()[0].tensor);
     rank.observe("gathered before the step are the values before it", old);
     units[0]->reshard();
-    optimizer.step();
+    optimizer->step();
     if (rank.rank() == 0) done.give();
     observe_old_values(rank, units);
   });
@@ -269,10 +271,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_rea
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_all_gradients(units);
     rank.communicator()->take_log();
-    optimizer.step();
+    optimizer->step();
     rank.observe("calls", take_calls(*rank.communicator()));
     observe_old_values(rank, units);
   });
@@ -283,9 +285,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_issues_no_collective) {
 MULTI_RANK_TEST(T5_1_step_on_shards, all_pieces_of_a_group_are_updated_in_one_kernel_call) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"bias", adamw()}, {"", adamw(0)}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(units, {{"bias", adamw()}, {"", adamw(0)}}, rank.communicator());
     reduce_all_gradients(units);
-    const int calls = kernel_calls("aten::_fused_adamw_", [&] { optimizer.step(); });
+    const int calls = kernel_calls("aten::_fused_adamw_", [&] { optimizer->step(); });
     rank.observe("kernel calls beyond one per group", std::max(0, calls - 2));
     observe_old_values(rank, units);
   });
@@ -299,13 +302,13 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
     Units units;
     for (size_t i = 0; i < 3; ++i) {
       const std::vector<std::string> names{"embedding", "decoder", "classifier"};
-      units.push_back(std::make_shared<FlatParameter>(
-          names[i], std::vector<NamedParameter>{parameters[i]}, rank.communicator()));
+      units.push_back(make_flat_parameter(names[i], std::vector<NamedParameter>{parameters[i]},
+                                          rank.communicator()));
     }
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     units[0]->reduce_gradient();
     units[0]->wait_for_reduction();
-    rank.observe("what step() throws", thrown_by([&] { optimizer.step(); }));
+    rank.observe("what step() throws", thrown_by([&] { optimizer->step(); }));
   });
   expect_error(run, "what step() throws",
                {"std::logic_error", "decoder"});  // the first without a gradient
@@ -314,14 +317,14 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
 MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
-    ShardedOptimizer optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_gradients(units, 0);
     units[2]->drop_gradient();
     std::vector<at::Tensor> before;
     for (const auto& unit : units)
       before.push_back(unit->shard().clone());
     units[0]->unshard();
-    rank.observe("what step() throws", thrown_by([&] { optimizer.step(); }));
+    rank.observe("what step() throws", thrown_by([&] { optimizer->step(); }));
     rank.observe("unit a is still unsharded", units[0]->state() == UnitState::unsharded);
     rank.observe("unit a still has its gradient", units[0]->sharded_gradient().defined());
     rank.observe("state's bytes", live(MemoryClass::optimizer_state));

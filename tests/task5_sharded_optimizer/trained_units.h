@@ -67,7 +67,7 @@ inline Units make_units(TestRank& rank, const std::vector<NamedParameter>& param
     std::vector<NamedParameter> members;
     for (size_t i = 0; i < kParameters.size(); ++i)
       if (belongs(kParameters[i], unit)) members.push_back(parameters[i]);
-    units.push_back(std::make_shared<FlatParameter>(unit, std::move(members), rank.communicator()));
+    units.push_back(make_flat_parameter(unit, std::move(members), rank.communicator()));
   }
   return units;
 }
@@ -162,5 +162,15 @@ inline std::vector<ParameterGroup> groups_that_differ() {
           {"gate", {Kind::sgd, 0.05, 0.9, 0.999, 1e-8, 0.2}},
           {"", {Kind::adamw, 0.2, 0.5, 0.9, 1e-2, 0.3}}};
 }
+
+struct TrainedUnits {
+  explicit TrainedUnits(TestRank& rank,
+                        const std::vector<ParameterGroup>& groups = groups_that_differ())
+      : units(make_units(rank, make_parameters())),
+        optimizer(make_sharded_optimizer(units, groups, rank.communicator())) {}
+
+  Units units;
+  std::shared_ptr<ShardedOptimizer> optimizer;
+};
 
 }  // namespace fsdp

@@ -17,8 +17,7 @@ struct PrefetchingToy : Sharded {
       : PrefetchingToy(rank, limit, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
   PrefetchingToy(TestRank& rank, int limit, std::shared_ptr<ToyModel> toy,
                  bool reshard_after_forward = true)
-      : Sharded(rank, std::move(toy), reshard_after_forward),
-        prefetcher(std::make_shared<Prefetcher>(limit)) {
+      : Sharded(rank, std::move(toy), reshard_after_forward), prefetcher(make_prefetcher(limit)) {
     hooks->on_end([p = prefetcher] { p->end_backward(); });
     for (size_t i = 1; i < units.size(); ++i)
       prefetcher->add(*modules[i], units[i]);

@@ -33,7 +33,7 @@ MULTI_RANK_TEST(T6_1_record, hooks_keep_the_prefetcher_alive_as_long_as_the_mode
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("a copy of a Prefetcher, which the hooks would not hold, can be made",
                  std::is_copy_constructible_v<Prefetcher>);
-    auto of_a_unit = std::make_shared<Prefetcher>(1), of_the_root = std::make_shared<Prefetcher>(1);
+    auto of_a_unit = make_prefetcher(1), of_the_root = make_prefetcher(1);
     const std::weak_ptr<Prefetcher> unit = of_a_unit, root = of_the_root;
     {
       ShardedToy toy(rank, std::make_shared<ToyModel>(1));

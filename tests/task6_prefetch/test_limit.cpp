@@ -47,7 +47,8 @@ MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) 
 MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused_and_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const int limit : {0, -1})
-      rank.observe("a limit of " + std::to_string(limit), thrown_by([&] { Prefetcher{limit}; }));
+      rank.observe("a limit of " + std::to_string(limit),
+                   thrown_by([&] { make_prefetcher(limit); }));
     PrefetchingToy toy(rank, 2, 4);
     toy.step(rank);
     const std::string before = toy.step(rank).second;

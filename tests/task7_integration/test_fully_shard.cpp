@@ -159,13 +159,14 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_
     const auto sharded = fully_shard(*model, rank.communicator());
     OptimizerOptions options;
     options.lr = 0.05;
-    ShardedOptimizer optimizer(sharded->units(), {{"", options}}, rank.communicator());
+    const auto optimizer =
+        make_sharded_optimizer(sharded->units(), {{"", options}}, rank.communicator());
     std::vector<double> losses;
     for (int step = 0; step < 20; ++step) {
       const auto loss = ((*model)(toy_tokens(0)) - at::arange(5)).square().mean();
       loss.backward();
-      optimizer.step();
-      optimizer.zero_grad();
+      optimizer->step();
+      optimizer->zero_grad();
       losses.push_back(loss.item<double>());
     }
     rank.observe("loss falls", losses.back() < losses.front() / 2);

@@ -117,11 +117,11 @@ std::vector<at::Tensor> trained(TestRank& rank, const ParameterFilter& keep) {
   options.keep_fp32 = keep;
   const auto sharded = fully_shard(model, rank.communicator(), options);
   const OptimizerOptions sgd{.kind = OptimizerOptions::Kind::sgd, .lr = 0.1};
-  ShardedOptimizer optimizer(sharded->units(), {{"", sgd}}, rank.communicator());
+  const auto optimizer = make_sharded_optimizer(sharded->units(), {{"", sgd}}, rank.communicator());
   for (int step = 0; step < 3; ++step) {
     model(toy_tokens(rank.rank() + step)).square().sum().backward();
-    optimizer.step();
-    optimizer.zero_grad();
+    optimizer->step();
+    optimizer->zero_grad();
   }
   std::vector<at::Tensor> parameters;
   sharded->full_parameters([&](const std::string&, const at::Tensor& parameter) {

@@ -1,7 +1,7 @@
 #include <memory/live_bytes.h>
 #include <prediction/prediction.h>
 #include <report/parameter_summary.h>
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 
 #include "predicted_peaks.h"

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <layout/shard_layout.h>
 #include <nn/models.h>
+#include <optim/shard_layout.h>
+#include <strategies/build_model.h>
+#include <strategies/workload.h>
 #include <testing/judge/cases.h>
-#include <train/build_model.h>
-#include <train/workload.h>
 
 // What the tests of the whole train: two layers, rows that every number of parts divides.
 namespace fsdp {

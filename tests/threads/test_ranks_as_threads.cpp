@@ -77,30 +77,31 @@ TEST_P(RanksAsThreads, access_shared_memory_without_a_race) {
 TEST_P(RanksAsThreads, train_with_prefetch) {
   const int world_size = GetParam();
   std::vector<double> sums(static_cast<size_t>(world_size));
-  EXPECT_EQ(failure(world_size,
-                    [&](const std::shared_ptr<Communicator>& comm) {
-                      ToyModel model(4);
-                      FullyShardOptions options;
-                      options.limit = 3;
-                      options.wrap = wrap_by_type("ToyBlock");
-                      const auto sharded = fully_shard(model, comm, options);
-                      ShardedOptimizer optimizer(sharded->units(), {{"", {}}}, comm);
-                      for (int step = 0; step < 10; ++step) {
-                        model(toy_tokens(comm->rank())).square().sum().backward();
-                        optimizer.clip_grad_norm(1);
-                        optimizer.step();
-                        optimizer.zero_grad();
-                      }
-                      double& sum = sums[static_cast<size_t>(comm->rank())];
-                      for (const auto& unit : sharded->units()) {
-                        unit->unshard();
-                        for (const auto& parameter : unit->parameters())
-                          sum += parameter.tensor.sum().item<double>();
-                        unit->reshard();
-                      }
-                      comm->barrier("end").wait();
-                    }),
-            "");
+  EXPECT_EQ(
+      failure(world_size,
+              [&](const std::shared_ptr<Communicator>& comm) {
+                ToyModel model(4);
+                FullyShardOptions options;
+                options.limit = 3;
+                options.wrap = wrap_by_type("ToyBlock");
+                const auto sharded = fully_shard(model, comm, options);
+                const auto optimizer = make_sharded_optimizer(sharded->units(), {{"", {}}}, comm);
+                for (int step = 0; step < 10; ++step) {
+                  model(toy_tokens(comm->rank())).square().sum().backward();
+                  optimizer->clip_grad_norm(1);
+                  optimizer->step();
+                  optimizer->zero_grad();
+                }
+                double& sum = sums[static_cast<size_t>(comm->rank())];
+                for (const auto& unit : sharded->units()) {
+                  unit->unshard();
+                  for (const auto& parameter : unit->parameters())
+                    sum += parameter.tensor.sum().item<double>();
+                  unit->reshard();
+                }
+                comm->barrier("end").wait();
+              }),
+      "");
   for (const double sum : sums)
     EXPECT_EQ(sum, sums[0]);
 }

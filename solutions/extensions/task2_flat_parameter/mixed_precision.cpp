@@ -1,4 +1,4 @@
-#include <flat_parameter.h>
+#include <flat_parameter_impl.h>
 #include <memory/live_bytes.h>
 #include <memory/storage.h>
 
@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-void FlatParameter::set_mixed_precision(const MixedPrecisionPolicy& policy) {
+void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) {
   check_mixed_precision(policy);
   if (state_ != UnitState::sharded || has_gradient()) {
     throw std::logic_error("unit " + unit_ +

@@ -1,13 +1,13 @@
-#include <backward_hooks.h>
+#include <backward_hooks_impl.h>
 
 namespace fsdp {
 
-void BackwardHooks::set_requires_gradient_sync(bool sync) {
+void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
   requires_gradient_sync_ = sync;
 }
 
 // Like the end of a pass that has reduced no unit.
-void BackwardHooks::sync_gradients() {
+void BackwardHooksImpl::sync_gradients() {
   drop_broken_pass();
   const bool sync = requires_gradient_sync_;
   requires_gradient_sync_ = true;

@@ -1,10 +1,10 @@
-#include <sharded_optimizer.h>
+#include <sharded_optimizer_impl.h>
 
 #include <algorithm>
 
 namespace fsdp {
 
-std::vector<StateRange> ShardedOptimizer::state() {
+std::vector<StateRange> ShardedOptimizerImpl::state() {
   stop_reading();
   for (size_t group = 0; group < groups_.size(); ++group)
     allocate_state(groups_[group].options, pieces_[group]);
@@ -26,19 +26,21 @@ std::vector<StateRange> ShardedOptimizer::state() {
 }
 
 // `begin`: of the range, in the unit's shard.
-void ShardedOptimizer::add_moments(StateRange& range, const FlatParameter& unit,
-                                   int64_t begin) const {
-  const size_t group = group_of(range.parameter, groups_);
-  for (size_t i = 0; i < runs_[group].size(); ++i) {
-    const Run& run = runs_[group][i];
-    const Piece& piece = pieces_[group][i];
-    const bool holds =
-        run.unit.get() == &unit && run.begin <= begin && begin < run.begin + run.numel;
-    if (!holds || !piece.step.defined()) continue;
-    const int64_t numel = range.end - range.begin;
-    range.exp_avg = piece.exp_avg.narrow(0, begin - run.begin, numel);
-    range.exp_avg_sq = piece.exp_avg_sq.narrow(0, begin - run.begin, numel);
-    range.step = piece.step;
+void ShardedOptimizerImpl::add_moments(StateRange& range, const FlatParameter& unit,
+                                       int64_t begin) const {
+  // Of all groups: a frozen parameter need not have one.
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (size_t i = 0; i < runs_[group].size(); ++i) {
+      const Run& run = runs_[group][i];
+      const Piece& piece = pieces_[group][i];
+      const bool holds =
+          run.unit.get() == &unit && run.begin <= begin && begin < run.begin + run.numel;
+      if (!holds || !piece.step.defined()) continue;
+      const int64_t numel = range.end - range.begin;
+      range.exp_avg = piece.exp_avg.narrow(0, begin - run.begin, numel);
+      range.exp_avg_sq = piece.exp_avg_sq.narrow(0, begin - run.begin, numel);
+      range.step = piece.step;
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-#include <prefetch.h>
+#include <prefetch_impl.h>
 
 #include <algorithm>
 #include <iterator>
@@ -6,17 +6,17 @@
 
 namespace fsdp {
 
-void Prefetcher::set_modules_to_forward_prefetch(Module& module,
-                                                 const std::vector<Module*>& modules) {
+void PrefetcherImpl::set_modules_to_forward_prefetch(Module& module,
+                                                     const std::vector<Module*>& modules) {
   set(forward_lists_, module, modules);
 }
 
-void Prefetcher::set_modules_to_backward_prefetch(Module& module,
-                                                  const std::vector<Module*>& modules) {
+void PrefetcherImpl::set_modules_to_backward_prefetch(Module& module,
+                                                      const std::vector<Module*>& modules) {
   set(backward_lists_, module, modules);
 }
 
-void Prefetcher::set(Lists& lists, Module& module, const std::vector<Module*>& modules) const {
+void PrefetcherImpl::set(Lists& lists, Module& module, const std::vector<Module*>& modules) const {
   const auto unit_of = [this](Module* listed) {
     const auto found = units_.find(listed);
     if (found != units_.end()) return found->second;
@@ -28,7 +28,7 @@ void Prefetcher::set(Lists& lists, Module& module, const std::vector<Module*>& m
 }
 
 // Whether there is a list for `unit`.
-bool Prefetcher::issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit) {
+bool PrefetcherImpl::issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit) {
   const auto found = lists.find(unit);
   if (found == lists.end()) return false;
   for (const auto& listed : found->second)

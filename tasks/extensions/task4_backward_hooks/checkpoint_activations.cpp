@@ -1,8 +1,8 @@
 #include <base/todo.h>
 #include <checkpoint_activations.h>
-#include <layout/shard_layout.h>
 #include <memory/storage_guard.h>
 #include <nn/generator_states.h>
+#include <optim/shard_layout.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <stdexcept>

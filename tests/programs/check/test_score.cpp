@@ -123,6 +123,17 @@ TEST(Check, shows_a_blank_task_as_not_started_without_running_a_program) {
             "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 2.1\n");
 }
 
+TEST(Check, shows_a_task_that_the_look_rejects_without_running_a_program) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine");
+  settings.rejected = {2};
+  settings.what = "2";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(check_course(settings), 1);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_NE(text.find("0.0 of  20   rejected\n"), std::string::npos) << text;
+}
+
 TEST(Check, is_not_complete_with_a_task_that_does_not_compile) {
   const auto [text, status] = check_without_tests("", {1, 3, 4, 5, 6, 7}, {2});
   EXPECT_EQ(status, 1);

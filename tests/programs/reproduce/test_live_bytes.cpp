@@ -1,4 +1,4 @@
-#include <strategy/fsdp_strategy.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <task7_integration/predicted_peaks.h>
 #include <task7_integration/tiny_training.h>
 #include <testing/multi_rank.h>

@@ -1,0 +1,39 @@
+#include <nn/construction.h>
+
+#include <stdexcept>
+#include <string_view>
+
+namespace fsdp {
+
+void call_constructor(const std::function<void()>& construct) {
+  try {
+    construct();
+  } catch (const c10::Error& error) {
+    // LibTorch's own message is about the meta tensor, of which the constructor knows nothing.
+    if (std::string_view(error.what()).find("data is not allocated") == std::string_view::npos)
+      throw;
+    throw std::runtime_error(
+        "DeferredInit: the constructor uses the memory of a deferred tensor through a pointer "
+        "(data_ptr, accessor); use operations, or do it when the tensor is materialized");
+  }
+}
+
+void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
+  const c10::Device device = device_of(op, arguments).value_or(at::kCPU);
+  if (device.is_cpu() || device.is_meta()) return;
+  throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ", device,
+                                    "; construct on the CPU, move what is materialized"));
+}
+
+Rewound::Rewound(at::Generator generator, const at::Tensor& state)
+    : generator_(std::move(generator)) {
+  if (!generator_.defined()) return;
+  before_ = generator_.get_state();
+  generator_.set_state(state);
+}
+
+Rewound::~Rewound() {
+  if (generator_.defined()) generator_.set_state(before_);
+}
+
+}  // namespace fsdp

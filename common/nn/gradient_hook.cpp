@@ -1,0 +1,60 @@
+#include <nn/gradient_hook.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+using torch::autograd::PostAccumulateGradHook;
+
+// All hooks of one parameter: LibTorch keeps one object for each.
+class GradientHooks : public PostAccumulateGradHook {
+ public:
+  using Hook = std::shared_ptr<const std::function<void()>>;
+
+  // `others`: what the parameter has from elsewhere, as from Python; or null.
+  explicit GradientHooks(std::unique_ptr<PostAccumulateGradHook> others)
+      : others_(std::move(others)) {}
+
+  void operator()(const at::Tensor& parameter) override {
+    if (others_) (*others_)(parameter);
+    const auto hooks = *hooks_;  // a hook may remove itself, or register another one
+    for (const Hook& hook : hooks)
+      if (parameter.grad().defined()) (*hook)();
+  }
+
+  const std::shared_ptr<std::vector<Hook>>& hooks() const { return hooks_; }
+
+ private:
+  std::unique_ptr<PostAccumulateGradHook> others_;
+  std::shared_ptr<std::vector<Hook>> hooks_ = std::make_shared<std::vector<Hook>>();
+};
+
+GradientHooks& hooks_of(const at::Tensor& parameter) {
+  auto& place = torch::autograd::impl::post_acc_grad_hooks(parameter);
+  auto* ours = dynamic_cast<GradientHooks*>(place.get());
+  if (ours == nullptr) {
+    auto made = std::make_unique<GradientHooks>(std::move(place));
+    ours = made.get();
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::move(made));
+  }
+  return *ours;
+}
+
+}  // namespace
+
+std::function<void()> register_post_accumulate_grad_hook(const at::Tensor& parameter,
+                                                         std::function<void()> ready) {
+  const auto& hooks = hooks_of(parameter).hooks();
+  const auto hook = std::make_shared<const std::function<void()>>(std::move(ready));
+  hooks->push_back(hook);
+  return [hooks = std::weak_ptr(hooks), hook = std::weak_ptr(hook)] {
+    if (const auto alive = hooks.lock()) std::erase(*alive, hook.lock());
+  };
+}
+
+}  // namespace fsdp

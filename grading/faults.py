@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Puts each fault of faults/taskN.toml into the reference solution and runs the test that must catch it.
+
+A fault is caught if its test fails on some number of ranks, 1 to 4, and prints the fault's message. It
+costs the compilation of one file, a link and the run of one test (changed.py). Prints a line for each
+fault, and exits with 1 if one survives. --nothing lists instead the tests that pass although no function
+of the task's skeleton does anything. grading/faults/README.md says more.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import changed  # noqa: E402
+from changed import ROOT, Refused, tomllib  # noqa: E402
+
+BANK = ROOT / "grading" / "faults"
+FIELDS = {"mistake", "old", "new", "test", "message"}
+OPTIONAL = {"file", "old_2", "new_2"}
+SECONDS = 120  # for the run of a test
+TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$', re.MULTILINE)
+
+
+def load(task):
+    """The faults of a task."""
+    faults = tomllib.loads((BANK / f"task{task}.toml").read_text())
+    return [{"name": name, "task": task, "file": file_of(task, fault["old"]), **fault}
+            for name, fault in faults.items()]
+
+
+def file_of(task, old):
+    """The file of the task's solution that has the old text; if none or several have it, the fault names it."""
+    found = [name for name, path in changed.paths_of(task).items() if old in path.read_text()]
+    return found[0] if len(found) == 1 else "none"
+
+
+def tests_of(task):
+    """SUITE.NAME of every test of a task."""
+    texts = [path.read_text() for folder in (ROOT / "tests").glob(f"task{task}_*") for path in folder.rglob("*.cpp")]
+    found = re.findall(r"\b(?:TEST(?:_[PF])?|MULTI_RANK_TEST)\(\s*(\w+),\s*(\w+)", " ".join(texts))
+    return {".".join(names) for names in found}
+
+
+def wrong_forms(faults):
+    """What is wrong with the bank before anything runs."""
+    tests = {task: tests_of(task) for task in range(1, 8)}
+    for fault in faults:
+        if wrong := FIELDS.symmetric_difference(fault) - OPTIONAL - {"name", "task"}:
+            yield f"{fault['name']}: too few fields or too many: {', '.join(sorted(wrong))}"
+            continue
+        if fault["test"] not in tests[fault["task"]]:
+            yield f"{fault['name']}: there is no test {fault['test']}"
+        try:
+            changed.changed_text(fault["task"], fault)
+        except Refused as refused:
+            yield str(refused)
+
+
+def attempt(fault):
+    """The output of the fault's test, and why the fault survives; "" if it is caught."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "tests"
+        try:
+            changed.build(fault["task"], fault, program)
+        except Refused as refused:
+            return "", str(refused)
+        status, output = changed.run(program, [fault["test"]], SECONDS)
+    if status == 0:
+        return output, "the test passes"
+    if fault["message"] not in output:
+        return output, f"the test fails, but does not print: {fault['message']}"
+    return output, ""
+
+
+def play(faults, show):
+    """The number of faults that survive."""
+    survivors = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for fault, (output, why) in zip(faults, pool.map(attempt, faults)):
+            print(f"{fault['test'][1:4].replace('_', '.')}  {fault['name']:50} {'SURVIVES' if why else 'caught'}",
+                  flush=True)
+            print(f"     {why}\n" if why else "", output if show else "", sep="", end="", flush=True)
+            survivors += bool(why)
+    return survivors
+
+
+def emptied(text):
+    """A skeleton's source whose functions return at once, with an empty value."""
+
+    def without_todo(found):
+        head = found["head"]
+        returns_nothing = head.startswith("void ") or re.match(r"(\w+)::\1\(", head)
+        return f"{head} {{{'' if returns_nothing else ' return {}; '}}}"
+
+    return TODO.sub(without_todo, text)
+
+
+def passing_on_nothing(task):
+    """The tests that pass although the skeleton's functions do nothing."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        objects = []
+        like = next(path for path in changed.paths_of(task).values() if path.suffix == ".cpp")
+        for path in (ROOT / "tasks").rglob("*.cpp"):
+            if path.parent.name.startswith(f"task{task}_"):
+                source = folder / path.name
+                source.write_text(emptied(path.read_text()))
+                objects.append(source.with_suffix(".o"))
+                changed.compile_as(like, source, task, objects[-1])
+        changed.link_with(task, objects, folder / "tests")
+        listed = subprocess.run([folder / "tests", "--gtest_list_tests"], capture_output=True, text=True).stdout
+        names, suite = [], ""
+        for line in listed.splitlines():
+            suite = line.strip() if not line.startswith(" ") else suite
+            names += [suite + line.split()[0]] if line.startswith("  ") else []
+        return [name for name in names if changed.run(folder / "tests", [name], SECONDS)[0] == 0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", type=int, choices=range(1, 8), help="only of this task")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these faults")
+    parser.add_argument("--show", action="store_true", help="print what the tests print")
+    parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
+    parser.add_argument("--nothing", action="store_true", help="the tests that pass on functions that do nothing")
+    changed.add_options(parser)
+    arguments = parser.parse_args()
+    tasks = [arguments.task] if arguments.task else range(1, 8)
+    if arguments.nothing:
+        changed.prepare(*(f"reference_task{task}_tests" for task in tasks))
+        found = [test for task in tasks for test in passing_on_nothing(task)]
+        sys.exit("\n".join(f"{test} passes on functions that do nothing" for test in found) or 0)
+    faults = [fault for task in tasks for fault in load(task)]
+    if arguments.check:
+        sys.exit("\n".join(wrong_forms(faults)) or 0)
+    if arguments.only:
+        faults = [fault for fault in faults if fault["name"] in arguments.only]
+    faults = changed.part_of(faults, arguments)
+    changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
+    started = time.monotonic()
+    survivors = play(faults, arguments.show)
+    print(f"{len(faults)} faults, {len(faults) - survivors} caught, {survivors} survive, "
+          f"{time.monotonic() - started:.0f} s")
+    changed.add_totals(arguments, len(faults) - survivors, survivors)
+    sys.exit(1 if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Compiles the .cpp files of a submission, each once, where headers lie and no secret; and looks at the objects
+(scripts/look.sh). An object serves every program that its task is in."""
+
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from grader import course, sandbox, session, submission
+from grader.course import BUILD, ROOT, Refused
+from grader.sandbox import KEPT
+
+OBJECTS = KEPT / "objects"
+MOST_KEPT = 1_000_000_000  # [bytes] of objects
+AT_A_TIME = 2
+LOOK = ROOT / "scripts" / "look.sh"
+TOO_MUCH, NO_TIME = "error: the compiler prints too much\n", "error: the time for compiling was over\n"
+NO_REASON = "does not build, and the compiler gives no reason"
+
+# What a machine does that is full or busy, whoever filled it.
+MACHINE = re.compile(r"No space left on device|[Ss]ignal 9\b|was killed: Killed|Killed signal terminated program|"
+                     r"exit\(137\)|Resource temporarily unavailable|out of memory|[Cc]annot allocate memory")
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    path: object = None  # of the object, None if there is none
+    why: str = ""  # there is none, or it is not used
+
+
+@functools.cache
+def commands():
+    """Path in tasks/ -> the build's own command for it, as words."""
+    found = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        path = pathlib.Path(entry["file"])
+        if ROOT / "tasks" in path.parents and "solutions/" not in entry["command"].replace(entry["file"], ""):
+            found.setdefault(path.relative_to(ROOT / "tasks").as_posix(), shlex.split(entry["command"]))
+    return found
+
+
+def command_of(name, folder, out):
+    """Compiles the file `name` of `folder`, which is like tasks/, into `out`. A file that the course does not
+    have is compiled as another of its task is."""
+    of_task = [other for other in commands() if other.split("/")[-2] == name.split("/")[-2]]
+    neighbour = name if name in of_task else next(iter(of_task), None)
+    if neighbour is None:
+        raise Refused(f"the build has no command for tasks/{name}: delete {BUILD} and grade again")
+    words = list(commands()[neighbour])
+    words[words.index("-o") + 1] = str(out)
+    words[words.index("-c") + 1] = str(ROOT / "tasks" / name)
+    return [word.replace(f"{ROOT}/tasks", str(folder)) for word in words if not word.startswith("-Werror")]
+
+
+@functools.cache
+def read_by_compilers():
+    """Besides the system: the headers of common/, the precompiled header, LibTorch's headers, the compiler."""
+    words = [word for command in commands().values() for word in command]
+    named = {words[i + 1] for i, word in enumerate(words) if word == "-isystem"}
+    compiler = pathlib.Path(words[0]).resolve()
+    seen = {ROOT / "common", ROOT / "cmake" / "pch.h", BUILD / "CMakeFiles" / "fsdp_pch.dir", *map(pathlib.Path, named),
+            compiler.parent.parent}
+    return sorted(path for path in seen if path.exists() and not str(path.resolve()).startswith(sandbox.SYSTEM))
+
+
+@functools.cache
+def code():
+    """A hash of all that an object depends on besides the submission and its command. With another compiler or
+    LibTorch the precompiled header is another."""
+    headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
+    made = [path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_pch.dir").glob("*.gch")]
+    return f"{course.digest(headers)} {made}"
+
+
+def key_of(handed_in, name):
+    content = submission.digest({**handed_in.headers, name: handed_in.files[name]})
+    command = " ".join(command_of(name, "tasks", "made.o"))
+    return hashlib.sha256(f"{code()} {command} {content}".encode()).hexdigest()[:32]
+
+
+def remove_old():
+    """Of the objects those that were not used for longest."""
+    found = sorted(OBJECTS.glob("*.o"), key=lambda path: path.stat().st_mtime, reverse=True)
+    size = 0
+    for path in found:
+        size += path.stat().st_size
+        if size > MOST_KEPT:
+            path.unlink(missing_ok=True)
+
+
+def run_limited(command, seconds, cwd=None):
+    """The exit status and what it prints; None for the status if that is too much or takes too long."""
+    most = course.rubric()["limits"]["log_characters"]
+    with subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=cwd,
+                          stderr=subprocess.STDOUT, start_new_session=True) as process:
+        with concurrent.futures.ThreadPoolExecutor(1) as reader:
+            log = reader.submit(process.stdout.read, most)
+            try:
+                text = log.result(seconds).decode(errors="replace")
+                ended = TOO_MUCH if len(text) >= most else ""
+                if not ended:
+                    process.wait(seconds)
+            except (concurrent.futures.TimeoutError, subprocess.TimeoutExpired):
+                text, ended = "", NO_TIME
+            finally:
+                session.end(process)
+    return (None, text[:100_000] + "\n" + ended) if ended else (process.returncode, text)
+
+
+def first_errors(log, places=()):
+    """Of a compiler's or linker's output, what a student can do something about. `places`: folder -> what is
+    shown for it."""
+    shown = {}  # as a set that keeps their order
+    for line in log.splitlines():
+        if re.match(r" *\d* *\|", line):  # a line of the source, as compilers show it
+            continue
+        if re.search(r"error:|undefined reference|undefined symbol|multiple definition|duplicate symbol", line) or MACHINE.search(line):
+            for place, name in (*places, (f"{BUILD}/", ""), (f"{ROOT}/", "")):
+                line = line.replace(place, name)
+            shown[line[:2000]] = True
+    own = [line for line in shown if "tasks/" in line]
+    machine = [line for line in shown if MACHINE.search(line) and line not in own]
+    return "\n".join([*(own or shown), *machine][:5]) or NO_REASON
+
+
+class Compiler:
+    """Of one submission, in the folder of its job."""
+
+    def __init__(self, handed_in, job):
+        self.submission, self.job = handed_in, pathlib.Path(job)
+        self.folder, self.made = self.job / "tasks", {}
+        for name, content in {**course.headers(), **handed_in.files}.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self.rejected, self.remarks = {}, {}  # name -> sentences
+
+    def compile(self, names, on_step=None):
+        """Afterwards `made` has all of these."""
+        names = [name for name in dict.fromkeys(names) if name not in self.made]
+        with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+            for name in names:
+                self.made[name] = pool.submit(self.one, name)
+            for done, name in enumerate(names):
+                self.made[name] = self.made[name].result()
+                if on_step:
+                    on_step(f"{done + 1}/{len(names)}")
+        self.look([name for name in names if self.made[name].path])
+
+    def one(self, name):
+        kept = OBJECTS / f"{key_of(self.submission, name)}.o"
+        if kept.exists():
+            os.utime(kept)
+            return Compiled(kept)
+        number = hashlib.sha256(name.encode()).hexdigest()[:16]
+        out = self.job / "compiled" / number
+        out.mkdir(parents=True, exist_ok=True)
+        made = out / "made.o"
+        limits = course.rubric()["limits"]
+        script = sandbox.make(self.job / f"compile_{number}.sh", sandbox.limits_of_compilers(),
+                              [*read_by_compilers(), self.folder], out)
+        status, log = run_limited([script, *command_of(name, self.folder, made)], limits["build_seconds"])
+        if status != 0 or not made.is_file() or made.is_symlink():
+            return Compiled(None, "does not compile:\n" + first_errors(log, [(str(self.folder), "tasks")]))
+        OBJECTS.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.part")
+        shutil.copyfile(made, part)
+        part.replace(kept)
+        return Compiled(kept)
+
+    def look(self, names):
+        """Finds what is rejected in these files, and what is remarked."""
+        folder = self.job / "looked_at"
+        paths = {}
+        for name in names:
+            paths[name] = folder / "tasks" / f"{name}.o"
+            paths[name].parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.made[name].path, paths[name])
+        if not paths:
+            return
+        script = sandbox.make(self.job / "look.sh", sandbox.limits_of_compilers(), [LOOK, folder])
+        status, log = run_limited([script, LOOK, *paths.values()], course.rubric()["limits"]["build_seconds"])
+        if status != 0:
+            log = "".join(f"rejected\ttasks/{name}\tcan't be looked at: {log[-300:]}\n" for name in names)
+        for line in log.splitlines():
+            kind, _, rest = line.partition("\t")
+            path, _, sentence = rest.partition("\t")
+            if kind in ("rejected", "remark"):
+                into = self.rejected if kind == "rejected" else self.remarks
+                into.setdefault(path.removeprefix("tasks/"), []).append(f"{path} {course.one_line(sentence)}")
+
+    def trouble(self, name, looked_at=True):
+        """Why the file is not used, empty if it is."""
+        if self.made[name].why:
+            return self.made[name].why
+        if looked_at and name in self.rejected:
+            return "is not run: " + "; ".join(self.rejected[name])
+        return ""
+
+
+
+def require_that_compilers_run():
+    """Throws Refused if the compiler of graded code does not work in the sandbox."""
+    with tempfile.TemporaryDirectory(prefix="fsdp-trial-") as folder:
+        os.chmod(folder, 0o755)
+        made = pathlib.Path(folder) / "made"
+        made.mkdir()
+        name = next(iter(course.blank()))
+        script = sandbox.make(f"{folder}/compile", sandbox.limits_of_compilers(), read_by_compilers(), made)
+        words = command_of(name, ROOT / "tasks", made / "empty.o")
+        words[words.index("-c"):] = ["-x", "c++", "-c", "/dev/null"]
+        status, log = run_limited([script, *words], course.rubric()["limits"]["build_seconds"])
+        if not (made / "empty.o").exists():
+            raise Refused(f"the compiler does not work in the sandbox ({sandbox.best_mode()}): {log[-300:]}")

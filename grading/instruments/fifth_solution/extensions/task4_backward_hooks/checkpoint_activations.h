@@ -1,1 +1,0 @@
-../../../../../tasks/extensions/task4_backward_hooks/checkpoint_activations.h

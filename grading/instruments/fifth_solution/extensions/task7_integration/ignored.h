@@ -1,1 +1,0 @@
-../../../../../tasks/extensions/task7_integration/ignored.h

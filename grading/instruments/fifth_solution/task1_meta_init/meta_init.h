@@ -1,1 +1,0 @@
-../../../../tasks/task1_meta_init/meta_init.h

@@ -1,1 +1,0 @@
-../../../../../tasks/extensions/task7_integration/keep_fp32.h

@@ -1,1 +1,0 @@
-../../../../tasks/task3_forward_hooks/forward_hooks.h

@@ -1,1 +1,0 @@
-../../../../tasks/task7_integration/fully_shard.h

@@ -1,1 +1,0 @@
-../../../../../tasks/extensions/task5_sharded_optimizer/locate.h

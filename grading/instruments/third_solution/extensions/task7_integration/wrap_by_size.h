@@ -1,1 +1,0 @@
-../../../../../tasks/extensions/task7_integration/wrap_by_size.h

@@ -1,1 +1,0 @@
-../../../../tasks/task2_flat_parameter/flat_layout.h

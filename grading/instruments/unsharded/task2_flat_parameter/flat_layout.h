@@ -1,1 +1,0 @@
-../../../../solutions/task2_flat_parameter/flat_layout.h

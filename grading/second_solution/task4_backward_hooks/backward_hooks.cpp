@@ -1,0 +1,239 @@
+#include <ATen/SequenceNumber.h>
+#include <backward_hooks.h>
+#include <nn/gradient_hook.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+// Every call of a module in forward is an object that the graph holds, and a unit is finished when
+// every call whose graph is still there has come back.
+class BackwardHooksImpl final : public BackwardHooks,
+                                public std::enable_shared_from_this<BackwardHooksImpl> {
+ public:
+  void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
+  void set_requires_gradient_sync(bool sync) override;
+  void sync_gradients() override;
+
+ private:
+  struct Call {
+    uint64_t first_node;   // the number of the graph's next node when the call began
+    const void* inside{};  // the view of its input that the module works on, to compare with
+    bool begun{};          // in this pass: the gradient of its output came
+    bool back{};           // in this pass: all of it is over
+  };
+  struct Unit {
+    std::shared_ptr<FlatParameter> flat;
+    std::vector<std::shared_ptr<Call>> in_forward;  // not ended; the innermost last
+    std::vector<std::weak_ptr<Call>> calls;         // ended, and their graph may be there
+    bool reduced{};                                 // in this backward pass
+    bool read_in_backward{};
+
+    void forget_calls(bool graph_is_kept);
+  };
+  struct Pass {};
+
+  at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
+  at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
+  void enter_backward(Unit& unit, Call& call);
+  void collect(Unit& unit, size_t index);
+  void leave_backward(Unit& unit, Call& call);
+  void begin_backward();
+  void post_backward(Unit& unit);
+  void reduce(Unit& unit);
+  void finish();
+  void end_backward();
+  void drop_broken_pass();
+
+  std::vector<std::shared_ptr<Unit>> units_;
+  std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
+  std::weak_ptr<Pass> pass_;                 // held by the engine while a backward pass lasts
+  bool ended_{true};                         // the latest one reached its end
+  bool sync_{true};
+};
+
+void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat) {
+  auto unit = std::make_shared<Unit>();
+  unit->flat = std::move(flat);
+  unit->read_in_backward = module.reads_parameters_in_backward();
+  units_.push_back(unit);
+  const auto self = shared_from_this();
+  module.register_forward_pre_hook(
+      [self, unit](Module&, const at::Tensor& input) { return self->enter_forward(unit, input); });
+  module.register_forward_hook(
+      [self, unit](Module&, const at::Tensor& output) { return self->leave_forward(unit, output); },
+      /*always_call=*/true);
+
+  // Weak, for the unit holds the parameters.
+  for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
+    const auto ready = [hooks = weak_from_this(), owner = std::weak_ptr(unit), i] {
+      const auto alive = hooks.lock();
+      const auto holder = owner.lock();
+      if (alive && holder) alive->collect(*holder, i);
+    };
+    register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, ready);
+  }
+}
+
+// The module works on a view of its input: the gradient of that view is complete when all that was
+// made inside has come back, whoever else uses the input.
+at::Tensor BackwardHooksImpl::enter_forward(const std::shared_ptr<Unit>& unit,
+                                            const at::Tensor& input) {
+  auto call = std::make_shared<Call>(Call{at::sequence_number::peek()});
+  unit->in_forward.push_back(call);
+  if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
+  at::Tensor inside = input.view_as(input);
+  call->inside = inside.unsafeGetTensorImpl();
+  inside.register_hook([self = shared_from_this(), unit, call](const at::Tensor&) {
+    self->leave_backward(*unit, *call);
+  });
+  return inside;
+}
+
+at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
+                                            const at::Tensor& output) {
+  if (unit->in_forward.empty()) return {};
+  const auto call = unit->in_forward.back();
+  unit->in_forward.pop_back();
+  drop_broken_pass();
+  if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) return {};
+  unit->calls.push_back(call);
+  const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
+    self->enter_backward(*unit, *call);
+  };
+  // The hook would stay with a leaf for ever; and of a module that returns its input it would be
+  // called after the one that ends the call.
+  if (output.is_leaf() || output.unsafeGetTensorImpl() == call->inside) {
+    at::Tensor other = output.view_as(output);
+    other.register_hook(hook);
+    return other;
+  }
+  // A view that is changed in place loses its hooks; what it is a view of keeps its own, but was
+  // perhaps there before the call.
+  if (output.is_view()) {
+    const at::Tensor base(output._base());
+    if (base.grad_fn() && base.grad_fn()->sequence_nr() >= call->first_node) {
+      base.register_hook(hook);
+      return {};
+    }
+  }
+  output.register_hook(hook);
+  return {};
+}
+
+void BackwardHooksImpl::enter_backward(Unit& unit, Call& call) {
+  begin_backward();
+  call.begun = true;
+  if (unit.read_in_backward) unit.flat->unshard();
+}
+
+void BackwardHooksImpl::collect(Unit& unit, size_t index) {
+  begin_backward();
+  if (unit.reduced) {
+    throw std::logic_error("unit " + unit.flat->unit() + " was reduced before the gradient of " +
+                           unit.flat->parameters()[index].name + " came");
+  }
+  unit.flat->collect_gradient(index);
+}
+
+// A call whose input needs no gradient is never over before the pass is.
+void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
+  begin_backward();
+  call.back = true;
+  const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
+    const auto alive = other.lock();
+    return !alive || alive->back;
+  });
+  if (all && !unit.reduced) post_backward(unit);
+}
+
+// At every sign of a backward pass. The engine drops its callbacks with the pass, also when that
+// ends by an exception.
+void BackwardHooksImpl::begin_backward() {
+  if (!pass_.expired()) return;
+  drop_broken_pass();
+  ended_ = false;
+  auto pass = std::make_shared<Pass>();
+  pass_ = pass;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [self = shared_from_this(), pass] { self->end_backward(); });
+}
+
+void BackwardHooksImpl::drop_broken_pass() {
+  if (ended_ || !pass_.expired()) return;
+  for (const auto& unit : units_) {
+    unit->flat->abandon_gradient();
+    unit->reduced = false;
+    unit->forget_calls(/*graph_is_kept=*/false);
+  }
+  reducing_ = nullptr;
+  ended_ = true;
+  if (on_end_) on_end_();
+}
+
+// Those that have come back cannot do so again, unless the graph is kept.
+void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
+  std::erase_if(calls, [&](const auto& other) {
+    const auto call = other.lock();
+    if (!call || (call->begun && !graph_is_kept)) return true;
+    call->begun = call->back = false;
+    return false;
+  });
+}
+
+// Parameters first: their memory is free before the gradient of the next unit needs some.
+void BackwardHooksImpl::post_backward(Unit& unit) {
+  unit.flat->reshard();
+  if (sync_) reduce(unit);
+}
+
+void BackwardHooksImpl::reduce(Unit& unit) {
+  if (!unit.flat->trainable()) return;
+  if (reducing_) reducing_->wait_for_reduction();
+  reducing_ = unit.flat;
+  reducing_->reduce_gradient();
+  unit.reduced = true;
+}
+
+void BackwardHooksImpl::finish() {
+  if (reducing_) reducing_->wait_for_reduction();
+  reducing_ = nullptr;
+  if (on_end_) on_end_();
+}
+
+void BackwardHooksImpl::end_backward() {
+  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+    if (!(*unit)->reduced) post_backward(**unit);
+    (*unit)->flat->reshard();
+    (*unit)->reduced = false;
+    (*unit)->forget_calls(torch::autograd::get_current_graph_task_keep_graph());
+  }
+  pass_.reset();
+  ended_ = true;
+  finish();
+}
+
+void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
+  sync_ = sync;
+}
+
+void BackwardHooksImpl::sync_gradients() {
+  drop_broken_pass();
+  std::for_each(units_.rbegin(), units_.rend(), [this](const auto& unit) { reduce(*unit); });
+  for (const auto& unit : units_)
+    unit->reduced = false;
+  finish();
+}
+
+}  // namespace
+
+std::shared_ptr<BackwardHooks> make_backward_hooks() {
+  return std::make_shared<BackwardHooksImpl>();
+}
+
+}  // namespace fsdp

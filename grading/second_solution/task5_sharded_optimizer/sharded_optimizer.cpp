@@ -1,0 +1,180 @@
+#include <optim/exact_sum.h>
+#include <sharded_optimizer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// Every parameter that this rank owns a part of is a piece.
+class ShardedOptimizerImpl final : public ShardedOptimizer {
+ public:
+  ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
+                       std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
+
+  void step() override;
+  void zero_grad() override;
+  double clip_grad_norm(double max_norm) override;
+  double clip_grad_norm(double max_norm, double norm_type) override;
+  std::vector<StateRange> state() override;
+
+ private:
+  struct Group {
+    OptimizerOptions options;
+    std::vector<Piece> pieces;
+    std::vector<const FlatParameter*> units;  // of each piece
+    std::vector<size_t> indices;              // of each piece's parameter in its unit
+  };
+  std::vector<at::Tensor> gradients() const;  // of the trainable units that have one
+
+  std::vector<std::shared_ptr<FlatParameter>> units_;
+  std::vector<Group> groups_;
+  std::shared_ptr<Communicator> comm_;
+};
+
+ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
+                                           std::vector<ParameterGroup> groups,
+                                           std::shared_ptr<Communicator> comm)
+    : units_(std::move(units)), comm_(std::move(comm)) {
+  for (const ParameterGroup& group : groups)
+    groups_.push_back({group.options, {}, {}, {}});
+  for (const auto& unit : units_) {
+    const int64_t begin = unit->shard_offset();
+    const int64_t end = begin + unit->shard_numel();
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      const auto& [name, parameter] = unit->parameters()[i];
+      if (!parameter.requires_grad()) continue;
+      Group& group = groups_[group_of(name, groups)];
+      // With the padding up to the next parameter, as pieces have to be.
+      const int64_t offset = unit->layout().offsets[i];
+      const int64_t first = std::max(offset, begin);
+      const int64_t last = std::min(offset + round_up(parameter.numel(), kAlignment), end);
+      if (first >= last) continue;
+      group.pieces.push_back({unit->shard().slice(0, first - begin, last - begin), {}, {}, {}, {}});
+      group.units.push_back(unit.get());
+      group.indices.push_back(i);
+    }
+  }
+}
+
+void ShardedOptimizerImpl::step() {
+  at::NoGradGuard no_grad;
+  for (const auto& unit : units_) {
+    if (unit->trainable() && !unit->sharded_gradient().defined()) {
+      throw std::logic_error("optimizer step: unit " + unit->unit() + " has no gradient");
+    }
+  }
+  for (const auto& unit : units_)
+    unit->reshard();
+  comm_->wait_for_readers();
+  for (auto& [options, pieces, units, indices] : groups_) {
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const at::Tensor& parameter = pieces[i].parameter;  // where in the shard, so in the gradient
+      const int64_t begin = parameter.storage_offset() - units[i]->shard().storage_offset();
+      pieces[i].gradient = units[i]->sharded_gradient().narrow(0, begin, parameter.numel());
+    }
+    update(options, pieces);
+    for (Piece& piece : pieces)
+      piece.gradient.reset();
+  }
+}
+
+void ShardedOptimizerImpl::zero_grad() {
+  for (const auto& unit : units_)
+    unit->drop_gradient();
+}
+
+std::vector<at::Tensor> ShardedOptimizerImpl::gradients() const {
+  std::vector<at::Tensor> gradients;
+  for (const auto& unit : units_) {
+    if (unit->trainable() && unit->sharded_gradient().defined())
+      gradients.push_back(unit->sharded_gradient());
+  }
+  return gradients;
+}
+
+double ShardedOptimizerImpl::clip_grad_norm(double max_norm) {
+  at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums{
+      at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(comm_->device()))};
+  for (const at::Tensor& gradient : gradients())
+    sums.push_back(sum_of_squares(gradient));
+  const at::Tensor all = at::stack(sums).sum(0);
+  comm_->all_reduce(all, kNorm).wait();
+  const double norm = std::sqrt(value_of_sum(all));
+  const double scale = std::min(1.0, max_norm / (norm + 1e-6));
+  for (const at::Tensor& gradient : gradients())
+    gradient.mul_(scale);
+  return norm;
+}
+
+double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
+  check_norm_type(norm_type);
+  if (norm_type == 2) return clip_grad_norm(max_norm);
+  at::NoGradGuard no_grad;
+  const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
+  std::vector<at::Tensor> magnitudes{at::zeros({1}, options)};
+  std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
+  for (const at::Tensor& gradient : gradients())
+    magnitudes.push_back(largest_magnitude(gradient));
+  const at::Tensor of_ranks = at::zeros({comm_->world_size()}, options);
+  comm_->all_gather_into(of_ranks, at::cat(magnitudes).max().reshape({1}), kNorm).wait();
+  const auto largest = of_ranks.max().item<double>();
+  for (const at::Tensor& gradient : gradients())
+    sums.push_back(sum_of_powers(gradient, norm_type, largest));
+  const at::Tensor sum = at::stack(sums).sum(0);
+  if (!std::isinf(norm_type)) comm_->all_reduce(sum, kNorm).wait();
+  const double norm = p_norm(norm_type, largest, sum);
+  for (const at::Tensor& gradient : gradients())
+    gradient.mul_(std::min(1.0, max_norm / (norm + 1e-6)));
+  return norm;
+}
+
+std::vector<StateRange> ShardedOptimizerImpl::state() {
+  for (const auto& unit : units_)
+    unit->reshard();
+  comm_->wait_for_readers();
+  std::map<std::pair<const FlatParameter*, size_t>, const Piece*> trained;
+  for (auto& [options, pieces, units, indices] : groups_) {
+    allocate_state(options, pieces);
+    for (size_t i = 0; i < pieces.size(); ++i)
+      trained[{units[i], indices[i]}] = &pieces[i];
+  }
+  std::vector<StateRange> ranges;
+  for (const auto& unit : units_) {
+    const int64_t shard = unit->shard_offset();
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      const int64_t offset = unit->layout().offsets[i];  // in the unit, as is what follows
+      const int64_t numel = unit->parameters()[i].tensor.numel();
+      const int64_t begin = std::clamp(shard, offset, offset + numel);
+      const int64_t end = std::clamp(shard + unit->shard_numel(), offset, offset + numel);
+      if (begin == end) continue;
+      StateRange range;
+      range.parameter = unit->parameters()[i].name;
+      range.begin = begin - offset;
+      range.end = end - offset;
+      range.value = unit->shard().slice(0, begin - shard, end - shard);
+      if (const Piece* piece = trained[{unit.get(), i}]; piece && piece->step.defined()) {
+        range.exp_avg = piece->exp_avg.slice(0, 0, end - begin);
+        range.exp_avg_sq = piece->exp_avg_sq.slice(0, 0, end - begin);
+        range.step = piece->step;
+      }
+      ranges.push_back(range);
+    }
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::shared_ptr<ShardedOptimizer> make_sharded_optimizer(
+    std::vector<std::shared_ptr<FlatParameter>> units, std::vector<ParameterGroup> groups,
+    std::shared_ptr<Communicator> comm) {
+  return std::make_shared<ShardedOptimizerImpl>(std::move(units), std::move(groups),
+                                                std::move(comm));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,153 @@
+#include <prefetch.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+// Frees what was issued and is not used.
+template <class Iterator>
+void pass_over(Iterator begin, Iterator end) {
+  std::for_each(begin, end, [](const std::shared_ptr<FlatParameter>& unit) {
+    if (unit->state() != UnitState::unsharded) unit->reshard();
+  });
+}
+
+// Each direction has a queue of the units that should come; when one comes, those before it are
+// passed over and the next ones issued.
+class PrefetcherImpl final : public Prefetcher,
+                             public std::enable_shared_from_this<PrefetcherImpl> {
+ public:
+  explicit PrefetcherImpl(int limit);
+
+  void set_limit(int limit) override;
+  void add_root(Module& root) override;
+  void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
+  void end_backward() override;
+  void set_modules_to_forward_prefetch(Module& module,
+                                       const std::vector<Module*>& modules) override;
+  void set_modules_to_backward_prefetch(Module& module,
+                                        const std::vector<Module*>& modules) override;
+  const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const override {
+    return order_;
+  }
+
+ private:
+  using Queue = std::deque<std::shared_ptr<FlatParameter>>;
+  struct Direction {
+    Queue coming;
+    std::map<FlatParameter*, Queue> lists;  // in place of what comes, by the running unit
+  };
+  void issue_ahead(const Queue& coming) const;
+  void advance(Direction& direction, const std::shared_ptr<FlatParameter>& unit) const;
+  void set(Direction& direction, Module& module, const std::vector<Module*>& modules) const;
+
+  int limit_{};
+  std::map<Module*, std::shared_ptr<FlatParameter>> unit_of_;
+  std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
+  Direction forward_;                                  // as the last forward went on
+  Direction backward_;                                 // ended in forward, the latest first
+};
+
+PrefetcherImpl::PrefetcherImpl(int limit) {
+  PrefetcherImpl::set_limit(limit);
+}
+
+void PrefetcherImpl::set_limit(int limit) {
+  if (limit < 1) throw std::invalid_argument("prefetch: a limit has to be 1 or more");
+  limit_ = limit;
+}
+
+void PrefetcherImpl::issue_ahead(const Queue& coming) const {
+  const size_t count = std::min(static_cast<size_t>(limit_) - 1, coming.size());
+  std::for_each_n(coming.begin(), count, [](const auto& unit) { unit->unshard_async(); });
+}
+
+void PrefetcherImpl::advance(Direction& direction,
+                             const std::shared_ptr<FlatParameter>& unit) const {
+  const auto list = direction.lists.find(unit.get());
+  const bool listed = list != direction.lists.end();
+  if (listed)
+    std::for_each(list->second.begin(), list->second.end(),
+                  [](const auto& other) { other->unshard_async(); });
+  Queue& coming = direction.coming;
+  const auto found = std::find(coming.begin(), coming.end(), unit);
+  if (found == coming.end()) return;  // a detour
+  pass_over(coming.begin(), found);
+  coming.erase(coming.begin(), found + 1);
+  if (!listed) issue_ahead(coming);
+}
+
+void PrefetcherImpl::add_root(Module& root) {
+  const auto self = shared_from_this();
+  root.register_forward_pre_hook([self](Module&, const at::Tensor&) {
+    self->forward_.coming.assign(self->order_.begin(), self->order_.end());
+    self->order_.clear();
+    self->issue_ahead(self->forward_.coming);
+    return at::Tensor();
+  });
+  root.register_forward_hook(
+      [self](Module&, const at::Tensor&) {
+        for (const auto& [unit, list] : self->forward_.lists)
+          pass_over(list.begin(), list.end());
+        pass_over(self->forward_.coming.begin(), self->forward_.coming.end());
+        self->forward_.coming.clear();
+        return at::Tensor();
+      },
+      /*always_call=*/true);
+}
+
+void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
+  unit_of_[&module] = unit;
+  const auto self = shared_from_this();
+  module.register_forward_pre_hook([self, unit](Module&, const at::Tensor&) {
+    self->order_.push_back(unit);
+    self->advance(self->forward_, unit);
+    return at::Tensor();
+  });
+  module.register_forward_hook([self, unit](Module& ended, const at::Tensor& output) {
+    const bool comes_back = at::GradMode::is_enabled() && output.requires_grad();
+    if (comes_back && ended.reads_parameters_in_backward()) self->backward_.coming.push_front(unit);
+    return at::Tensor();
+  });
+  module.register_full_backward_pre_hook(
+      [self, unit](Module&) { self->advance(self->backward_, unit); });
+}
+
+void PrefetcherImpl::end_backward() {
+  pass_over(backward_.coming.begin(), backward_.coming.end());
+  backward_.coming.clear();
+}
+
+void PrefetcherImpl::set(Direction& direction, Module& module,
+                         const std::vector<Module*>& modules) const {
+  if (!unit_of_.contains(&module)) throw std::invalid_argument("prefetch: a module without a unit");
+  Queue list;
+  for (Module* other : modules) {
+    if (!unit_of_.contains(other)) throw std::invalid_argument("prefetch: a listed non-unit");
+    list.push_back(unit_of_.at(other));
+  }
+  direction.lists.insert_or_assign(unit_of_.at(&module).get(), std::move(list));
+}
+
+void PrefetcherImpl::set_modules_to_forward_prefetch(Module& module,
+                                                     const std::vector<Module*>& modules) {
+  set(forward_, module, modules);
+}
+
+void PrefetcherImpl::set_modules_to_backward_prefetch(Module& module,
+                                                      const std::vector<Module*>& modules) {
+  set(backward_, module, modules);
+}
+
+}  // namespace
+
+std::shared_ptr<Prefetcher> make_prefetcher(int limit) {
+  return std::make_shared<PrefetcherImpl>(limit);
+}
+
+}  // namespace fsdp

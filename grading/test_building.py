@@ -1,0 +1,274 @@
+"""How a submission is compiled, looked at and linked."""
+
+import fcntl
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import ordinary  # noqa: E402
+from grader import compiling, course, programs, run, score, submission  # noqa: E402
+from grader.compiling import Compiled  # noqa: E402
+from grader.programs import Built, Program  # noqa: E402
+from grader.run import Result  # noqa: E402
+
+OF_TASK = {task.number: task.files[0] for task in course.tasks()}
+EXTENSION = next(name for name in course.tasks()[3].files if name.startswith("extensions/"))
+
+
+class Errors(unittest.TestCase):
+    def test_those_in_the_student_s_files_come_first_whole_and_with_their_paths_in_tasks(self):
+        long = "tasks/a.cpp:1: error: " + "x" * 500
+        log = f"/usr/include/x.h:1: error: y\n/jobs/1/{long}\n    12 | // error: no\n"
+        self.assertEqual(compiling.first_errors(log, [("/jobs/1/tasks", "tasks")]), long)
+
+    def test_those_of_a_full_machine_are_among_them(self):
+        for words in ("mktemp: failed to create directory: No space left on device",
+                      "collect2: fatal error: ld terminated with signal 9 [Killed]",
+                      "vfork: Resource temporarily unavailable"):
+            self.assertIn(words, compiling.first_errors(f"tasks/a.cpp:1: error: mine\n{words}\n"))
+
+    def test_what_a_student_writes_about_a_machine_is_none(self):
+        log = "tasks/a.cpp:1:2: error: x\n    12 | // out of memory\n      | signal 9\n"
+        self.assertEqual(compiling.first_errors(log), "tasks/a.cpp:1:2: error: x")
+
+
+class Commands(unittest.TestCase):
+    def test_a_file_of_the_student_s_own_is_compiled_as_another_of_its_task(self):
+        known = {name: ["c++", "-Werror", f"-I{course.ROOT}/tasks/task2_x", "-o", "x.o", "-c", f"{course.ROOT}/tasks/{name}"]
+                 for name in ("task2_x/a.cpp", "task3_y/b.cpp")}
+        with mock.patch.object(compiling, "commands", lambda: known):
+            for name in ("task2_x/a.cpp", "task2_x/own.cpp", "extensions/task2_x/own.cpp"):
+                self.assertEqual(compiling.command_of(name, "/job/tasks", "made.o"),
+                                 ["c++", "-I/job/tasks/task2_x", "-o", "made.o", "-c", f"/job/tasks/{name}"])
+            with self.assertRaises(course.Refused):
+                compiling.command_of("task4_z/own.cpp", "/job/tasks", "made.o")
+
+
+class LimitedRuns(unittest.TestCase):
+    def test_tell_the_status_and_what_is_printed(self):
+        self.assertEqual(compiling.run_limited(["sh", "-c", "echo a; echo b >&2; exit 3"], 60), (3, "a\nb\n"))
+
+    def test_end_when_too_much_is_printed(self):
+        limits = {**course.rubric()["limits"], "log_characters": 5000}
+        with mock.patch.object(course, "rubric", lambda: {"limits": limits}):
+            status, log = compiling.run_limited(["yes"], 60)
+        self.assertIsNone(status)
+        self.assertIn(compiling.TOO_MUCH, log)
+        self.assertLess(len(log), 6000)
+
+    def test_end_when_the_time_is_over(self):
+        status, log = compiling.run_limited(["sh", "-c", "sleep 607 & wait"], 0.2)
+        self.assertIsNone(status)
+        self.assertIn(compiling.NO_TIME, log)
+
+
+class Looks(unittest.TestCase):
+    """scripts/look.sh, on what g++ makes of C++ without LibTorch."""
+
+    def looked_at(self, code, *more):
+        """The lines, of one file or several."""
+        with tempfile.TemporaryDirectory() as folder:
+            objects = []
+            for number, text in enumerate((code, *more)):
+                source = pathlib.Path(folder) / "tasks" / f"{number}.cpp"
+                source.parent.mkdir(exist_ok=True)
+                source.write_text(text)
+                objects.append(f"{source}.o")
+                subprocess.run(["c++", "-std=c++20", "-O1", "-c", source, "-o", objects[-1]], check=True)
+            done = subprocess.run([compiling.LOOK, *objects], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    def test_rejects_what_reaches_files_processes_and_others(self):
+        for code, names, why in (
+                ('#include <fstream>\nvoid f() { std::ofstream("a") << 3; }', "std::basic_filebuf, std::basic_ofstream", "uses no files"),
+                ('#include <cstdio>\nvoid f() { std::fopen("a", "w"); }', "fopen", "uses no files"),
+                ('#include <filesystem>\nbool f() { return std::filesystem::exists("a"); }', "std::filesystem", "uses no files"),
+                ('#include <unistd.h>\nvoid f() { write(3, "a", 1); }', "write", "uses no files"),
+                ("#include <unistd.h>\nvoid f() { if (fork() == 0) _exit(0); }", "_exit, fork", "starts, ends and watches"),
+                ("#include <cstdlib>\nvoid f() { std::exit(0); }", "exit", "starts, ends and watches"),
+                ("#include <sys/socket.h>\nint f() { return socket(1, 2, 3); }", "socket", "by the communicator alone"),
+                ('#include <dlfcn.h>\nvoid* f() { return dlopen("a", 1); }', "dlopen", "by its name"),
+                ("namespace fsdp { void launch(int); }\nvoid f() { fsdp::launch(3); }", "fsdp::launch", "for the tests"),
+                ("extern \"C\" __attribute__((weak)) int system(const char*);\nvoid f() { if (system) system(\"\"); }",
+                 "system", "starts, ends and watches"),
+                ('void f() { asm volatile("syscall"); }', "an instruction of the kernel", "leaves the kernel alone")):
+            lines = self.looked_at(code)
+            self.assertEqual(len(lines), 1, lines)
+            kind, file, text = lines[0].split("\t")
+            self.assertEqual((kind, file), ("rejected", "tasks/0.cpp"))
+            self.assertIn(f"uses {names}", text)
+            self.assertIn(why, text)
+
+    def test_remarks_what_is_unknown_or_changes_a_measurement(self):
+        for code, name in (("#include <cstdlib>\nchar* f() { return std::getenv(\"A\"); }", "getenv"),
+                           ("namespace fsdp::live_bytes { void reset(); }\nvoid f() { fsdp::live_bytes::reset(); }",
+                            "fsdp::live_bytes::reset"),
+                           ("namespace other { void g(); }\nvoid f() { other::g(); }", "other::g")):
+            (line,) = self.looked_at(code)
+            self.assertEqual(line.split("\t")[0], "remark")
+            self.assertIn(f"uses {name}:", line)
+
+    def test_says_nothing_of_a_name_that_only_begins_so_or_is_the_student_s_own(self):
+        uses = "namespace fsdp { void launch_all(); void collect(); }\nnamespace mine { void g(); }\nint helper(int);\n" \
+               "extern \"C\" int open_it(int);\nvoid f() { fsdp::launch_all(); mine::g(); helper(open_it(1)); }"
+        defines = "namespace fsdp { void launch_all() {} }\nnamespace mine { void g() {} }\nint helper(int x) { return x; }\n" \
+                  "extern \"C\" int open_it(int x) { return x; }"
+        self.assertEqual(self.looked_at(uses, defines), [])
+
+    def test_fails_on_what_is_no_object(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("no object")
+            file.flush()
+            self.assertNotEqual(subprocess.run([compiling.LOOK, file.name], capture_output=True).returncode, 0)
+
+
+class Isolation(unittest.TestCase):
+    """cmake/isolate.sh, on a caller, a library and a student's file with names of both."""
+
+    CALLER = """
+        #include <vector>
+        namespace fsdp {
+        inline std::vector<int> kOffsets{1, 2, 3};
+        int contract();
+        int helper(int x) { return x; }
+        inline int other() { return 1; }
+        struct Entry { virtual ~Entry() = default; virtual int get() { return 2; } };
+        }
+        int main() {
+          fsdp::Entry entry;
+          return fsdp::contract() == 42 && fsdp::kOffsets.size() == 3 && fsdp::helper(3) == 3 && fsdp::other() == 1 &&
+                 entry.get() == 2 ? 0 : 1;
+        }"""
+    HEADER = "#include <vector>\nnamespace fsdp { inline std::vector<int> observed; void note(); }\n"
+    LIBRARY = HEADER + "namespace fsdp { void note() { observed.push_back(1); } }\n"
+    OWN = HEADER + """
+        namespace fsdp {
+        inline std::vector<char> kOffsets{97};
+        int helper(int x) { return x + 100; }
+        inline int other() { return 7; }
+        struct Entry { virtual ~Entry() = default; virtual int get() { return 8; } };
+        int contract() {
+          Entry entry;
+          note();
+          return kOffsets.size() == 1 && helper(1) == 101 && other() == 7 && entry.get() == 8 && observed.size() == 1 ? 42 : 0;
+        }
+        }"""
+
+    def test_names_of_a_student_meet_nobody_else_s_and_shared_variables_stay_shared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def run(*words):
+                subprocess.run(words, cwd=folder, check=True)
+
+            for name, text in (("caller", self.CALLER), ("library", self.LIBRARY), ("own", self.OWN)):
+                (pathlib.Path(folder) / f"{name}.cpp").write_text(text)
+                run("c++", "-std=c++20", "-O1", "-c", f"{name}.cpp")
+            run("ar", "rcs", "library.a", "library.o")
+            run(programs.ISOLATE, f"{folder}/made/own.o", "caller.o", "--", "own.o", "--", "library.a")
+            run("c++", "caller.o", "made/own.o", "library.a", "-o", "program")
+            run("./program")
+
+
+class Jobs(unittest.TestCase):
+    def test_end_with_their_folders_and_remove_those_of_graders_that_were_killed_alone(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "JOBS", pathlib.Path(folder)):
+            left, running = pathlib.Path(folder) / "left", pathlib.Path(folder) / "running"
+            for job in (left, running):
+                job.mkdir()
+                (job / "lock").touch()
+            with open(running / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                with programs.new_job() as first, programs.new_job() as second:
+                    self.assertFalse(left.exists())
+                    self.assertTrue(running.exists() and first.exists() and second.exists())
+            self.assertFalse(first.exists() or second.exists())
+
+    def test_what_is_kept_lies_outside_of_the_build(self):
+        for folder in (compiling.KEPT, compiling.OBJECTS, programs.JOBS, run.result_file("key", "").parent):
+            self.assertNotIn(course.ROOT / "build", folder.parents)
+        ignored = subprocess.run(["git", "-C", course.ROOT, "check-ignore", "-q", compiling.KEPT])
+        self.assertIn(ignored.returncode, (0, 128))  # 128: this copy is no repository
+
+
+class Programs(unittest.TestCase):
+    def test_are_known_by_the_sources_that_are_in_them_and_by_all_own_headers(self):
+        blank = submission.completed({})
+        for name, numbers in ((OF_TASK[2], {2}), ("task2_flat_parameter/own.cpp", {2}), ("task2_flat_parameter/own.h", range(1, 8))):
+            changed = submission.completed({name: b"// mine\n"})
+            for program in (*programs.all_programs(), programs.training_program()):
+                holds_it = any(task.number in numbers for task in program.tasks)
+                self.assertEqual(program.key(changed) != program.key(blank), holds_it, (name, program.target))
+
+    def builder(self, files=(), why=(), rejected=()):
+        """`why`: file -> why it does not compile; `rejected`: likewise why it is not run."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        made = programs.Builder(submission.completed(dict.fromkeys(files, b"// mine\n")), folder.name)
+        made.compiler.made = {name: Compiled(None if name in why else pathlib.Path(name), dict(why).get(name, ""))
+                              for name in made.submission.files}
+        made.compiler.rejected = {name: [text] for name, text in dict(rejected).items()}
+        made.without_extensions.made = {name: Compiled(pathlib.Path("blank") / name) for name in course.blank()}
+        made.linked = []
+
+        def link(program, objects):
+            made.linked.append([str(path) for path in objects])
+            return made.answers.pop(0)
+
+        made.link, made.answers = link, [Built(pathlib.Path("program"))] * 2
+        return made
+
+    def test_a_file_that_does_not_compile_or_is_rejected_costs_only_the_programs_that_contain_it(self):
+        for how in ({"why": {OF_TASK[3]: "does not compile:\nx"}}, {"rejected": {OF_TASK[3]: "tasks/x uses fopen"}}):
+            for program in programs.all_programs():
+                built = self.builder(**how).build(program)
+                holds_it = 3 in [task.number for task in program.tasks]
+                self.assertEqual(built.path is None, holds_it, program.target)
+                if holds_it:
+                    self.assertEqual("an earlier task" in built.why, program.task.number != 3, built.why)
+
+    def test_the_reason_is_of_the_task_itself_if_it_has_one(self):
+        builder = self.builder(rejected={OF_TASK[4]: "tasks/4 uses fopen", OF_TASK[6]: "tasks/6 uses fork"})
+        for base in programs.BASES:
+            self.assertEqual(builder.build(Program(course.tasks()[5], base)).why, "is not run: tasks/6 uses fork")
+
+    def test_both_bases_reasons_are_told(self):
+        task = course.tasks()[5]
+        found = [score.score_task(task, base, dict.fromkeys(("tests", "hidden"), Result([], f"does not link:\n{base}")))
+                 for base in programs.BASES]
+        self.assertEqual(score.better(found).reasons, ("does not link:\nown", "does not link:\nreference"))
+
+    def test_an_extension_costs_its_own_points_alone(self):
+        program = Program(course.tasks()[3], "own")
+        for how in ({"why": {EXTENSION: "does not compile:\nx"}}, {"rejected": {EXTENSION: "uses fopen"}}):
+            builder = self.builder([EXTENSION], **how)
+            built = builder.build(program)
+            self.assertEqual((str(built.path), bool(built.left_out)), ("program", True))
+            self.assertIn(f"blank/{EXTENSION}", builder.linked[0])
+            self.assertNotIn(EXTENSION, builder.linked[0])
+
+    def test_a_program_that_does_not_link_with_extensions_is_linked_without_them(self):
+        program = Program(course.tasks()[3], "own")
+        for first, files, links in (("does not link:\ntwice", [EXTENSION], 2), ("does not link:\ntwice", [], 1),
+                                    ("does not link:\nNo space left on device", [EXTENSION], 1)):
+            builder = self.builder(files)
+            builder.answers = [Built(None, first), Built(pathlib.Path("program"))]
+            built = builder.build(program)
+            self.assertEqual(len(builder.linked), links)
+            self.assertEqual((built.path is not None, built.left_out or built.why), (links == 2, first))
+
+
+class Ordinary(unittest.TestCase):
+    def test_submissions_can_be_made_of_the_solutions(self):
+        entries = ordinary.load()
+        self.assertGreaterEqual(len(entries), 30)
+        for entry in entries:
+            made = ordinary.handed_in(entry)
+            self.assertLessEqual(set(course.blank()), set(made.files))
+            self.assertEqual(len({entry["name"] for entry in entries}), len(entries))
+
+
+if __name__ == "__main__":
+    unittest.main()

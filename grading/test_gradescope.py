@@ -1,0 +1,31 @@
+"""What goes into Gradescope's autograder: grading/gradescope.py."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import gradescope  # noqa: E402
+from course import handout  # noqa: E402
+
+
+class Autograder(unittest.TestCase):
+    def test_has_what_grading_needs(self):
+        names = set(gradescope.names())
+        for name in ("fsdp", "CMakeLists.txt", "course.toml", "grading/grade.py", "grading/grader/grade.py", "grading/rubric.toml",
+                     "grading/course/skeletons.py", "scripts/look.sh", "scripts/setup.sh",
+                     "solutions/task2_flat_parameter/flat_parameter.cpp", "tasks/task2_flat_parameter/flat_parameter.cpp",
+                     "tests/task2_flat_parameter/", "programs/check.cpp"):
+            self.assertTrue(any(other.startswith(name) for other in names), name)
+
+    def test_has_nothing_else_also_if_the_repository_grows(self):
+        for other in ("docs/", "writeup/", "library/", "examples/", "appendix/", "programs/reproduce", "tests/common/", "tests/gpu/",
+                      "grading/test_", "grading/faults", "grading/exploits", "grading/ordinary", "grading/second_solution",
+                      "grading/unsharded", "grading/peers/", "grading/gradescope", "a_new_folder/", "grading/a_new_list.toml"):
+            self.assertFalse(other.startswith(gradescope.IN), other)
+            self.assertEqual([name for name in gradescope.names() if name.startswith(other)], [])
+        self.assertLess(len(gradescope.names()), len(handout.tracked()) * 0.75)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,232 @@
+"""What a grade looks like: results.json, the student's page, the table and the page of a class."""
+
+import argparse
+import contextlib
+import csv
+import html
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from grader import classroom, course, programs, report, score  # noqa: E402
+from grader import grade as grading  # noqa: E402
+from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
+from grader.progress import Progress  # noqa: E402
+from grader.run import Result  # noqa: E402
+import schema  # noqa: E402
+from invented import result_of, scored, whole_grade  # noqa: E402
+
+
+class Reports(unittest.TestCase):
+    def test_results_are_as_gradescope_documents_them(self):
+        grades = (Grade("ada"), Grade("ada", refused="no tasks/"), whole_grade(), whole_grade("failed"))
+        for grade in grades:
+            results = report.gradescope(grade)
+            self.assertEqual(schema.wrong(results), [])
+            graded = [t for t in results["tests"] if t["name"] != "extensions"]
+            self.assertAlmostEqual(results["score"], sum(t["score"] for t in graded))
+            self.assertAlmostEqual(sum(t["max_score"] for t in graded), most_points())
+
+    def test_extensions_are_told_and_count_in_no_sum(self):
+        for outcome in ("passed", "failed"):
+            grade = whole_grade(outcome)
+            earned = most_extension_points() if outcome == "passed" else 0
+            self.assertGreater(most_extension_points(), 0)
+            self.assertEqual(grade.points, 5 + (120 if outcome == "passed" else 0))
+            self.assertEqual(grade.extension_points, earned)
+            (entry,) = [t for t in report.gradescope(grade)["tests"] if t["name"] == "extensions"]
+            self.assertFalse({"score", "max_score"} & set(entry))
+            told = f"{earned:g} of {most_extension_points():g} points"
+            self.assertIn(told, entry["output"])
+            self.assertIn(told, report.student_page(grade))
+
+    def test_an_extension_of_a_task_that_does_not_shard_has_no_points(self):
+        task = course.tasks()[3]
+        most = [problem.points for problem in task.extensions]
+        self.assertEqual([points for _, points in scored(task, "own").extensions], most)
+        held = scored(task, "own", sentinel_fails=True)
+        self.assertEqual([points for _, points in held.extensions], [0] * len(most))
+
+    def test_an_extension_that_was_left_out_is_told_with_the_reason(self):
+        grade = whole_grade()
+        for one in grade.scores[4]:
+            one.left_out = "is not run: tasks/<b>.cpp:3 has a raw string"
+        for text in (report.gradescope(grade)["tests"][-1]["output"], report.student_page(grade)):
+            self.assertIn("as if these extensions had not been handed in", text)
+            self.assertEqual(html.unescape(text).count("<b>.cpp:3 has a raw string"), 1)
+
+    def test_seconds_of_hidden_cases_are_not_shown_before_their_day(self):
+        grade = Grade("ada", seconds=1234, usual_seconds=1000, complete=True)
+        for text in (json.dumps(report.gradescope(grade)), report.student_page(grade)):
+            self.assertIn("1000", text)
+            self.assertNotIn("1234", text)
+
+    def test_the_schema_finds_what_is_wrong(self):
+        results = report.gradescope(whole_grade())
+        for name, value in (("score", "all"), ("visibility", "to me"), ("points", 3)):
+            self.assertEqual(len(schema.wrong({**results, name: value})), 1, name)
+        self.assertEqual(len(schema.wrong({"tests": [{"status": "ok"}]})), 2)
+
+    def test_half_a_grade_says_that_it_is_one(self):
+        half = Grade("ada", scores={1: [scored(course.tasks()[0], "own")]})
+        results = report.gradescope(half)
+        self.assertEqual(results["score"], course.tasks()[0].points)
+        self.assertIn("The grader stopped early", results["output"])
+
+    def test_names_and_texts_of_students_are_no_html(self):
+        grade = Grade("<b>ada</b>", refused="<script>")
+        for page in (report.student_page(grade), classroom.class_page([grade])):
+            self.assertNotIn("<b>ada", page)
+            self.assertNotIn("<script>", page)
+
+    def test_names_and_texts_of_students_are_no_formula_no_script_and_no_command_of_a_terminal(self):
+        for name in ("=HYPERLINK(1)", "+1", "-1", "@x"):
+            cells = next(csv.reader([classroom.table([Grade(name, refused=name)]).splitlines()[1]]))
+            self.assertEqual((cells[0], cells[-1]), (f"'{name}", f"'{name}"))
+        page = classroom.class_page([Grade("javascript:alert(1)"), Grade("a#b'?%\udcff"), Grade("\x1b]0;x\x07")])
+        self.assertEqual(re.findall("href='(.*?)'", page), [
+            "./javascript%3Aalert%281%29/report.html", "./a%23b%27%3F%25%FF/report.html",
+            "./%1B%5D0%3Bx%07/report.html"])
+        self.assertNotIn("\x1b", page)
+        bad = score.shortened("a\x1b[2J\0\nb\udcff\tc")
+        self.assertEqual(bad, "a\\x1b[2J\\x00\nb\\udcff\tc")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            Progress(1).show("\x1b[2J", "")
+        self.assertNotIn("\x1b", printed.getvalue())
+
+    def test_the_results_of_a_class_do_not_lie_among_its_submissions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for out in (folder, f"{folder}/grades"):
+                arguments = argparse.Namespace(all=folder, out=out)
+                with self.assertRaisesRegex(course.Refused, "name another folder"):
+                    classroom.grade_all(arguments)
+
+    def test_a_submission_is_not_called_as_the_results_of_the_class(self):
+        for name in ("seed", "grades.csv", "class.html.zip", "grades.csv.17.partial", "seed.17.partial.ZIP"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / name
+                path.touch() if name.lower().endswith(".zip") else path.mkdir()
+                with self.assertRaisesRegex(course.Refused, "rename it"):
+                    classroom.submissions(pathlib.Path(folder))
+
+    def test_names_of_submissions_stay_on_one_line(self):
+        name = "ann\neve  120.00 points\teve"
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            Progress(1).show(name, f"tasks/x.cpp is in it twice: {name} and x")
+        self.assertEqual(len(printed.getvalue().splitlines()), 1)
+        table = classroom.table([Grade(name, refused=name)])
+        self.assertEqual(len(table.splitlines()), 2)
+        self.assertNotIn("\t", table)
+        for page in (report.student_page(Grade(name)), classroom.class_page([Grade(name)])):
+            self.assertNotIn("ann\n", page)
+            self.assertIn("ann\\neve", page)
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
+            (pathlib.Path(folder) / "a").mkdir()
+            (pathlib.Path(folder) / "x\nfsdp grade: all is well").touch()
+            classroom.submissions(pathlib.Path(folder))
+        self.assertEqual(len(said.getvalue().splitlines()), 1)
+
+    def test_what_lies_beside_the_submissions_and_is_none_is_told_by_name(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
+            for name in ("ann.tar.gz", "eve.ZIP", "bob.zip", ".DS_Store"):
+                (pathlib.Path(folder) / name).touch()
+            self.assertEqual(list(classroom.submissions(pathlib.Path(folder))), ["bob", "eve"])
+        self.assertEqual(said.getvalue(), "ann.tar.gz is neither a folder nor a zip: it is not graded\n")
+
+    def test_two_submissions_of_one_name_are_both_not_graded_and_stand_in_no_others_way(self):
+        with tempfile.TemporaryDirectory() as folder:
+            class_, out = pathlib.Path(folder) / "class", pathlib.Path(folder) / "out"
+            for name in ("ann", "bob"):
+                (class_ / name).mkdir(parents=True)
+            (class_ / "bob.zip").touch()
+            arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1)
+            with (mock.patch.object(grading, "prepare", lambda: None),
+                  mock.patch.object(programs, "JOBS", pathlib.Path(folder) / "jobs"),
+                  mock.patch.object(classroom.submission, "read", lambda path: path),
+                  mock.patch.object(grading, "grade", lambda name, *_, **__: Grade(name, complete=True)),
+                  contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())):
+                classroom.grade_all(arguments)
+            rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
+        self.assertEqual([(row["submission"], row["remark"]) for row in rows], [
+            ("ann", ""), ("bob", "there are bob and bob.zip, and only one can be graded: remove the other")])
+
+    def test_hidden_cases_say_nothing_before_their_day(self):
+        grade = whole_grade()
+        task = course.tasks()[1]
+        hidden = result_of(task, "failed")
+        for problem in hidden.problems.values():
+            problem["explanation"] = "rank 3 of 6 is wrong"
+        grade.scores[2] = [score.score_task(task, "own", {"tests": result_of(task), "hidden": hidden})]
+        results = report.gradescope(grade)
+        for entry in results["tests"]:
+            told = "rank 3 of 6" in entry.get("output", "")
+            self.assertEqual(told, entry["name"].startswith("2.") and "hidden" in entry["name"], entry["name"])
+        passed = whole_grade()
+        self.assertNotEqual(passed.points, grade.points)
+        passed.scores[2] = [scored(task, "own")]
+        self.assertEqual(results["output"], report.gradescope(passed)["output"])
+        self.assertEqual(report.student_page(grade), report.student_page(passed))
+        self.assertIn("95 of 95 points", results["output"])
+
+    def test_refused_not_compiled_and_wrong_are_told_apart(self):
+        grade = whole_grade("failed")
+        for number, why in ((2, "is not run: tasks/x.cpp uses system"), (3, "does not compile:\ntasks/x.cpp:1: error")):
+            result = Result([], why)
+            grade.scores[number] = [
+                score.score_task(course.tasks()[number - 1], "own", {"tests": result, "hidden": result})]
+        self.assertEqual(grade.remark, "task 2 refused: tasks/x.cpp uses system; "
+                                       "task 3 does not compile: tasks/x.cpp:1: error")
+        for text in (classroom.table([grade]), classroom.class_page([grade]), report.student_page(grade)):
+            self.assertIn("task 2 refused", text)
+            self.assertIn("task 3 does not compile", text)
+        self.assertEqual(whole_grade("failed").remark, "")
+
+    def test_of_two_bases_with_equal_points_the_one_is_shown_that_tells_more(self):
+        task = course.tasks()[2]
+        nothing = Result([], "is not run: task 1 is refused")
+        own = score.score_task(task, "own", {"tests": nothing, "hidden": nothing})
+        other = scored(task, "reference", "failed")
+        self.assertEqual(score.better([own, other]).base, "reference")
+
+    def test_a_refused_submission_is_one_sentence(self):
+        page = report.student_page(Grade("ada", refused="no tasks/"))
+        self.assertIn("ada: not graded", page)
+        self.assertNotIn("<table>", page)
+        self.assertNotIn("not graded yet", str(report.gradescope(Grade("ada", refused="no tasks/"))))
+
+    def test_the_page_of_a_class_tells_its_median(self):
+        page = classroom.class_page([whole_grade(), Grade("bob"), Grade("eve"), whole_grade()])
+        self.assertIn(f"4 submissions, median {most_points() / 2:g} of", page)
+
+    def test_the_table_has_a_line_for_each(self):
+        lines = classroom.table([whole_grade(), Grade("bob", refused="no tasks/")]).splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertTrue(lines[1].startswith(f'"ada","{most_points():g}","15",'))
+        self.assertTrue(lines[2].endswith(',"no tasks/"'))
+
+    def test_no_cell_of_the_table_is_a_formula_whatever_ends_a_cell(self):
+        for name in ("=1+1", "bob;=cmd|' -C calc'!A1;x", "\uff1d1+1", 'a";=1', "a,=1", "a\t=1"):
+            text = classroom.table([Grade(name)])
+            for ends in ",;\t":
+                for row in csv.reader(io.StringIO(text), delimiter=ends):
+                    self.assertFalse([cell for cell in row if cell.startswith(("=", "\uff1d"))], (name, ends))
+
+    def test_a_name_that_the_terminal_cannot_show_ends_no_class(self):
+        script = ("import sys; sys.argv = ['grade', '--help']; import grade\n"
+                  "try: grade.main()\nexcept SystemExit: pass\nprint('\u5b66')")
+        done = subprocess.run([sys.executable, "-B", "-c", script], cwd=course.ROOT / "grading", capture_output=True,
+                              env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.endswith(b"\\u5b66\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,231 @@
+"""Where graded code runs: what it can't do there, and what ends with it."""
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+GRADING = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(GRADING))
+from grader import compiling, course, run, sandbox, session, whole_file  # noqa: E402
+
+MODES = [mode for mode in ("namespaces", "user", "limits")
+         if mode == "limits" or sandbox.works(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], mode)
+         and (mode != "user" or os.geteuid() == 0)]
+FOREIGN = 61_150  # a number that systemd and directories give to users
+
+
+def text_of(path):
+    """Empty if the process has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def is_running(number):
+    return text_of(pathlib.Path(f"/proc/{number}/stat")).rpartition(") ")[2][:1] not in ("", "Z")
+
+
+class InEveryMode(unittest.TestCase):
+    def sandboxed(self, words, mode, seconds=60, **how):
+        """The status and what is printed."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            script = sandbox.make(f"{folder}/run", sandbox.limits_of_runs(), mode=mode, **how)
+            return run.run([script, *words], None, seconds)
+
+    def for_each(self, *which):
+        for mode in MODES:
+            if not which or mode in which:
+                with self.subTest(mode=mode):
+                    yield mode
+
+    def test_what_tries_to_break_out_does_not(self):
+        for mode in self.for_each("namespaces", "user"):
+            self.assertEqual(self.sandboxed(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], mode)[0], 0)
+
+    def test_memory_that_runs_out_ends_what_is_graded_first(self):
+        for mode in self.for_each():
+            self.assertEqual(self.sandboxed(["/bin/cat", "/proc/self/oom_score_adj"], mode), (0, "1000\n"))
+
+    def test_system_calls_that_no_computation_needs_are_refused(self):
+        if not sandbox.filters_calls():
+            self.skipTest("there is no libseccomp, or the kernel filters no calls")
+        tries = "setsid true; unshare --user true && exit 1; exit 0"
+        for mode in self.for_each():
+            status, printed = self.sandboxed(["/bin/sh", "-c", tries], mode)
+            self.assertEqual(status, 0)
+            self.assertIn("setsid: setsid failed: Operation not permitted", printed)
+
+    def test_it_runs_as_a_user_whom_nobody_else_has_and_without_groups(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root changes the user")
+        for mode in self.for_each("namespaces", "user"):
+            _, printed = self.sandboxed(["/bin/sh", "-c", "id -u; id -G"], mode)
+            user, group = printed.split()
+            self.assertIn(int(user), sandbox.USERS)
+            self.assertEqual(user, group)
+
+    def test_a_foreign_user_s_process_goes_on_while_and_after_graded_code_runs(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root changes the user")
+        foreign = subprocess.Popen(["setpriv", "--reuid", str(FOREIGN), "--clear-groups", "sleep", "603"],
+                                   start_new_session=True)
+        try:
+            for mode in self.for_each():
+                self.sandboxed(["/bin/true"], mode)
+                self.assertIsNone(foreign.poll())
+            while not sandbox.has_processes(FOREIGN):
+                time.sleep(0.01)
+            self.assertFalse(sandbox.is_free(FOREIGN))
+        finally:
+            foreign.kill()
+            foreign.wait()
+        self.assertFalse(sandbox.is_free(0))
+        self.assertTrue(sandbox.is_free(sandbox.free_user()))
+
+    def test_what_it_has_started_ends_with_it(self):
+        for mode in self.for_each():
+            with tempfile.TemporaryDirectory() as folder:
+                os.chmod(folder, 0o755)
+                script = sandbox.make(f"{folder}/run", sandbox.limits_of_runs(), mode=mode)
+                words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
+                process = subprocess.Popen([script, *words], start_new_session=True, stderr=subprocess.DEVNULL)
+                while len(self.sleeping("604")) < 2:
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.01)
+                self.assertTrue(session.end(process))
+                process.wait()
+                deadline = time.monotonic() + session.PATIENCE
+                while self.sleeping("604") and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self.assertEqual(self.sleeping("604"), [])
+
+    def sleeping(self, seconds):
+        return [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                if text_of(path) == f"sleep\0{seconds}\0"]
+
+    def test_files_have_a_limit_of_size_and_so_has_what_is_printed(self):
+        limits = {**course.rubric()["limits"], "file_bytes": 100_000}
+        with mock.patch.object(sandbox, "rubric", lambda: {"limits": limits}):
+            for mode in self.for_each():
+                status, printed = self.sandboxed(["/bin/sh", "-c", "exec yes"], mode)
+                self.assertNotIn(status, (0, None))
+                self.assertLessEqual(len(printed), 110_000)
+
+    def test_scratch_folders_have_a_limit_of_size_and_nothing_else_is_written(self):
+        for mode in self.for_each("namespaces"):
+            fills = ("for i in 1 2 3; do for d in /tmp /dev/shm; do head -c 50000000 /dev/zero > $d/fill$i; done; done;"
+                     "du -cm /tmp /dev/shm | tail -n 1; touch /x /dev/x /usr/x")
+            _, printed = self.sandboxed(["/bin/sh", "-c", f"({fills}) 2> /dev/null; ls /x /dev/x /usr/x"], mode)
+            self.assertLessEqual(int(printed.split()[0]), 129)
+            self.assertEqual(printed.count("cannot access"), 3)
+
+    def test_only_what_is_shown_is_seen(self):
+        shown = course.ROOT / "common"
+        for mode in self.for_each("namespaces"):
+            for path, seen in ((shown, True), (course.ROOT / "solutions", False), (course.ROOT / "grading", False),
+                               ("/etc/passwd", False), (f"/proc/1/root{course.ROOT}/grading", False), ("/dev/kmsg", False)):
+                status, _ = self.sandboxed(["/usr/bin/test", "-e", path], mode, seen=[shown])
+                self.assertEqual(status == 0, seen, path)
+
+    def test_what_is_closed_to_others_is_read_by_linkers_alone(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root changes the user")
+        with tempfile.TemporaryDirectory() as closed:
+            (pathlib.Path(closed) / "tests.o").write_text("secret")
+            for mode in self.for_each("namespaces", "user"):
+                for as_grader in (False, True):
+                    status, _ = self.sandboxed(["/bin/cat", f"{closed}/tests.o"], mode, seen=[closed], as_grader=as_grader)
+                    self.assertEqual(status == 0, as_grader)
+
+    def test_the_network_is_not_there(self):
+        for mode in self.for_each("namespaces"):
+            _, printed = self.sandboxed(["/bin/cat", "/proc/net/dev"], mode)
+            self.assertEqual([line.split(":")[0].strip() for line in printed.splitlines()[2:]], ["lo"])
+
+
+class Compilers(unittest.TestCase):
+    def test_see_headers_and_no_secret(self):
+        if sandbox.best_mode() != "namespaces" or not (course.BUILD / "compile_commands.json").exists():
+            self.skipTest("this machine has no namespaces, or nothing is built")
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            script = sandbox.make(f"{folder}/run", sandbox.limits_of_compilers(), compiling.read_by_compilers())
+            for path, seen in (("common/comm/call.h", True), ("solutions", False), ("tests", False), ("grading", False),
+                               (".grades", False), ("build/default/bin", False), ("build/default/build.ninja", False)):
+                status, _ = run.run([script, "/usr/bin/test", "-e", course.ROOT / path], None, 60)
+                self.assertEqual(status == 0, seen, path)
+
+
+class Trial(unittest.TestCase):
+    def test_a_program_that_does_not_start_is_refused_with_the_folder_that_is_closed(self):
+        with tempfile.TemporaryDirectory() as folder:  # only its owner may enter it
+            program = pathlib.Path(folder) / "tests"
+            program.write_text("no program")
+            program.chmod(0o755)
+            kept = pathlib.Path(folder) / "kept"
+            kept.mkdir()
+            with self.assertRaises(course.Refused) as caught, mock.patch.object(sandbox, "KEPT", kept):
+                sandbox.require_that_tests_run(program)
+        self.assertIn(f"other users may not enter {folder}", str(caught.exception))
+
+
+class Running(unittest.TestCase):
+    def test_tells_the_status_and_what_is_printed(self):
+        self.assertEqual(run.run(["sh", "-c", "echo b >&2; echo a; exit 3"], {}, 60), (3, "b\na\n"))
+
+    def test_what_takes_too_long_is_ended(self):
+        status, _ = run.run(["sh", "-c", "sleep 605 & wait"], {}, 0.1)
+        self.assertIsNone(status)
+        self.assertEqual(InEveryMode.sleeping(self, "605"), [])
+
+    def test_the_usual_tests_have_no_seed_whatever_the_shell_has(self):
+        given = []
+        with (mock.patch.object(run, "run", lambda command, environment, *_: given.append(environment) or (1, "")),
+              mock.patch.object(run, "sandboxed", lambda path, script: script),
+              mock.patch.dict(os.environ, FSDP_TEST_SEED="of the shell")):
+            for seed in ("", "drawn"):
+                run.run_tests(pathlib.Path("tests"), course.tasks()[1], seed)
+        self.assertEqual([environment.get("FSDP_TEST_SEED") for environment in given], [None, "drawn"])
+
+    def test_what_a_grader_runs_ends_with_it_when_it_is_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = pathlib.Path(folder) / "number"
+            command = ["sh", "-c", f"echo $$ > {told}; exec sleep 606"]
+            code = f"import sys; sys.path.append({str(GRADING)!r}); from grader import run; run.run({command}, {{}}, 600)"
+            grader = subprocess.Popen([sys.executable, "-c", code])
+            while not text_of(told).endswith("\n"):
+                time.sleep(0.01)
+            grader.send_signal(signal.SIGKILL)
+            grader.wait()
+            number = text_of(told).strip()
+            deadline = time.monotonic() + 20
+            while is_running(number) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        self.assertFalse(is_running(number))
+
+
+class Files(unittest.TestCase):
+    def test_a_text_with_any_characters_is_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "page"
+            whole_file.write(path, "m\udcfcll")
+            self.assertEqual(path.read_text(), "m\\udcfcll")
+
+    def test_several_threads_write_one_file(self):
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
+            path = pathlib.Path(folder) / "page"
+            list(pool.map(lambda _: whole_file.write(path, "text"), range(2000)))
+            self.assertEqual([*path.parent.iterdir()], [path])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,262 @@
+"""How points come about, and what becomes of results that are none."""
+
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from grader import classroom, compiling, course, programs, report, run, score, submission, throughput  # noqa: E402
+from grader import grade as grading  # noqa: E402
+from grader.grade import Grade  # noqa: E402
+from grader.run import Result  # noqa: E402
+import schema  # noqa: E402
+from invented import result_of, scored  # noqa: E402
+
+
+class Scores(unittest.TestCase):
+    def test_everything_passed_gives_all_points(self):
+        for task in course.tasks():
+            self.assertAlmostEqual(scored(task, "own").points, task.points)
+
+    def test_nothing_started_gives_none(self):
+        for task in course.tasks():
+            self.assertEqual(scored(task, "own", "not started", sentinel_fails=True).points, 0)
+
+    def test_a_task_whose_sentinel_fails_has_no_points_and_the_remark_says_why(self):
+        for task in course.tasks():
+            got = scored(task, "own", sentinel_fails=True)
+            self.assertEqual(got.points, 0)
+            self.assertIn(task.sentinel, got.remark)
+
+    def test_code_that_does_not_compile_is_told_as_that(self):
+        task = course.tasks()[1]
+        result = Result([], "does not compile:\ntasks/x.cpp:1: error")
+        got = score.score_task(task, "own", {"tests": result, "hidden": result})
+        self.assertEqual(got.points, 0)
+        self.assertIn("does not compile", got.problems[0].text)
+
+    def test_the_better_base_counts(self):
+        task = course.tasks()[3]
+        own, other = scored(task, "own", "failed"), scored(task, "reference")
+        self.assertEqual(score.better([own, other]).base, "reference")
+        self.assertEqual(score.better([scored(task, "own"), other]).base, "own")
+
+    def mixed(self, base, usual, hidden):
+        task = course.tasks()[1]
+        return score.score_task(task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)})
+
+    def test_what_is_shown_does_not_depend_on_hidden_cases(self):
+        for usual, shown in (("passed", "own"), ("failed", "own")):
+            for own, other in (("passed", "failed"), ("failed", "passed")):
+                best = score.better([self.mixed("own", usual, own), self.mixed("reference", usual, other)])
+                self.assertEqual(best.base, shown)
+                self.assertEqual(best.base_of_hidden, "own" if own == "passed" else "reference")
+                self.assertEqual(best.points_of("hidden"), course.tasks()[1].points * course.rubric()["hidden"])
+
+    def test_the_better_of_the_usual_tests_and_the_better_of_the_hidden_cases_count(self):
+        best = score.better([self.mixed("own", "passed", "failed"), self.mixed("reference", "failed", "passed")])
+        self.assertEqual(best.points, course.tasks()[1].points)
+
+    def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
+        task = course.tasks()[1]
+        results = {"tests": result_of(task), "hidden": result_of(task, "failed", sentinel_fails=True)}
+        got = score.score_task(task, "own", results)
+        self.assertAlmostEqual(got.points, task.points * (1 - course.rubric()["hidden"]))
+
+    def test_reads_what_check_has_written(self):
+        written = {
+            "points": 2, "possible": 4, "sentinel_fails": [2],
+            "problems": [{"number": "2.1", "passed": 1, "failed": 1, "not_started": 0, "share": 0.5,
+                          "explanation": "is 3"}],
+            "tests": [{"test": "T2_1_layout.a", "ranks": "W1", "outcome": "failed", "text": "is 3"}],
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tests.json"
+            path.write_text(json.dumps(written))
+            result = run.read_result(path, course.tasks()[1], 1.5)
+            other = run.read_result(path, course.tasks()[2], 1.5)
+        self.assertEqual(result.problems["2.1"]["share"], 0.5)
+        self.assertTrue(result.sentinel_fails)
+        self.assertFalse(other.sentinel_fails)
+
+
+class HostileResults(unittest.TestCase):
+    """As many as FSDP_HOSTILE says. What is no result of `check` gives no point and no traceback."""
+
+    VALUES = [None, True, -1, 1, 2, 1e308, float("nan"), float("inf"), 2**70, "", "x\udcff\0\x1b[2J", [], {}, [[]],
+              {"number": []}, "9" * 5000]
+
+    def spoil(self, value, dice):
+        """A copy in which one part is another, is missing, or is there twice."""
+        if not isinstance(value, (dict, list)) or not value or dice.random() < 0.15:
+            return dice.choice(self.VALUES)
+        copy = value.copy()
+        at = dice.choice(list(copy)) if isinstance(copy, dict) else dice.randrange(len(copy))
+        kind = dice.random()
+        if kind < 0.15:
+            del copy[at]
+        elif kind < 0.3 and isinstance(copy, list):
+            copy.append(copy[at])
+        else:
+            copy[at] = self.spoil(copy[at], dice)
+        return copy
+
+    def test_are_no_result_and_bring_no_point(self):
+        task = course.tasks()[1]
+        failed = result_of(task, "failed")
+        written = {"sentinel_fails": [], "problems": list(failed.problems.values()), "tests": failed.tests}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tests.json"
+            for number in range(int(os.environ.get("FSDP_HOSTILE", "200"))):
+                dice = random.Random(number)
+                text = json.dumps(self.spoil(written, dice) if number else written).encode()
+                for _ in range(dice.choice([0, 0, 1, 5])):
+                    at = dice.randrange(len(text))
+                    text = text[:at] + bytes([dice.choice(b"\xff\0[{\"x,")]) + text[at + dice.randrange(3):]
+                with self.subTest(number=number):
+                    path.write_bytes(text)
+                    result = run.read_result(path, task, 0)
+                    got = score.score_task(task, "own", {"tests": result, "hidden": result})
+                    grade = Grade("ada", scores={2: [got]}, complete=True)
+                    self.assertEqual(grade.points, 0)
+                    self.assertEqual(schema.wrong(report.gradescope(grade)), [])
+                    classroom.class_page([grade])
+                    report.student_page(grade).encode()
+
+    def test_nested_without_end_are_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tests.json"
+            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000):
+                path.write_text(text)
+                self.assertIn("gave no result", run.read_result(path, course.tasks()[1], 0).why)
+
+
+class Kept(unittest.TestCase):
+    def test_results_are_kept_but_not_those_for_which_the_machine_is_to_blame(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiling, "KEPT", pathlib.Path(folder)):
+            for why, kept in (("", True), ("does not compile:\nx.cpp:1: error", True), ("is not run: uses system", True),
+                              ("gave no result: its tests did not end", False),
+                              ("does not compile:\nx.o: No space left on device", False),
+                              ("does not compile:\nc++: fatal error: Killed signal terminated program cc1plus", False)):
+                run.keep(why, "", Result([], why))
+                self.assertEqual(run.kept(why, "") is not None, kept, why)
+            tests = [{"test": "a", "ranks": "W2", "outcome": "failed", "text": "rank 1 was killed by signal 9 (Killed)"}]
+            run.keep("killed", "", Result(tests))
+            self.assertIsNone(run.kept("killed", ""))
+            run.keep("throughput", "", Result([{"points": 5, "ratio": 1.0}]))
+            self.assertEqual(run.kept("throughput", "").tests[0]["points"], 5)
+            for why, kept in (("training failed: No space left on device", False), ("training did not end in time", True),
+                              ("gave no result: the reference's training failed", False)):
+                run.keep(why, "", Result([{"points": 0, "why": why}]))
+                self.assertEqual(run.kept(why, "") is not None, kept, why)
+            for text in ("the program of the ranks was killed: Killed", "left by exit(137)", f"{compiling.NO_REASON}"):
+                run.keep(text, "", Result([{**tests[0], "text": text}]))
+                self.assertIsNone(run.kept(text, ""), text)
+
+    def test_what_a_machine_left_whose_power_failed_is_no_result(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiling, "KEPT", pathlib.Path(folder)):
+            run.keep("key", "", Result([]))
+            for content in ("", "{", "[]", '{"mine": 1}'):
+                run.result_file("key", "").write_text(content)
+                self.assertIsNone(run.kept("key", ""), content)
+
+
+class Grades(unittest.TestCase):
+    def test_seconds_are_those_of_the_clock_and_what_was_known_is_counted(self):
+        known = mock.patch.object(run, "kept", lambda key, seed: Result([], "", 200.0))
+        trained = mock.patch.object(throughput, "measure", lambda *_: {"points": 0})
+        with known, trained, tempfile.TemporaryDirectory() as job:
+            done = grading.grade("ada", submission.completed({}), "seed", job)
+        self.assertLess(done.seconds, 100)
+        self.assertEqual(done.known, 2 * len(programs.all_programs()))
+        self.assertIn(f"({done.known} results were known from before)", report.summary(done))
+
+
+class Held(unittest.TestCase):
+    TASK = course.tasks()[1]
+    PROGRAM = programs.Program(TASK, "reference")
+
+    def kinds_that_ran(self, kept, sentinel_fails):
+        """Of a program whose results are `kept` from before, or whose tests end in this way."""
+        ran, result = [], result_of(self.TASK, sentinel_fails=sentinel_fails)
+
+        def run_tests(path, task, seed):
+            ran.append("hidden" if seed else "tests")
+            return result_of(self.TASK, sentinel_fails=sentinel_fails)
+
+        with (mock.patch.object(run, "kept", lambda key, seed: result if kept and not seed else None),
+              mock.patch.object(run, "keep", lambda *_: None), mock.patch.object(run, "run_tests", run_tests),
+              tempfile.TemporaryDirectory() as job):
+            builder = programs.Builder(submission.completed({}), job)
+            builder.compile = lambda *_: None
+            builder.build = lambda program: programs.Built(pathlib.Path("made"))
+            found = grading.results(builder, "seed", [self.PROGRAM])
+            self.assertEqual([kind for _, kind, *_ in found], ["tests", "hidden"])
+        return ran
+
+    def test_hidden_cases_run_unless_no_point_of_them_can_count(self):
+        self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=False), ["tests", "hidden"])
+        self.assertEqual(self.kinds_that_ran(kept=True, sentinel_fails=False), ["hidden"])
+        self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=True), ["tests"])
+        self.assertEqual(self.kinds_that_ran(kept=True, sentinel_fails=True), [])
+
+
+class Throughput(unittest.TestCase):
+    PRINTED = ("param sum 1.0 (change +0.1), sha256 abc123\n"
+               "bytes per rank: peak 1,000, all_gather 2,000, metrics 16 (last step)\n")
+
+    def trained(self, text, status=0):
+        with mock.patch.object(run, "run", lambda *_: (status, text)):
+            return throughput.train("script", 1)
+
+    def test_reads_what_training_prints(self):
+        got = self.trained("step 1\n" + self.PRINTED)
+        self.assertEqual((got.parameters, got.peak, got.traffic, got.why), ("abc123", 1000, 2016, ""))
+
+    def test_results_that_graded_code_prints_beside_are_refused(self):
+        forged = "bytes per rank: peak 1, all_gather 0 (last step)"
+        for text in (forged + "\n" + self.PRINTED, self.PRINTED + "x" + forged, "sha256 0\n" + self.PRINTED):
+            self.assertEqual(self.trained(text).why, "training prints its results more than once")
+
+    def test_whether_training_is_tried_tells_nothing_of_hidden_cases(self):
+        last = course.tasks()[-1]
+        for usual, tried in (("passed", True), ("failed", False)):
+            grade = Grade("ada")
+            results = {"tests": result_of(last, usual), "hidden": result_of(last, "failed")}
+            grade.scores[last.number] = [score.score_task(last, "own", results)]
+            with (mock.patch.object(run, "kept", lambda *_: Result([{"points": 5, "ratio": 1.0}])),
+                  tempfile.TemporaryDirectory() as folder):
+                builder = programs.Builder(submission.completed({}), folder)
+                measured = throughput.measure(builder, grade, "seed", False)
+            self.assertEqual("ratio" in measured, tried)
+
+    def test_a_reference_that_does_not_train_is_nobody_s_result(self):
+        with (mock.patch.object(throughput, "train", lambda *_: throughput.Training(why="training failed")),
+              mock.patch.object(throughput.shutil, "copy", lambda path, folder: path),
+              mock.patch.object(run, "sandboxed", lambda path, script: path)):
+            measured = throughput.compare(pathlib.Path("program"), 1)
+        self.assertTrue(run.is_of_the_machine(Result([measured])))
+
+    def test_bytes_that_training_cant_have_told_are_on_no_leaderboard(self):
+        reference = throughput.Training(2.0, "abc", 1000, 500)
+        for peak, traffic, shown in ((1000, 500, True), (800, 500, True), (700, 500, False), (1000, 499, False)):
+            told = throughput.Training(2.0, "abc", peak, traffic)
+            with (mock.patch.object(throughput, "train", lambda path, *_: told if path.name == "program" else reference),
+                  mock.patch.object(throughput.shutil, "copy", lambda path, folder: path),
+                  mock.patch.object(run, "sandboxed", lambda path, script: path)):
+                measured = throughput.compare(pathlib.Path("program"), 1)
+            leaders = report.leaderboard(Grade("ada", throughput=measured))
+            self.assertEqual((measured["points"], len(leaders)), (5, 3 if shown else 1), (peak, traffic))
+
+    def test_training_that_fails_says_how(self):
+        self.assertIn("no loss", self.trained("no loss").why)
+        self.assertIn("at the end", self.trained(self.PRINTED + "at the end", 1).why)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,236 @@
+"""What the grader takes from what is handed in, and what it refuses."""
+
+import contextlib
+import io
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import unittest
+import warnings
+import zipfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from grader import course, report, submission  # noqa: E402
+from grader.grade import Grade  # noqa: E402
+
+LISTED = "task2_flat_parameter/flat_parameter.cpp"
+EXTENSION = "extensions/task4_backward_hooks/checkpoint_activations.cpp"
+
+
+class Submissions(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def put(self, name, text="// mine\n"):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def zipped(self, *names):
+        path = self.folder / "handed_in.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, "// mine\n")
+        return path
+
+    def refused(self, path):
+        with self.assertRaises(course.Refused) as caught:
+            submission.read(path)
+        return str(caught.exception)
+
+    def test_takes_the_files_of_the_course_and_nothing_beside_the_tasks(self):
+        self.put(f"tasks/{LISTED}")
+        self.put("tests/task2_flat_parameter/test_flat_parameter.cpp")
+        self.put("tasks/task2_flat_parameter/CMakeLists.txt")
+        read = submission.read(self.folder)
+        self.assertEqual(read.files[LISTED], b"// mine\n")
+        self.assertEqual(set(read.files), set(course.blank()))
+        self.assertEqual(len(read.missing), len(course.blank()) - 1)
+
+    def test_takes_own_sources_and_headers_beside_them(self):
+        own = ("task2_flat_parameter/recorder.h", "task2_flat_parameter/recorder.cpp", "extensions/task4_backward_hooks/x.hpp",
+               "task2_flat_parameter/detail/y.inl")
+        for name in (LISTED, *own, "task2_flat_parameter/notes.txt", "mine/elsewhere.cpp", "task2_flat_parameter/detail/z.cpp"):
+            self.put(f"tasks/{name}")
+        for read in (submission.read(self.folder), submission.read(self.zipped(*(f"tasks/{name}" for name in (LISTED, *own))))):
+            self.assertEqual(set(read.files) - set(course.blank()), set(own))
+            self.assertIn(own[1], read.sources(course.tasks()[1]))
+        self.assertEqual(submission.read(self.folder).ignored, ("task2_flat_parameter/detail/z.cpp",))
+
+    def test_headers_of_the_course_are_its_own_copies_and_a_changed_one_is_told(self):
+        changed, same = list(course.headers())[:2]
+        self.put(f"tasks/{LISTED}")
+        self.put(f"tasks/{changed}")
+        self.put(f"tasks/{same}", course.headers()[same].decode())
+        read = submission.read(self.folder)
+        self.assertEqual(read.changed, (changed,))
+        self.assertNotIn(changed, read.files)
+        self.assertIn(changed, report.student_page(Grade("ada", changed=read.changed)))
+
+    def test_of_a_whole_copy_the_tasks_are_taken_and_no_solutions(self):
+        self.put(f"course/tasks/{LISTED}")
+        self.put(f"course/solutions/{LISTED}", "// theirs\n")
+        self.assertEqual(submission.read(self.folder).files[LISTED], b"// mine\n")
+
+    def test_more_files_than_anybody_writes_are_refused(self):
+        self.put(f"tasks/{LISTED}")
+        for number in range(submission.MOST_FILES + 1):
+            self.put(f"tasks/task2_flat_parameter/x{number}.h")
+        self.assertIn("at most are taken", self.refused(self.folder))
+
+    def test_the_digest_is_of_the_sources_of_the_tasks_and_of_all_own_headers(self):
+        tasks = course.tasks()
+        digest = submission.completed({}).digest(tasks[:2])
+        for name, changes in ((LISTED, True), (tasks[3].files[0], False), ("task4_backward_hooks/own.h", True),
+                              ("task4_backward_hooks/own.cpp", False), ("task2_flat_parameter/own.cpp", True)):
+            self.assertEqual(submission.completed({name: b"x"}).digest(tasks[:2]) != digest, changes, name)
+
+    def test_finds_them_under_another_folder_and_in_a_zip(self):
+        self.put(f"group7/fsdp-course/tasks/{LISTED}")
+        self.assertEqual(submission.read(self.folder).files[LISTED], b"// mine\n")
+        archive = self.zipped(f"x/tasks/{LISTED}", f"__MACOSX/x/tasks/{LISTED}", "../../evil.cpp")
+        self.assertEqual(submission.read(archive).files[LISTED], b"// mine\n")
+
+    def test_finds_them_in_a_zip_whatever_tool_made_it(self):
+        for name in (f"./tasks/{LISTED}", f".//x/./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"),
+                     ".\\x\\tasks/" + LISTED.replace("/", "\\"), f"/x/tasks/{LISTED}", "C:\\" + LISTED.replace("/",
+                     "\\")):
+            with self.subTest(name=name):
+                self.assertEqual(submission.read(self.zipped("./", name)).files[LISTED], b"// mine\n")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["handed_in.zip"])
+
+    def test_what_leads_out_of_a_zip_or_is_hidden_is_not_taken_from_it_in_any_spelling(self):
+        for before in ("../", "..\\", "./../", ".\\..\\", "x\\..\\..\\", "/../", "C:\\..\\", ".git\\", "./.git/",
+                       "__MACOSX\\", ".\\__MACOSX\\"):
+            with self.subTest(before=before):
+                self.assertIn("no file of tasks/", self.refused(self.zipped(f"{before}tasks/{LISTED}")))
+        for other in (f"./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"), f"/tasks/{LISTED}"):
+            self.assertIn("is in it twice", self.refused(self.zipped(f"tasks/{LISTED}", other)), other)
+
+    def test_a_member_of_which_no_part_can_be_unpacked_is_refused_before_it_fills_the_memory(self):
+        for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+            path = self.folder / f"{method}.zip"
+            with zipfile.ZipFile(path, "w", method) as archive:
+                archive.writestr(f"tasks/{LISTED}", b"\0" * 50_000_000)
+            tracemalloc.start()
+            self.assertIn("is compressed in an unusual way", self.refused(path))
+            self.assertLess(tracemalloc.get_traced_memory()[1], 1_000_000)
+            tracemalloc.stop()
+
+    def test_a_zip_of_everything_is_refused_unread(self):
+        path = self.zipped(f"tasks/{LISTED}")
+        os.truncate(path, submission.MOST_ZIPPED + 1)
+        self.assertIn("hand in a zip of the folder tasks/ alone", self.refused(path))
+
+    def test_without_extensions_these_are_as_at_first(self):
+        self.put(f"tasks/{LISTED}")
+        read = submission.read(self.folder)
+        self.assertIn(EXTENSION, read.missing)
+        self.assertEqual(read.files[EXTENSION], course.blank()[EXTENSION])
+
+    def test_refuses_two_of_one_file(self):
+        self.put(f"tasks/{LISTED}")
+        self.put(f"old/tasks/{LISTED}")
+        self.assertIn("is in it twice", self.refused(self.folder))
+
+    def test_refuses_what_is_no_file_of_its_own(self):
+        path = self.folder / "tasks" / LISTED
+        path.parent.mkdir(parents=True)
+        path.symlink_to("/etc/passwd")
+        self.assertIn("not a regular file", self.refused(self.folder))
+
+    def test_refuses_what_is_too_large(self):
+        self.put(f"tasks/{LISTED}", "x" * (submission.MOST_BYTES + 1))
+        self.assertIn("more than", self.refused(self.folder))
+
+    def test_refuses_what_holds_nothing(self):
+        self.assertIn("no file of tasks/", self.refused(self.folder))
+        self.assertIn("can't be read as a zip", self.refused(self.put("broken.zip")))
+        self.assertIn("neither a folder nor a zip", self.refused(self.folder / "none"))
+
+
+class HostileSubmissions(unittest.TestCase):
+    """As many as FSDP_HOSTILE says. Each is read or refused with a text that can be printed; nothing is
+    written."""
+
+    COUNT = int(os.environ.get("FSDP_HOSTILE", "200"))
+    PARTS = ["tasks", "..", ".", "", "x" * 300, "m\udcfcll", "\x1b]0;title\x07", "a\nb", "/", "C:", "ä",
+             "__MACOSX", ".git", "..\\", "C:\\x", *LISTED.split("/")]
+
+    def name(self, dice):
+        kind = dice.random()
+        if kind < 0.3:
+            return f"tasks/{LISTED}"
+        if kind < 0.6:
+            return "/".join(dice.choices(self.PARTS, k=dice.randrange(1, 6))) + f"/{LISTED}"
+        return "/".join(dice.choices(self.PARTS, k=dice.randrange(1, 40)))
+
+    def zip_of(self, dice, path):
+        raw = io.BytesIO()
+        with warnings.catch_warnings(), zipfile.ZipFile(raw, "w") as archive:
+            warnings.simplefilter("ignore")  # two members of one name
+            for _ in range(dice.randrange(4)):
+                info = zipfile.ZipInfo(self.name(dice).encode(errors="replace").decode() or "x")
+                info.external_attr = dice.choice([0o120777, 0o100644, 0o10644, 0o40755]) << 16
+                info.compress_type = dice.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+                archive.writestr(info, dice.randbytes(dice.randrange(2000)))
+        data = bytearray(raw.getvalue())
+        for _ in range(dice.choice([0, 1, 3, 40])):  # damaged: sizes, offsets, methods, names, content
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        if dice.random() < 0.2:
+            del data[dice.randrange(len(data)):]
+        path.write_bytes(data)
+
+    def folder_of(self, dice, path):
+        path.mkdir()
+        for _ in range(dice.randrange(1, 5)):
+            parts = [part for part in self.name(dice).split("/") if part not in ("", ".", "..")]
+            file = path.joinpath(*(part[:200] for part in parts))
+            with contextlib.suppress(OSError):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                make = dice.choice([lambda: file.write_bytes(b"x"), lambda: os.mkfifo(file), file.mkdir,
+                                    lambda: file.symlink_to("/dev/zero"), lambda: file.symlink_to(file),
+                                    lambda: file.symlink_to(path)])
+                if not os.path.lexists(file):
+                    make()
+
+    def test_are_read_or_refused_in_a_line(self):
+        for number in range(self.COUNT):
+            dice = random.Random(number)
+            with self.subTest(number=number), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / dice.choice(["a.zip", "m\udcfcll.zip"])
+                (self.zip_of if dice.random() < 0.6 else self.folder_of)(dice, path)
+                before = sorted(os.walk(folder))
+                try:
+                    read = submission.read(path)
+                    self.assertLessEqual(set(course.blank()), set(read.files))
+                except course.Refused as refused:
+                    self.assertTrue(str(refused).isprintable())
+                    str(refused).encode()
+                self.assertEqual(sorted(os.walk(folder)), before)
+
+    def test_a_folder_of_a_thousand_folders_in_one_another_is_refused_or_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            at = os.getcwd()
+            try:
+                os.chdir(folder)
+                for _ in range(1200):
+                    os.mkdir("d")
+                    os.chdir("d")
+            finally:
+                os.chdir(at)
+            with self.assertRaises(course.Refused):
+                submission.read(folder)
+            subprocess.run(["rm", "-rf", os.path.join(folder, "d")], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

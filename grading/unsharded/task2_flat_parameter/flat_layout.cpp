@@ -1,0 +1,1 @@
+../../../solutions/task2_flat_parameter/flat_layout.cpp

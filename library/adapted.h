@@ -1,0 +1,109 @@
+#pragma once
+
+#include <module_of.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace fsdp {
+
+// Registers the parameters, buffers and modules of `theirs` with `self` too, under the same names.
+void adopt(torch::nn::Module& self, const torch::nn::Module& theirs);
+// Of a module of torch's: false for its Embedding.
+bool reads_parameters_in_backward(const torch::nn::Module& theirs);
+
+template <class Signature>
+class Adapted;
+
+// A Module that calls a module of torch's, which was built elsewhere. It has the parameters,
+// buffers and children of that one, under the same names, and the name of its class. What is
+// registered with that one later is not seen.
+template <class Output, class... Inputs>
+class Adapted<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
+ public:
+  // `call` runs forward() of `theirs`.
+  Adapted(std::shared_ptr<torch::nn::Module> theirs, std::function<Output(Inputs...)> call)
+      : ModuleOf<Output(Inputs...)>(theirs->name()),
+        theirs_(std::move(theirs)),
+        call_(std::move(call)) {
+    adopt(*this, *theirs_);
+  }
+
+  Output forward(Inputs... inputs) override { return call_(std::forward<Inputs>(inputs)...); }
+  bool reads_parameters_in_backward() const override {
+    return fsdp::reads_parameters_in_backward(*theirs_);
+  }
+
+  // As theirs does, which may keep more than what is registered.
+  void train(bool on = true) override {
+    Module::train(on);
+    theirs_->train(on);
+  }
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override {
+    theirs_->to(device, dtype, non_blocking);
+  }
+  void to(torch::Dtype dtype, bool non_blocking = false) override {
+    theirs_->to(dtype, non_blocking);
+  }
+  void to(torch::Device device, bool non_blocking = false) override {
+    theirs_->to(device, non_blocking);
+  }
+
+ private:
+  std::shared_ptr<torch::nn::Module> theirs_;
+  std::function<Output(Inputs...)> call_;
+};
+
+// The shape of a ModuleOf that calls a forward() of this type.
+template <class Output, class... Inputs>
+struct Shape {
+  using Signature = Output(Inputs...);
+};
+template <class Output>
+struct Shape<Output, at::Tensor> {
+  using Signature = Output(const at::Tensor&);
+};
+template <>
+struct Shape<at::Tensor, at::Tensor> {
+  using Signature = at::Tensor(at::Tensor);
+};
+template <>
+struct Shape<at::Tensor, const at::Tensor&> {
+  using Signature = at::Tensor(at::Tensor);
+};
+template <class Output, class Theirs, class... Inputs>
+Shape<std::decay_t<Output>, Inputs...> shape_of(Output (Theirs::*)(Inputs...));
+template <class Output, class Theirs, class... Inputs>
+Shape<std::decay_t<Output>, Inputs...> shape_of(Output (Theirs::*)(Inputs...) const);
+
+// A Module that calls `module`. The signature is that of its forward(); give another one,
+// hookable<at::Tensor(at::Tensor, int64_t)>(module), if forward() is a template, is overloaded, or
+// has arguments with defaults that shall stay out. What is a Module already is returned.
+template <class Signature, class Theirs>
+auto hookable(const std::shared_ptr<Theirs>& module) {
+  static_assert(!std::derived_from<Theirs, torch::nn::SequentialImpl>,
+                "hookable(module) without a signature makes a Sequential");
+  const auto call = [theirs = module.get()](auto&&... inputs) {
+    return theirs->forward(std::forward<decltype(inputs)>(inputs)...);
+  };
+  return std::make_shared<Adapted<Signature>>(module, call);
+}
+template <class Theirs>
+auto hookable(const std::shared_ptr<Theirs>& module) {
+  if constexpr (std::derived_from<Theirs, Module>) {
+    return module;
+  } else {
+    return hookable<typename decltype(shape_of(&Theirs::forward))::Signature>(module);
+  }
+}
+template <class... Signature, class Theirs>
+auto hookable(const torch::nn::ModuleHolder<Theirs>& holder) {
+  return hookable<Signature...>(holder.ptr());
+}
+std::shared_ptr<Module> hookable(torch::nn::AnyModule module);  // takes and returns one tensor
+
+}  // namespace fsdp

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <nn/module.h>
+#include <visit_tensors.h>
+
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace fsdp {
+
+// A Module that is not called with one tensor: both functions throw std::logic_error.
+class OtherShape : public Module {
+ public:
+  using Module::Module;
+  torch::Tensor forward(torch::Tensor input) final;
+  void set_forward(Forward forward) final;
+};
+
+// How a call takes an input until forward() has it. Hooks may put other tensors in the place of its
+// own, so what forward() takes by const reference is copied, if tensors can be found in it.
+template <class Input>
+using Taken = std::conditional_t<std::is_lvalue_reference_v<Input> &&
+                                     (!std::is_const_v<std::remove_reference_t<Input>> ||
+                                      !TensorsInside<std::remove_cvref_t<Input>>::kFound),
+                                 Input, std::remove_cvref_t<Input>>;
+
+// A Module with inputs and an output of any types:
+//
+//   struct Attention : ModuleOf<std::pair<at::Tensor, Cache>(at::Tensor x, Cache cache, int heads)>
+//   {
+//     std::pair<at::Tensor, Cache> forward(at::Tensor x, Cache cache, int heads) override;
+//   };
+//
+// Call it by its own type: attention(x, cache, 4). Hooks see one call, so it can be a unit. The
+// backward pre-hooks run once, when the first gradient of an output arrives; the full backward
+// hooks run once, when the gradients of all inputs that require one are complete.
+// visit_tensors() finds the tensors among the inputs and in the output. Everything else passes as
+// it is, and so does an argument that is taken by reference without const. In the output, no tensor
+// may hide: backward would come upon sharded parameters. A module of one tensor that returns
+// something else takes const at::Tensor&, because forward(at::Tensor) is Module's.
+template <class Signature>
+class ModuleOf;
+
+template <class Output, class... Inputs>
+class ModuleOf<Output(Inputs...)> : public OtherShape {
+  static_assert(!std::is_same_v<std::tuple<Inputs...>, std::tuple<at::Tensor>>,
+                "a module of one tensor takes const at::Tensor&, unless it returns a tensor");
+  static_assert(std::is_same_v<Output, std::decay_t<Output>>, "a module returns a value");
+  static_assert(TensorsInside<Output>::kFound || TensorsInside<Output>::kHidden,
+                "the output of a module holds a tensor");
+  static_assert(!TensorsInside<Output>::kHidden,
+                "tensors could hide in the output; a class says which it has by a member: "
+                "auto tensors() { return std::tie(keys, values); }");
+
+ public:
+  using OtherShape::OtherShape;
+
+  virtual Output forward(Inputs... inputs) = 0;
+
+  Output operator()(Taken<Inputs>... inputs) {
+    TensorPlaces places;
+    (add_places<Taken<Inputs>>(inputs, places), ...);
+    std::optional<Output> output;
+    run_between_hooks(places, [&] {
+      output.emplace(forward(std::forward<Inputs>(inputs)...));
+      TensorPlaces outputs;
+      add_places<Output>(*output, outputs);
+      return outputs;
+    });
+    return std::move(*output);
+  }
+
+ private:
+  // Not of what belongs to the caller.
+  template <class Value>
+  static void add_places(Value& value, TensorPlaces& places) {
+    if constexpr (!std::is_reference_v<Value>)
+      visit_tensors(value, [&](at::Tensor& tensor) { places.push_back(&tensor); });
+  }
+};
+
+// The Module itself.
+template <>
+class ModuleOf<at::Tensor(at::Tensor)> : public Module {
+ public:
+  using Module::Module;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <adapted.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+class Sequential;
+// A Sequential of the modules of `theirs`, under the same names.
+std::shared_ptr<Sequential> hookable(const std::shared_ptr<torch::nn::SequentialImpl>& theirs);
+std::shared_ptr<Sequential> hookable(const torch::nn::Sequential& theirs);
+
+// torch::nn::Sequential whose modules are called with their hooks. Each takes one tensor and
+// returns one, and is anything that hookable() takes: Sequential(Linear(4, 4), ReLU(), block).
+// Their names are "0", "1", ... or those that are given. Without a module it returns its input.
+class Sequential : public Module {
+ public:
+  Sequential() = default;
+  template <class First, class... Others>
+  requires(!std::derived_from<First, torch::nn::Module>)  // that would be a copy
+      explicit Sequential(const First& first, const Others&... others) {
+    push_back(first);
+    (push_back(others), ...);
+  }
+
+  template <class Any>
+  void push_back(const Any& module) {
+    push_back(std::to_string(modules_.size()), module);
+  }
+  template <class Any>
+  void push_back(const std::string& name, const Any& module) {
+    add(name, hookable(module));
+  }
+
+  torch::Tensor forward(torch::Tensor input) override;
+
+ private:
+  template <class One>
+  void add(const std::string& name, std::shared_ptr<One> module) {
+    static_assert(std::derived_from<One, Module> && !std::derived_from<One, OtherShape>,
+                  "a module in a Sequential takes one tensor and returns one");
+    register_module(name, module);
+    modules_.push_back(std::move(module));
+  }
+
+  std::vector<std::shared_ptr<Module>> modules_;
+};
+
+}  // namespace fsdp

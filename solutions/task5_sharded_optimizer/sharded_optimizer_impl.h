@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sharded_optimizer.h>
+
+namespace fsdp {
+
+class ShardedOptimizerImpl final : public ShardedOptimizer {
+ public:
+  ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
+                       std::vector<ParameterGroup> groups, std::shared_ptr<Communicator> comm);
+
+  void step() override;
+  void zero_grad() override;
+  double clip_grad_norm(double max_norm) override;
+  double clip_grad_norm(double max_norm, double norm_type) override;
+  std::vector<StateRange> state() override;
+
+ private:
+  struct Run {
+    std::shared_ptr<FlatParameter> unit;
+    int64_t begin;  // [elements] in the unit's shard
+    int64_t numel;
+  };
+  void add_runs(const std::shared_ptr<FlatParameter>& unit);
+  void stop_reading();  // of this rank's shards, by itself and by others
+  double clip(double max_norm, double norm) const;
+  void add_moments(StateRange& range, const FlatParameter& unit, int64_t begin) const;
+
+  std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones
+  std::vector<ParameterGroup> groups_;
+  std::shared_ptr<Communicator> comm_;
+  std::vector<std::vector<Run>> runs_;      // per group
+  std::vector<std::vector<Piece>> pieces_;  // per group, one per run: the state
+};
+
+}  // namespace fsdp

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <prefetch.h>
+
+#include <map>
+
+namespace fsdp {
+
+class PrefetcherImpl final : public Prefetcher,
+                             public std::enable_shared_from_this<PrefetcherImpl> {
+ public:
+  explicit PrefetcherImpl(int limit) { PrefetcherImpl::set_limit(limit); }
+
+  void set_limit(int limit) override;
+  void add_root(Module& root) override;
+  void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
+  void end_backward() override { backward_order_.clear(); }
+  const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const override {
+    return forward_order_;
+  }
+  void set_modules_to_forward_prefetch(Module& module,
+                                       const std::vector<Module*>& modules) override;
+  void set_modules_to_backward_prefetch(Module& module,
+                                        const std::vector<Module*>& modules) override;
+
+ private:
+  using Order = std::vector<std::shared_ptr<FlatParameter>>;
+  using Lists = std::map<std::shared_ptr<FlatParameter>, Order>;
+
+  void begin_forward();  // the root has been unsharded for its forward
+  void pre_forward(const std::shared_ptr<FlatParameter>& unit);   // it has been unsharded
+  void end_forward();                                             // the root's forward has ended
+  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
+  void set(Lists& lists, Module& module, const std::vector<Module*>& modules) const;
+  static bool issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit);
+
+  size_t window_{};       // units issued ahead of the running one
+  Order last_order_;      // of the forward before this one
+  Order forward_order_;   // of the forward under way
+  Order backward_order_;  // ended in forward, still to come back
+  std::map<Module*, std::shared_ptr<FlatParameter>> units_;  // by the module given to add()
+  Lists forward_lists_, backward_lists_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,306 @@
+#include <gtest/gtest.h>
+#include <module_of.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <common/hook_events.h>
+#include <common/in_a_process.h>
+
+namespace fsdp {
+namespace {
+
+using TwoTensors = std::pair<at::Tensor, at::Tensor>;
+
+// Returns (f(w x), w y), with a record of when gradients arrive.
+struct TwoWay : ModuleOf<TwoTensors(at::Tensor x, at::Tensor y)> {
+  explicit TwoWay(Events& all) : events(all) {
+    weight = register_parameter("weight", at::full({3, 3}, 0.5));
+    weight.register_hook([&all](const at::Tensor&) { all.push_back("weight"); });
+  }
+  TwoTensors forward(at::Tensor x, at::Tensor y) override {
+    events.push_back("forward");
+    return {finish(at::linear(x, weight)), at::linear(y, weight)};
+  }
+  Events& events;
+  at::Tensor weight;  // [3, 3]
+  std::function<at::Tensor(at::Tensor)> finish{[](at::Tensor x) { return x; }};
+};
+
+at::Tensor ones(bool requires_grad = true) {
+  return at::ones({2, 3}).set_requires_grad(requires_grad);
+}
+
+TEST(ModuleOf, runs_its_forward_hooks_once_around_forward) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    module.register_forward_pre_hook([&](Module& self, const at::Tensor&) {
+      EXPECT_EQ(&self, &module);
+      events.push_back("pre");
+      return at::Tensor();
+    });
+    module.register_forward_hook([&](Module&, const at::Tensor&) {
+      events.push_back("post");
+      return at::Tensor();
+    });
+    const auto [x, y] = module(ones(), ones() * 2);
+    EXPECT_EQ(events, (Events{"pre", "forward", "post"}));
+    EXPECT_TRUE(at::equal(x, at::full({2, 3}, 1.5)));
+    EXPECT_TRUE(at::equal(y, at::full({2, 3}, 3.0)));
+  });
+}
+
+// Returns its arguments.
+struct Same : ModuleOf<std::vector<at::Tensor>(std::vector<at::Tensor> tensors, int)> {
+  std::vector<at::Tensor> forward(std::vector<at::Tensor> tensors, int) override { return tensors; }
+};
+
+// Which of the tensors a forward pre-hook gets: 0, 1, ..., or -1 for an undefined one.
+int shown_among(const std::vector<at::Tensor>& tensors) {
+  Same module;
+  int shown = -1;
+  module.register_forward_pre_hook([&](Module&, const at::Tensor& given) {
+    for (size_t i = 0; i < tensors.size() && given.defined(); ++i)
+      if (tensors[i].is_same(given)) shown = static_cast<int>(i);
+    return at::Tensor();
+  });
+  module(tensors, 5);
+  return shown;
+}
+
+TEST(ModuleOf, shows_its_hooks_the_first_tensor_that_requires_a_gradient_or_is_defined) {
+  in_a_process([] {
+    const auto ids = at::tensor({1, 2});
+    EXPECT_EQ(shown_among({ids, ones(false), ones()}), 2);
+    EXPECT_EQ(shown_among({at::Tensor(), ids, ones(false)}), 1);
+    EXPECT_EQ(shown_among({at::Tensor()}), -1);
+    EXPECT_EQ(shown_among({}), -1);
+  });
+}
+
+TEST(ModuleOf, puts_the_tensor_of_a_hook_in_the_place_of_the_one_it_was_given) {
+  in_a_process([] {
+    Same module;
+    module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x + 1; });
+    module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x * 2; });
+    module.register_forward_hook([](Module&, const at::Tensor& x) { return x - 10; });
+    const auto x = ones();
+    const auto out = module({at::tensor({7}), x, ones(false), x}, 5);
+    EXPECT_EQ(out[0].item<int>(), 7);
+    EXPECT_TRUE(at::equal(out[1], at::full({2, 3}, -6.0)));
+    EXPECT_TRUE(at::equal(out[2], ones()));
+    EXPECT_TRUE(out[3].is_same(out[1]));
+  });
+}
+
+TEST(ModuleOf, a_hook_without_a_tensor_to_replace_replaces_nothing) {
+  in_a_process([] {
+    Same module;
+    module.register_forward_pre_hook([](Module&, const at::Tensor&) { return ones(); });
+    EXPECT_TRUE(module({}, 5).empty());
+  });
+}
+
+// What the loss is made of, and what is to happen in backward.
+struct LossCase {
+  const char* name;
+  std::function<at::Tensor(const TwoTensors&)> loss;
+};
+
+class PartsOfTheOutput : public testing::TestWithParam<LossCase> {};
+
+TEST_P(PartsOfTheOutput, run_the_backward_hooks_once_around_the_gradients) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    note_backward(module, events);
+    const auto loss = GetParam().loss(module(ones(), ones()));
+    events.clear();
+    loss.backward();
+    EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ModuleOf, PartsOfTheOutput,
+    testing::Values(
+        LossCase{"Both", [](const TwoTensors& out) { return (out.first * out.second).sum(); }},
+        LossCase{"First", [](const TwoTensors& out) { return out.first.sum(); }},
+        LossCase{"Second", [](const TwoTensors& out) { return out.second.sum(); }},
+        LossCase{"FirstAfterSecond",
+                 [](const TwoTensors& out) { return (out.second.tanh() + out.first).sum(); }},
+        LossCase{"BothChangedInPlace",
+                 [](TwoTensors out) {
+                   out.first += 1;
+                   out.second *= 2;
+                   return (out.first * out.second).sum();
+                 }}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ModuleOf, backward_hooks_run_once_per_call) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    note_backward(module, events);
+    const auto [x, y] = module(ones(), ones());
+    const auto [u, v] = module(x, y);
+    module(ones(), ones());
+    events.clear();
+    (u * v).sum().backward();
+    EXPECT_EQ(std::count(events.begin(), events.end(), "opens"), 2);
+    EXPECT_EQ(std::count(events.begin(), events.end(), "closes"), 2);
+    EXPECT_EQ(events.front(), "opens");
+  });
+}
+
+TEST(ModuleOf, backward_hooks_run_once_per_pass_over_a_graph_that_is_kept) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    note_backward(module, events);
+    const auto [x, y] = module(ones(), ones());
+    const auto loss = (x * y).sum();
+    events.clear();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    const Events once{"opens", "weight", "closes"};
+    Events twice = once;
+    twice.insert(twice.end(), once.begin(), once.end());
+    EXPECT_EQ(events, twice);
+  });
+}
+
+TEST(ModuleOf, the_full_backward_hook_waits_for_the_gradients_of_all_inputs) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    note_backward(module, events);
+    const auto noted = [&](const std::string& event) {
+      auto input = ones() * 1;
+      input.register_hook([&events, event](const at::Tensor&) { events.push_back(event); });
+      return input;
+    };
+    const auto x = noted("x"), y = noted("y");
+    const auto [u, v] = module(x, y);
+    events.clear();
+    (u.tanh() + v).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "weight", "closes", "y", "x"}));
+  });
+}
+
+TEST(ModuleOf, the_full_backward_hook_runs_if_one_input_of_several_requires_a_gradient) {
+  in_a_process([] {
+    for (const bool first : {true, false}) {
+      Events events;
+      TwoWay module(events);
+      note_backward(module, events);
+      const auto [u, v] = module(ones(first), ones(!first));
+      events.clear();
+      (u * v).sum().backward();
+      EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
+    }
+  });
+}
+
+TEST(ModuleOf, inputs_without_gradients_run_no_full_backward_hook) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    note_backward(module, events);
+    const auto [u, v] = module(ones(false), ones(false));
+    events.clear();
+    (u * v).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "weight"}));
+  });
+}
+
+TEST(ModuleOf, runs_no_backward_hook_without_grad_mode) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    note_backward(module, events);
+    const at::NoGradGuard no_grad;
+    EXPECT_FALSE(module(ones(), ones()).first.requires_grad());
+    EXPECT_EQ(events, Events{"forward"});
+  });
+}
+
+// Sums in fp32 depend on their order here: 1e8 + 1 is 1e8.
+TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_several_times) {
+  in_a_process([] {
+    struct Three : ModuleOf<at::Tensor(at::Tensor, at::Tensor, const at::Tensor&)> {
+      at::Tensor forward(at::Tensor a, at::Tensor b, const at::Tensor& c) override {
+        const auto large = b * 1e8;
+        const auto one = c * 1;
+        return large + one + a * -1e8;
+      }
+    };
+    const auto gradient = [](bool hooked) {
+      Three module;
+      Events events;
+      if (hooked) note_backward(module, events);
+      const auto x = ones();
+      module(x, x, x).sum().backward();
+      EXPECT_EQ(events.size(), hooked ? 2U : 0U);
+      return x.grad();
+    };
+    EXPECT_TRUE(at::equal(gradient(true), gradient(false))) << gradient(true) << gradient(false);
+  });
+}
+
+TEST(ModuleOf, an_exception_of_forward_runs_the_hooks_that_asked_for_it) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    module.finish = [](at::Tensor) -> at::Tensor { throw std::domain_error("broken"); };
+    module.register_forward_hook([&](Module&, const at::Tensor& y) {
+      events.push_back("plain");
+      return y;
+    });
+    module.register_forward_hook(
+        [&](Module&, const at::Tensor& y) {
+          events.push_back(y.defined() ? "defined" : "undefined");
+          return y;
+        },
+        /*always_call=*/true);
+    EXPECT_THROW(module(ones(), ones()), std::domain_error);
+    EXPECT_EQ(events, (Events{"forward", "undefined"}));
+  });
+}
+
+TEST(ModuleOf, one_tensor_is_refused_by_name) {
+  in_a_process([] {
+    Events events;
+    TwoWay module(events);
+    Module& base = module;
+    try {
+      base(ones());
+      ADD_FAILURE() << "it ran";
+    } catch (const std::logic_error& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "fsdp::(anonymous namespace)::TwoWay is called with one tensor, but has another "
+                "shape; call it by its own type, with all its inputs");
+    }
+    EXPECT_EQ(events, Events{});
+  });
+}
+
+TEST(ModuleOf, of_one_tensor_is_the_module_itself) {
+  in_a_process([] {
+    struct Double : ModuleOf<at::Tensor(at::Tensor)> {
+      at::Tensor forward(at::Tensor x) override { return x * 2; }
+    };
+    Double module;
+    Module& base = module;
+    EXPECT_TRUE(at::equal(base(ones()), ones() * 2));
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,237 @@
+#include <gtest/gtest.h>
+#include <module_of.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <common/hook_events.h>
+#include <common/in_a_process.h>
+
+// What a ModuleOf may take and return.
+namespace fsdp {
+namespace {
+
+struct State {
+  at::Tensor hidden;
+  std::optional<at::Tensor> cell;
+  int steps{};
+  auto tensors() { return std::tie(hidden, cell); }
+};
+
+struct Recurrent : ModuleOf<State(State state, const std::vector<at::Tensor>& inputs)> {
+  Recurrent() { weight = register_parameter("weight", at::full({3, 3}, 0.5)); }
+  State forward(State state, const std::vector<at::Tensor>& inputs) override {
+    for (const at::Tensor& input : inputs) {
+      state.hidden = at::linear(state.hidden + input, weight);
+      if (state.cell) *state.cell = *state.cell + state.hidden;
+      ++state.steps;
+    }
+    return state;
+  }
+  at::Tensor weight;  // [3, 3]
+};
+
+at::Tensor row() {
+  return at::ones({1, 3}).set_requires_grad(true);
+}
+
+TEST(ModuleValues, in_a_class_that_says_its_tensors_are_hooked) {
+  in_a_process([] {
+    for (const bool in_cell : {true, false}) {
+      Events events;
+      Recurrent module;
+      note_backward(module, events);
+      const std::vector<at::Tensor> inputs{row(), row()};
+      const State state = module({row(), row()}, inputs);
+      EXPECT_EQ(state.steps, 2);
+      (in_cell ? *state.cell : state.hidden).sum().backward();
+      EXPECT_EQ(events, (Events{"opens", "closes"}));
+      EXPECT_TRUE(inputs[1].grad().defined());
+    }
+  });
+}
+
+TEST(ModuleValues, of_the_caller_stay_as_they_are) {
+  in_a_process([] {
+    Events events;
+    Recurrent module;
+    note_backward(module, events);
+    module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x + 1; });
+    const std::vector<at::Tensor> inputs{row()};
+    const State state{row(), std::nullopt};
+    const auto before = std::pair(inputs[0], state.hidden);
+    module(state, inputs);
+    EXPECT_TRUE(inputs[0].is_same(before.first));
+    EXPECT_TRUE(state.hidden.is_same(before.second));
+  });
+}
+
+TEST(ModuleValues, without_tensors_pass_as_they_are) {
+  in_a_process([] {
+    struct Other {
+      int value;
+    };
+    struct Takes : ModuleOf<at::Tensor(at::Tensor x, const Other& same, Other& changed,
+                                       std::unique_ptr<int> owned, State& state)> {
+      at::Tensor forward(at::Tensor x, const Other& same, Other& changed,
+                         std::unique_ptr<int> owned, State& state) override {
+        address = &same;
+        changed.value += *owned;
+        hidden = state.hidden;
+        state.steps = 4;
+        return x;
+      }
+      const Other* address{};
+      at::Tensor hidden;
+    } module;
+    Events events;
+    note_backward(module, events);
+    const Other same{1};
+    Other changed{2};
+    State state{row(), std::nullopt};
+    module(row(), same, changed, std::make_unique<int>(3), state);
+    EXPECT_EQ(module.address, &same);
+    EXPECT_EQ(changed.value, 5);
+    EXPECT_TRUE(module.hidden.is_same(state.hidden));
+    EXPECT_EQ(state.steps, 4);
+  });
+}
+
+using Named = std::map<std::string, at::Tensor>;
+
+// Makes outputs of a tensor that was computed with its parameter.
+struct Outputs : ModuleOf<Named(const at::Tensor& x)> {
+  using Function = std::function<Named(const at::Tensor& x, const at::Tensor& y)>;
+  Outputs(Events& events, Function function) : finish(std::move(function)) {
+    weight = register_parameter("weight", at::full({3, 3}, 0.5));
+    weight.register_hook([&events](const at::Tensor&) { events.push_back("weight"); });
+  }
+  Named forward(const at::Tensor& x) override { return finish(x, at::linear(x, weight)); }
+  Function finish;
+  at::Tensor weight;  // [3, 3]
+};
+
+struct OutputsCase {
+  const char* name;
+  Outputs::Function finish;
+  std::function<void(Named& out)> change;  // by the caller
+};
+
+class ModuleOutputsOfManyKinds : public testing::TestWithParam<OutputsCase> {};
+
+TEST_P(ModuleOutputsOfManyKinds, run_the_backward_hooks_once_around_the_gradients) {
+  in_a_process([] {
+    Events events;
+    Outputs module(events, GetParam().finish);
+    note_backward(module, events);
+    auto out = module(at::ones({2, 3}).set_requires_grad(true));
+    if (GetParam().change) GetParam().change(out);
+    auto loss = at::zeros({});
+    for (const auto& [name, tensor] : out)
+      if (tensor.defined() && tensor.requires_grad()) loss = loss + (tensor * tensor).sum();
+    events.clear();
+    loss.backward();
+    EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
+  });
+}
+
+void add_to_each(Named& out) {
+  for (auto& [name, tensor] : out)
+    tensor += 1;
+}
+
+using at::Tensor;
+INSTANTIATE_TEST_SUITE_P(
+    AsTheyCome, ModuleOutputsOfManyKinds,
+    testing::Values(
+        OutputsCase{"One",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"y", y}};
+                    },
+                    {}},
+        OutputsCase{"OneOutOfAnother",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y}, {"b", y.tanh()}};
+                    },
+                    {}},
+        OutputsCase{"TheSameTwice",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y}, {"b", y}};
+                    },
+                    {}},
+        OutputsCase{"ViewsOfOne",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y[0]}, {"b", y[1]}};
+                    },
+                    {}},
+        OutputsCase{"ViewsOfOneChangedInPlace",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y[0]}, {"b", y[1]}};
+                    },
+                    add_to_each},
+        OutputsCase{"AViewAndItsBaseChangedInPlace",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"a", y}, {"b", y[1]}};
+                    },
+                    add_to_each},
+        OutputsCase{"TheInputToo",
+                    [](const Tensor& x, const Tensor& y) {
+                      return Named{{"x", x}, {"y", y}};
+                    },
+                    {}},
+        OutputsCase{"AViewOfTheInputToo",
+                    [](const Tensor& x, const Tensor& y) {
+                      return Named{{"x", x[0]}, {"y", y}};
+                    },
+                    {}},
+        OutputsCase{"ALeafToo",
+                    [](const Tensor&, const Tensor& y) {
+                      return Named{{"leaf", at::ones({3}).set_requires_grad(true)}, {"y", y}};
+                    },
+                    {}},
+        OutputsCase{
+            "UndefinedAndWithoutGradientToo",
+            [](const Tensor&, const Tensor& y) {
+              return Named{{"a", {}}, {"b", at::tensor({1, 2})}, {"c", y.detach()}, {"y", y}};
+            },
+            {}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ModuleValues, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {
+  in_a_process([] {
+    struct Returned : ModuleOf<std::pair<Tensor, Tensor>(Tensor x, int factor)> {
+      Returned() { weight = register_parameter("weight", at::ones({3})); }
+      std::pair<Tensor, Tensor> forward(Tensor x, int factor) override {
+        return {weight, x * factor};
+      }
+      Tensor weight;  // [3]
+    } module;
+    Events events;
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    for (int call = 0; call < 3; ++call)
+      module(at::ones({3}), 2).first.sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "opens", "opens"}));
+  });
+}
+
+TEST(ModuleValues, inputs_that_do_not_count_do_not_delay_the_full_backward_hook) {
+  in_a_process([] {
+    struct Select : ModuleOf<Tensor(std::vector<Tensor> from, size_t index)> {
+      Tensor forward(std::vector<Tensor> from, size_t index) override { return from.at(index) * 2; }
+    } module;
+    Events events;
+    note_backward(module, events);
+    const auto unused = row();
+    module({unused, at::tensor({1}), Tensor(), row()}, 3).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "closes"}));
+    EXPECT_FALSE(unused.grad().defined());
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

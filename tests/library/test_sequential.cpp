@@ -1,0 +1,292 @@
+#include <check_hookable.h>
+#include <gtest/gtest.h>
+#include <module_holder.h>
+#include <sequential.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/rnn.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <common/hook_events.h>
+#include <common/in_a_process.h>
+
+// Modules that are held, chained, or were built elsewhere.
+namespace fsdp {
+namespace {
+
+struct HeldBlockImpl : Module {
+  explicit HeldBlockImpl(int64_t width)
+      : weight(register_parameter("weight", at::full({width, width}, 0.5))) {}
+  at::Tensor forward(at::Tensor x) override { return at::linear(x, weight); }
+  at::Tensor weight;  // [width, width]
+};
+FSDP_MODULE(HeldBlock);
+
+struct ScaledImpl : ModuleOf<std::pair<at::Tensor, double>(const at::Tensor& x, double by)> {
+  std::pair<at::Tensor, double> forward(const at::Tensor& x, double by) override {
+    return {x * by, by};
+  }
+};
+FSDP_MODULE(Scaled);
+
+at::Tensor row() {
+  return at::ones({1, 3}).set_requires_grad(true);
+}
+
+// "forward" at each call of the module that runs its hooks.
+void note_forward(Module& module, Events& events) {
+  module.register_forward_pre_hook([&](Module&, const at::Tensor&) {
+    events.push_back("forward");
+    return at::Tensor();
+  });
+}
+
+TEST(ModuleHolder, a_call_of_it_runs_the_hooks) {
+  in_a_process([] {
+    Events events;
+    HeldBlock block(3);
+    note_backward(*block, events);
+    block(row()).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "closes"}));
+  });
+}
+
+TEST(ModuleHolder, may_hold_a_module_of_any_shape) {
+  in_a_process([] {
+    Events events;
+    Scaled scaled;
+    note_backward(*scaled, events);
+    const auto [x, by] = scaled(row(), 3);
+    EXPECT_EQ(by, 3);
+    x.sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "closes"}));
+  });
+}
+
+TEST(ModuleHolder, may_be_registered_and_be_empty) {
+  in_a_process([] {
+    struct Net : Module {
+      Net() { block = register_module("block", HeldBlock(3)); }
+      at::Tensor forward(at::Tensor x) override { return block(x); }
+      HeldBlock block{nullptr};
+    } net;
+    EXPECT_EQ(net(row()).sizes(), (at::IntArrayRef{1, 3}));
+    EXPECT_EQ(net.named_parameters().keys(), std::vector<std::string>{"block.weight"});
+    EXPECT_TRUE(HeldBlock(nullptr).is_empty());
+  });
+}
+
+TEST(ModuleHolder, the_class_of_its_module_is_named_without_impl) {
+  in_a_process([] {
+    EXPECT_EQ(HeldBlock(3)->name(), "fsdp::(anonymous namespace)::HeldBlock");
+    struct Impl : HeldBlockImpl {
+      using HeldBlockImpl::HeldBlockImpl;
+    };
+    EXPECT_TRUE(Impl(3).name().ends_with("::Impl")) << Impl(3).name();
+  });
+}
+
+using Keys = std::vector<std::string>;
+
+TEST(Sequential, calls_its_modules_in_turn_with_their_hooks) {
+  in_a_process([] {
+    Events events;
+    HeldBlock block(3);
+    const auto shared = std::make_shared<HeldBlockImpl>(3);
+    Sequential chain(torch::nn::Linear(3, 3), block, torch::nn::Tanh(), shared);
+    note_backward(*block, events);
+    note_backward(*shared, events);
+    const auto x = row();
+    const auto y = chain(x);
+    const auto linear = chain.parameters();
+    const auto expected = at::linear(
+        at::linear(at::linear(x, linear[0], linear[1]), block->weight).tanh(), shared->weight);
+    EXPECT_TRUE(at::equal(y, expected));
+    y.sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "closes", "opens", "closes"}));
+  });
+}
+
+TEST(Sequential, gives_its_modules_the_names_of_torchs) {
+  in_a_process([] {
+    const torch::nn::Sequential theirs(torch::nn::Linear(3, 3), torch::nn::Tanh(),
+                                       torch::nn::Linear(3, 2));
+    const Sequential ours(torch::nn::Linear(3, 3), torch::nn::Tanh(), torch::nn::Linear(3, 2));
+    EXPECT_EQ(ours.named_parameters().keys(), theirs->named_parameters().keys());
+    EXPECT_EQ(ours.named_children().keys(), (Keys{"0", "1", "2"}));
+    Sequential named;
+    named.push_back("first", torch::nn::Linear(3, 3));
+    named.push_back(HeldBlock(3));
+    EXPECT_EQ(named.named_parameters().keys(), (Keys{"first.weight", "first.bias", "1.weight"}));
+  });
+}
+
+TEST(Sequential, without_a_module_returns_its_input) {
+  in_a_process([] {
+    Sequential none;
+    const auto x = row();
+    EXPECT_TRUE(none(x).is_same(x));
+  });
+}
+
+TEST(Sequential, is_made_of_one_of_torchs_that_was_built_elsewhere) {
+  in_a_process([] {
+    torch::nn::Sequential theirs;
+    theirs->push_back("in", torch::nn::Linear(3, 3));
+    theirs->push_back(HeldBlock(3));
+    const auto ours = hookable(theirs);
+    EXPECT_TRUE(at::equal((*ours)(row()), theirs->forward(row())));
+    EXPECT_EQ(ours->named_parameters().keys(), theirs->named_parameters().keys());
+    Events events;
+    for (const auto& child : ours->children())
+      note_forward(dynamic_cast<Module&>(*child), events);
+    (*ours)(row());
+    EXPECT_EQ(events, (Events{"forward", "forward"}));
+  });
+}
+
+TEST(Hookable, has_the_tensors_and_names_of_what_it_calls) {
+  in_a_process([] {
+    struct Theirs : torch::nn::Module {
+      Theirs() {
+        scale = register_parameter("scale", at::full({3}, 2.0));
+        frozen = register_parameter("frozen", at::ones({3}), /*requires_grad=*/false);
+        steps = register_buffer("steps", at::zeros({}));
+        inner = register_module("inner", torch::nn::Linear(3, 3));
+      }
+      at::Tensor forward(const at::Tensor& x) {
+        steps += 1;
+        return inner(x) * scale + frozen;
+      }
+      at::Tensor scale, frozen, steps;  // [3], [3], []
+      torch::nn::Linear inner{nullptr};
+    };
+    const auto theirs = std::make_shared<Theirs>();
+    const std::shared_ptr<Module> ours = hookable(theirs);
+    EXPECT_EQ(ours->named_parameters().keys(), theirs->named_parameters().keys());
+    EXPECT_EQ(ours->named_buffers().keys(), theirs->named_buffers().keys());
+    EXPECT_EQ(ours->name(), theirs->name());
+    EXPECT_FALSE(theirs->frozen.requires_grad());
+    Events events;
+    note_backward(*ours, events);
+    const auto x = row();
+    (*ours)(x).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "closes"}));
+    EXPECT_TRUE(ours->named_parameters()["scale"].grad().is_same(theirs->scale.grad()));
+    EXPECT_EQ(ours->named_buffers()["steps"].item<int>(), 1);
+  });
+}
+
+TEST(Hookable, trains_and_moves_what_it_calls) {
+  in_a_process([] {
+    const torch::nn::BatchNorm1d theirs(3);
+    const auto ours = hookable(theirs);
+    ours->eval();
+    EXPECT_FALSE(theirs->is_training());
+    ours->train();
+    EXPECT_TRUE(theirs->is_training());
+    const torch::nn::LSTM lstm(3, 2);
+    Sequential chain;
+    const auto recurrent = hookable(lstm);
+    recurrent->to(at::kDouble);
+    const auto x = at::ones({4, 1, 3}, at::kDouble);
+    EXPECT_EQ(std::get<0>((*recurrent)(x, std::nullopt)).scalar_type(), at::kDouble);
+  });
+}
+
+TEST(Hookable, takes_and_returns_what_forward_does) {
+  in_a_process([] {
+    Events events;
+    const auto lstm = hookable(torch::nn::LSTM(3, 2));
+    note_backward(*lstm, events);
+    const auto x = at::ones({4, 1, 3}).set_requires_grad(true);
+    const auto [out, state] = (*lstm)(x, std::nullopt);
+    (out.sum() + std::get<1>(state).sum()).backward();
+    EXPECT_EQ(events, (Events{"opens", "closes"}));
+  });
+}
+
+TEST(Hookable, takes_a_signature_where_forward_has_defaults) {
+  in_a_process([] {
+    using States = std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>;
+    const auto lstm = hookable<States(const at::Tensor&)>(torch::nn::LSTM(3, 2));
+    EXPECT_EQ(std::get<0>((*lstm)(at::ones({4, 1, 3}))).sizes(), (at::IntArrayRef{4, 1, 2}));
+  });
+}
+
+TEST(Hookable, an_embedding_of_torch_reads_nothing_in_backward) {
+  in_a_process([] {
+    EXPECT_FALSE(hookable(torch::nn::Embedding(5, 3))->reads_parameters_in_backward());
+    EXPECT_TRUE(hookable(torch::nn::Linear(5, 3))->reads_parameters_in_backward());
+  });
+}
+
+TEST(Hookable, a_module_is_itself) {
+  in_a_process([] {
+    const auto block = std::make_shared<HeldBlockImpl>(3);
+    EXPECT_EQ(hookable(block), block);
+    EXPECT_EQ(hookable(HeldBlock(block)), block);
+    EXPECT_EQ(hookable(torch::nn::AnyModule(block)), block);
+  });
+}
+
+// What check_hookable() says; empty if it says nothing.
+std::string refusal(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckHookable, names_a_module_whose_hooks_a_container_passes_by) {
+  in_a_process([] {
+    struct Net : Module {
+      Net() {
+        layers = register_module("layers", torch::nn::Sequential(torch::nn::Linear(3, 3)));
+        layers->push_back(block);
+      }
+      at::Tensor forward(at::Tensor x) override { return layers->forward(x); }
+      HeldBlock block{3};
+      torch::nn::Sequential layers{nullptr};
+    } net;
+    const std::string says =
+        "layers.1 (fsdp::(anonymous namespace)::HeldBlock) lies in a torch::nn::Sequential, which "
+        "calls forward() and so runs no hooks; use an fsdp::Sequential";
+    EXPECT_EQ(refusal([&] { check_hookable(net); }), says);
+    EXPECT_EQ(refusal([&] { check_hookable(net, {net.block.get()}); }), says);
+    EXPECT_EQ(refusal([&] { check_hookable(net, {}); }), "");
+  });
+}
+
+TEST(CheckHookable, says_nothing_of_containers_that_call_nothing_or_run_the_hooks) {
+  in_a_process([] {
+    struct Net : Module {
+      Net() {
+        list = register_module("list", torch::nn::ModuleList(HeldBlock(3)));
+        chain = register_module("chain", std::make_shared<Sequential>(HeldBlock(3)));
+        // The block is called by the module around it.
+        const auto around = std::make_shared<Around>();
+        theirs = register_module("theirs", torch::nn::Sequential(around));
+      }
+      struct Around : torch::nn::Module {
+        Around() { block = register_module("block", HeldBlock(3)); }
+        at::Tensor forward(at::Tensor x) { return block(x); }
+        HeldBlock block{nullptr};
+      };
+      at::Tensor forward(at::Tensor x) override { return x; }
+      torch::nn::ModuleList list{nullptr};
+      std::shared_ptr<Sequential> chain;
+      torch::nn::Sequential theirs{nullptr};
+    } net;
+    EXPECT_EQ(refusal([&] { check_hookable(net); }), "");
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

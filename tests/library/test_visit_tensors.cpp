@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+#include <visit_tensors.h>
+
+#include <array>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <common/in_a_process.h>
+
+namespace elsewhere {
+
+struct Pair {
+  at::Tensor first, second;
+};
+inline auto tensors(Pair& pair) {
+  return std::tie(pair.first, pair.second);
+}
+
+}  // namespace elsewhere
+
+namespace fsdp {
+namespace {
+
+struct Cache {
+  std::vector<at::Tensor> keys;
+  at::Tensor values;
+  int length{};
+  auto tensors() { return std::tie(keys, values); }
+};
+
+struct Silent {
+  at::Tensor tensor;
+};
+
+// The numbers in the tensors of `value`, in the order of the visits.
+template <class Value>
+std::vector<int> numbers_in(Value value) {
+  std::vector<int> numbers;
+  visit_tensors(value, [&](const at::Tensor& tensor) { numbers.push_back(tensor.item<int>()); });
+  return numbers;
+}
+
+at::Tensor number(int value) {
+  return at::full({}, value);
+}
+
+using Numbers = std::vector<int>;
+
+TEST(VisitTensors, finds_them_in_containers_and_classes_that_say_them) {
+  in_a_process([] {
+    EXPECT_EQ(numbers_in(number(1)), Numbers{1});
+    EXPECT_EQ(numbers_in(std::vector{number(1), number(2)}), (Numbers{1, 2}));
+    EXPECT_EQ(numbers_in(std::array{number(1), number(2)}), (Numbers{1, 2}));
+    EXPECT_EQ(numbers_in(std::list{number(1), number(2)}), (Numbers{1, 2}));
+    EXPECT_EQ(numbers_in(std::pair{number(1), 7}), Numbers{1});
+    EXPECT_EQ(numbers_in(std::tuple{number(1), std::string("a"), number(2)}), (Numbers{1, 2}));
+    EXPECT_EQ(numbers_in(std::map<std::string, at::Tensor>{{"b", number(2)}, {"a", number(1)}}),
+              (Numbers{1, 2}));
+    EXPECT_EQ(numbers_in(std::unordered_map<int, at::Tensor>{{3, number(1)}}), Numbers{1});
+    EXPECT_EQ(numbers_in(std::optional(number(1))), Numbers{1});
+    EXPECT_EQ(numbers_in(Cache{{number(1), number(2)}, number(3)}), (Numbers{1, 2, 3}));
+    EXPECT_EQ(numbers_in(elsewhere::Pair{number(1), number(2)}), (Numbers{1, 2}));
+  });
+}
+
+TEST(VisitTensors, finds_them_in_several_layers) {
+  in_a_process([] {
+    using Nested =
+        std::vector<std::pair<std::string, std::optional<std::map<int, std::array<Cache, 1>>>>>;
+    const Nested nested{{"none", std::nullopt}, {"one", {{{5, {Cache{{number(1)}, number(2)}}}}}}};
+    EXPECT_EQ(numbers_in(nested), (Numbers{1, 2}));
+  });
+}
+
+TEST(VisitTensors, finds_nothing_elsewhere) {
+  in_a_process([] {
+    EXPECT_EQ(numbers_in(7), Numbers{});
+    EXPECT_EQ(numbers_in(std::string("text")), Numbers{});
+    EXPECT_EQ(numbers_in(std::optional<at::Tensor>()), Numbers{});
+    EXPECT_EQ(numbers_in(std::vector<at::Tensor>()), Numbers{});
+    EXPECT_EQ(numbers_in(std::tuple<>()), Numbers{});
+    EXPECT_EQ(numbers_in(Silent{number(1)}), Numbers{});
+    EXPECT_EQ(numbers_in(std::make_shared<at::Tensor>(number(1))), Numbers{});
+  });
+}
+
+TEST(VisitTensors, lets_them_be_replaced_where_they_lie) {
+  in_a_process([] {
+    std::map<std::string, std::vector<at::Tensor>> value{{"a", {number(1), number(2)}}};
+    visit_tensors(value, [](at::Tensor& tensor) { tensor = tensor + 10; });
+    EXPECT_EQ(numbers_in(value), (Numbers{11, 12}));
+  });
+}
+
+template <class Value>
+constexpr bool kFound = TensorsInside<Value>::kFound;
+template <class Value>
+constexpr bool kHidden = TensorsInside<Value>::kHidden;
+
+TEST(VisitTensors, knows_of_a_type_whether_it_can_find_one) {
+  EXPECT_TRUE((kFound<at::Tensor>));
+  EXPECT_TRUE((kFound<std::optional<std::vector<Cache>>>));
+  EXPECT_TRUE((kFound<std::pair<int, std::map<int, elsewhere::Pair>>>));
+  EXPECT_FALSE((kFound<int>));
+  EXPECT_FALSE((kFound<std::vector<std::string>>));
+  EXPECT_FALSE((kFound<const at::Tensor>)) << "it can't be replaced";
+  EXPECT_FALSE((kFound<Silent>));
+}
+
+TEST(VisitTensors, knows_of_a_type_whether_it_can_hide_one) {
+  EXPECT_TRUE((kHidden<Silent>));
+  EXPECT_TRUE((kHidden<std::tuple<at::Tensor, Silent>>));
+  EXPECT_TRUE((kHidden<std::shared_ptr<at::Tensor>>));
+  EXPECT_TRUE((kHidden<at::TensorList>)) << "its elements can't be replaced";
+  EXPECT_TRUE((kHidden<std::map<int, const at::Tensor>>));
+  EXPECT_FALSE((kHidden<std::tuple<at::Tensor, Cache, elsewhere::Pair>>));
+  EXPECT_FALSE((kHidden<std::tuple<std::string, double, at::Device, std::vector<bool>>>));
+  EXPECT_FALSE((kHidden<std::map<std::string, std::set<std::string>>>));
+}
+
+}  // namespace
+}  // namespace fsdp

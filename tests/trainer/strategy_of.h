@@ -1,0 +1,21 @@
+#pragma once
+
+#include <strategies/fsdp/fsdp_strategy.h>
+#include <testing/multi_rank.h>
+
+#include <memory>
+
+namespace fsdp {
+
+// The strategy of config.mode on a rank, between replicas if it has some.
+inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config,
+                                             const Workload& workload) {
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
+  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
+  const ShardLayout layout = shard_layout(config, workload);
+  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
+  return make_single_strategy(config, workload, layout);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,259 @@
+#include <signal.h>
+#include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
+#include <state/files.h>
+#include <sys/wait.h>
+#include <task5_sharded_optimizer/each_element.h>
+#include <testing/multi_rank.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include <common/temporary_folder.h>
+#include "saved_state.h"
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMost = 1 << 20;  // [bytes] of a file
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// Copies of a checkpoint, each with something else wrong.
+class DamagedCopies {
+ public:
+  explicit DamagedCopies(std::string original) : original_(std::move(original)) {}
+
+  void add(const std::function<void(const std::string& copy)>& damage) {
+    const std::string copy = original_ + "-damaged-" + std::to_string(copies_.size());
+    fs::copy(original_, copy);
+    damage(copy);
+    copies_.push_back(copy);
+  }
+  const std::vector<std::string>& copies() const { return copies_; }
+
+ private:
+  std::string original_;
+  std::vector<std::string> copies_;
+};
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Bits that flip in every region of every file, files cut off at every region, bytes too many, and
+// files that are not there.
+void damage_bytes(DamagedCopies& copies, const std::string& folder) {
+  for (const std::string& name : files_in(folder)) {
+    const std::string text = read_text(folder + '/' + name, kMost);
+    for (const size_t place : {size_t{0}, size_t{3}, size_t{7}, size_t{8}, size_t{30},
+                               text.size() / 2, text.size() - 2, text.size() - 1}) {
+      copies.add([&](const std::string& copy) {
+        std::string flipped = text;
+        flipped[place] = static_cast<char>(flipped[place] ^ 1 << place % 8);
+        write(copy + '/' + name, flipped);
+      });
+    }
+    for (const size_t size : {size_t{0}, size_t{7}, size_t{8}, size_t{40}, text.size() - 1})
+      copies.add([&](const std::string& copy) { write(copy + '/' + name, text.substr(0, size)); });
+    copies.add([&](const std::string& copy) { write(copy + '/' + name, text + '\n'); });
+    copies.add([&](const std::string& copy) { fs::remove(copy + '/' + name); });
+  }
+}
+
+// What each rank is told when it loads each folder. It is the same on all ranks, and changes
+// nothing.
+std::vector<std::string> refusals(int world_size, const std::vector<std::string>& folders) {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    const ModelState state = cut_state(rank.rank(), rank.world_size(), true);
+    for (const std::string& folder : folders) {
+      std::string text = "loaded";
+      try {
+        load_checkpoint(folder, state, each_element, *rank.communicator());
+      } catch (const std::runtime_error& error) {
+        text = error.what();
+      }
+      rank.observe(folder, text);
+    }
+    rank.observe("unchanged", equal(state, cut_state(rank.rank(), rank.world_size(), true)));
+  });
+  expect_on_all_ranks(run, "unchanged", true);
+  std::vector<std::string> texts;
+  for (const std::string& folder : folders) {
+    expect_same_on_all_ranks(run, folder);
+    texts.push_back(run.at(0, folder));
+  }
+  return texts;
+}
+
+// Saves with two ranks, in the folder that is returned.
+std::string saved_in(const TemporaryFolder& folder, CheckpointFormat format) {
+  run_ranks(2, [&](TestRank& rank) {
+    save_checkpoint(folder.path(), format, 3, {}, cut_state(rank.rank(), 2), *rank.communicator());
+  });
+  return step_folder(folder.path(), 3);
+}
+
+MULTI_RANK_SUITE(DamagedCheckpoint);
+
+MULTI_RANK_TEST(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_changed) {
+  for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
+    const TemporaryFolder folder;
+    const std::string original = saved_in(folder, format);
+    DamagedCopies damaged(original);
+    damage_bytes(damaged, original);
+    const auto texts = refusals(world_size(), damaged.copies());
+    ASSERT_EQ(texts.size(), 60U);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const std::string start = damaged.copies()[i] + '/';  // and then the name of a file
+      EXPECT_TRUE(texts[i].starts_with(start)) << texts[i] << "\n in " << start;
+      EXPECT_EQ(texts[i].find('\n'), std::string::npos) << texts[i];
+    }
+  }
+}
+
+// Changes what a folder says of itself, and gives it the hashes that belong to it.
+void describe_anew(const std::string& folder, const std::function<void(Json&)>& change) {
+  Description description = read_description(folder);
+  change(description.json);
+  for (SavedFile& file : description.files) {
+    if (file.name.find('/') != std::string::npos) continue;
+    const FileReader reader(folder + '/' + file.name);
+    file.bytes = reader.size();
+    file.sha256 = reader.sha256();
+  }
+  write_description(folder, description.json, description.files);
+}
+
+// Changes the header of the file of rank 0.
+void change_header(const std::string& folder, const std::function<void(Json&)>& change) {
+  const std::string path = folder + "/rank-0000-of-0002.safetensors";
+  const std::string text = read_text(path, kMost);
+  uint64_t length = 0;
+  std::copy_n(text.data(), sizeof length, reinterpret_cast<char*>(&length));
+  Json header = Json::parse(text.substr(8, length));
+  const std::string data = text.substr(8 + length);
+  change(header);
+  const std::string changed = header.dump();
+  length = changed.size();
+  write(path, std::string(reinterpret_cast<const char*>(&length), 8) + changed + data);
+  describe_anew(folder, [](Json&) {});
+}
+
+void rename(Json& header, const std::string& from, const std::string& to) {
+  Json renamed;
+  for (const auto& [name, entry] : header.items())
+    renamed[name == from ? to : name] = entry;
+  header = renamed;
+}
+
+MULTI_RANK_TEST(DamagedCheckpoint, of_another_model_or_version_is_refused_with_its_name) {
+  const TemporaryFolder folder;
+  const std::string original = saved_in(folder, CheckpointFormat::sharded);
+  DamagedCopies copies(original);
+  std::vector<std::string> expected;
+  const auto described = [&](const std::string& text, const std::function<void(Json&)>& change) {
+    copies.add([&](const std::string& copy) { describe_anew(copy, change); });
+    expected.push_back("/checkpoint.json: " + text);
+  };
+  const auto with_header = [&](const std::string& text, const std::function<void(Json&)>& change) {
+    copies.add([&](const std::string& copy) { change_header(copy, change); });
+    expected.push_back(text);
+  };
+  described("has version 2 of the format; this program knows version 1",
+            [](Json& json) { json["version"] = 2; });
+  described("is no checkpoint", [](Json& json) { json["format"] = "zip"; });
+  described("the parameter a.bias has the shape [1,5], and in the model [5]", [](Json& json) {
+    json["parameters"][1]["shape"] = {1, 5};
+  });
+  described("has the parameter c.bias, and the model has a.bias in this place",
+            [](Json& json) { json["parameters"][1]["name"] = "c.bias"; });
+  described("lacks the model's parameter b.none", [](Json& json) { json["parameters"].erase(3); });
+  described("has the parameter more, and the model has none in this place", [](Json& json) {
+    json["parameters"].push_back({{"name", "more"}, {"shape", {1}}});
+  });
+  const std::string file = "/rank-0000-of-0002.safetensors: tensor ";
+  with_header(file + "a.bias:0-2: is not F32",
+              [](Json& header) { header["a.bias:0-2"]["dtype"] = "I32"; });
+  with_header(file + "a.bias/exp_avg:0-2: has the shape [1,2], not [2]", [](Json& header) {
+    header["a.bias/exp_avg:0-2"]["shape"] = {1, 2};
+  });
+  with_header(file + "c.bias:0-2: is of no parameter of the model",
+              [](Json& header) { rename(header, "a.bias:0-2", "c.bias:0-2"); });
+  with_header(file + "a.bias:4-6: has elements that the parameter does not have",
+              [](Json& header) { rename(header, "a.bias:0-2", "a.bias:4-6"); });
+  with_header(": the files do not have every element of a.bias once",
+              [](Json& header) { rename(header, "a.bias:0-2", "a.bias:1-3"); });
+  with_header(": the files do not have every element of a.bias/exp_avg once",
+              [](Json& header) { rename(header, "a.bias/exp_avg:0-2", "a.bias/exp_avg:2-4"); });
+  const auto texts = refusals(world_size(), copies.copies());
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(texts[i], copies.copies()[i] + expected[i]);
+}
+
+MULTI_RANK_TEST(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refused) {
+  const TemporaryFolder folder;
+  run_ranks(1, [&](TestRank& rank) {
+    ModelState state = whole_state();
+    for (StateRange& range : state.ranges) {
+      range.exp_avg.reset();
+      range.exp_avg_sq.reset();
+      range.step.reset();
+    }
+    save_checkpoint(folder.path(), CheckpointFormat::full, 3, {}, state, *rank.communicator());
+  });
+  const std::string saved = step_folder(folder.path(), 3);
+  EXPECT_EQ(refusals(world_size(), {saved}).at(0), saved + ": has no tensor a.weight/exp_avg");
+}
+
+// Saves one checkpoint after the other until it is killed.
+[[noreturn]] void save_for_ever(const std::string& folder, int64_t step) {
+  at::set_num_threads(1);
+  const auto comm = Communicator::create({0, 1, SharedRegion::create(1, size_t{1} << 20)});
+  for (;; ++step) {
+    const auto format = step % 2 == 0 ? CheckpointFormat::full : CheckpointFormat::sharded;
+    save_checkpoint(folder, format, step, {}, whole_state(), *comm);
+    remove_old_checkpoints(folder, 1);
+  }
+}
+
+TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
+  constexpr int kKills = 5;
+  const TemporaryFolder folder;
+  std::mt19937 random(1);  // NOLINT: the same moments in every run
+  for (int i = 0; i < kKills; ++i) {
+    const int64_t before = latest_step(folder.path()).value_or(0);
+    const pid_t child = fork();
+    ASSERT_NE(child, -1);
+    if (child == 0) save_for_ever(folder.path(), before + 1);
+    // It saves at least one; where it is after so many looks is a matter of chance.
+    while (latest_step(folder.path()).value_or(0) == before)
+      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "it ended by itself";
+    for (auto looks = random() % 200; looks > 0; --looks)
+      latest_step(folder.path());
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const RankRun run = run_ranks(1, [&](TestRank& rank) {
+      const ModelState state = whole_state(true);
+      load_checkpoint(find_checkpoint(folder.path()).folder, state, nullptr, *rank.communicator());
+      rank.observe("loaded", equal(state, whole_state()));
+    });
+    expect_on_all_ranks(run, "loaded", true);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

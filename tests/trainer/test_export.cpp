@@ -1,0 +1,127 @@
+#include <exchange/export.h>
+#include <exchange/hugging_face_folder.h>
+#include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
+#include <strategies/strategy.h>
+#include <testing/multi_rank.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+#include "hugging_face_files.h"
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Saves a model as a checkpoint of this many ranks.
+void save(const Module& model, const std::string& name, TestRank& rank, const std::string& folder) {
+  const auto parameters = distinct_parameters(model);
+  ModelState state = state_without_ranges(parameters);
+  for (const auto& [parameter, tensor] : parameters) {
+    const int64_t begin = tensor.numel() * rank.rank() / rank.world_size();
+    const int64_t end = tensor.numel() * (rank.rank() + 1) / rank.world_size();
+    if (begin == end) continue;
+    const at::Tensor values = tensor.detach().reshape({-1}).slice(0, begin, end);
+    state.ranges.push_back({parameter, begin, end, values, at::ones_like(values),
+                            at::ones_like(values), at::ones({})});
+  }
+  save_checkpoint(folder, CheckpointFormat::sharded, 3, {{"model", name}}, state,
+                  *rank.communicator());
+}
+
+at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
+  const auto& entry = file.entries().at(name);
+  const at::Tensor values = at::empty(entry.sizes, entry.dtype);
+  file.read(entry, 0, values);
+  return values;
+}
+
+MULTI_RANK_SUITE(ExportOf);
+
+MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_is_what_transformers_saves) {
+  const TemporaryFolder folder;
+  run_ranks(world_size(),
+            [&](TestRank& rank) { save(*tiny_gpt2(), "gpt2-tiny", rank, folder.path() + "/run"); });
+  const std::string output = folder.path() + "/new/hf";
+  export_parameters(folder.path() + "/run", ExportFormat::hf, output);
+  const SafetensorsReader file(output + "/model.safetensors");
+  const HuggingFaceFiles expected = files_of(*tiny_gpt2());
+  EXPECT_EQ(file.entries().size(), expected.names.size());
+  for (size_t i = 0; i < expected.names.size(); ++i)
+    EXPECT_TRUE(tensor_in(file, expected.names[i]).equal(expected.tensors[i])) << expected.names[i];
+  EXPECT_EQ(file.metadata(), (SafetensorsMetadata{{"format", "pt"}}));
+  const HuggingFaceFolder read(output);
+  EXPECT_EQ(read.options().heads, 5);
+}
+
+MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_has_the_models_own_names) {
+  const TemporaryFolder folder;
+  run_ranks(world_size(),
+            [&](TestRank& rank) { save(*tiny_gpt2(), "gpt2-tiny", rank, folder.path() + "/run"); });
+  export_parameters(folder.path() + "/run", ExportFormat::safetensors, folder.path() + "/plain/");
+  const SafetensorsReader file(folder.path() + "/plain/model.safetensors");
+  const auto model = tiny_gpt2();
+  const auto parameters = distinct_parameters(*model);
+  EXPECT_EQ(file.entries().size(), parameters.size());
+  for (const auto& [name, parameter] : parameters)
+    EXPECT_TRUE(tensor_in(file, name).equal(parameter)) << name;
+  EXPECT_EQ(file.metadata(),
+            (SafetensorsMetadata{{"format", "pt"}, {"lm_head.weight", "wte.weight"}}));
+  EXPECT_FALSE(fs::exists(folder.path() + "/plain/config.json"));
+}
+
+class Export : public testing::Test {
+ protected:
+  // `model`: what the checkpoint says that it is.
+  std::string saved(const std::string& model) {
+    run_ranks(1, [&](TestRank& rank) { save(*tiny_gpt2(), model, rank, path("run")); });
+    return step_folder(path("run"), 3);
+  }
+  std::string said(ExportFormat format) {
+    return error_of([&] { export_parameters(path("run"), format, path("out")); });
+  }
+  std::string path(const std::string& name) const { return folder_.path() + '/' + name; }
+  bool nothing_left() const { return !fs::exists(path("out")) && !fs::exists(path("out.part")); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Export, of_another_model_than_gpt2_is_refused) {
+  const std::string checkpoint = saved("small");
+  EXPECT_EQ(said(ExportFormat::hf),
+            checkpoint +
+                ": is of small, which is no GPT-2; the format hf takes gpt2-tiny, gpt2-36m, "
+                "gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, and safetensors takes every model");
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(Export, of_parameters_that_the_model_does_not_have_is_refused) {
+  const std::string checkpoint = saved("gpt2-36m");
+  EXPECT_EQ(said(ExportFormat::hf), checkpoint + ": has other parameters than gpt2-36m");
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(Export, of_a_damaged_checkpoint_is_refused) {
+  const std::string file = saved("gpt2-tiny") + "/rank-0000-of-0001.safetensors";
+  std::fstream(file, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put('x');
+  for (const ExportFormat format : {ExportFormat::hf, ExportFormat::safetensors}) {
+    EXPECT_EQ(said(format), file + ": is damaged; its SHA-256 is not the one in SHA256SUMS");
+    EXPECT_TRUE(nothing_left());
+  }
+}
+
+TEST_F(Export, into_a_folder_that_is_there_is_refused) {
+  saved("gpt2-tiny");
+  folder_.write("out/notes", "mine");
+  EXPECT_EQ(said(ExportFormat::hf), path("out") + ": is there already");
+  EXPECT_TRUE(fs::exists(path("out/notes")));
+  EXPECT_FALSE(fs::exists(path("out/config.json")));
+  fs::rename(path("out"), path("out.part"));
+  EXPECT_EQ(said(ExportFormat::hf),
+            path("out.part") + ": is there, perhaps from an export that was stopped; remove it");
+  EXPECT_TRUE(fs::exists(path("out.part/notes")));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,105 @@
+#include <base/whole_file.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <report/progress.h>
+#include <report/run_log.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+TEST(RunLog, writes_a_line_at_once_after_what_the_file_holds) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("log", "old\n");
+  RunLog log(path);
+  log.write({{"step", 0}});
+  EXPECT_EQ(content_of(path), "old\n{\"step\":0}\n");
+  log.write({{"loss", std::numeric_limits<double>::quiet_NaN()}});
+  EXPECT_EQ(content_of(path), "old\n{\"step\":0}\n{\"loss\":null}\n");
+}
+
+TEST(RunLog, writes_to_a_fifo_and_survives_a_reader_that_goes) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  RunLog log(path);
+  log.write({{"step", 0}});
+  char text[64];
+  const ssize_t count = read(reader, text, sizeof text);
+  EXPECT_EQ(std::string(text, static_cast<size_t>(count)), "{\"step\":0}\n");
+  close(reader);
+  testing::internal::CaptureStderr();
+  log.write({{"step", 1}});
+  log.write({{"step", 2}});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "--log " + path + ": Broken pipe; training goes on without it\n");
+}
+
+TEST(RunLog, a_file_that_can_not_be_opened_is_named) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/no/log";
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] { RunLog log(path); }), path);
+  EXPECT_EQ(reason_not_to_log(path), "No such file or directory");
+  EXPECT_EQ(reason_not_to_log(folder.path()), "Is a directory");
+  EXPECT_EQ(reason_not_to_log(folder.path() + "/log"), "");
+  EXPECT_EQ(reason_not_to_log("/dev/null"), "");
+}
+
+TEST(Progress, is_a_line_without_the_time_left_in_a_pipe) {
+  Progress progress(10);
+  progress.after({1, 0, 0.5, 100, 2'000'000}, 0);
+  EXPECT_EQ(progress.after({5, 100, 0.5, 100, 2'000'000}, 0),
+            "step 5/10  loss 0.5000000000  100 tokens/s  2.0 MB live\n");
+}
+
+TEST(Progress, shows_the_time_left_on_a_terminal_after_two_seconds) {
+  Progress progress(10);
+  const auto shown = [&](int64_t done, double seconds) {
+    return progress.after({done, seconds, 0.5, 100, 2'000'000}, 100);
+  };
+  EXPECT_EQ(shown(1, 50),
+            "\r\033[K[==                      ] 1/10  loss 0.500000  100 tokens/s  2.0 MB live");
+  EXPECT_EQ(shown(2, 51.9).find("left"), std::string::npos);
+  EXPECT_CONTAINS(shown(3, 54), "live  14 s left");  // 2 s a step, 7 to go
+  EXPECT_CONTAINS(shown(9, 290), "live  30 s left");
+  const std::string last = shown(10, 400);
+  EXPECT_EQ(last.find("left"), std::string::npos);
+  EXPECT_EQ(last.back(), '\n');
+}
+
+TEST(Progress, fits_into_one_line_of_any_terminal) {
+  Progress progress(10'000);
+  const Progress::Step step{9'999, 0, 12.345678, 1234567, 123'456'789'000};
+  const auto shown = [&](int columns) {
+    const std::string text = progress.after(step, columns);
+    const std::string begin = "\r\033[K";
+    EXPECT_EQ(text.substr(0, begin.size()), begin);
+    return text.substr(begin.size());
+  };
+  const std::string words = "9999/10000  loss 12.345678  1234567 tokens/s  123456.8 MB live";
+  const std::string bar = "[======================= ] ";
+  EXPECT_EQ(shown(100), bar + words);
+  EXPECT_EQ(shown(80), words);
+  EXPECT_EQ(shown(40), words.substr(0, 39));
+  for (int columns = 1; columns < 100; ++columns)
+    EXPECT_LT(shown(columns).size(), static_cast<size_t>(columns));
+}
+
+TEST(Progress, writes_times_as_people_do) {
+  EXPECT_EQ(time_left(0.2), "0 s left");
+  EXPECT_EQ(time_left(59.4), "59 s left");
+  EXPECT_EQ(time_left(59.6), "1 min left");
+  EXPECT_EQ(time_left(100), "2 min left");
+  EXPECT_EQ(time_left(3569), "59 min left");
+  EXPECT_EQ(time_left(3900), "1 h 5 min left");
+}
+
+}  // namespace
+}  // namespace fsdp

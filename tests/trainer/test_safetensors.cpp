@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+#include <state/safetensors.h>
+
+#include <nlohmann/json.hpp>
+
+#include <common/in_a_process.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+// A file of the format: the header's length, the header, and so many bytes of data.
+std::string file_text(const std::string& header, size_t data,
+                      std::optional<uint64_t> length = std::nullopt) {
+  const uint64_t written = length.value_or(header.size());
+  std::string text(reinterpret_cast<const char*>(&written), 8);
+  return text + header + std::string(data, 'x');
+}
+
+std::string refusal(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("file", text);
+  try {
+    const SafetensorsReader reader(path);
+  } catch (const std::runtime_error& error) {
+    const std::string what = error.what();
+    EXPECT_TRUE(what.starts_with(path + ": ")) << what;
+    return what.substr(std::min(what.size(), path.size() + 2));
+  }
+  return "accepted";
+}
+
+std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"("a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets +
+         "}";
+}
+
+TEST(Safetensors, has_the_bytes_that_the_format_says) {
+  in_a_process([] {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/file";
+    SafetensorsWriter writer(path, {{"b", at::kFloat, {2}}, {"a", at::kLong, {}}}, {{"k", "v"}});
+    writer.write(at::ones({2}));
+    writer.write(at::full({}, 2, at::kLong));
+    writer.close();
+    std::string header =
+        R"({"__metadata__":{"k":"v"},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+        R"("a":{"dtype":"I64","shape":[],"data_offsets":[8,16]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    std::string expected = file_text(header, 0);
+    for (int i = 0; i < 2; ++i)
+      expected += std::string("\0\0\x80\x3f", 4);
+    expected += std::string("\2\0\0\0\0\0\0\0", 8);
+    EXPECT_EQ(read_text(path, 1000), expected);
+    EXPECT_EQ(writer.size(), static_cast<int64_t>(expected.size()));
+    EXPECT_EQ(writer.sha256(), FileReader(path).sha256());
+  });
+}
+
+TEST(Safetensors, reads_what_it_has_written) {
+  in_a_process([] {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/file";
+    const at::Tensor whole = at::arange(12, at::kFloat).view({3, 4});
+    SafetensorsWriter writer(
+        path,
+        {{"empty", at::kFloat, {0, 3}}, {"half", at::kHalf, {2}}, {"whole", at::kFloat, {3, 4}}});
+    writer.write(at::ones({2}, at::kHalf));
+    for (const at::Tensor& row : whole.unbind())
+      writer.write(row);
+    writer.close();
+    const SafetensorsReader reader(path);
+    ASSERT_EQ(reader.entries().size(), 3U);
+    const auto& entry = reader.entries().at("whole");
+    EXPECT_EQ(entry.sizes, (std::vector<int64_t>{3, 4}));
+    const at::Tensor part = at::zeros({5});
+    reader.read(entry, 3, part);
+    EXPECT_TRUE(part.equal(whole.flatten().slice(0, 3, 8)));
+    EXPECT_THROW(reader.read(entry, 8, part), std::out_of_range);
+    EXPECT_THROW(reader.read(reader.entries().at("half"), 0, at::zeros({1})), std::out_of_range);
+  });
+}
+
+TEST(Safetensors, a_writer_notices_what_is_missing_or_comes_twice) {
+  in_a_process([] {
+    const TemporaryFolder folder;
+    SafetensorsWriter writer(folder.path() + "/file", {{"a", at::kFloat, {2}}});
+    writer.write(at::ones({1}));
+    EXPECT_THROW(writer.close(), std::logic_error);
+    const SafetensorsEntry entry{"a", at::kFloat, {1}};
+    EXPECT_THROW(SafetensorsWriter(folder.path() + "/other", {entry, entry}),
+                 std::invalid_argument);
+    EXPECT_THROW(SafetensorsWriter(folder.path() + "/no/file", {entry}), std::runtime_error);
+  });
+}
+
+TEST(Safetensors, a_header_is_compared_with_the_size_of_the_file) {
+  EXPECT_EQ(refusal(""), "has no header");
+  EXPECT_EQ(refusal("1234567"), "has no header");
+  for (const uint64_t length : {uint64_t{3}, uint64_t{1} << 40, ~uint64_t{0}, uint64_t{1} << 63}) {
+    EXPECT_EQ(refusal(file_text("{}", 0, length)),
+              "has a header of " + std::to_string(length) + " bytes, after which 2 bytes are left");
+  }
+  EXPECT_EQ(refusal(file_text("{}", 0)), "accepted");
+  for (const std::string header : {"", "[]", "{", "\xff\xfe", "null", "{} {}"})
+    EXPECT_EQ(refusal(file_text(header, 0)), "has a header that is no JSON object") << header;
+  EXPECT_EQ(refusal(file_text(std::string(1 << 20, '['), 0)),
+            "has a header that is no JSON object");
+}
+
+TEST(Safetensors, an_entry_is_compared_with_the_bytes_that_there_are) {
+  const auto refused = [](const std::string& entry, size_t data) {
+    return refusal(file_text("{" + entry + "}", data));
+  };
+  EXPECT_EQ(refused(tensor("F32", "[2]", "[0,8]"), 8), "accepted");
+  const std::string outside = "tensor a: lies outside the file";
+  EXPECT_EQ(refused(tensor("F32", "[2]", "[0,8]"), 7), outside);
+  EXPECT_EQ(refused(tensor("F32", "[2]", "[8,0]"), 8), outside);
+  EXPECT_EQ(refused(tensor("F32", "[2]", "[0]"), 8), outside);
+  const std::string shape = "tensor a: has a shape that is not as large as its bytes";
+  EXPECT_EQ(refused(tensor("F32", "[3]", "[0,8]"), 8), shape);
+  EXPECT_EQ(refused(tensor("F16", "[2]", "[0,8]"), 8), shape);
+  EXPECT_EQ(refused(tensor("F32", "[4294967296,4294967296]", "[0,0]"), 0), shape);
+  EXPECT_EQ(refused(tensor("F32", "[4611686018427387904]", "[0,0]"), 0), shape);
+  EXPECT_EQ(refused(tensor("F31", "[2]", "[0,8]"), 8), "tensor a: has a dtype that is not known");
+  for (const std::string number : {"-1", "1.5", "\"2\"", "18446744073709551615", "1e30"}) {
+    EXPECT_EQ(refused(tensor("F32", "[" + number + "]", "[0,8]"), 8),
+              "tensor a: has " + nlohmann::json::parse(number).dump() +
+                  " where a number of bytes or elements goes");
+  }
+  const std::string form = "tensor a: has an entry that is not as the format says";
+  EXPECT_EQ(refused(R"("a":{"dtype":"F32"})", 0), form);
+  EXPECT_EQ(refused(R"("a":7)", 0), form);
+  EXPECT_EQ(refused(R"("a":{"dtype":1,"shape":[],"data_offsets":[0,4]})", 4), form);
+}
+
+TEST(Safetensors, tensors_fill_the_file_without_a_gap) {
+  const std::string two = R"("b":{"dtype":"U8","shape":[2],"data_offsets":)";
+  const std::string first = tensor("U8", "[2]", "[0,2]") + ',';
+  const std::string order = "the tensors do not fill the file one after the other";
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 4)), "accepted");
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[1,3]}}", 3)), order);  // they overlap
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[3,5]}}", 5)), order);  // a gap
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 5)), order);  // a byte of none
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,40 @@
+#include <base/torch.h>
+#include <config/arrangement.h>
+
+#include <bit>
+
+namespace fsdp {
+
+int Arrangement::partial_sums(int count) const {
+  if (count == parts()) return 1;
+  // A tree that grows has one complete subtree for every bit of the number of its leaves.
+  const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
+  int sums = 0;
+  for (const int group : {turns_first ? turns : shards, turns_first ? shards : replicas}) {
+    sums += subtrees(count % group);
+    count /= group;
+  }
+  return sums + subtrees(count);
+}
+
+bool TreeSum::puts_aside() const {
+  return count_ > 0 && arrangement_.partial_sums(count_ + 1) > arrangement_.partial_sums(count_);
+}
+
+std::vector<at::Tensor> TreeSum::added(std::vector<at::Tensor> running) {
+  const at::NoGradGuard no_grad;
+  ++count_;
+  const auto others = static_cast<size_t>(arrangement_.partial_sums(count_) - 1);
+  for (; aside_.size() > others; aside_.pop_back())
+    for (size_t i = 0; i < running.size(); ++i) {
+      const at::Tensor& aside = aside_.back()[i];
+      if (!running[i].defined()) {
+        running[i] = aside;
+      } else if (aside.defined()) {
+        running[i].add_(aside);
+      }
+    }
+  return running;
+}
+
+}  // namespace fsdp

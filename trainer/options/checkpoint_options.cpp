@@ -1,0 +1,77 @@
+#include <command_line/command_line.h>
+#include <options/checkpoint_options.h>
+#include <train/checkpoints.h>
+
+#include <cstdio>
+
+namespace fsdp {
+namespace {
+
+// Throws UsageError in place of what find_checkpoint() throws.
+Checkpoint checkpoint_at(const std::string& path) {
+  try {
+    return find_checkpoint(path);
+  } catch (const std::exception& error) {
+    throw UsageError("--resume " + std::string(error.what()));
+  }
+}
+
+}  // namespace
+
+void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
+  app.add_option("--checkpoint-dir", config.checkpoint_dir,
+                 "folder in which checkpoints are saved (docs/checkpoints.md)");
+  add_number(app, "--save-every", config.save_every, NumberRange<int64_t>{1, kMany},
+             "steps between checkpoints (default 1); the last step is saved in any case");
+  add_number(app, "--keep", config.keep, NumberRange<int64_t>{1, kMany},
+             "remove all checkpoints but so many, the latest (default: none is removed)");
+  app.add_option("--checkpoint-format", config.checkpoint_format,
+                 "sharded (each rank writes what it owns) or full (one file of whole parameters, "
+                 "one of the optimizer's state) (default sharded)")
+      ->check(CLI::IsMember({"sharded", "full"}));
+  app.add_option("--resume", config.resume,
+                 "go on from a checkpoint, or from the latest one in a folder, up to --steps");
+}
+
+void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts) {
+  if (config.resume.empty()) return;
+  const Checkpoint checkpoint = checkpoint_at(config.resume);
+  go_on_from(checkpoint, config);
+  if (parts || !checkpoint.run.contains("parts")) return;
+  parts = checkpoint.run.at("parts");
+  if (*parts % config.world != 0) {
+    throw UsageError("--world " + std::to_string(config.world) + ": the checkpoint has " +
+                     std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
+                     "ranks whose number divides this, or give other --parts");
+  }
+}
+
+void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
+  if (config.checkpoint_dir.empty()) {
+    for (const char* option : {"--save-every", "--keep", "--checkpoint-format"})
+      if (app.count(option) > 0) throw UsageError(std::string(option) + ": needs --checkpoint-dir");
+  } else if (const auto latest = latest_step(config.checkpoint_dir);
+             latest && *latest > config.first_step) {
+    throw UsageError("--checkpoint-dir " + config.checkpoint_dir + ": has step " +
+                     std::to_string(*latest) + " already; go on from it (--resume " +
+                     config.checkpoint_dir + "), or give another folder");
+  }
+  if (config.resume.empty()) return;
+  if (config.steps <= config.first_step)
+    throw UsageError("--steps " + std::to_string(config.steps) + ": the checkpoint has " +
+                     std::to_string(config.first_step) + " behind it; give more");
+  const auto own = settings_of_run(config);
+  const auto saved = checkpoint_at(config.resume).run;
+  const std::string difference = difference_of_runs(saved, own);
+  if (!difference.empty())
+    throw UsageError("--resume " + config.resume + ": was trained with " + difference);
+  if (saved.value("parts", 0) != own.at("parts")) {
+    std::fprintf(
+        stderr,
+        "fsdp train: --parts %lld beside %lld of the checkpoint: the sums round another way "
+        "from here on\n",
+        own.at("parts").get<long long>(), saved.value("parts", 0LL));
+  }
+}
+
+}  // namespace fsdp

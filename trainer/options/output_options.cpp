@@ -1,0 +1,70 @@
+#include <base/whole_file.h>
+#include <command_line/command_line.h>
+#include <options/output_options.h>
+#include <report/run_log.h>
+#include <trace/timeline.h>
+
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+struct NamedFile {
+  std::string option;
+  std::string path;
+};
+
+// What the run would lose if two of them were one.
+std::vector<NamedFile> files_of(const TrainConfig& config) {
+  std::vector<NamedFile> files{{"--json", config.json},
+                               {"--trace", config.trace},
+                               {"--log", config.log},
+                               {"--checkpoint-dir", config.checkpoint_dir},
+                               {"--resume", config.resume}};
+  for (const std::string& path : config.text)
+    files.push_back({"--text", path});
+  std::erase_if(files, [](const NamedFile& file) { return file.path.empty(); });
+  return files;
+}
+
+bool is_written(const NamedFile& file) {
+  return file.option == "--json" || file.option == "--trace" || file.option == "--log";
+}
+
+void check_that_files_differ(const std::vector<NamedFile>& files) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    for (size_t j = i + 1; j < files.size() && is_written(files[i]); ++j) {
+      if (!same_file(files[i].path, files[j].path)) continue;
+      throw UsageError(files[i].option + " and " + files[j].option + " name one file, " +
+                       files[i].path + ": one would replace the other");
+    }
+  }
+}
+
+}  // namespace
+
+void add_output_options(CLI::App& app, TrainConfig& config) {
+  app.add_option("--trace", config.trace,
+                 "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
+  app.add_option("--json", config.json,
+                 "when training ends, write one line per step and a last one to this file");
+  app.add_option("--log", config.log,
+                 "write a line of JSON at each step to the end of this file, which may be a FIFO "
+                 "(docs/telemetry.md)");
+}
+
+void check_output_options(const TrainConfig& config) {
+  if (!config.json.empty()) check_output("--json", config.json, reason_not_to_write(config.json));
+  if (!config.log.empty()) check_output("--log", config.log, reason_not_to_log(config.log));
+  if (!config.trace.empty()) {
+    try {
+      timeline_writer(config.trace);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(std::string("--trace ") + error.what());
+    }
+    check_output("--trace", config.trace, reason_not_to_write(config.trace));
+  }
+  check_that_files_differ(files_of(config));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,80 @@
+#include <command_line/command_line.h>
+#include <options/precision_option.h>
+
+#include <map>
+#include <regex>
+#include <stdexcept>
+#include <string>
+
+namespace fsdp {
+namespace {
+
+void add_dtype(CLI::App& app, const std::string& name, at::ScalarType& dtype,
+               const std::string& help) {
+  const std::map<std::string, at::ScalarType> names{
+      {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+  app.add_option(name, dtype, help)
+      ->transform(CLI::CheckedTransformer(names).description("fp32|bf16|fp16"));
+}
+
+void check_keep_fp32(const TrainConfig& config) {
+  if (config.keep_fp32.empty()) return;
+  if (config.precision == MixedPrecisionPolicy{})
+    throw UsageError("--keep-fp32: needs --param-dtype or --reduce-dtype");
+  try {
+    config.keeps_fp32("");
+  } catch (const std::regex_error&) {
+    throw UsageError("--keep-fp32 " + config.keep_fp32 + ": not a regular expression");
+  }
+}
+
+}  // namespace
+
+void PrecisionOptions::add(CLI::App& app, TrainConfig& config) {
+  add_dtype(app, "--param-dtype", config.precision.param_dtype,
+            "what parameters are gathered in, and compute in (default fp32); the optimizer's stay "
+            "fp32");
+  add_dtype(app, "--reduce-dtype", config.precision.reduce_dtype,
+            "what gradients are sent in (default --param-dtype); they are added in fp32");
+  app.add_option("--keep-fp32", config.keep_fp32,
+                 "regular expression: parameters whose names match keep fp32 (ln: all norms)")
+      ->type_name("PATTERN");
+  app.add_option("--loss-scale", loss_scale,
+                 "power of two by which the loss is multiplied at first, or none (default 65536 "
+                 "with fp16, else none); halved when gradients overflow")
+      ->type_name("INT|none");
+  add_number(app, "--growth-interval", growth_interval, NumberRange<int64_t>{1, kMany},
+             "steps without overflow after which it is doubled (default 2000)");
+}
+
+void PrecisionOptions::settle(const CLI::App& app, TrainConfig& config) const {
+  MixedPrecisionPolicy& precision = config.precision;
+  if (app.count("--reduce-dtype") == 0) precision.reduce_dtype = precision.param_dtype;
+  if (precision != MixedPrecisionPolicy{} && config.arrangement().turns > 1 &&
+      config.accumulate == "last") {
+    throw UsageError(
+        "--accumulate last: takes --param-dtype fp32 and --reduce-dtype fp32; else "
+        "gradients of several parts would be added in 16 bits. Give --accumulate each");
+  }
+  check_keep_fp32(config);
+  const bool fp16 = precision.param_dtype == at::kHalf || precision.reduce_dtype == at::kHalf;
+  if (loss_scale == "none" || (!loss_scale && !fp16)) {
+    if (growth_interval) throw UsageError("--growth-interval: needs --loss-scale");
+    config.loss_scaler.reset();
+    return;
+  }
+  const LossScaler before = config.loss_scaler.value_or(LossScaler());  // of the checkpoint, if any
+  const int64_t interval = growth_interval.value_or(before.growth_interval());
+  if (!loss_scale) {
+    config.loss_scaler = LossScaler(before.scale(), interval, before.finite_steps());
+    return;
+  }
+  const NumberRange<int64_t> range{1, LossScaler::kLargest};
+  try {
+    config.loss_scaler = LossScaler(parse_number("--loss-scale", *loss_scale, range), interval);
+  } catch (const std::invalid_argument&) {
+    throw UsageError("--loss-scale " + *loss_scale + ": takes a power of two, or none");
+  }
+}
+
+}  // namespace fsdp

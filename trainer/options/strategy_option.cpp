@@ -1,0 +1,67 @@
+#include <command_line/command_line.h>
+#include <options/strategy_option.h>
+
+#include <map>
+
+namespace fsdp {
+namespace {
+
+// What a strategy says about the two settings of which it is made.
+struct StrategyOption {
+  enum class Shards { all_ranks, one_rank, as_given } shards;
+  bool reshard_after_forward;
+};
+
+const std::map<std::string, StrategyOption>& strategies() {
+  using enum StrategyOption::Shards;
+  static const std::map<std::string, StrategyOption> all{
+      {"full", {all_ranks, true}},
+      {"grad_op", {all_ranks, false}},
+      {"no", {one_rank, true}},
+      {"hybrid", {as_given, true}},
+      // PyTorch's names
+      {"full_shard", {all_ranks, true}},
+      {"shard_grad_op", {all_ranks, false}},
+      {"no_shard", {one_rank, true}},
+      {"hybrid_shard", {as_given, true}},
+      {"_hybrid_shard_zero2", {as_given, false}}};
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, option] : strategies())
+    names.push_back(name);
+  return names;
+}
+
+void take_strategy(TrainConfig& config, const std::string& strategy,
+                   std::optional<int64_t> shard_size, bool reshard_given) {
+  if (strategy.empty()) {
+    if (shard_size) throw UsageError("--shard-size: needs --strategy hybrid");
+    return;
+  }
+  const std::string name = "--strategy " + strategy;
+  const auto& [shards, reshard] = strategies().at(strategy);
+  if (shards == StrategyOption::Shards::as_given) {
+    if (!shard_size) throw UsageError(name + ": needs --shard-size");
+    if (config.world % *shard_size != 0) {
+      throw UsageError("--shard-size " + std::to_string(*shard_size) + ": does not divide the " +
+                       std::to_string(config.world) + " ranks (--world)");
+    }
+    config.shard_size = static_cast<int>(*shard_size);
+  } else if (shard_size) {
+    throw UsageError("--shard-size: needs --strategy hybrid, not " + strategy);
+  } else if (shards == StrategyOption::Shards::one_rank) {
+    config.shard_size = 1;
+  }
+  if (reshard) return;
+  if (reshard_given && config.reshard_after_forward) {
+    throw UsageError(name + ": keeps units after forward; leave out --reshard-after-forward on");
+  }
+  config.reshard_after_forward = false;
+}
+
+}  // namespace fsdp

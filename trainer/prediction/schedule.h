@@ -1,0 +1,56 @@
+#pragma once
+
+#include <comm/call.h>
+#include <config/train_config.h>
+#include <memory/live_bytes.h>
+#include <optim/shard_layout.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace fsdp {
+
+// One step of a rank: the list, in order, of everything in it that costs memory, traffic or time.
+// prediction.h adds up its bytes, step_time.h its time. The list shows in which order units are
+// gathered, reduced and freed, which the headers of tasks 3 to 6 say in words. It does not show how
+// hooks bring that order about.
+struct Schedule {
+  struct Enter {
+    Phase phase;
+  };
+  struct Allocate {
+    MemoryClass cls;
+    int64_t bytes;  // negative: freed
+  };
+  struct Compute {  // what the module of a unit computes itself, without the units inside it
+    size_t unit;    // index into the layout's units
+    Phase phase;    // forward or backward
+  };
+  struct Issue {
+    Operation operation;
+    int64_t numel;  // of the larger tensor
+    int64_t element_bytes;
+    int ranks;                     // between which it runs
+    bool in_arena;                 // the transport reads the tensor where it lies
+    std::optional<size_t> unit{};  // that it serves, if any
+    std::string_view label{};      // "norm" or "metrics" if it serves no parameter
+  };
+  struct Wait {     // a second one for the same call does nothing
+    size_t action;  // index of the Issue
+  };
+  using Action = std::variant<Enter, Allocate, Compute, Issue, Wait>;
+  std::vector<Action> actions;
+  int64_t state_file_bytes{};  // of the optimizer's moments, if they lie in a file
+  int64_t put_aside_bytes{};   // then also of sums of gradients that wait for other parts, at most
+  bool in_order{true};  // false: units lie inside others, so the layout does not tell their order
+};
+
+// The step of `rank`. `first`: the first one of the run, which knows no order to prefetch by and,
+// unless it goes on from a checkpoint, has no optimizer state before its last phase. A run of no
+// steps is one forward without gradients.
+Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
+                  bool first = false);
+
+}  // namespace fsdp

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <digest/sha256.h>
+
+#include <cstdint>
+#include <string>
+
+// Files whose writers want to know that they are on the disk, and whose readers trust nothing.
+// Every function throws std::runtime_error "PATH: what is wrong".
+namespace fsdp {
+
+// A new file, or an old one emptied.
+class FileWriter {
+ public:
+  explicit FileWriter(std::string path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+
+  void write(const void* bytes, size_t count);
+  void close();  // when the bytes are on the disk
+
+  int64_t size() const { return size_; }              // [bytes] written
+  std::string sha256() const { return hash_.hex(); }  // of them
+
+ private:
+  std::string path_;
+  int descriptor_;
+  int64_t size_{};
+  Sha256 hash_;
+};
+
+class FileReader {
+ public:
+  explicit FileReader(std::string path);
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return size_; }  // [bytes]
+  // Reads exactly `count` bytes from `offset` on.
+  void read(int64_t offset, void* into, size_t count) const;
+  std::string sha256() const;  // of the whole file
+
+ private:
+  std::string path_;
+  int descriptor_;
+  int64_t size_{};
+};
+
+// The whole file, if it has at most `most` bytes.
+std::string read_text(const std::string& path, int64_t most);
+// Returns when the names in the folder are on the disk.
+void sync_folder(const std::string& path);
+
+}  // namespace fsdp

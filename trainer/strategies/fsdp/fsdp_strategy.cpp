@@ -1,0 +1,222 @@
+#include <config/arrangement.h>
+#include <fully_shard.h>
+#include <locate.h>
+#include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <sharded_optimizer.h>
+#include <state/whole_tensors.h>
+#include <strategies/build_model.h>
+#include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/fsdp/unit_optimizers.h>
+#include <strategies/fsdp/what_backward_reads.h>
+#include <strategies/fsdp/wrap_option.h>
+#include <strategies/offload.h>
+
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// Which parameters stay fp32. Null if none does, so a stack without keep_in_fp32() can train.
+ParameterFilter keep_fp32_of(const TrainConfig& config) {
+  if (config.keep_fp32.empty()) return {};
+  return [config](const std::string& parameter) { return config.keeps_fp32(parameter); };
+}
+
+class FsdpStrategy : public Strategy {
+ public:
+  FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
+      : workload_(std::move(workload)),
+        comm_(std::move(comm)),
+        arrangement_(config.arrangement()),
+        offload_dir_(config.offload_dir),
+        rounds_parameters_(config.precision.rounds_parameters()),
+        forward_limit_(config.limit_in_forward()),
+        backward_limit_(config.limit_in_backward()) {
+    FullyShardOptions options;
+    options.wrap = wrap_policy_of(config.wrap);
+    options.reshard_after_forward = config.reshard_after_forward;
+    options.limit = config.limit_in_forward();
+    options.keep_fp32 = keep_fp32_of(config);
+    if (config.meta_init) {
+      const DeferredInit init([&] { model_ = workload_.build(); });
+      options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
+      sharded_ = fully_shard(*model_, comm_, options);
+      init.materialize_module(*model_);  // what is left: the buffers
+    } else {
+      model_ = workload_.build();
+      sharded_ = fully_shard(*model_, comm_, options);
+    }
+    layout_ = sharded_->layout();
+    note_what_backward_reads(*model_, layout_);
+    move_buffers(*model_, comm_->device());
+    const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
+    if (config.step_in_backward) {
+      unit_optimizers_ = std::make_shared<UnitOptimizers>(sharded_->units(), groups, comm_);
+      step_in_backward(*model_, *sharded_, unit_optimizers_);
+    } else {
+      optimizer_ = make_sharded_optimizer(sharded_->units(), groups, comm_);
+    }
+    if (config.precision != MixedPrecisionPolicy{}) {
+      for (const auto& unit : sharded_->units())
+        unit->set_mixed_precision(config.precision_of(unit->parameters().front().name));
+    }
+    if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
+    set_loss_scale(1);
+  }
+
+  at::Tensor forward_backward(int64_t step) override {
+    const Turn turn{.loss =
+                        [&](int part) {
+                          sharded_->prefetcher()->set_limit(forward_limit_);
+                          return workload_.loss(*model_, part, arrangement_.parts(), step);
+                        },
+                    .backward =
+                        [&](const at::Tensor& loss, bool) {
+                          sharded_->prefetcher()->set_limit(backward_limit_);
+                          backward(loss, loss_scale_);
+                        },
+                    .add = [&](TreeSum& sums) { put_back(sums.added(gradients())); },
+                    .leave = [&] { return put_aside(take_gradients(), offload_dir_); }};
+    const auto losses = compute_parts(parts_of(arrangement_, comm_->global_rank()),
+                                      {.turns = arrangement_.turns}, turn);
+    if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
+    if (arrangement_.turns > 1) divide_gradients();
+    return sums_of_losses(losses, arrangement_);
+  }
+
+  at::Tensor evaluate(const PartValue& value) override {
+    return values_without_gradients(*model_, value, arrangement_, comm_->global_rank());
+  }
+
+  double clip_grad_norm(double max_norm, double norm_type) override {
+    live_bytes::enter(Phase::optimizer);
+    // Not the overload, which is an extension: a stack without it can clip by the usual norm.
+    if (norm_type == 2) return optimizer_->clip_grad_norm(max_norm);
+    return optimizer_->clip_grad_norm(max_norm, norm_type);
+  }
+
+  void step() override {
+    live_bytes::enter(Phase::optimizer);
+    if (unit_optimizers_) return unit_optimizers_->step();  // what backward has left
+    optimizer_->step();
+    optimizer_->zero_grad();
+  }
+
+  void skip_step() override {
+    live_bytes::enter(Phase::optimizer);
+    optimizer_->state();  // allocates it
+    optimizer_->zero_grad();
+  }
+
+  // A unit divides by the number of ranks itself, if its sum is that of all parts.
+  void set_loss_scale(int64_t scale) override {
+    loss_scale_ = scale;
+    for (const auto& unit : sharded_->units())
+      unit->set_gradient_divide_factor(arrangement_.turns > 1 ? 1 : arrangement_.parts() * scale);
+  }
+
+  // The first rank of each replica gets the parameters. They are the same.
+  void full_parameters(const ParameterVisitor& visit) override {
+    const auto on_rank_0 = [&](const std::string& name, const at::Tensor& parameter) {
+      if (comm_->global_rank() == 0) visit(name, parameter);
+    };
+    if (rounds_parameters_) return visit_shards(on_rank_0);
+    sharded_->full_parameters(on_rank_0);
+  }
+  ModelState state() override {
+    ModelState state = state_without_ranges(distinct_parameters(*model_));
+    state.ranges = unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
+    return state;
+  }
+  Locate locate() const override { return fsdp::locate; }
+  const ShardLayout& layout() const override { return layout_; }
+
+ private:
+  // What full_parameters() would visit if the units did not round what they gather.
+  void visit_shards(const ParameterVisitor& visit) const {
+    std::vector<size_t> next(sharded_->units().size());  // parameter of each unit
+    at::Tensor full;                                     // of unit `gathered`
+    size_t gathered = next.size();
+    for (const auto& parameter : layout_.parameters) {
+      const FlatParameter& unit = *sharded_->units()[parameter.unit];
+      if (gathered != parameter.unit) {
+        full = gather_flat(*comm_, unit.shard(), unit.unit());
+        gathered = parameter.unit;
+      }
+      const auto sizes = unit.parameters()[next[gathered]++].tensor.sizes();
+      visit(parameter.name, full.narrow(0, parameter.offset, parameter.numel).view(sizes).cpu());
+    }
+  }
+
+  // What a turn adds to what is there, so the turns whose sums belong together need no more memory
+  // than one: the sharded gradients or, while they are not reduced, the parameters' .grad.
+  // Undefined where there is none.
+  std::vector<at::Tensor> gradients() const {
+    std::vector<at::Tensor> gradients;
+    for (const auto& unit : sharded_->units()) {
+      if (!arrangement_.turns_first) gradients.push_back(unit->sharded_gradient());
+      for (const auto& parameter : unit->parameters())
+        if (arrangement_.turns_first) gradients.push_back(parameter.tensor.grad());
+    }
+    return gradients;
+  }
+
+  std::vector<at::Tensor> take_gradients() const {
+    auto taken = gradients();
+    for (const auto& unit : sharded_->units()) {
+      unit->drop_gradient();
+      for (const auto& parameter : unit->parameters())
+        parameter.tensor.mutable_grad().reset();
+    }
+    return taken;
+  }
+
+  // A parameter that got no gradient in this turn has that of the turns before.
+  void put_back(const std::vector<at::Tensor>& sums) const {
+    if (!arrangement_.turns_first) return;
+    auto sum = sums.begin();
+    for (const auto& unit : sharded_->units())
+      for (const auto& parameter : unit->parameters())
+        parameter.tensor.mutable_grad() = *sum++;
+  }
+
+  void divide_gradients() const {
+    const at::NoGradGuard no_grad;
+    for (const auto& unit : sharded_->units())
+      if (unit->sharded_gradient().defined())
+        unit->sharded_gradient().div_(arrangement_.parts() * loss_scale_);
+  }
+
+  Workload workload_;
+  std::shared_ptr<Communicator> comm_;
+  Arrangement arrangement_;
+  std::string offload_dir_;
+  bool rounds_parameters_;
+  int64_t loss_scale_{1};
+  int forward_limit_, backward_limit_;
+  std::shared_ptr<Module> model_;
+  std::shared_ptr<FullySharded> sharded_;
+  ShardLayout layout_;
+  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if there are those of the units
+  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless units step in backward
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
+                                             std::shared_ptr<Communicator> comm) {
+  return std::make_unique<FsdpStrategy>(config, std::move(workload), std::move(comm));
+}
+
+ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
+  std::shared_ptr<Module> model;
+  construct_on_meta([&] { model = workload.build(); });
+  auto plan = plan_units(*model, wrap_policy_of(config.wrap));
+  if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
+  ShardLayout layout = plan_layout(*model, plan, config.shards());
+  note_what_backward_reads(*model, layout);
+  return layout;
+}
+
+}  // namespace fsdp

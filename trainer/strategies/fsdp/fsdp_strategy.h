@@ -1,0 +1,17 @@
+#pragma once
+
+#include <strategies/strategy.h>
+
+namespace fsdp {
+
+// The workload's model, sharded over the ranks of `comm` as config.wrap, .limit, .prefetch,
+// .reshard_after_forward and .meta_init say, with the sharded optimizer. `comm` connects all
+// config.world ranks, with replicas of config.shards() ranks each if those are fewer.
+std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
+                                             std::shared_ptr<Communicator> comm);
+
+// The layout that make_fsdp_strategy would give the model. Takes no memory
+// for parameters and draws no random number.
+ShardLayout shard_layout(const TrainConfig& config, const Workload& workload);
+
+}  // namespace fsdp

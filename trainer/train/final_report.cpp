@@ -1,0 +1,173 @@
+#include <base/todo.h>
+#include <cuda/gpu.h>
+#include <prediction/link_report.h>
+#include <prediction/prediction.h>
+#include <report/telemetry.h>
+#include <state/whole_state.h>
+#include <trace/recorder.h>
+#include <train/final_report.h>
+#include <train/over_ranks.h>
+
+#include <cstdio>
+#include <numeric>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json live_bytes_json(const PredictedBytes& predicted, int64_t& mismatches) {
+  Json phases;
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    Json classes;
+    const LiveBytes measured = live_bytes::peak(static_cast<Phase>(phase));
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
+      const auto& expected = predicted[phase][cls];
+      classes[to_string(static_cast<MemoryClass>(cls))] = {
+          {"predicted", expected ? Json(*expected) : Json(nullptr)},
+          {"measured", measured.by_class[cls]}};
+      mismatches += expected && *expected != measured.by_class[cls];
+    }
+    phases[to_string(static_cast<Phase>(phase))] = classes;
+  }
+  return phases;
+}
+
+// The bytes of one step by operation, or by label for what serves no unit.
+std::map<std::string, int64_t> bytes_by_key(const std::vector<Call>& log) {
+  std::map<std::string, int64_t> bytes;
+  for (const Call& call : log) {
+    const std::string unit = call.unit.str();
+    const std::string label = call.unit.is_label() ? unit.substr(1, unit.size() - 2) : "";
+    bytes[label.empty() ? to_string(call.operation) : label] += call.bytes;
+  }
+  return bytes;
+}
+
+Json units_json(const ShardLayout& layout) {
+  Json units = Json::array();
+  for (size_t i = 0; i < layout.units.size(); ++i) {
+    int64_t numel = 0;
+    for (const auto& parameter : layout.parameters)
+      numel += parameter.unit == i ? parameter.numel : 0;
+    units.push_back({{"name", layout.units[i].name},
+                     {"numel", numel},
+                     {"padded", layout.units[i].padded_numel},
+                     {"root", layout.units[i].root}});
+  }
+  return units;
+}
+
+// What a step took over a simulated link, measured and predicted; null without a link.
+Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
+  if (Recorder::current() == nullptr) return nullptr;
+  const auto times = step_times(config, layout, Recorder::current()->events());
+  if (!times) return nullptr;
+  return {{"measured", times->measured},
+          {"predicted", times->predicted},
+          {"predicted_without_prefetch", times->without_prefetch}};
+}
+
+// Null if no step was trained, so that no state is allocated for it, and in a stack without it.
+Json state_hash(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
+  if (config.steps == 0) return nullptr;
+  try {
+    return state_sha256(strategy.state(), comm);
+  } catch (const NotStarted&) {
+    return nullptr;
+  }
+}
+
+template <typename... Values>
+std::string formatted(const char* format, Values... values) {
+  char text[160];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
+}  // namespace
+
+Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
+                const ParameterSummary& before, const std::vector<Call>& last_step) {
+  const ShardLayout& layout = strategy.layout();
+  const Schedule step =
+      schedule(config, layout, comm.rank(), /*first=*/config.steps - config.first_step <= 1);
+  // On CUDA the bytes of the GPU alone are counted, and transports have their buffers on the host.
+  const std::string backend = config.on_cuda() ? "nccl" : comm.backend();
+  int64_t mismatches = 0;
+  const Json live = live_bytes_json(predict_live_bytes(step, backend), mismatches);
+  const auto peaks = gather_from_ranks(comm, live_bytes::peak_total());
+  const auto all_mismatches = gather_from_ranks(comm, mismatches);
+  const auto allocator = gpu::allocator_peaks().value_or(gpu::AllocatorPeaks());
+  const auto allocated = gather_from_ranks(comm, allocator.allocated);
+  const auto reserved = gather_from_ranks(comm, allocator.reserved);
+  ParameterSummary after;
+  strategy.full_parameters([&](const auto&, const at::Tensor& p) { after.add(p); });
+
+  Json line{{"final", true},
+            {"param_sum", after.sum_fp32()},
+            {"param_sum_change", after.sum_fp64() - before.sum_fp64()},
+            {"param_sha256", after.sha256()},
+            {"state_sha256", state_hash(config, strategy, comm)},
+            {"peak_bytes", peaks},
+            {"live_bytes", live},
+            {"live_bytes_mismatches",
+             std::accumulate(all_mismatches.begin(), all_mismatches.end(), int64_t{0})},
+            {"comm_bytes", bytes_by_key(last_step)},
+            {"comm_bytes_predicted", predict_comm_bytes(step)},
+            {"units", units_json(layout)},
+            {"params", layout.numel()},
+            {"world", config.world},
+            {"shard_size", layout.world_size},
+            {"strategy", config.mode == "fsdp" ? Json(config.strategy()) : Json(nullptr)},
+            {"checkpoint_every", config.checkpoint_every},
+            {"param_dtype", dtype_name(config.precision.param_dtype)},
+            {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
+            {"keep_fp32", config.keep_fp32},
+            {"threads", config.threads},
+            {"backend", comm.backend()},
+            {"batch", config.batch},
+            {"parts", config.arrangement().parts()},
+            {"seq", config.seq},
+            {"steps", config.steps},
+            {"first_step", config.first_step},
+            {"mode", config.mode},
+            {"model", config.model},
+            {"commit", config.commit.empty() ? Json(nullptr) : Json(config.commit)}};
+  const Json times = step_seconds(config, layout);
+  if (!times.is_null()) line["step_seconds"] = times;
+  if (config.on_cuda()) {
+    line["caching_allocator"] = {{"peak_allocated", allocated}, {"peak_reserved", reserved}};
+  }
+  return line;
+}
+
+std::vector<std::string> summary_of(const Json& line) {
+  std::vector<std::string> summary;
+  if (line.contains("step_seconds")) {
+    const auto milliseconds = [&](const char* key) {
+      return line["step_seconds"][key].get<double>() * 1e3;
+    };
+    summary.push_back(formatted(
+        "step time over the link: %.1f ms measured, %.1f ms predicted; without prefetch %.1f ms "
+        "predicted",
+        milliseconds("measured"), milliseconds("predicted"),
+        milliseconds("predicted_without_prefetch")));
+  }
+  summary.push_back(formatted("param sum %.6f (change %+.6f), sha256 %s",
+                              line["param_sum"].get<double>(),
+                              line["param_sum_change"].get<double>(),
+                              line["param_sha256"].get<std::string>().substr(0, 16).c_str()));
+  std::string bytes = "bytes per rank: peak " + with_commas(line["peak_bytes"][0]);
+  for (const auto& [key, value] : line["comm_bytes"].items())
+    bytes += ", " + key + " " + with_commas(value);
+  summary.push_back(bytes + " (last step)");
+  if (line.contains("caching_allocator")) {
+    const Json& peaks = line["caching_allocator"];
+    summary.push_back("caching allocator: peak " + with_commas(peaks["peak_allocated"][0]) +
+                      " allocated, " + with_commas(peaks["peak_reserved"][0]) + " reserved");
+  }
+  return summary;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <report/parameter_summary.h>
+#include <strategies/strategy.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// The last line of the JSON file: the parameters' sums and hash, what was measured beside what was
+// predicted, and how the run was configured. All ranks call it together, after the last step.
+// `before`: of the parameters before the first step. `last_step`: the collectives of the last one.
+nlohmann::ordered_json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
+                                  const ParameterSummary& before,
+                                  const std::vector<Call>& last_step);
+
+// What the final line tells, for people.
+std::vector<std::string> summary_of(const nlohmann::ordered_json& final_line);
+
+}  // namespace fsdp

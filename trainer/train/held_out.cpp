@@ -1,0 +1,65 @@
+#include <memory/live_bytes.h>
+#include <optim/shard_layout.h>
+#include <train/held_out.h>
+#include <train/over_ranks.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kBatches = 4;
+
+// `batch`, and below it rows that ask for nothing, until `parts` divides their number.
+Batch filled_up(const Batch& batch, int64_t parts) {
+  const int64_t rows = batch.inputs.size(0), more = (parts - rows % parts) % parts;
+  const std::vector<int64_t> below{0, 0, 0, more};
+  return {at::constant_pad_nd(batch.inputs, below, 0),
+          at::constant_pad_nd(batch.targets, below, kNotAsked)};
+}
+
+}  // namespace
+
+std::string to_string(const HeldOutResult& result) {
+  char text[80];
+  std::snprintf(text, sizeof text, "loss %.6f, accuracy %.2f %%", result.loss,
+                100 * result.accuracy);
+  return text;
+}
+
+HeldOut::HeldOut(const TrainConfig& config, const Dataset& dataset)
+    : parts_(config.arrangement().parts()), device_(config.comm.device) {
+  rows_ = filled_up(dataset.held_out(kBatches * config.batch, config.seq), parts_);
+  rows_at_a_time_ = std::max<int64_t>(1, config.batch / parts_);
+  asked_ = (rows_.targets != kNotAsked).sum().item<double>();
+}
+
+// [2] fp64: the cross entropy of the part's tokens, and how many of them are right.
+at::Tensor HeldOut::sums_of_part(Module& model, int part, int parts) const {
+  const Batch own = rows_.part(part, parts);
+  const int64_t rows = own.inputs.size(0);
+  at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kDouble).device(device_));
+  for (int64_t begin = 0; begin < rows; begin += rows_at_a_time_) {
+    const int64_t end = std::min(begin + rows_at_a_time_, rows);
+    const Batch some =
+        Batch{own.inputs.slice(0, begin, end), own.targets.slice(0, begin, end)}.to(device_);
+    const at::Tensor logits = model(some.inputs).flatten(0, 1).to(at::kFloat);
+    const at::Tensor targets = some.targets.flatten();
+    const at::Tensor loss =
+        at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kNotAsked);
+    const at::Tensor right = (logits.argmax(1) == targets).sum();
+    sums += at::stack({loss.to(at::kDouble), right.to(at::kDouble)});
+  }
+  return sums;
+}
+
+HeldOutResult HeldOut::evaluate(Strategy& strategy, Communicator& comm) const {
+  live_bytes::enter(Phase::init);  // what it takes is no step's
+  const at::Tensor sums = strategy.evaluate(
+      [this](Module& model, int part, int parts) { return sums_of_part(model, part, parts); });
+  const at::Tensor sum = MeanOverRanks(comm, sums, parts_ / comm.world_size()).sum();
+  return {sum[0].item<double>() / asked_, sum[1].item<double>() / asked_};
+}
+
+}  // namespace fsdp

@@ -1,0 +1,106 @@
+#include <base/whole_file.h>
+#include <comm/join.h>
+#include <cuda/gpu.h>
+#include <memory/counting_allocator.h>
+#include <memory/live_bytes.h>
+#include <memory/poison.h>
+#include <strategies/data_of_run.h>
+#include <trace/recorder.h>
+#include <trace/timeline.h>
+#include <train/print_units.h>
+#include <train/training_run.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+namespace fsdp {
+namespace {
+
+// The timeline of a run. The calling process writes it when the ranks have ended, however they did.
+class RunTimeline {
+ public:
+  RunTimeline(const TrainConfig& config, int processes) : config_(config) {
+    if (!config.trace.empty() || config.comm.link) log_ = EventLog::create(processes);
+  }
+
+  std::optional<Recorder> record(int rank) const {
+    if (log_ == nullptr) return std::nullopt;
+    return std::optional<Recorder>(std::in_place, log_, rank, config_.comm.clock);
+  }
+
+  // Throws std::runtime_error naming a file that can't be written.
+  void write(const std::string& failure) const {
+    if (config_.trace.empty()) return;
+    uint64_t dropped = 0;
+    for (int rank = 0; rank < log_->world_size(); ++rank)
+      dropped = std::max(dropped, log_->dropped(rank));
+    write_whole_file(config_.trace,
+                     timeline_writer(config_.trace)(timeline_of(*log_, title(), failure)));
+    const std::string lost =
+        " (without the first " + std::to_string(dropped) + " events of a rank)";
+    std::printf("timeline: %s%s\n", config_.trace.c_str(), dropped > 0 ? lost.c_str() : "");
+    std::fflush(stdout);
+  }
+
+ private:
+  std::string title() const {
+    return config_.mode + " of " + config_.model + ", " + std::to_string(config_.world) +
+           (config_.world == 1 ? " rank" : " ranks") +
+           (config_.mode == "single" ? " played in turn" : "");
+  }
+
+  const TrainConfig& config_;
+  std::shared_ptr<EventLog> log_;  // null: nobody will read it
+};
+
+}  // namespace
+
+int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
+                 const std::string& program) {
+  if (given.print_units) {
+    print_units(given, fsdp);
+    return 0;
+  }
+  TrainConfig config = given;
+  if (config.data == "text") config.text_content = text_of(config);  // once, for all ranks
+  const int processes = config.mode == "single" ? 1 : config.world;
+  const RunTimeline timeline(config, processes);
+  const auto train = [&](const RankContext& context) {
+    if (config.on_cuda()) {
+      gpu::use_gpu_of(context.rank);
+    } else {
+      counting_allocator::install();
+      // Who puts state into files has no memory to spare.
+      if (!config.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
+    }
+    live_bytes::enter(Phase::init);
+    poison::enable(config.poison);
+    at::set_num_threads(config.threads);
+    const auto recorder = timeline.record(context.rank);
+    train_rank(config, fsdp, context);
+    return 0;
+  };
+  const int status = start(
+      processes, train, program,
+      [&](const std::string& failure) {
+        try {
+          timeline.write(failure);
+          return true;
+        } catch (const std::runtime_error& error) {
+          std::fprintf(stderr, "%s: the timeline %s\n", program.c_str(), error.what());
+          return false;
+        }
+      },
+      config.comm.timeout);
+  const auto self = started_rank();
+  const auto& fault = config.comm.fault;
+  if (status == 0 && fault && (!self || self->rank == fault->rank)) {
+    std::fprintf(stderr, "%s: --fault was not reached: rank %d made fewer than %s calls\n",
+                 program.c_str(), fault->rank, std::to_string(fault->at + 1).c_str());
+  }
+  return status;
+}
+
+}  // namespace fsdp
