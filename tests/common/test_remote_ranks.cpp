@@ -127,7 +127,7 @@ TEST(RemoteRanks, are_compared_in_the_judge) {
   EXPECT_EQ(judged("passes")["outcome"], "passed");
   const nlohmann::json record = judged("says_what_ranks_found_wrong");
   EXPECT_EQ(record["outcome"], "failed");
-  EXPECT_CONTAINS(std::string(record["text"]), "on rank 1");
+  EXPECT_CONTAINS(std::string(record["text"]), "rank 1 threw an exception");
   EXPECT_CONTAINS(std::string(record["text"]), "it is another");
 }
 

@@ -134,8 +134,8 @@ TEST(Story, ends_at_the_violated_expectation_and_is_printed_once) {
                   "   1  all     issues all_gather layers.0, 4 bytes\n"
                   "   2  all     waits for all_gather layers.0\n"
                   "   3  all     observes \"storage\"\n"
-                  "\"storage\"\n  rank 0: is 4096, expected 0");
-  EXPECT_CONTAINS(text, "\"later\"\n  rank 0: is 1, expected 2");
+                  "\"storage\"\n  ranks 0, 1: is 4096, expected 0");
+  EXPECT_CONTAINS(text, "\"later\"\n  ranks 0, 1: is 1, expected 2");
   EXPECT_LACKS(text, "layers.1");
   EXPECT_EQ(text.find("issues"), text.rfind("issues")) << text;
 }
