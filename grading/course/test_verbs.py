@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import skeletons  # noqa: E402
 
 SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
-EXTENSION = "tasks/extensions/task5_sharded_optimizer/state.cpp"
+EXTENSION = "tasks/extensions/task5_sharded_optimizer/locate.cpp"
 
 
 class Verbs(unittest.TestCase):
