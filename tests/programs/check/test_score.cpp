@@ -265,10 +265,10 @@ TEST(Check, shows_an_extension_beside_the_task_and_does_not_ask_for_it) {
 }
 
 TEST(Check, goes_on_with_an_extension_if_nothing_else_was_wanted) {
-  const TaskResult task = result_of(4, {{"T4_5_accumulate", "b", Outcome::failed}});
+  const TaskResult task = result_of(4, {{"T4_6_checkpointed_values", "b", Outcome::failed}});
   EXPECT_FALSE((CourseResult{{task}, task.sum, task.extensions}).complete());
-  const std::string text = report("4.5", task);
-  EXPECT_NE(text.find("\nNext: problem 4.5 accumulate, in tasks/extensions/task4_*/; "),
+  const std::string text = report("4.6", task);
+  EXPECT_NE(text.find("\nNext: problem 4.6 checkpoint_activations, in tasks/extensions/task4_*/; "),
             std::string::npos)
       << text;
 }
