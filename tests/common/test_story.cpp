@@ -236,7 +236,7 @@ TEST(Provenance, is_checked_in_all_elements_of_the_shard) {
     rank.observe("padding alone", at::zeros({16}), nowhere);
   });
   EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "nothing", places_of_rank); }),
-                  "rank 2: has 0 elements, expected 16");
+                  "ranks 0, 1, 2: has 0 elements, expected 16");
   EXPECT_CONTAINS(
       failures_of([&] { expect_mean_over_ranks(run, "padding alone", places_of_rank); }),
       "rank 0: weight[0, 0], which rank 0 owns: is 0, expected 31");
