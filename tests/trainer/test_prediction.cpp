@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 namespace fsdp {
@@ -42,6 +43,14 @@ TrainConfig config_of(const std::string& mode) {
   return config;
 }
 
+using Change = std::function<void(TrainConfig&)>;
+
+TrainConfig changed(const Change& change) {
+  TrainConfig config = fsdp_config();
+  change(config);
+  return config;
+}
+
 struct Predicted {
   PredictedBytes bytes;
   std::optional<int64_t> operator()(size_t phase, MemoryClass cls) const {
@@ -76,25 +85,30 @@ TEST(PredictedLiveBytes, include_the_shards_of_the_rank_in_every_phase) {
   }
 }
 
-TEST(PredictedLiveBytes, include_the_root_and_as_many_gathered_units_as_the_limit_allows) {
-  TrainConfig config = fsdp_config();
-  const std::array<int64_t, 3> expected = {256 + 512, 256 + 384 + 512, 256 + 384 + 512 + 128};
-  for (int limit = 1; limit <= 3; ++limit) {
-    config.limit = limit;
-    const auto live = later_step(config, four_units());
-    EXPECT_EQ(live(kForward, MemoryClass::gathered), expected[limit - 1]) << "limit " << limit;
-    EXPECT_EQ(live(kBackward, MemoryClass::gathered), expected[limit - 1]) << "limit " << limit;
-    EXPECT_EQ(live(kOptimizer, MemoryClass::gathered), 0);
+TEST(PredictedLiveBytes, include_the_root_and_as_many_gathered_units_as_the_options_allow) {
+  struct Row {
+    const char* options;
+    Change change;
+    int64_t forward, backward;
+  };
+  constexpr int64_t kOne = 256 + 512, kTwo = kOne + 384, kAll = kTwo + 128;
+  for (const auto& [options, change, forward, backward] : std::vector<Row>{
+           {"limit 1", [](auto& config) { config.limit = 1; }, kOne, kOne},
+           {"limit 2", [](auto&) {}, kTwo, kTwo},
+           {"limit 3", [](auto& config) { config.limit = 3; }, kAll, kAll},
+           {"a limit of each direction",
+            [](auto& config) {
+              config.forward_limit = kAllUnits;
+              config.backward_limit = 1;
+            },
+            kAll, kOne},
+           {"no prefetch", [](auto& config) { config.prefetch = false; }, kOne, kOne},
+           {"kept", [](auto& config) { config.reshard_after_forward = false; }, kAll, kAll}}) {
+    const auto live = later_step(changed(change), four_units());
+    EXPECT_EQ(live(kForward, MemoryClass::gathered), forward) << options;
+    EXPECT_EQ(live(kBackward, MemoryClass::gathered), backward) << options;
+    EXPECT_EQ(live(kOptimizer, MemoryClass::gathered), 0) << options;
   }
-}
-
-TEST(PredictedLiveBytes, follow_the_limit_of_each_direction) {
-  TrainConfig config = fsdp_config();
-  config.forward_limit = kAllUnits;
-  config.backward_limit = 1;
-  const auto live = later_step(config, four_units());
-  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 384 + 512 + 128);
-  EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 512);
 }
 
 TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
@@ -105,26 +119,14 @@ TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
   EXPECT_EQ(predict_step_time(units, 2, true, 1, 1), 26 + 64);
 }
 
-TEST(PredictedLiveBytes, include_one_gathered_unit_besides_the_root_without_prefetch) {
-  TrainConfig config = fsdp_config();
-  config.prefetch = false;
-  EXPECT_EQ(later_step(config, four_units())(kForward, MemoryClass::gathered), 256 + 512);
-  EXPECT_EQ(later_step(config, four_units())(kBackward, MemoryClass::gathered), 256 + 512);
-}
-
-TEST(PredictedLiveBytes, include_all_gathered_units_without_reshard_after_forward) {
-  TrainConfig config = fsdp_config();
-  config.reshard_after_forward = false;
-  const auto live = later_step(config, four_units());
-  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 384 + 512 + 128);
-  EXPECT_EQ(live(kBackward, MemoryClass::gathered), 256 + 384 + 512 + 128);
-}
-
-TEST(PredictedLiveBytes, include_the_gradients_of_a_unit_and_its_flat_gradient) {
+TEST(PredictedLiveBytes, include_the_gradients_of_a_unit_and_its_flat_and_its_sharded_gradient) {
   const auto live = later_step(fsdp_config(), four_units());
   EXPECT_EQ(live(kForward, MemoryClass::gradients), 0);
   EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * 120 + 512);  // b, as it is flattened
   EXPECT_EQ(live(kOptimizer, MemoryClass::gradients), 0);
+  EXPECT_EQ(live(kForward, MemoryClass::sharded_gradients), 0);
+  EXPECT_EQ(live(kBackward, MemoryClass::sharded_gradients), 640);
+  EXPECT_EQ(live(kOptimizer, MemoryClass::sharded_gradients), 640);
 }
 
 TEST(PredictedLiveBytes, include_the_gradients_of_the_last_layers_of_the_root_from_the_start) {
@@ -133,13 +135,6 @@ TEST(PredictedLiveBytes, include_the_gradients_of_the_last_layers_of_the_root_fr
   layout.parameters.push_back({"head", 0, 32, 20, true});
   const auto live = later_step(fsdp_config(), layout);
   EXPECT_EQ(live(kBackward, MemoryClass::gradients), 4 * 20 + 4 * 120 + 512);
-}
-
-TEST(PredictedLiveBytes, include_sharded_gradients_from_backward_to_the_optimizer) {
-  const auto live = later_step(fsdp_config(), four_units());
-  EXPECT_EQ(live(kForward, MemoryClass::sharded_gradients), 0);
-  EXPECT_EQ(live(kBackward, MemoryClass::sharded_gradients), 640);
-  EXPECT_EQ(live(kOptimizer, MemoryClass::sharded_gradients), 640);
 }
 
 TEST(PredictedLiveBytes, exclude_the_gradients_of_a_frozen_unit) {
@@ -219,16 +214,6 @@ TEST(PredictedLiveBytes, replicas_hold_padded_parameters_buckets_and_state) {
 TEST(PredictedLiveBytes, ddp_over_gloo_holds_three_buffers_for_a_bucket) {
   const auto live = later_step(config_of("ddp"), four_units(), 0, "gloo");
   EXPECT_EQ(live(kBackward, MemoryClass::communication), 4 * (288 + 288 + 144));
-}
-
-TEST(PredictedLiveBytes, are_zero_for_a_model_without_parameters) {
-  const ShardLayout nothing;
-  for (const char* mode : {"single", "ddp", "fsdp"}) {
-    const auto live = later_step(config_of(mode), nothing);
-    for (const MemoryClass cls :
-         {MemoryClass::shards, MemoryClass::gathered, MemoryClass::gradients})
-      EXPECT_EQ(live(kBackward, cls), 0) << mode;
-  }
 }
 
 TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
