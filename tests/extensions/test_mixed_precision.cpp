@@ -38,12 +38,8 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_pre
   for (const MixedPrecisionPolicy& policy : mixed_policies()) {
     SCOPED_TRACE(named(policy));
     config.precision = policy;
-    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      train_as_predicted(rank, config, workload_of(tied()));
-    });
-    expect_as_predicted(run);
     const auto of_single = hash_of_single(config, workload_of(tied()));
-    expect_on_rank(run, 0, "hash", of_single);
+    expect_as_predicted(config, workload_of(tied()), of_single);
     EXPECT_NE(of_single, in_fp32) << "nothing was rounded";
   }
 }
@@ -59,12 +55,8 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_if_some_parameters_st
     const auto without = hash_of_single(config, workload_of(tied()));
     config.keep_fp32 = patterns[i];
     SCOPED_TRACE(patterns[i] + ", " + named(config.precision));
-    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      train_as_predicted(rank, config, workload_of(tied()));
-    });
-    expect_as_predicted(run);
     const auto of_single = hash_of_single(config, workload_of(tied()));
-    expect_on_rank(run, 0, "hash", of_single);
+    expect_as_predicted(config, workload_of(tied()), of_single);
     EXPECT_NE(of_single, without) << "nothing stayed fp32";
   }
 }
@@ -74,10 +66,7 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_fp32_if_all_parameters_stay_fp32)
   const auto in_fp32 = hash_of_single(config, workload_of(tied()));
   config.precision = {at::kBFloat16, at::kHalf};
   config.keep_fp32 = ".";
-  const RankRun run = run_ranks(
-      world_size(), [&](TestRank& rank) { train_as_predicted(rank, config, workload_of(tied())); });
-  expect_as_predicted(run);
-  expect_on_rank(run, 0, "hash", in_fp32);
+  expect_as_predicted(config, workload_of(tied()), in_fp32);
   EXPECT_EQ(hash_of_single(config, workload_of(tied())), in_fp32);
 }
 
@@ -86,21 +75,11 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_in_ddp_and_with_repli
   config.precision = {at::kBFloat16, at::kBFloat16};
   config.clip = 0.1;
   const auto expected = hash_of_single(config, workload_of(tied()));
-  const RankRun of_ddp = run_ranks(world_size(), [&](TestRank& rank) {
-    const Workload workload = workload_of(tied());
-    const auto strategy =
-        make_ddp_strategy(config, workload, shard_layout(config, workload), rank.communicator());
-    const std::string hash = hash_after_two_steps(*strategy, config);
-    if (rank.rank() == 0) rank.observe("hash", hash);
-  });
-  expect_on_rank(of_ddp, 0, "hash", expected);
   config.shard_size = 1;
-  const RankRun of_replicas = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto strategy = make_fsdp_strategy(config, workload_of(tied()), rank.hybrid(1));
-    const std::string hash = hash_after_two_steps(*strategy, config);
-    if (rank.rank() == 0) rank.observe("hash", hash);
-  });
-  expect_on_rank(of_replicas, 0, "hash", expected);
+  for (const char* mode : {"fsdp", "ddp"}) {
+    config.mode = mode;
+    EXPECT_EQ(hash_on_ranks(config, workload_of(tied())), expected) << mode;
+  }
 }
 
 TEST(MixedPrecisionEvaluation, sees_the_last_step) {

@@ -51,12 +51,5 @@ MULTI_RANK_TEST(StateHash, is_that_of_one_process_with_replicas) {
   }
 }
 
-MULTI_RANK_TEST(StateHash, covers_what_there_is_without_moments) {
-  const Workload workload = workload_of(language_models().at(0));
-  TrainConfig config = extension_config("fsdp", world_size());
-  config.optimizer.kind = OptimizerOptions::Kind::sgd;
-  EXPECT_EQ(state_hash(config, workload), hash_of_single(config, workload));
-}
-
 }  // namespace
 }  // namespace fsdp
