@@ -1,4 +1,3 @@
-#include <strategies/fsdp/wrap_auto.h>
 #include <strategies/fsdp/wrap_option.h>
 #include <unit_plan.h>
 #include <wrap_by_size.h>
