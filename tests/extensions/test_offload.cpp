@@ -1,5 +1,3 @@
-#include <state/whole_state.h>
-
 #include <common/expect_text.h>
 #include <common/limit_file_size.h>
 #include <common/temporary_folder.h>
@@ -66,25 +64,6 @@ TEST(OffloadOfSums, leaves_one_of_them_in_memory) {
   const TemporaryFolder folder;
   const int64_t all = most_gradients("");  // at the seventh part: of 4, of 2 and its own
   EXPECT_EQ(most_gradients(folder.path()), all / 3);
-}
-
-MULTI_RANK_TEST(Offload, leaves_the_same_state_in_every_mode) {
-  const TemporaryFolder folder;
-  const Workload workload = workload_of(language_models().at(2));
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    for (const auto& place : {std::string(), folder.path()}) {
-      for (const char* mode : {"fsdp", "ddp"}) {
-        const TrainConfig config = config_of(mode, world_size(), place, 100);
-        const auto strategy = strategy_of(rank, config, workload);
-        hash_after_two_steps(*strategy, config);
-        rank.observe(mode + std::string(place.empty() ? " in memory" : " in files"),
-                     state_sha256(strategy->state(), *rank.communicator()));
-      }
-    }
-  });
-  const auto expected = run.at(0, "fsdp in memory");
-  for (const char* which : {"fsdp in files", "ddp in memory", "ddp in files"})
-    expect_on_rank(run, 0, which, expected);
 }
 
 TEST(OffloadOfSums, says_at_once_that_they_do_not_fit) {

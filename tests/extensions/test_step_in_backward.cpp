@@ -1,7 +1,3 @@
-#include <state/whole_state.h>
-
-#include <common/temporary_folder.h>
-
 #include "models.h"
 #include "trained.h"
 
@@ -57,33 +53,6 @@ MULTI_RANK_TEST(StepInBackward, keeps_few_sharded_gradients) {
     rank.observe("fewer", 2 * peaks[true] < peaks[false]);
   });
   expect_on_all_ranks(run, "fewer", true);
-}
-
-// State in memory or in files, and a gather of the root between steps, which the next step frees.
-MULTI_RANK_TEST(StepInBackward, leaves_the_state_of_a_plain_run) {
-  const TemporaryFolder folder;
-  const Workload workload = workload_of(language_models().at(2));
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    for (const auto& place : {std::string(), folder.path()}) {
-      for (const bool in_backward : {false, true}) {
-        TrainConfig config = config_of("fsdp", world_size(), in_backward);
-        config.offload_dir = place;
-        const auto strategy = make_fsdp_strategy(config, workload, rank.communicator());
-        for (int64_t step = 0; step < 3; ++step) {
-          train_step(*strategy, config, step);
-          strategy->evaluate([](Module& model, int, int) {
-            return model(at::zeros({1, kContext}, at::kLong)).sum();
-          });
-        }
-        const std::string state = state_sha256(strategy->state(), *rank.communicator());
-        if (rank.rank() == 0) rank.observe((in_backward ? "in backward" : "plain") + place, state);
-      }
-    }
-  });
-  const auto expected = run.at(0, "plain");
-  EXPECT_EQ(run.at(0, "in backward"), expected);
-  EXPECT_EQ(run.at(0, "plain" + folder.path()), expected);
-  EXPECT_EQ(run.at(0, "in backward" + folder.path()), expected);
 }
 
 }  // namespace
