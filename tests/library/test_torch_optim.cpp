@@ -14,23 +14,19 @@ Training training_with(const OptimizerOf& optimizer) {
   return {.build = [] { return block_net(); }, .optimizer = optimizer};
 }
 
-MULTI_RANK_TEST(TorchOptim, adamw_equals_one_process) {
-  expect_equal_to_one_process(world_size(), training_with(adamw));
+template <class Optimizer, class Options>
+OptimizerOf optimizer_of(const Options& options) {
+  return [options](std::vector<at::Tensor> parameters) {
+    return std::make_unique<Optimizer>(std::move(parameters), options);
+  };
 }
 
-MULTI_RANK_TEST(TorchOptim, sgd_with_momentum_equals_one_process) {
-  expect_equal_to_one_process(world_size(), training_with(momentum));
-}
-
-MULTI_RANK_TEST(TorchOptim, rmsprop_and_adagrad_equal_one_process) {
-  expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
-                                return std::make_unique<torch::optim::RMSprop>(
-                                    std::move(parameters), torch::optim::RMSpropOptions(0.01));
-                              }));
-  expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
-                                return std::make_unique<torch::optim::Adagrad>(
-                                    std::move(parameters), torch::optim::AdagradOptions(0.05));
-                              }));
+MULTI_RANK_TEST(TorchOptim, adamw_momentum_rmsprop_and_adagrad_equal_one_process) {
+  using namespace torch::optim;
+  const auto rmsprop = optimizer_of<RMSprop>(RMSpropOptions(0.01));
+  const auto adagrad = optimizer_of<Adagrad>(AdagradOptions(0.05));
+  for (const OptimizerOf& optimizer : {OptimizerOf(adamw), OptimizerOf(momentum), rmsprop, adagrad})
+    expect_equal_to_one_process(world_size(), training_with(optimizer));
 }
 
 MULTI_RANK_TEST(TorchOptim, amsgrad_with_groups_equals_one_process) {
@@ -72,10 +68,8 @@ MULTI_RANK_TEST(TorchOptim, a_scheduler_of_torch_changes_the_rate) {
     torch::optim::StepLR scheduler{*this, /*step_size=*/1, /*gamma=*/0.5};
     double rate{0.1};
   };
-  expect_equal_to_one_process(world_size(), training_with([](std::vector<at::Tensor> parameters) {
-                                return std::make_unique<Scheduled>(std::move(parameters),
-                                                                   torch::optim::SGDOptions(0.1));
-                              }));
+  expect_equal_to_one_process(
+      world_size(), training_with(optimizer_of<Scheduled>(torch::optim::SGDOptions(0.1))));
 }
 
 MULTI_RANK_TEST(TorchOptim, gradients_of_two_passes_are_added) {
