@@ -59,12 +59,4 @@ for source in "$root"/appendix/*.cpp; do
   fi
 done
 
-# A marker whose program does not exist any more.
-while read -r name; do
-  if [[ ! -f $root/appendix/$name.cpp ]]; then
-    printf '%-36s failed\n    the README has a marker for it, but the file does not exist\n' "appendix/$name.cpp"
-    broken=yes
-  fi
-done < <(sed -n 's|^<!-- .* of appendix/\(.*\)\.cpp -->$|\1|p' "$readme" | sort -u)
-
 [[ ! $broken ]]
