@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cmath>
 #include <filesystem>
 #include <stdexcept>
 
@@ -88,6 +89,13 @@ TEST(TextDataset, batches_are_pieces_of_the_text_that_depend_on_the_step_alone) 
     EXPECT_FALSE(torch::equal(batch.inputs, data.batch(6, 16, 10).inputs));
     EXPECT_FALSE(torch::equal(batch.inputs, other.batch(5, 16, 10).inputs));
   });
+}
+
+TEST(TextDataset, computes_the_unigram_entropy_of_its_text) {
+  const TemporaryFolder folder;
+  EXPECT_NEAR(TextDataset(read_text_files({folder.write("two", "abab")}), 0).unigram_entropy(),
+              std::log(2), 1e-12);
+  EXPECT_EQ(TextDataset(read_text_files({folder.write("one", "aaaa")}), 0).unigram_entropy(), 0);
 }
 
 TEST(TextDataset, an_error_names_the_path) {

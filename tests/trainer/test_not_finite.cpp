@@ -61,7 +61,7 @@ struct Result {
   std::vector<nlohmann::json> lines;  // of the JSON file
 };
 
-Result train(const FsdpImplementation& fsdp, int64_t steps,
+Result train(const FsdpImplementation& fsdp, int64_t steps, bool allow_nan,
              std::optional<LossScaler> loss_scaler = {}) {
   TrainConfig config;
   config.mode = "fsdp";
@@ -72,6 +72,7 @@ Result train(const FsdpImplementation& fsdp, int64_t steps,
   config.batch = 3;
   config.seq = 4;
   config.clip = 1.0;
+  config.allow_nan = allow_nan;
   config.loss_scaler = loss_scaler;
   config.comm.timeout = std::chrono::seconds(20);
   config.json = testing::TempDir() + "not_finite." + std::to_string(getpid()) + ".json";
@@ -96,19 +97,19 @@ void expect_failure(const Result& result, const std::string& what, size_t steps)
 }
 
 TEST(TrainingThatIsNotFinite, ends_at_a_loss_and_names_step_and_rank) {
-  const Result result = train(kBrokenLoss, 4);
+  const Result result = train(kBrokenLoss, 4, false);
   expect_failure(result, "the loss is nan (not finite on rank 1) in step 2 of 4", 2);
   EXPECT_EQ(result.lines[0]["loss"], 1.0);
   EXPECT_TRUE(result.lines[1]["loss"].is_null());
 }
 
 TEST(TrainingThatIsNotFinite, ends_at_the_norm_of_the_gradients) {
-  const Result result = train(kBrokenNorm, 4);
+  const Result result = train(kBrokenNorm, 4, false);
   expect_failure(result, "the norm of the gradients is inf in step 3 of 4", 3);
 }
 
 TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
-  const Result result = train(kBrokenNorm, 4, LossScaler(8, 2));
+  const Result result = train(kBrokenNorm, 4, false, LossScaler(8, 2));
   EXPECT_EQ(result.status, 0) << result.errors;
   ASSERT_EQ(result.lines.size(), 5U);
   EXPECT_EQ(result.lines[1]["grad_norm"], 1.0);
@@ -120,13 +121,22 @@ TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
 }
 
 TEST(TrainingThatIsNotFinite, ends_if_the_loss_cannot_be_scaled_less) {
-  const Result result = train(kBrokenNorm, 4, LossScaler(1));
+  const Result result = train(kBrokenNorm, 4, false, LossScaler(1));
   expect_failure(result, "the norm of the gradients is inf in step 3 of 4", 3);
 }
 
 TEST(TrainingThatIsNotFinite, ends_at_an_evaluation) {
-  const Result result = train(kBrokenEvaluation, 0);
+  const Result result = train(kBrokenEvaluation, 0, false);
   expect_failure(result, "the loss is nan (not finite on rank 1) before training", 1);
+}
+
+TEST(TrainingThatIsNotFinite, continues_if_nan_is_allowed) {
+  for (const auto* fsdp : {&kBrokenLoss, &kBrokenNorm}) {
+    const Result result = train(*fsdp, 4, true);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    ASSERT_EQ(result.lines.size(), 5U);
+    EXPECT_EQ(result.lines.back()["final"], true);
+  }
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ struct TrainConfig {
   std::string resume;                        // folder of the checkpoint to go on from; empty: none
   int64_t first_step{};      // of this run: the steps that the checkpoint has behind it
   std::string init;          // folder with Hugging Face's GPT-2 to begin with; empty: the seed
+  bool poison{};             // NaN in memory that nobody may use
+  bool allow_nan{};          // go on when a loss or the norm of the gradients is not finite
   CommunicatorOptions comm;  // and the device of parameters and batches
   std::string json;          // file; empty: none
   std::string log;           // file that gets a line at each step; empty: none

@@ -2,6 +2,8 @@
 #include <data/dataset.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -210,6 +212,18 @@ Batch TextDataset::held_out(int64_t rows, int64_t seq) const {
   require_a_row(bytes, seq, "held out");
   const int64_t count = std::min(rows, bytes / (seq + 1));
   return shifted(rows_from(trained() + torch::arange(count, torch::kLong) * (bytes / count), seq));
+}
+
+double TextDataset::unigram_entropy() const {
+  std::array<int64_t, 256> counts{};
+  for (const char byte : *text_)
+    ++counts[static_cast<unsigned char>(byte)];
+  double entropy = 0;
+  for (const int64_t count : counts) {
+    const double p = static_cast<double>(count) / static_cast<double>(size());
+    if (count > 0) entropy -= p * std::log(p);
+  }
+  return entropy;
 }
 
 std::vector<std::string> repository_text(const std::string& root) {

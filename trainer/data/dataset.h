@@ -55,6 +55,7 @@ class TextDataset : public Dataset {
   Batch held_out(int64_t rows, int64_t seq) const override;
   int64_t vocabulary() const override { return 256; }
   int64_t size() const { return static_cast<int64_t>(text_->size()); }  // [bytes]
+  double unigram_entropy() const;                                       // [nats per byte]
 
  private:
   int64_t trained() const { return size() - size() / 10; }  // [bytes] the first ones

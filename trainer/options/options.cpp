@@ -82,6 +82,8 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
          "update each unit as soon as its gradient is reduced, and free that");
   app.add_option("--no-decay", config.no_decay,
                  "regular expression: parameters without weight decay");
+  app.add_flag("--allow-nan", config.allow_nan,
+               "go on when a loss or the norm of the gradients is not finite");
 }
 
 // A number of units, or all. Target: int, or a std::optional of one.
@@ -151,6 +153,7 @@ void add_run_options(CLI::App& app, TrainConfig& config, Given& given) {
       ->check(CLI::IsMember({"always", "first", "never"}));
   app.add_option("--link", given.link,
                  "simulate a network of this latency and bandwidth: 200us,1GB/s");
+  on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
   add_output_options(app, config);
 }
@@ -243,6 +246,7 @@ void check_cuda(const TrainConfig& config) {
     throw UsageError(
         "--device cuda: this build has no CUDA; build with ./fsdp build --preset cuda");
   }
+  if (config.poison) throw UsageError("--poison: takes --device cpu");
   if (config.comm.link) throw UsageError("--link: takes --device cpu");
   const int gpus = gpu::count_gpus_before_fork();
   if (gpus == 0) throw UsageError("--device cuda: needs a GPU; this machine has none");

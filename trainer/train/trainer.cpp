@@ -3,6 +3,7 @@
 #include <cuda/gpu.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
+#include <memory/poison.h>
 #include <strategies/data_of_run.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
@@ -75,6 +76,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
       if (!config.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
     }
     live_bytes::enter(Phase::init);
+    poison::enable(config.poison);
     at::set_num_threads(config.threads);
     const auto recorder = timeline.record(context.rank);
     train_rank(config, fsdp, context);

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 namespace fsdp {
@@ -147,7 +148,9 @@ class TrainingRun {
       line["skipped_steps"] = skipped_steps_;
     }
     if (!leads()) return;
-    telemetry_.finish(line, summary_of(line));
+    auto summary = summary_of(line);
+    if (const auto compared = loss_beside_entropy()) summary.push_back(*compared);
+    telemetry_.finish(line, summary);
   }
 
  private:
@@ -181,7 +184,7 @@ class TrainingRun {
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
     const std::optional<double> norm = update(step);
-    const double mean_loss = loss.mean();
+    losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
     if (meter_) meter_->end_step();
@@ -192,8 +195,9 @@ class TrainingRun {
     }
     if (leads()) {
       const auto tokens = static_cast<double>(config_.batch * config_.seq);
-      telemetry_.step(step, mean_loss, tokens / seconds.count(), norm, live_bytes::now().total);
-      if (log_) begin_log_line(step, mean_loss, tokens / seconds.count(), norm);
+      telemetry_.step(step, losses_.back(), tokens / seconds.count(), norm,
+                      live_bytes::now().total);
+      if (log_) begin_log_line(step, tokens / seconds.count(), norm);
     }
     seconds_ += seconds.count();
     require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
@@ -202,8 +206,8 @@ class TrainingRun {
     if (log_) log_->write(log_line_);
   }
 
-  void begin_log_line(int64_t step, double loss, double tokens_per_s, std::optional<double> norm) {
-    log_line_ = {{"step", step}, {"loss", loss}};
+  void begin_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
+    log_line_ = {{"step", step}, {"loss", losses_.back()}};
     if (norm) log_line_["grad_norm"] = *norm;
     log_line_["tokens_per_s"] = tokens_per_s;
     log_line_.update(meter_->json());
@@ -270,7 +274,7 @@ class TrainingRun {
   void require_finite(const std::string& when, const MeanOverRanks& loss,
                       std::optional<double> norm) {
     const bool finite_loss = std::isfinite(loss.mean());
-    if (finite_loss && std::isfinite(norm.value_or(0))) return;
+    if (config_.allow_nan || (finite_loss && std::isfinite(norm.value_or(0)))) return;
     std::string what = "the norm of the gradients is " + std::to_string(norm.value_or(0));
     if (!finite_loss) {
       const auto broken = gather_from_ranks(*comm_, !std::isfinite(loss.own()));
@@ -279,13 +283,29 @@ class TrainingRun {
         if (broken[rank] != 0) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
       what = "the loss is " + std::to_string(loss.mean()) + " (not finite on rank " + ranks + ")";
     }
-    what += " " + when + "; try a smaller learning rate or clip the gradients";
+    what +=
+        " " + when + "; try a smaller learning rate or clip the gradients, or allow NaN to go on";
     if (leads()) telemetry_.fail(what);
     if (log_) log_->write(log_line_);
     if (log_) log_->write({{"failure", what}});
     // The first rank that ends by an exception ends the others: not before the file is written.
     comm_->barrier(kMetrics).wait();
     throw std::runtime_error("rank " + std::to_string(comm_->rank()) + " ended the run: " + what);
+  }
+
+  // For text: how far the model is from one that knows only how frequent each byte is.
+  std::optional<std::string> loss_beside_entropy() const {
+    const auto* text = dynamic_cast<const TextDataset*>(dataset_.get());
+    if (text == nullptr || losses_.empty()) return std::nullopt;
+    const size_t count = std::min<size_t>(losses_.size(), 20);
+    const auto first = losses_.end() - static_cast<std::ptrdiff_t>(count);
+    const double mean = std::accumulate(first, losses_.end(), 0.0) / static_cast<double>(count);
+    char line[160];
+    std::snprintf(
+        line, sizeof line,
+        "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
+        count, mean, text->unigram_entropy());
+    return line;
   }
 
   const TrainConfig& config_;
@@ -302,6 +322,7 @@ class TrainingRun {
   std::optional<StepMeter> meter_;   // the same
   nlohmann::ordered_json log_line_;  // of the last step
   std::unique_ptr<Strategy> strategy_;
+  std::vector<double> losses_;
   double seconds_{};            // of the steps so far
   std::vector<Call> last_log_;  // the collectives of the last step
 };
