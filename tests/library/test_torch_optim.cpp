@@ -5,6 +5,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
+#include <chrono>
+
 namespace fsdp {
 namespace {
 
@@ -130,11 +132,17 @@ MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
   expect_on_all_ranks(run, "right", true);
 }
 
+// Lets other ranks go ahead: so many times, but not for long on a machine that does much else.
+void give_way(int times) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+  for (int i = 0; i < times && std::chrono::steady_clock::now() < end; ++i)
+    sched_yield();
+}
+
 // Other ranks read the shards while they compute; ranks after the first let all others go ahead.
 struct CheckingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
-    for (int i = 0; i < yields; ++i)
-      sched_yield();
+    give_way(yields);
     sees_only_expected = sees_only_expected && linear->weight.eq(expected).all().item<bool>();
     return LayerBlock::forward(x);
   }
@@ -174,10 +182,7 @@ struct LateBlock : LayerBlock {
       sees_only_expected = sees_only_expected && linear->weight.eq(expected).all().item<bool>();
     });
     const at::Tensor output = x + inside.tanh();
-    output.register_hook([this](const at::Tensor&) {
-      for (int i = 0; i < yields; ++i)
-        sched_yield();
-    });
+    output.register_hook([this](const at::Tensor&) { give_way(yields); });
     return output;
   }
   int yields{}, expected{};
