@@ -59,10 +59,6 @@ add_dependencies(library_tests own_training)  # a test runs it
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
 test_executable(fsdp_common_tests properties_tests "reference_strategy;fsdp_library" ${properties_tests})
 
-# Faults at random moments of trainings.
-file(GLOB faults_tests CONFIGURE_DEPENDS tests/faults/*.cpp)
-test_executable(fsdp_common_tests faults_tests reference_strategy ${faults_tests})
-
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)

@@ -1,4 +1,5 @@
 #include <base/todo.h>
+#include <base/write_all.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <testing/error_text.h>
@@ -6,7 +7,6 @@
 #include <testing/results.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -20,12 +20,7 @@ constexpr const char* kNotStarted = "not_started";  // a property of GoogleTest'
 int results_file = -1;
 
 void write_record(const Json& record) {
-  const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-  for (size_t sent = 0; sent < line.size();) {
-    const ssize_t count = write(results_file, line.data() + sent, line.size() - sent);
-    if (count < 0 && errno != EINTR) return;
-    if (count > 0) sent += static_cast<size_t>(count);
-  }
+  write_all(results_file, record.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 std::string property(const testing::TestResult& result, const std::string& key) {

@@ -122,7 +122,7 @@ def first_errors(log, places=()):
     for line in log.splitlines():
         if re.match(r" *\d* *\|", line):  # a line of the source, as compilers show it
             continue
-        if re.search(r"error:|undefined reference|undefined symbol|multiple definition|duplicate symbol", line) or MACHINE.search(line):
+        if re.search(r"[Ee]rror:|undefined reference|undefined symbol|multiple definition|duplicate symbol", line) or MACHINE.search(line):
             for place, name in (*places, (f"{BUILD}/", ""), (f"{ROOT}/", "")):
                 line = line.replace(place, name)
             shown[line[:2000]] = True

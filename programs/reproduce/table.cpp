@@ -32,8 +32,12 @@ std::string row(const std::vector<std::string>& cells, const std::vector<size_t>
 }  // namespace
 
 void Table::add(std::vector<std::string> cells, const std::function<Line()>& make) {
+  add_lines(std::move(cells), [&] { lines.push_back(make()); });
+}
+
+void Table::add_lines(std::vector<std::string> cells, const std::function<void()>& make) {
   try {
-    lines.push_back(make());
+    make();
   } catch (const std::exception& error) {
     std::string label;
     for (const std::string& cell : cells)

@@ -22,9 +22,10 @@ struct Table {
   std::vector<Line> lines;
   std::vector<std::string> notes;  // sentences below it
 
-  // Adds what `make` returns. If it throws, adds a line of `cells` that is not ok, and what() as a
-  // note.
+  // Adds what `make` returns, or calls it to add lines. If it throws, adds a line of `cells` that
+  // is not ok, and what() as a note.
   void add(std::vector<std::string> cells, const std::function<Line()>& make);
+  void add_lines(std::vector<std::string> cells, const std::function<void()>& make);
 
   bool ok() const;               // no line is not ok
   std::string markdown() const;  // aligned, so that it is plain text as well; notes in 100 columns

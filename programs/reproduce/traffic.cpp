@@ -7,8 +7,7 @@ namespace {
 
 void add_run(Table& table, const Train& train, int world, const std::string& name,
              const TrainOptions& options) {
-  const std::vector<std::string> label{std::to_string(world), name};
-  try {
+  table.add_lines({std::to_string(world), name}, [&] {
     const auto& last = train(options).last;
     const auto& predicted = last.at("comm_bytes_predicted");
     const auto& measured = last.at("comm_bytes");
@@ -24,9 +23,7 @@ void add_run(Table& table, const Train& train, int world, const std::string& nam
                               std::to_string(bytes), std::to_string(bytes - expected)},
                              bytes == expected});
     }
-  } catch (const std::exception& error) {
-    table.add(label, [&]() -> Line { throw std::runtime_error(error.what()); });
-  }
+  });
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 
+#include "parts.h"
 #include "rank_failure.h"
 
 namespace fsdp {
@@ -22,61 +22,36 @@ void PrintTo(const Setting& setting, std::ostream* out) {
   *out << setting.backend << " W=" << setting.world_size;
 }
 
-LaunchResult run(const Setting& setting, const Body& body, std::optional<Fault> fault = {}) {
-  return launch(setting.world_size, [&](const RankContext& context) {
-    auto comm = Communicator::create(context, {setting.backend, 5000ms, fault});
-    body(*comm);
-    return 0;
-  });
+at::Tensor gathered_of(Communicator& comm, int64_t numel) {
+  return at::cat(parts(comm.world_size(), numel));
 }
 
-// Sums of these differ in their last bits with the order of the ranks.
-float value(int rank, int64_t i) {
-  constexpr float scales[] = {1.1f, 3.0e7f, -0.7e7f, 0.3f};
-  return scales[rank % 4] * (1.0f + 0.001f * static_cast<float>(i)) + 0.1f * rank;
+at::Tensor sum_of(Communicator& comm, int64_t numel) {
+  return sum_by_hand(parts(comm.world_size(), numel));
 }
 
-void fill(const at::Tensor& tensor, int rank) {
-  float* data = tensor.data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i)
-    data[i] = value(rank, i);
+// This rank's part of the sum of whole gradients.
+at::Tensor reduced_of(Communicator& comm, int64_t numel) {
+  return sum_of(comm, comm.world_size() * numel).narrow(0, comm.rank() * numel, numel);
 }
 
-at::Tensor filled(int64_t numel, int rank) {
-  at::Tensor tensor = at::empty({numel});
-  fill(tensor, rank);
-  return tensor;
+void require_equal(const at::Tensor& tensor, const at::Tensor& expected) {
+  require(at::equal(tensor, expected), "other values than expected");
 }
 
-// ((0+1)+(2+3))+..., written out for as many ranks as the tests have.
-float sum_of_ranks(int world_size, int64_t i) {
-  const auto pair = [i](int rank) { return value(rank, i) + value(rank + 1, i); };
-  switch (world_size) {
-    case 1:
-      return value(0, i);
-    case 2:
-      return pair(0);
-    case 3:
-      return pair(0) + value(2, i);
-    case 4:
-      return pair(0) + pair(2);
-    default:
-      throw std::logic_error("no sum of so many ranks");
+class Collectives : public testing::TestWithParam<Setting> {
+ protected:
+  // Runs `body` on each rank, which may throw.
+  static void on_ranks(const Body& body) {
+    const auto [backend, world_size] = GetParam();
+    EXPECT_EQ(failure(launch(world_size,
+                             [&, &backend = backend](const RankContext& context) {
+                               body(*Communicator::create(context, {.backend = backend}));
+                               return 0;
+                             })),
+              "");
   }
-}
-
-// Bitwise, so that a sum in another order is seen.
-void require_equal(const at::Tensor& tensor, const std::function<float(int64_t)>& expected) {
-  const float* data = tensor.data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
-    float wanted = expected(i);
-    if (std::memcmp(&wanted, data + i, sizeof wanted) == 0) continue;
-    throw std::runtime_error("element " + std::to_string(i) + " is " + std::to_string(data[i]) +
-                             ", expected " + std::to_string(wanted));
-  }
-}
-
-class Collectives : public testing::TestWithParam<Setting> {};
+};
 
 INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
                          testing::Values(Setting{"shm", 1}, Setting{"shm", 2}, Setting{"shm", 3},
@@ -89,78 +64,55 @@ INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
 constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last: more than one chunk of a sum
 
 TEST_P(Collectives, all_gather_puts_the_inputs_in_rank_order) {
-  auto result = run(GetParam(), [](Communicator& comm) {
-    for (int64_t n : kSizes) {
-      at::Tensor output = at::zeros({comm.world_size() * n});
-      comm.all_gather_into(output, filled(n, comm.rank()), "unit").wait();
-      require_equal(output, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+  on_ranks([](Communicator& comm) {
+    for (const int64_t n : kSizes) {
+      const at::Tensor output = at::zeros({comm.world_size() * n});
+      comm.all_gather_into(output, part(comm.rank(), n), "unit").wait();
+      require_equal(output, gathered_of(comm, n));
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
-  auto result = run(GetParam(), [](Communicator& comm) {
-    int64_t n = 1001;
-    for (bool arena : {false, true}) {
-      int64_t numel = comm.world_size() * n;
-      at::Tensor output = arena ? comm.empty(numel) : at::empty({numel});
-      at::Tensor input = output.narrow(0, comm.rank() * n, n);
-      fill(input, comm.rank());
-      comm.all_gather_into(output, input, "unit").wait();
-      require_equal(output, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
+  on_ranks([](Communicator& comm) {
+    const int64_t n = 1001, numel = comm.world_size() * n;
+    for (const at::Tensor& output : {comm.empty(numel), at::empty({numel})}) {
+      const at::Tensor input = output.narrow(0, comm.rank() * n, n);
+      comm.all_gather_into(output, input.copy_(part(comm.rank(), n)), "unit").wait();
+      require_equal(output, gathered_of(comm, n));
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
-TEST_P(Collectives, reduce_scatter_sums_as_a_tree) {
-  auto result = run(GetParam(), [](Communicator& comm) {
-    for (bool arena : {false, true}) {
-      for (int64_t n : kSizes) {
-        int64_t numel = comm.world_size() * n;
-        at::Tensor input = arena ? comm.empty(numel) : at::empty({numel});
-        fill(input, comm.rank());
-        at::Tensor output = at::zeros({n});
-        comm.reduce_scatter_into(output, input, "unit").wait();
-        require_equal(output, [&](int64_t i) {
-          return sum_of_ranks(comm.world_size(), comm.rank() * n + i);
-        });
-      }
-    }
-  });
-  EXPECT_EQ(failure(result), "");
-}
-
-TEST_P(Collectives, all_reduce_sums_as_a_tree_in_place) {
-  auto result = run(GetParam(), [](Communicator& comm) {
-    for (bool arena : {false, true}) {
-      for (int64_t n : kSizes) {
-        at::Tensor tensor = arena ? comm.empty(n) : at::empty({n});
-        fill(tensor, comm.rank());
+TEST_P(Collectives, reduce_scatter_and_all_reduce_sum_as_a_tree) {
+  on_ranks([](Communicator& comm) {
+    for (const int64_t n : kSizes) {
+      const int64_t numel = comm.world_size() * n;
+      for (const at::Tensor& tensor : {comm.empty(numel), at::empty({numel})}) {
+        const at::Tensor output = at::zeros({n});
+        comm.reduce_scatter_into(output, tensor.copy_(part(comm.rank(), numel)), "unit").wait();
+        require_equal(output, reduced_of(comm, n));
         comm.all_reduce(tensor, "unit").wait();
-        require_equal(tensor, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
+        require_equal(tensor, sum_of(comm, numel));
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     for (int root = 0; root < comm.world_size(); ++root) {
-      for (int64_t n : kSizes) {
-        at::Tensor tensor = filled(n, comm.rank());
+      for (const int64_t n : kSizes) {
+        const at::Tensor tensor = part(comm.rank(), n);
         comm.broadcast(tensor, root, "unit").wait();
-        require_equal(tensor, [&](int64_t i) { return value(root, i); });
+        require_equal(tensor, part(root, n));
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     auto input = [](int rank) { return at::full({5}, rank == 1 ? 1.0 : 0.003, at::kBFloat16); };
     at::Tensor sum = at::zeros({5});  // exact: the numbers have few bits
     for (int rank = 0; rank < comm.world_size(); ++rank)
@@ -170,13 +122,12 @@ TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
     comm.all_reduce(tensor, "unit").wait();
     require(at::equal(tensor, expected), "another rounding");
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 // Numbers of few bits, the sums of which fp32 holds and neither bf16 nor fp16 does: a rounding of
 // the sum, or of a part of it, is seen. In fp16 the sum of two ranks is beyond the largest number.
 TEST_P(Collectives, reduce_scatter_of_a_narrow_dtype_into_fp32_rounds_no_sum) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     const auto filled = [](const at::Tensor& tensor, int rank) {
       tensor.copy_(at::arange(tensor.numel(), at::kFloat).remainder_(7).add_(rank == 0 ? 32 : 1));
       return tensor.mul_(rank == 0 ? 1024 : rank == 1 ? 8192 : 4);
@@ -201,45 +152,41 @@ TEST_P(Collectives, reduce_scatter_of_a_narrow_dtype_into_fp32_rounds_no_sum) {
       }
     }
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
-  auto result = run(GetParam(), [](Communicator& comm) {
-    int64_t n = 100, world = comm.world_size();
-    at::Tensor gathered = at::zeros({world * n}), reduced = at::zeros({n});
-    at::Tensor summed = filled(n, comm.rank());
-    Handle gather = comm.all_gather_into(gathered, filled(n, comm.rank()), "a");
-    Handle reduce = comm.reduce_scatter_into(reduced, filled(world * n, comm.rank()), "b");
+  on_ranks([](Communicator& comm) {
+    const int64_t n = 100, world = comm.world_size();
+    const at::Tensor gathered = at::zeros({world * n}), reduced = at::zeros({n});
+    const at::Tensor summed = part(comm.rank(), n);
+    Handle gather = comm.all_gather_into(gathered, part(comm.rank(), n), "a");
+    Handle reduce = comm.reduce_scatter_into(reduced, part(comm.rank(), world * n), "b");
     Handle sum = comm.all_reduce(summed, "c");
     sum.wait();
     gather.wait();
     reduce.wait();
     require(!gather.pending() && !reduce.pending() && !sum.pending(), "still pending");
     sum.wait();
-    require_equal(gathered, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
-    require_equal(reduced,
-                  [&](int64_t i) { return sum_of_ranks(comm.world_size(), comm.rank() * n + i); });
-    require_equal(summed, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
+    require_equal(gathered, gathered_of(comm, n));
+    require_equal(reduced, reduced_of(comm, n));
+    require_equal(summed, sum_of(comm, n));
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, many_more_calls_are_made_than_the_ledger_holds) {
-  auto result = run(GetParam(), [](Communicator& comm) {
-    at::Tensor tensor = at::zeros({17});
+  on_ranks([](Communicator& comm) {
+    at::Tensor tensor;
     for (uint64_t i = 0; i < 3 * Ledger::kRing + 5; ++i) {
-      fill(tensor, comm.rank());
+      tensor = part(comm.rank(), 17);
       comm.all_reduce(tensor, "unit").wait();
       comm.barrier("unit").wait();
     }
-    require_equal(tensor, [&](int64_t i) { return sum_of_ranks(comm.world_size(), i); });
+    require_equal(tensor, sum_of(comm, 17));
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, the_log_has_the_textbook_bytes) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     int64_t n = 7, world = comm.world_size();
     at::Tensor small = at::zeros({n}), large = at::zeros({world * n});
     comm.all_gather_into(large, small, "layers.0").wait();
@@ -260,18 +207,16 @@ TEST_P(Collectives, the_log_has_the_textbook_bytes) {
     }
     require(comm.take_log().empty(), "the log was not emptied");
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 TEST_P(Collectives, leave_version_counters_unchanged) {
-  auto result = run(GetParam(), [](Communicator& comm) {
+  on_ranks([](Communicator& comm) {
     at::Tensor tensor = at::zeros({8});
     auto before = tensor._version();
     comm.all_reduce(tensor, "unit").wait();
     comm.broadcast(tensor, 0, "unit").wait();
     require(tensor._version() == before, "the version counter was raised");
   });
-  EXPECT_EQ(failure(result), "");
 }
 
 }  // namespace

@@ -92,23 +92,12 @@ TEST(EventLog, keeps_the_events_of_a_killed_rank) {
   EXPECT_FALSE(events[1].ended());
 }
 
-TEST(EventLog, keeps_the_end_of_a_long_name) {
-  const Event event = event_of(EventKind::forward, std::string("x.layers.3").insert(0, 100, 'x'));
-  EXPECT_EQ(event.name().size(), 63);
-  EXPECT_TRUE(event.name().ends_with("x.layers.3"));
-}
-
 Call call_of(Operation operation, uint64_t sequence, const std::string& unit) {
   Call call;
   call.sequence = sequence;
   call.operation = operation;
   call.unit = UnitName(unit);
   return call;
-}
-
-TEST(Recorder, spans_do_nothing_without_a_recorder) {
-  EXPECT_EQ(Recorder::current(), nullptr);
-  end_span(begin_span(EventKind::step, ""));
 }
 
 TEST(Recorder, a_span_has_the_live_bytes_at_its_end_and_the_peak_within_it) {
@@ -170,18 +159,6 @@ TEST(Recorder, uses_the_times_of_a_flight_if_they_are_known) {
   EXPECT_GT(events[3].end, 4);
   EXPECT_EQ(events[5].text(), "broadcast wait");
   EXPECT_GT(events[5].end, events[3].end);
-}
-
-TEST(Recorder, records_the_wait_for_a_call_that_was_issued_before_it) {
-  const auto events = recorded([] {
-    begin_span(EventKind::forward, "layers.0");
-    const Call earlier = call_of(Operation::broadcast, 7, "layers.0");
-    call_observers::waits(earlier);
-    call_observers::waited(earlier, std::nullopt);
-  });
-  ASSERT_EQ(events.size(), 2);
-  EXPECT_FALSE(events[0].ended()) << "the end of the flight was written over another event";
-  EXPECT_TRUE(events[1].ended());
 }
 
 }  // namespace

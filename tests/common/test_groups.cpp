@@ -2,9 +2,8 @@
 #include <testing/multi_rank.h>
 #include <unistd.h>
 
-#include <array>
-
 #include "expect_text.h"
+#include "parts.h"
 
 // Replicas: each collective runs between the ranks of its group, and the sum over all ranks is
 // taken in two steps.
@@ -49,6 +48,7 @@ class Replicas : public testing::TestWithParam<Setting> {
   static RunOptions options(std::optional<Fault> fault = {}) {
     return {.backend = GetParam().backend, .fault = fault};
   }
+  static RankRun run(const RankBody& body) { return run_ranks(world_size(), body, options()); }
 };
 
 std::vector<Setting> settings(const std::vector<std::pair<int, int>>& sizes) {
@@ -76,43 +76,37 @@ void meet(Communicator& comm) {
 }
 
 TEST_P(Replicas, number_their_ranks_in_rows) {
-  const RankRun run = run_ranks(
-      world_size(),
-      [](TestRank& rank) {
-        const auto& comm = rank.hybrid(shards());
-        rank.observe("numbers",
-                     {comm->rank(), comm->world_size(), comm->global_rank(), comm->summed_ranks()});
-        meet(*comm);
-      },
-      options());
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    rank.observe("numbers",
+                 {comm->rank(), comm->world_size(), comm->global_rank(), comm->summed_ranks()});
+    meet(*comm);
+  });
   expect_on_each_rank(run, "numbers", [&](int rank) {
     return nlohmann::json{rank % shards(), shards(), rank, world_size()};
   });
 }
 
 TEST_P(Replicas, run_their_collectives_among_themselves) {
-  const RankRun run = run_ranks(
-      world_size(),
-      [](TestRank& rank) {
-        const auto& comm = rank.hybrid(shards());
-        const auto mine = at::full({3}, static_cast<float>(rank.rank()));
-        at::Tensor gathered = at::empty({3 * shards()});
-        comm->all_gather_into(gathered, mine, "unit").wait();
-        at::Tensor sum = mine.clone();
-        comm->all_reduce(sum, "unit").wait();
-        rank.observe("sum", static_cast<int>(sum[0].item<float>()));
-        at::Tensor from_last = mine.clone();
-        comm->broadcast(from_last, shards() - 1, "unit").wait();
-        rank.observe("from the last", static_cast<int>(from_last[2].item<float>()));
-        comm->barrier("unit").wait();
-        const int first = rank.rank() / shards() * shards();
-        at::Tensor expected = at::empty({3 * shards()});
-        for (int i = 0; i < shards(); ++i)
-          expected.narrow(0, 3 * i, 3).fill_(first + i);
-        EXPECT_TRUE(at::equal(gathered, expected));
-        meet(*comm);
-      },
-      options());
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    const auto mine = at::full({3}, static_cast<float>(rank.rank()));
+    at::Tensor gathered = at::empty({3 * shards()});
+    comm->all_gather_into(gathered, mine, "unit").wait();
+    at::Tensor sum = mine.clone();
+    comm->all_reduce(sum, "unit").wait();
+    rank.observe("sum", static_cast<int>(sum[0].item<float>()));
+    at::Tensor from_last = mine.clone();
+    comm->broadcast(from_last, shards() - 1, "unit").wait();
+    rank.observe("from the last", static_cast<int>(from_last[2].item<float>()));
+    comm->barrier("unit").wait();
+    const int first = rank.rank() / shards() * shards();
+    at::Tensor expected = at::empty({3 * shards()});
+    for (int i = 0; i < shards(); ++i)
+      expected.narrow(0, 3 * i, 3).fill_(first + i);
+    EXPECT_TRUE(at::equal(gathered, expected));
+    meet(*comm);
+  });
   expect_on_each_rank(run, "sum", [&](int rank) {
     const int first = rank / shards() * shards();
     return shards() * first + shards() * (shards() - 1) / 2;
@@ -121,67 +115,49 @@ TEST_P(Replicas, run_their_collectives_among_themselves) {
                       [&](int rank) { return rank / shards() * shards() + shards() - 1; });
 }
 
-// Sums of these differ in their last bits with the order.
-float value(int rank, int64_t i) {
-  constexpr std::array<float, 4> scales{1.1F, 3.0e7F, -0.7e7F, 0.3F};
-  return scales[static_cast<size_t>(rank % 4)] * (1.0F + 0.001F * static_cast<float>(i)) +
-         0.1F * static_cast<float>(rank);
-}
-
-float tree_of(const std::vector<float>& parts) {
-  std::vector<at::Tensor> tensors;
-  for (const float part : parts)
-    tensors.push_back(at::full({1}, part));
-  return sum_as_tree(tensors).item<float>();
+// Rank `rank`'s part of the sum over replicas of their sums.
+at::Tensor sum_in_two_steps(const TestRank& rank, int shards, int64_t numel) {
+  std::vector<at::Tensor> rows;
+  for (int first = 0; first < rank.world_size(); first += shards) {
+    std::vector<at::Tensor> row;
+    for (int shard = 0; shard < shards; ++shard)
+      row.push_back(part(first + shard, numel * shards));
+    rows.push_back(sum_as_tree(row).narrow(0, rank.rank() % shards * numel, numel));
+  }
+  return sum_as_tree(rows);
 }
 
 TEST_P(Replicas, sum_a_reduce_scatter_over_their_ranks_and_then_over_replicas) {
-  const RankRun run = run_ranks(
-      world_size(),
-      [](TestRank& rank) {
-        const auto& comm = rank.hybrid(shards());
-        constexpr int64_t kNumel = 100;
-        for (const bool arena : {false, true}) {
-          at::Tensor input = comm->empty(kNumel * shards());
-          for (int64_t i = 0; i < input.numel(); ++i)
-            input[i] = value(rank.rank(), i);
-          at::Tensor output = arena ? comm->empty(kNumel) : at::empty({kNumel});
-          Handle handle = comm->reduce_scatter_into(output, input, "unit");
-          EXPECT_TRUE(handle.pending());
-          handle.wait();
-          EXPECT_FALSE(handle.pending());
-          handle.wait();
-          for (int64_t i = 0; i < kNumel; ++i) {
-            std::vector<float> rows;
-            for (int first = 0; first < rank.world_size(); first += shards()) {
-              std::vector<float> row;
-              for (int shard = 0; shard < shards(); ++shard)
-                row.push_back(value(first + shard, comm->rank() * kNumel + i));
-              rows.push_back(tree_of(row));
-            }
-            ASSERT_EQ(output[i].item<float>(), tree_of(rows)) << "element " << i;
-          }
-        }
-      },
-      options());
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    constexpr int64_t kNumel = 100;
+    const at::Tensor expected = sum_in_two_steps(rank, shards(), kNumel);
+    for (const at::Tensor& output : {comm->empty(kNumel), at::empty({kNumel})}) {
+      const at::Tensor input = comm->empty(kNumel * shards());
+      input.copy_(part(rank.rank(), kNumel * shards()));
+      Handle handle = comm->reduce_scatter_into(output, input, "unit");
+      EXPECT_TRUE(handle.pending());
+      handle.wait();
+      EXPECT_FALSE(handle.pending());
+      handle.wait();
+      EXPECT_TRUE(at::equal(output, expected));
+    }
+  });
 }
 
 // In bf16, 256 + 1 is 256. Between replicas the sums go in fp32.
 TEST_P(Replicas, sum_a_narrow_dtype_in_fp32_over_their_ranks_and_over_replicas) {
-  const RankRun run = run_ranks(
-      world_size(),
-      [](TestRank& rank) {
-        const auto& comm = rank.hybrid(shards());
-        const at::Tensor input = comm->empty(10 * shards(), at::kBFloat16);
-        const at::Tensor output = comm->empty(10);
-        comm->reduce_scatter_into(output, input.fill_(rank.rank() == 0 ? 256 : 1), "unit").wait();
-        rank.observe("sum", output);
-        auto log = nlohmann::json::array();
-        for (const Call& call : comm->take_log())
-          log.push_back({call.name(), c10::toString(call.dtype)});
-        rank.observe("log", log);
-      },
-      options());
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    const at::Tensor input = comm->empty(10 * shards(), at::kBFloat16);
+    const at::Tensor output = comm->empty(10);
+    comm->reduce_scatter_into(output, input.fill_(rank.rank() == 0 ? 256 : 1), "unit").wait();
+    rank.observe("sum", output);
+    auto log = nlohmann::json::array();
+    for (const Call& call : comm->take_log())
+      log.push_back({call.name(), c10::toString(call.dtype)});
+    rank.observe("log", log);
+  });
   const RankRun oracle = run_oracle(
       [](TestRank& rank) { rank.observe("sum", at::full({10}, 256. + world_size() - 1)); });
   expect_on_all_ranks(run, "sum", oracle.at(0, "sum"));
@@ -192,19 +168,16 @@ TEST_P(Replicas, sum_a_narrow_dtype_in_fp32_over_their_ranks_and_over_replicas) 
 }
 
 TEST_P(Replicas, log_both_calls_of_a_reduce_scatter_with_their_level) {
-  const RankRun run = run_ranks(
-      world_size(),
-      [](TestRank& rank) {
-        const auto& comm = rank.hybrid(shards());
-        at::Tensor output = at::zeros({10}), input = at::zeros({10 * shards()});
-        comm->reduce_scatter_into(output, input, "layers.1").wait();
-        comm->all_gather_into(input, output, "layers.2").wait();
-        auto log = nlohmann::json::array();
-        for (const Call& call : comm->take_log())
-          log.push_back({static_cast<int>(call.level), call.name(), call.bytes});
-        rank.observe("log", log);
-      },
-      options());
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    at::Tensor output = at::zeros({10}), input = at::zeros({10 * shards()});
+    comm->reduce_scatter_into(output, input, "layers.1").wait();
+    comm->all_gather_into(input, output, "layers.2").wait();
+    auto log = nlohmann::json::array();
+    for (const Call& call : comm->take_log())
+      log.push_back({static_cast<int>(call.level), call.name(), call.bytes});
+    rank.observe("log", log);
+  });
   const int replicas = GetParam().replicas;
   const int part = (10 + replicas - 1) / replicas;
   auto expected = nlohmann::json::array();
@@ -215,19 +188,16 @@ TEST_P(Replicas, log_both_calls_of_a_reduce_scatter_with_their_level) {
 }
 
 TEST_P(Replicas, make_many_more_calls_than_the_ledger_holds) {
-  const RankRun run = run_ranks(
-      world_size(),
-      [](TestRank& rank) {
-        const auto& comm = rank.hybrid(shards());
-        at::Tensor output = comm->empty(2), input = comm->empty(2 * shards());
-        for (int i = 0; i < 150; ++i) {
-          input.fill_(static_cast<float>(i));
-          comm->reduce_scatter_into(output, input, "unit").wait();
-          rank.communicator()->barrier("world").wait();
-        }
-        rank.observe("sum", static_cast<int>(output[1].item<float>()));
-      },
-      options());
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    at::Tensor output = comm->empty(2), input = comm->empty(2 * shards());
+    for (int i = 0; i < 150; ++i) {
+      input.fill_(static_cast<float>(i));
+      comm->reduce_scatter_into(output, input, "unit").wait();
+      rank.communicator()->barrier("world").wait();
+    }
+    rank.observe("sum", static_cast<int>(output[1].item<float>()));
+  });
   expect_on_all_ranks(run, "sum", 149 * world_size());
 }
 
@@ -270,21 +240,6 @@ TEST_P(FaultsInReplicas, a_sum_over_replicas_that_a_rank_skips_is_told_with_the_
                   "collective #1 of the replicas of shard 1 (ranks 1, 3) differs between ranks:\n");
   EXPECT_CONTAINS(text, "  rank 1  all_reduce layers.1 (4 x float, 16 B)\n");
   EXPECT_CONTAINS(text, "  rank 3  all_reduce layers.2 (4 x float, 16 B)\n");
-}
-
-TEST_P(FaultsInReplicas, another_unit_of_one_replica_is_told_with_world_ranks) {
-  const std::string text = try_ranks(
-                               4,
-                               [](TestRank& rank) {
-                                 at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
-                                 const std::string unit = rank.rank() < 2 ? "layers.0" : "layers.1";
-                                 rank.hybrid(2)->reduce_scatter_into(shard, whole, unit).wait();
-                               },
-                               options())
-                               .failure();
-  EXPECT_CONTAINS(text, " of the replicas of shard ");
-  EXPECT_CONTAINS(text, "all_reduce layers.0 (4 x float, 16 B)\n");
-  EXPECT_CONTAINS(text, "all_reduce layers.1 (4 x float, 16 B)\n");
 }
 
 TEST_P(FaultsInReplicas, a_killed_rank_is_named_with_its_last_call_in_any_group) {

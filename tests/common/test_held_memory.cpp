@@ -5,9 +5,7 @@
 #include <testing/multi_rank.h>
 
 #include <array>
-#include <future>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "expect_text.h"
@@ -81,25 +79,6 @@ TEST(HeldMemory, counts_the_memory_under_a_tensor_that_has_no_allocator) {
 TEST(HeldMemory, counts_pages_that_the_test_had_before_the_rank_changed_them) {
   page_of_everybody.fill(1);
   expect_taken(taken([](TestRank&, auto&) { page_of_everybody.fill(2); }), 0, kModel);
-}
-
-TEST(HeldMemory, counts_the_stack_of_another_thread) {
-  const RankRun run = run_ranks(1, [](TestRank& rank) {
-    const HeldMemory memory;
-    std::promise<void> filled, seen;
-    std::thread thread([&] {
-      std::array<volatile char, 4 * kMegabyte> bytes;
-      for (auto& byte : bytes)
-        byte = 1;
-      filled.set_value();
-      seen.get_future().wait();
-    });
-    filled.get_future().wait();
-    rank.observe("taken", memory.taken());
-    seen.set_value();
-    thread.join();
-  });
-  expect_taken(run.at(0, "taken"), 0, 4 * kMegabyte);
 }
 
 // The other ranks map what they have read: it is no longer this rank's alone.

@@ -4,8 +4,6 @@
 
 #include <stdexcept>
 
-#include "expect_text.h"
-
 namespace fsdp {
 namespace {
 
@@ -113,33 +111,6 @@ TEST_P(LinkedCollectives, overlap_with_what_a_rank_computes_meanwhile) {
     rank.observe("time", clock.now());
   });
   expect_on_all_ranks(run, "time", std::max(50 * kMicrosecond, gather_time()));
-}
-
-TEST_P(LinkedCollectives, move_the_same_values_as_the_transport) {
-  const RankRun run = this->run([](TestRank& rank, CountedClock&) {
-    Gather gather(rank, "unit");
-    gather.handle.wait();
-    rank.observe("sum", gather.output.sum().item<double>());
-    const at::Tensor one = at::ones({3});
-    rank.communicator()->all_reduce(one, "norm").wait();
-    rank.communicator()->barrier("end").wait();
-    rank.observe("ranks", one.sum().item<double>());
-  });
-  const int world_size = GetParam().world_size;
-  expect_on_all_ranks(run, "sum", 1000.0 * world_size * (world_size - 1) / 2);
-  expect_on_all_ranks(run, "ranks", 3.0 * world_size);
-}
-
-TEST_P(LinkedCollectives, are_compared_before_they_are_timed) {
-  if (GetParam().world_size == 1) return;
-  const RankRun run = try_ranks(
-      GetParam().world_size,
-      [](TestRank& rank) {
-        Gather early(rank, rank.rank() == 0 ? "this" : "that");
-        Gather(rank, "later").handle.wait();
-      },
-      options_);
-  EXPECT_CONTAINS(run.failure(), "collective #0 differs");
 }
 
 }  // namespace

@@ -1,18 +1,14 @@
 #include <base/todo.h>
 #include <base/torch.h>
-#include <gtest/gtest-spi.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
-#include <future>
-#include <thread>
 
 #include "expect_text.h"
+#include "failures_of.h"
 #include "shared_words.h"
 
 using namespace fsdp;
@@ -37,23 +33,6 @@ std::string failure_when_rank_1(const std::function<void()>& leave) {
   EXPECT_CONTAINS(run.failure(), "rank 1 ");
   EXPECT_CONTAINS(run.failure(), "\"before\"");
   return run.failure();
-}
-
-// What `test` adds to its test's result.
-std::vector<testing::TestPartResult> result_of(const std::function<void()>& test) {
-  testing::TestPartResultArray parts;
-  {
-    testing::ScopedFakeTestPartResultReporter reporter(
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &parts);
-    try {
-      test();
-    } catch (const testing::AssertionException&) {
-    }
-  }
-  std::vector<testing::TestPartResult> result;
-  for (int i = 0; i < parts.size(); ++i)
-    result.push_back(parts.GetTestPartResult(i));
-  return result;
 }
 
 // The text of the one failure in a test.
@@ -95,24 +74,13 @@ MULTI_RANK_TEST(MultiRankRun, delivers_observed_values_and_tensors_to_the_test) 
   }
 }
 
-MULTI_RANK_TEST(MultiRankRun, gives_every_rank_one_torch_thread) {
-  const RankRun run = run_ranks(
-      world_size(), [](TestRank& rank) { rank.observe("threads", at::get_num_threads()); });
-  expect_on_all_ranks(run, "threads", 1);
-}
-
-TEST(MultiRankFailure, names_the_signal_of_a_rank_that_crashed) {
+TEST(MultiRankFailure, names_the_signal_or_exception_that_ended_a_rank) {
   const std::string text = failure_when_rank_1([] { *static_cast<volatile int*>(nullptr) = 1; });
   EXPECT_CONTAINS(
       text,
       "rank 1 was killed by signal 11 (Segmentation fault): it used address 0, which is element 0 of");
   EXPECT_CONTAINS(text, "rank 0 was stopped; last observation \"before\"");
   EXPECT_CONTAINS(failure_when_rank_1([] { abort(); }), "rank 1 was killed by signal 6 (Aborted)");
-  EXPECT_CONTAINS(failure_when_rank_1([] { raise(SIGKILL); }), "rank 1 was killed by signal 9");
-  expect_next_run_works();
-}
-
-TEST(MultiRankFailure, quotes_the_exception_that_ended_a_rank) {
   EXPECT_CONTAINS(failure_when_rank_1([] { throw std::runtime_error("no such unit: layers.9"); }),
                   "rank 1 threw an exception: no such unit: layers.9");
   expect_next_run_works();
@@ -120,25 +88,10 @@ TEST(MultiRankFailure, quotes_the_exception_that_ended_a_rank) {
 
 TEST(MultiRankFailure, reports_a_rank_that_exits_as_a_failure) {
   EXPECT_CONTAINS(failure_when_rank_1([] { exit(3); }), "rank 1 left by exit(3) before the end");
-  for (void (*leave)(int) : std::array<void (*)(int), 2>{exit, _exit}) {
-    const RankRun run = try_ranks(2, [&](TestRank& rank) {
-      if (rank.rank() == 1) leave(0);
-    });
-    EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
-    EXPECT_CONTAINS(run.failure(), "rank 0 reached the end of the test");
-  }
-  expect_next_run_works();
-}
-
-TEST(MultiRankFailure, names_an_exit_as_the_cause_before_what_it_led_to) {
-  std::vector<RankReport> ranks(2);
-  ranks[0].exit.code = 1;
-  ranks[0].exit.message = "rank 1 has not called it";
-  ranks[0].first_to_fail = true;
-  ranks[1].exit.rank = 1;  // code 0, not finished
-  EXPECT_EQ(describe_failure(ranks),
-            "rank 1 left by exit(0) before the end of the test\n"
-            "  rank 0 threw an exception: rank 1 has not called it\n");
+  const RankRun run = try_ranks(2, [](TestRank& rank) {
+    if (rank.rank() == 1) _exit(0);
+  });
+  EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
 }
 
 TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
@@ -183,18 +136,6 @@ TEST(MultiRankFailure, names_the_collective_that_a_rank_skipped) {
   EXPECT_EQ(run_ranks(2, body).failure(), "");
 }
 
-TEST(MultiRankFailure, drops_an_observation_that_was_cut_off) {
-  const RankRun run = try_ranks(1, [](TestRank& rank) {
-    rank.observe("small", 1);
-    const rlimit half{1 << 19, 1 << 19};
-    setrlimit(RLIMIT_FSIZE, &half);
-    rank.observe("large", torch::zeros(1 << 18));
-  });
-  EXPECT_CONTAINS(run.failure(), "File size limit exceeded");
-  EXPECT_EQ(run.at(0, "small"), 1);
-  EXPECT_FALSE(run.observed(0, "large"));
-}
-
 TEST(MultiRankFailure, keeps_the_first_value_if_a_rank_observes_a_name_twice) {
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     rank.observe("loss", 1);
@@ -229,16 +170,6 @@ TEST(MultiRankFailure, a_failed_assertion_ends_the_run) {
   EXPECT_CONTAINS(run.failure(), "an odd rank");
 }
 
-TEST(MultiRankVerdict, a_failed_rank_fails_the_test_and_ends_it) {
-  bool went_on = false;
-  const std::string text = failure_of([&] {
-    run_ranks(1, [](TestRank&) { abort(); });
-    went_on = true;
-  });
-  EXPECT_FALSE(went_on);
-  EXPECT_CONTAINS(text, "rank 0 was killed by signal 6");
-}
-
 TEST(MultiRankVerdict, a_rank_that_reaches_a_todo_makes_the_test_not_started) {
   const std::vector<std::function<void()>> consequences{
       [] { EXPECT_ANY_THROW(todo("unshard", "2.3")); },
@@ -270,15 +201,6 @@ TEST(MultiRankVerdict, reading_a_value_that_was_not_observed_fails_the_test) {
   EXPECT_CONTAINS(text, "rank 0 did not observe \"nrom\". It observed only:\n  \"norm\"");
 }
 
-TEST(MultiRankVerdict, a_process_that_cannot_fork_safely_is_refused) {
-  std::promise<void> done;
-  std::thread other([&] { done.get_future().wait(); });
-  EXPECT_THROW(run_ranks(1, [](TestRank&) {}), std::logic_error);
-  done.set_value();
-  other.join();
-  expect_next_run_works();
-}
-
 TEST(MultiRankExpectation, shows_all_ranks_and_equal_ones_once) {
   const RankRun run =
       run_ranks(3, [](TestRank& rank) { rank.observe("live bytes", rank.rank() == 1 ? 4096 : 0); });
@@ -289,22 +211,35 @@ TEST(MultiRankExpectation, shows_all_ranks_and_equal_ones_once) {
   EXPECT_TRUE(result_of([&] { expect_on_rank(run, 2, "live bytes", 0); }).empty());
 }
 
-TEST(MultiRankExpectation, compares_each_rank_with_its_own_value) {
-  const RankRun run = run_ranks(2, [](TestRank& rank) { rank.observe("number", rank.rank()); });
-  const auto own = [](int rank) { return rank; };
-  const auto wrong = [](int rank) { return 2 * rank; };
-  EXPECT_TRUE(result_of([&] { expect_on_each_rank(run, "number", own); }).empty());
-  EXPECT_CONTAINS(failure_of([&] { expect_on_each_rank(run, "number", wrong); }),
-                  "rank 0: 0\n  rank 1: is 1, expected 2");
+TEST(MultiRankExpectation, looks_for_types_and_words_in_what_was_thrown) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    rank.observe("nothing", thrown_by([] {}));
+    rank.observe("error", thrown_by([] { throw std::invalid_argument("no unit 7"); }));
+  });
+  EXPECT_TRUE(result_of([&] { expect_error(run, "error", {"std::logic_error", "7"}); }).empty());
+  EXPECT_CONTAINS(failure_of([&] {
+                    expect_error(run, "error", {"unit 7", "8"});
+                  }),
+                  "ranks 0, 1: the error lacks \"8\"; it says: std::invalid_argument, "
+                  "std::logic_error: no unit 7");
+  EXPECT_CONTAINS(failure_of([&] { expect_error(run, "nothing", {"7"}); }),
+                  "ranks 0, 1: nothing was thrown, expected an error with \"7\"");
 }
 
-TEST(MultiRankExpectation, says_which_members_of_an_object_differ) {
-  const RankRun run = run_ranks(1, [](TestRank& rank) {
+TEST(MultiRankExpectation, compares_each_rank_with_its_own_value_and_objects_by_members) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    rank.observe("number", rank.rank());
     rank.observe("tensor", nlohmann::json{{"sizes", {2, 3}}, {"dtype", "Float"}});
   });
+  EXPECT_TRUE(result_of([&] {
+                expect_on_each_rank(run, "number", [](int rank) { return rank; });
+              }).empty());
+  EXPECT_CONTAINS(
+      failure_of([&] { expect_on_each_rank(run, "number", [](int rank) { return 2 * rank; }); }),
+      "rank 0: 0\n  rank 1: is 1, expected 2");
   const nlohmann::json expected{{"sizes", {2, 4}}, {"dtype", "Float"}};
   EXPECT_CONTAINS(failure_of([&] { expect_on_all_ranks(run, "tensor", expected); }),
-                  "rank 0: sizes: is [2,3], expected [2,4]");
+                  "ranks 0, 1: sizes: is [2,3], expected [2,4]");
 }
 
 TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ) {

@@ -40,20 +40,6 @@ TEST(Poison, fills_storage_that_is_freed) {
   expect_on_all_ranks(run, "arena", true);
 }
 
-TEST(Poison, does_not_write_to_memory_while_it_is_off) {
-  const RankRun run = in_a_rank([](TestRank& rank) {
-    poison::enable(false);
-    constexpr int64_t kNumel = 1 << 20;
-    const at::Tensor tensor = at::ones({kNumel});
-    const auto* data = tensor.const_data_ptr<float>();
-    at::native::resize_bytes_nocuda(tensor.storage(), 0);
-    rank.observe("freed", data[0] == 1 && data[kNumel - 1] == 1);
-    rank.observe("padding", poison::padding());
-  });
-  expect_on_all_ranks(run, "freed", true);
-  expect_on_all_ranks(run, "padding", 0.0);
-}
-
 MULTI_RANK_SUITE(LentInputs);
 
 // Each rank frees its input at once, which poisons it, and only then tells the next to read.

@@ -119,16 +119,6 @@ TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
             "");
 }
 
-TEST_P(StagedCollectives, all_gather_accepts_an_input_that_is_part_of_the_output) {
-  EXPECT_EQ(failure(2,
-                    [](int rank, Calls& calls) {
-                      const at::Tensor all = at::full({4}, rank + 1.0);
-                      calls.call(Operation::all_gather, all, all.narrow(0, 2, 2));
-                      require(all.equal(at::tensor({1.0, 1.0, 2.0, 2.0}, at::kFloat)), "gathered");
-                    }),
-            "");
-}
-
 // What is compared with predictions, and with the GPU's own allocator, is the GPU's memory.
 TEST(StagedForAGpu, counts_no_memory_of_the_host_as_live) {
   const auto result = launch(2, [](const RankContext& context) {

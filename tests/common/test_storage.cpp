@@ -34,16 +34,6 @@ TEST(Storage, is_regrown_under_its_existing_views) {
   });
 }
 
-TEST(Storage, is_counted_in_the_class_in_which_it_is_resized) {
-  in_a_process([] {
-    counting_allocator::install();
-    const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
-    const MemoryScope scope(MemoryClass::gathered);
-    resize_storage(storage, 100);
-    EXPECT_EQ(live_bytes::now()[MemoryClass::gathered], 100);
-  });
-}
-
 TEST(DeviceBlocks, are_live_bytes_of_the_class_in_which_they_were_allocated) {
   in_a_process([] {
     {
@@ -71,15 +61,9 @@ TEST(DeviceBlocks, move_to_another_class_without_raising_the_peak) {
   });
 }
 
-TEST(DeviceBlocks, have_no_negative_sizes) {
+TEST(DeviceBlocks, of_negative_sizes_or_without_a_report_are_not_counted) {
   in_a_process([] {
     EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
-    EXPECT_EQ(live_bytes::now().total, 0);
-  });
-}
-
-TEST(DeviceBlocks, are_not_counted_if_their_allocation_was_not_reported) {
-  in_a_process([] {
     device_blocks::freed(address(1));
     device_blocks::reclassify(address(2), MemoryClass::gradients);
     EXPECT_EQ(live_bytes::now().total, 0);

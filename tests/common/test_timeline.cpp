@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "expect_text.h"
 #include "temporary_folder.h"
@@ -44,14 +43,6 @@ Timeline two_ranks() {
            {event(EventKind::wait, "</script>", 200, 0)}}};
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    lines.push_back(line);
-  return lines;
-}
-
 TEST(TextTimeline, has_a_line_for_each_event_in_the_order_of_time) {
   EXPECT_EQ(text_timeline(two_ranks()), R"(fsdp of small, 2 ranks
 rank 0 was killed
@@ -61,21 +52,6 @@ rank 0 was killed
  0      0.001           all_gather issue         #12 layers.3          1500000    3000000        192
  0      0.001     0.899 all_gather flight        #12 layers.3          1500000
 )");
-}
-
-TEST(TextTimeline, fits_in_100_columns_with_long_names_and_large_numbers) {
-  Timeline timeline = two_ranks();
-  Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
-  wide.call.operation = Operation::reduce_scatter;
-  wide.call.sequence = 12345;
-  wide.call.bytes = 6'000'000'000;
-  timeline.failure = std::string(250, 'a') + " rank 1 called all_gather " + std::string(60, 'b');
-  timeline.ranks.resize(64);
-  timeline.ranks[63] = {wide};
-  const auto lines = lines_of(text_timeline(timeline));
-  for (const auto& line : lines)
-    EXPECT_LE(line.size(), 100) << line;
-  EXPECT_CONTAINS(lines.back(), "..er.layers.31");
 }
 
 TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {
@@ -148,13 +124,6 @@ TEST(KeptTimeline, is_that_of_the_first_failure_whose_result_says_so) {
   std::string title;
   std::getline(written, title);
   EXPECT_EQ(title, "S.fails/W2");
-}
-
-TEST(Timelines, are_written_even_without_events) {
-  const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
-  EXPECT_EQ(lines_of(text_timeline(nothing)).size(), 3);
-  EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
-  EXPECT_CONTAINS(html_timeline(nothing), "rank 0 was killed");
 }
 
 TEST(Timelines, have_the_format_that_the_name_of_the_file_says) {

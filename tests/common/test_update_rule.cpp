@@ -108,14 +108,6 @@ TEST(UpdateRuleState, exists_only_for_adamw_and_counts_steps) {
   });
 }
 
-TEST(UpdateRuleState, an_update_of_no_pieces_does_nothing) {
-  in_a_process([] {
-    std::vector<Piece> none;
-    update(options_of(Kind::adamw), none);
-    update(options_of(Kind::sgd), none);
-  });
-}
-
 TEST(UpdateRulePieces, are_refused_if_they_are_not_padded) {
   in_a_process([] {
     auto pieces = cut(torch::zeros({17}), torch::zeros({17}), {17});

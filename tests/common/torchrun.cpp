@@ -28,38 +28,6 @@ void set(const std::string& name, const std::string& value) {
   value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
 }
 
-c10::intrusive_ptr<c10d::TCPStore> store(uint16_t port, bool server) {
-  c10d::TCPStoreOptions options;
-  options.port = port;
-  options.isServer = server;
-  options.waitWorkers = false;
-  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-}
-
-// Forks a process that writes `answer()`, then does `then()`, and reads the answer. The caller's
-// process must not run torch, which starts threads.
-template <class Answer>
-std::pair<pid_t, Answer> ask_a_process(const std::function<Answer()>& answer,
-                                       const std::function<void()>& then) {
-  int ends[2];
-  require(pipe(ends) == 0, "pipe");
-  const pid_t process = fork();
-  require(process >= 0, "fork");
-  if (process == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const Answer value = answer();
-    if (write(ends[1], &value, sizeof value) != sizeof value) _exit(1);
-    then();
-    _exit(0);
-  }
-  close(ends[1]);
-  Answer value{};
-  const bool complete = read(ends[0], &value, sizeof value) == sizeof value;
-  close(ends[0]);
-  require(complete, "a process with a store has died");
-  return {process, value};
-}
-
 }  // namespace
 
 Variables torchrun_variables(int rank, int world_size, uint16_t port) {
@@ -87,29 +55,33 @@ SetVariables::~SetVariables() {
     set(name, value);
 }
 
+// The caller's process must not run torch, which starts threads.
 HostedStore::HostedStore() {
-  c10::intrusive_ptr<c10d::TCPStore> server;
-  std::tie(process_, port_) = ask_a_process<uint16_t>(
-      [&] {
-        server = store(0, true);
-        return server->getPort();
-      },
-      [] {
-        for (;;)
-          pause();
-      });
+  int ends[2];
+  require(pipe(ends) == 0, "pipe");
+  process_ = fork();
+  require(process_ >= 0, "fork");
+  if (process_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    c10d::TCPStoreOptions options;
+    options.port = 0;
+    options.isServer = true;
+    options.waitWorkers = false;
+    const c10d::TCPStore server("127.0.0.1", options);
+    const uint16_t port = server.getPort();
+    if (write(ends[1], &port, sizeof port) != sizeof port) _exit(1);
+    for (;;)
+      pause();
+  }
+  close(ends[1]);
+  const bool complete = read(ends[0], &port_, sizeof port_) == sizeof port_;
+  close(ends[0]);
+  require(complete, "the process with the store has died");
 }
 
 HostedStore::~HostedStore() {
   kill(process_, SIGKILL);
   waitpid(process_, nullptr, 0);
-}
-
-int64_t HostedStore::keys() const {
-  const auto [process, count] =
-      ask_a_process<int64_t>([&] { return store(port_, false)->getNumKeys(); }, [] {});
-  waitpid(process, nullptr, 0);
-  return count;
 }
 
 ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

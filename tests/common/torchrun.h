@@ -38,7 +38,6 @@ class HostedStore {
   HostedStore& operator=(const HostedStore&) = delete;
 
   uint16_t port() const { return port_; }
-  int64_t keys() const;  // how many it holds
 
  private:
   int process_{};

@@ -1,8 +1,10 @@
+#include <checkpoint_activations.h>
 #include <sequential.h>
+#include <testing/error_text.h>
 #include <torch/nn/modules/rnn.h>
 
 #include <library/one_process.h>
-#include <reference/shaped_models.h>
+#include <library/shaped_models.h>
 
 // Modules that take and return anything, that are held, or that were built elsewhere: each model is
 // compared with one process bit by bit.
@@ -132,6 +134,18 @@ MULTI_RANK_TEST(AnyShape, is_called_and_gives_its_results_through_the_object_too
     EXPECT_EQ(model.units().size(), 4U);
   });
   expect_on_all_ranks(run, "equal", true);
+}
+
+MULTI_RANK_SUITE_ON(CheckpointOfShapedModels, 1);
+
+MULTI_RANK_TEST(CheckpointOfShapedModels, is_refused_by_the_name_of_the_module) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    CrossBlock block;
+    rank.observe("error", thrown_by([&] { checkpoint_activations(block); }));
+  });
+  expect_error(run, "error",
+               {"fsdp::CrossBlock does not take one tensor and return one, so its forward() can't "
+                "be replaced, as by checkpoint_activations(); checkpoint modules of one tensor"});
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <set>
-#include <stdexcept>
 
 namespace fsdp {
 
@@ -18,25 +16,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, wor
 
 namespace {
 
-using Json = nlohmann::json;
-
-const std::vector<std::string> kKinds{"linear", "odd", "transposed", "nested", "paired"};
-const std::vector<std::string> kUses{"always", "never", "twice", "odd"};
 const std::vector<std::string> kNormTypes{"1", "2", "3", "inf"};
 const std::vector<std::string> kDtypes{"fp32", "bf16", "fp16"};
 const std::vector<std::string> kKept{"", "bias|scale", "weight", "layers0|head", "."};
-
-void require_one_of(const std::string& name, const std::string& value,
-                    const std::vector<std::string>& values) {
-  if (std::find(values.begin(), values.end(), value) != values.end()) return;
-  throw std::invalid_argument("a case can't be read: " + name + " \"" + value + "\"");
-}
-
-void require_known(const Json& object, const Json& simplest) {
-  for (const auto& [name, value] : object.items())
-    if (!simplest.contains(name))
-      throw std::invalid_argument("a case can't be read: it has no \"" + name + "\"");
-}
 
 // A generator that gives the same numbers with every standard library.
 class Dice {
@@ -69,37 +51,6 @@ Layer draw_layer(Dice& dice, const std::vector<Layer>& before) {
     if (can_be_tied_to(layer) && can_be_tied_to(before[i]) && dice.one_in(8))
       layer.tied = static_cast<int>(i);
   return layer;
-}
-
-// What is left of `layers` without layer `gone`.
-std::vector<Layer> without(std::vector<Layer> layers, int gone) {
-  layers.erase(layers.begin() + gone);
-  for (Layer& layer : layers)
-    layer.tied = layer.tied == gone ? -1 : layer.tied - (layer.tied > gone);
-  return layers;
-}
-
-// The object without the members that are those of `simplest`.
-Json difference(const Json& object, const Json& simplest) {
-  Json left = Json::object();
-  for (const auto& [name, value] : object.items())
-    if (value != simplest.at(name)) left[name] = value;
-  return left;
-}
-
-// Copies of the object in which one member is simpler: as in `simplest`, or half as large.
-std::vector<Json> simpler_objects(const Json& object, const Json& simplest) {
-  std::vector<Json> result;
-  const Json members = difference(object, simplest);
-  for (const auto& [name, value] : members.items()) {
-    if (name == "layers") continue;
-    result.push_back(object);
-    result.back()[name] = simplest.at(name);
-    if (!value.is_number_integer() || value <= 2) continue;
-    result.push_back(object);
-    result.back()[name] = value.get<int64_t>() / 2;
-  }
-  return result;
 }
 
 }  // namespace
@@ -147,56 +98,8 @@ Case draw(uint64_t seed) {
   return c;
 }
 
-std::vector<Case> simpler(const Case& c) {
-  std::vector<Case> result;
-  for (int i = 0; c.layers.size() > 1 && i < static_cast<int>(c.layers.size()); ++i) {
-    result.push_back(c);
-    result.back().layers = without(c.layers, i);
-  }
-  for (const Json& object : simpler_objects(c, Case()))
-    result.push_back(object.get<Case>());
-  std::erase_if(result, [](const Case& s) { return s.shards > 0 && s.world % s.shards != 0; });
-  for (size_t i = 0; i < c.layers.size(); ++i) {
-    for (const Json& object : simpler_objects(c.layers[i], Layer())) {
-      result.push_back(c);
-      result.back().layers[i] = object.get<Layer>();
-    }
-  }
-  return result;
-}
-
 std::string text(const Case& c) {
-  Json object = difference(c, Case());
-  Json layers = Json::array();
-  for (const Layer& layer : c.layers)
-    layers.push_back(difference(layer, Layer()));
-  object["layers"] = layers;
-  return object.dump();
-}
-
-Case case_of(const std::string& text) {
-  try {
-    const Json object = Json::parse(text);
-    const Case c = object.get<Case>();
-    require_known(object, Case());
-    for (const Json& layer : object.value("layers", Json::array()))
-      require_known(layer, Layer());
-    for (size_t i = 0; i < c.layers.size(); ++i) {
-      require_one_of("kind", c.layers[i].kind, kKinds);
-      require_one_of("use", c.layers[i].use, kUses);
-      if (c.layers[i].tied >= static_cast<int>(i))
-        throw std::invalid_argument("a case can't be read: a layer is tied to a later one");
-    }
-    require_one_of("accumulate", c.accumulate, {"each", "last"});
-    require_one_of("optimizer", c.optimizer, {"adamw", "sgd"});
-    require_one_of("norm_type", c.norm_type, kNormTypes);
-    require_one_of("param_dtype", c.param_dtype, kDtypes);
-    require_one_of("reduce_dtype", c.reduce_dtype, kDtypes);
-    require_one_of("keep_fp32", c.keep_fp32, kKept);
-    return c;
-  } catch (const Json::exception& error) {
-    throw std::invalid_argument("a case can't be read: " + std::string(error.what()));
-  }
+  return nlohmann::json(c).dump();
 }
 
 bool plain(const Case& c) {

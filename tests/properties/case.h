@@ -58,13 +58,7 @@ struct Case {
 // The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.
 Case draw(uint64_t seed);
 
-// Cases that differ from `c` in one thing, which is simpler: a layer fewer, or a field's default.
-std::vector<Case> simpler(const Case& c);
-
-// As JSON in one line, without the fields that have their defaults. case_of() reads it; it throws
-// std::invalid_argument naming what it cannot read.
-std::string text(const Case& c);
-Case case_of(const std::string& text);
+std::string text(const Case& c);  // JSON in one line
 
 // Whether each module is called once in a step, in the order of the layers, and gives each
 // parameter a gradient. Then bytes and traffic can be predicted.

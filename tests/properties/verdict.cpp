@@ -5,9 +5,9 @@
 #include <report/parameter_summary.h>
 #include <state/checkpoint.h>
 #include <state/whole_state.h>
-#include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <train/over_ranks.h>
+#include <trainer/strategy_of.h>
 
 #include <cmath>
 
@@ -48,17 +48,8 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
   return config;
 }
 
-// Of the strategy: the world's, or one whose reduce-scatters go on over the replicas.
-const std::shared_ptr<Communicator>& communicator_of(const TrainConfig& config, TestRank& rank) {
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
-  return replicas ? rank.hybrid(config.shards()) : rank.communicator();
-}
-
 std::unique_ptr<Strategy> make(const TrainConfig& config, const Case& c, TestRank& rank) {
-  const Workload workload = workload_of(c);
-  auto strategy = config.mode == "fsdp"
-                      ? make_fsdp_strategy(config, workload, communicator_of(config, rank))
-                      : make_single_strategy(config, workload, shard_layout(config, workload));
+  auto strategy = strategy_of(rank, config, workload_of(c));
   strategy->set_loss_scale(c.loss_scale);
   return strategy;
 }
@@ -118,7 +109,8 @@ void train(TestRank& rank, const Case& c, const std::string& mode, const std::st
   }
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
-  Communicator& of_strategy = *communicator_of(config, rank);
+  const bool replicas = mode == "fsdp" && config.shards() < config.world;
+  Communicator& of_strategy = replicas ? *rank.hybrid(config.shards()) : comm;
   for (int64_t step = 0; step < c.steps; ++step) {
     const std::string after = " of step " + std::to_string(step + 1);
     if (step == 1)
@@ -193,19 +185,6 @@ std::string fault_of(const Case& c) {
     if (!differences.empty()) return "rank " + std::to_string(rank) + differences;
   }
   return "";
-}
-
-Case simplest_with_a_fault(Case c) {
-  for (bool found = true; found;) {
-    found = false;
-    for (const Case& candidate : simpler(c)) {
-      if (fault_of(candidate).empty()) continue;
-      c = candidate;
-      found = true;
-      break;
-    }
-  }
-  return c;
 }
 
 }  // namespace fsdp

@@ -11,7 +11,4 @@ namespace fsdp {
 // collective or the live bytes of a class. Empty: there is none.
 std::string fault_of(const Case& c);
 
-// The simplest case near `c` that has a fault, too: no case in simpler() of it has one.
-Case simplest_with_a_fault(Case c);
-
 }  // namespace fsdp

@@ -5,6 +5,10 @@
 #include <trace/recorder.h>
 #include <train/trainer.h>
 
+#include <base/whole_file.h>
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -13,8 +17,8 @@
 namespace fsdp {
 namespace {
 
-// Two steps. Observes the calls that the communicator logged, the bytes of the gathered root, the
-// hash of the parameters, and the peaks of live bytes.
+// Two steps. Observes the calls that the communicator logged, the hash of the parameters, and the
+// peaks of live bytes.
 void train(TestRank& rank, const TrainConfig& config) {
   const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
   for (int64_t step = 0; step < 2; ++step) {
@@ -27,7 +31,6 @@ void train(TestRank& rank, const TrainConfig& config) {
   for (const Call& call : rank.communicator()->take_log())
     calls.push_back({call.sequence, to_string(call.operation), call.unit.str(), call.bytes});
   rank.observe("calls", calls);
-  rank.observe("root", strategy->layout().units.front().padded_numel * 4);
   nlohmann::json peaks;
   for (size_t phase = 0; phase < kPhases; ++phase) {
     const LiveBytes peak = live_bytes::peak(static_cast<Phase>(phase));
@@ -90,63 +93,6 @@ MULTI_RANK_TEST(TimelineOfTraining, has_the_collectives_that_the_communicator_lo
   }
 }
 
-MULTI_RANK_TEST(TimelineOfTraining, has_a_free_for_every_gathered_unit) {
-  const Recorded recorded = record(tiny_config(world_size()));
-  for (int rank = 0; rank < world_size(); ++rank) {
-    std::map<std::string, int> gathered;
-    for (const Event& event : recorded.events[rank]) {
-      const bool gather =
-          event.kind == EventKind::issue && event.call.operation == Operation::all_gather;
-      const int before = gathered[event.name()];
-      gathered[event.name()] += gather - (event.kind == EventKind::free);
-      EXPECT_GE(gathered[event.name()], 0) << event.name() << " freed, was not gathered";
-      EXPECT_LE(gathered[event.name()], 1) << event.name() << " gathered twice";
-      if (event.kind == EventKind::free) {
-        EXPECT_EQ(before, 1);
-      }
-    }
-    for (const auto& [unit, count] : gathered)
-      EXPECT_EQ(count, 0) << unit << " was not freed";
-  }
-}
-
-MULTI_RANK_TEST(TimelineOfTraining,
-                shows_only_the_root_unsharded_after_forward_and_none_after_a_step) {
-  const Recorded recorded = record(tiny_config(world_size()));
-  for (int rank = 0; rank < world_size(); ++rank) {
-    const auto root = recorded.run.at(rank, "root").get<int64_t>();
-    int forwards = 0;
-    for (const Event& event : recorded.events[rank]) {
-      const int64_t gathered = event.live[MemoryClass::gathered];
-      const bool whole = event.name() == "root";
-      if (event.kind == EventKind::forward && whole) {
-        ++forwards;
-        EXPECT_EQ(gathered, root);
-      }
-      if (event.kind == EventKind::backward && whole) {
-        EXPECT_EQ(gathered, 0);
-      }
-      if (event.kind == EventKind::step) {
-        EXPECT_EQ(gathered, 0);
-      }
-    }
-    EXPECT_EQ(forwards, 2);
-  }
-}
-
-MULTI_RANK_TEST(TimelineOfTraining, shows_the_peaks_of_live_bytes) {
-  const Recorded recorded = record(tiny_config(world_size()));
-  for (int rank = 0; rank < world_size(); ++rank) {
-    int64_t highest = 0;
-    for (const Event& event : of_steps(recorded.events[rank]))
-      highest = std::max(highest, event.peak);
-    int64_t expected = 0;
-    for (const auto& phase : recorded.run.at(rank, "peaks"))
-      expected = std::max(expected, phase[1].get<int64_t>());
-    EXPECT_EQ(highest, expected) << "rank " << rank;
-  }
-}
-
 MULTI_RANK_TEST(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_nor_collectives) {
   const TrainConfig config = tiny_config(world_size());
   const RankRun plain =
@@ -157,22 +103,6 @@ MULTI_RANK_TEST(TimelineOfTraining, changes_neither_parameters_nor_live_bytes_no
     expect_on_rank(recorded.run, rank, "peaks", plain.at(rank, "peaks"));
     expect_on_rank(recorded.run, rank, "calls", plain.at(rank, "calls"));
   }
-}
-
-MULTI_RANK_TEST(TimelineOfTraining, is_the_same_in_every_run_except_for_its_times) {
-  const auto texts = [&] {
-    const Recorded recorded = record(tiny_config(world_size()));
-    std::vector<std::string> result;
-    for (const auto& events : recorded.events) {
-      for (const Event& event : events) {
-        result.push_back(event.text() + ' ' + event.name() + ' ' +
-                         std::to_string(event.call.bytes) + ' ' + std::to_string(event.live.total) +
-                         ' ' + std::to_string(event.peak));
-      }
-    }
-    return result;
-  };
-  EXPECT_EQ(texts(), texts());
 }
 
 // What one rank does in the second step, unit by unit.
@@ -202,15 +132,13 @@ const std::vector<std::string> kCollectivesOfBackward{
     "reduce_scatter issue root", "reduce_scatter wait root",
 };
 
-// The root is freed behind the last unit of forward: what reads it then has come back, the head and
-// the norm before it. In backward a unit may be freed before or after its reduce-scatter is issued,
-// and be gathered before or after the hook that begins its span: there each kind has an order of
-// its own.
+// In backward a unit may be freed before or after its reduce-scatter is issued, and be gathered
+// before or after the hook that begins its span: there each kind has an order of its own.
 MULTI_RANK_TEST(TimelineOfTraining, has_the_events_of_a_step_in_order) {
   using Lists = std::map<std::string, std::vector<std::string>>;
   const Lists expected{{"forward", kForwardOfStep},
                        {"spans of backward", {"root", "h.2", "h.1", "h.0"}},
-                       {"frees in backward", {"h.2", "root", "h.1", "h.0"}},
+                       {"frees in backward", {"h.2", "h.1", "h.0", "root"}},
                        {"collectives in backward", kCollectivesOfBackward}};
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {
@@ -233,32 +161,31 @@ MULTI_RANK_TEST(TimelineOfTraining, has_the_events_of_a_step_in_order) {
 }
 
 TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / ("timeline." + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
+  const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);
   config.steps = 2;
   config.batch = 4;
   config.seq = 8;
-  config.trace = folder / "steps.txt";
+  config.trace = folder.path() + "/steps.txt";
+  config.json = folder.write("run.json", "what it held before");
   config.comm.fault = Fault{Fault::Kind::kill, 1, 9};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const int status = run_training(config, {make_fsdp_strategy, shard_layout});
   testing::internal::GetCapturedStderr();
-  EXPECT_NE(testing::internal::GetCapturedStdout().find("timeline: " + config.trace),
-            std::string::npos);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStdout(), "timeline: " + config.trace);
   EXPECT_EQ(status, 1);
+  EXPECT_EQ(content_of(config.json), "what it held before");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
   std::ifstream file(config.trace);
   std::string text, last_of_rank_1;
   for (std::string line; std::getline(file, line); text += line + '\n') {
     if (line.starts_with(" 1 ")) last_of_rank_1 = line;
   }
-  EXPECT_NE(text.find("rank 1 was killed by signal 9"), std::string::npos) << text;
+  EXPECT_CONTAINS(text, "rank 1 was killed by signal 9");
   // Where rank 0 was is not known: it may have been ended before it came to wait for rank 1.
-  EXPECT_NE(last_of_rank_1.find("no end backward "), std::string::npos) << text;
-  EXPECT_NE(last_of_rank_1.find(" h.2"), std::string::npos) << text;
-  std::filesystem::remove_all(folder);
+  EXPECT_CONTAINS(last_of_rank_1, "no end backward ");
+  EXPECT_CONTAINS(last_of_rank_1, " h.2");
 }
 
 }  // namespace

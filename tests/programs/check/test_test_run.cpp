@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <common/expect_text.h>
+
 #include <cstdio>
 #include <fstream>
 
@@ -61,26 +63,16 @@ std::string outcomes(const TestRun& run) {
   return text;
 }
 
-TEST(TestRun, gives_a_result_for_each_test) {
-  const TestRun all = run("true");
-  EXPECT_EQ(outcomes(all), "a passed, b passed, c passed");
-  EXPECT_EQ(all.results[2].milliseconds, 3);
-  EXPECT_EQ(all.wrong_end, "");
-}
-
-TEST(TestRun, keeps_what_a_failed_test_printed_and_what_failed) {
-  const TestRun all =
-      run("[[ $1 != S.b ]] || { echo 'x is 3'; outcome=failed text='is 3, expected 4'; }");
-  EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
-  EXPECT_EQ(all.results[1].text, "x is 3\nis 3, expected 4");
-}
-
-TEST(TestRun, distinguishes_not_started_and_skipped_from_failed) {
+TEST(TestRun, gives_a_result_for_each_test_with_what_it_printed_and_what_failed) {
   const TestRun all =
       run("case $1 in S.a) outcome='not started' text='unshard (problem 2.3)' ;;"
+          " S.b) echo 'x is 3'; outcome=failed text='is 3, expected 4' ;;"
           " S.c) outcome=skipped text='needs a GPU' ;; esac");
-  EXPECT_EQ(outcomes(all), "a not started, b passed, c skipped");
+  EXPECT_EQ(outcomes(all), "a not started, b failed, c skipped");
   EXPECT_EQ(all.results[0].text, "unshard (problem 2.3)");
+  EXPECT_EQ(all.results[1].text, "x is 3\nis 3, expected 4");
+  EXPECT_EQ(all.results[2].milliseconds, 3);
+  EXPECT_EQ(all.wrong_end, "");
 }
 
 TEST(TestRun, goes_on_after_a_test_that_ends_the_program) {
@@ -89,15 +81,14 @@ TEST(TestRun, goes_on_after_a_test_that_ends_the_program) {
         std::pair("exit 0", "left by exit(0)"), std::pair("exit 7", "left by exit(7)")}) {
     const TestRun all = run(std::string("[[ $1 != S.b ]] || ") + how);
     EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
-    EXPECT_NE(all.results[1].text.find(said), std::string::npos) << all.results[1].text;
+    EXPECT_CONTAINS(all.results[1].text, said);
   }
 }
 
 TEST(TestRun, ends_a_test_that_exceeds_its_time_limit) {
   const TestRun all = run("[[ $1 != S.b ]] || read < <(sleep 1000)", 2s);
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
-  EXPECT_NE(all.results[1].text.find("did not end within 2 s"), std::string::npos)
-      << all.results[1].text;
+  EXPECT_CONTAINS(all.results[1].text, "did not end within 2 s");
 }
 
 // Everything that a passing test could ever print, from a test that fails: as output, as the text
@@ -119,8 +110,8 @@ TEST(TestRun, takes_no_result_from_text) {
 TEST(TestRun, ends_a_test_that_prints_without_end) {
   const TestRun all = run("[[ $1 != S.b ]] || yes");
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
-  EXPECT_NE(all.results[1].text.find("y\ny\n"), std::string::npos);
-  EXPECT_NE(all.results[1].text.find("printed more than 256 MiB"), std::string::npos);
+  EXPECT_CONTAINS(all.results[1].text, "y\ny\n");
+  EXPECT_CONTAINS(all.results[1].text, "printed more than 256 MiB");
   EXPECT_LE(all.results[1].text.size(), size_t{65} << 10);
 }
 

@@ -1,11 +1,6 @@
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <reproduce/full.h>
 #include <state/checkpoint_folder.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
@@ -63,17 +58,6 @@ class LongRuns : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(LongRuns, runs_once_and_then_reads_its_results) {
-  write_program();
-  for (int time = 0; time < 2; ++time) {
-    const LongResult result = run();
-    ASSERT_EQ(result.result.steps.size(), 4U);
-    EXPECT_EQ(result.result.loss(3), 3);
-    EXPECT_EQ(result.result.last.at("param_sum"), 5);
-    fs::remove(program());
-  }
-}
-
 TEST_F(LongRuns, goes_on_from_the_checkpoint_of_a_run_that_ended_early) {
   write_program(2);
   EXPECT_EQ(error(),
@@ -102,20 +86,18 @@ TEST_F(LongRuns, a_line_that_was_cut_off_by_a_kill_is_passed_over) {
   EXPECT_EQ(result.swapped(), 1);
 }
 
-TEST_F(LongRuns, refuses_the_folder_of_another_run) {
-  write_program();
-  run();
-  EXPECT_EQ(error({"--seed", "4"}), of_run() +
-                                        ": holds another run, train --seed 3; remove it or give "
-                                        "another --folder");
-}
-
-TEST_F(LongRuns, refuses_a_disk_without_room_for_two_checkpoints) {
-  write_program();
+TEST_F(LongRuns, are_read_once_they_have_ended_and_refuse_another_run_or_a_full_disk) {
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
                     run_or_go_on(program(), folder_.path(), {"long", {}, 4, int64_t{1} << 60});
                   }),
                   of_run() + ": needs 3074457345 GB on the disk, and ");
+  write_program();
+  run();
+  fs::remove(program());
+  EXPECT_EQ(run().result.loss(3), 3);
+  EXPECT_EQ(error({"--seed", "4"}), of_run() +
+                                        ": holds another run, train --seed 3; remove it or give "
+                                        "another --folder");
 }
 
 TEST_F(LongRuns, offload_into_their_folder_which_is_no_part_of_what_they_are) {
@@ -124,28 +106,6 @@ TEST_F(LongRuns, offload_into_their_folder_which_is_no_part_of_what_they_are) {
   EXPECT_CONTAINS(output(), " --offload-dir " + folder_.path());
   std::ifstream options(of_run() + "/options");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(options), {}), "--offload optimizer");
-}
-
-// Else it would keep the folder, the cores and 20 GiB.
-TEST_F(LongRuns, end_with_the_process_that_has_started_them) {
-  const std::string pipe = folder_.path() + "/pipe";
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  std::ofstream(program()) << "#!/bin/bash\necho $$ > " << pipe << "\nexec sleep 1000\n";
-  fs::permissions(program(), fs::perms::owner_all);
-  const pid_t reproduce = fork();
-  if (reproduce == 0) {
-    run();
-    _exit(0);
-  }
-  int trains = 0;
-  std::ifstream(pipe) >> trains;
-  ASSERT_GT(trains, 0);
-  pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, trains, 0)), POLLIN, 0};
-  ASSERT_GE(ended.fd, 0);
-  kill(reproduce, SIGKILL);
-  EXPECT_EQ(poll(&ended, 1, /*milliseconds=*/60'000), 1);
-  close(ended.fd);
-  waitpid(reproduce, nullptr, 0);
 }
 
 MemorySample sample(double seconds, int64_t gib) {

@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <common/expect_text.h>
+
 #include <fstream>
 #include <map>
-#include <sstream>
 
 namespace fsdp {
 namespace {
@@ -75,13 +76,6 @@ bool is_fsdp(const TrainOptions& options) {
   return value_of(options, "--mode") == "fsdp";
 }
 
-size_t failed_lines(const Table& table) {
-  size_t count = 0;
-  for (const Line& line : table.lines)
-    count += line.ok == false;
-  return count;
-}
-
 std::vector<Table> all_tables(FakeTrain& fake) {
   const Train train = [&](const TrainOptions& options) -> const TrainResult& {
     return fake(options);
@@ -100,7 +94,8 @@ size_t failures_when(const std::function<void(TrainResult&)>& spoil) {
   });
   size_t count = 0;
   for (const Table& table : all_tables(fake))
-    count += failed_lines(table);
+    for (const Line& line : table.lines)
+      count += line.ok == false;
   return count;
 }
 
@@ -112,47 +107,27 @@ TEST(ReproduceTables, are_ok_if_every_result_is_as_expected) {
   }
 }
 
-TEST(ReproduceTables, fit_in_100_columns) {
-  FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
-    if (is_fsdp(options)) result.last["param_sha256"] = "0123456789";
-    result.last["peak_bytes"] = {20'000'000'000};
-    result.last["comm_bytes"] = {{"reduce_scatter", 8'000'000'000}};
-    result.last["param_sum"] = -2286.5;
-  });
-  for (const Table& table : all_tables(fake)) {
-    std::istringstream lines(table.markdown());
-    for (std::string line; std::getline(lines, line);)
-      EXPECT_LE(line.size(), 100U) << line;
-  }
-}
-
-TEST(ReproduceTables, mark_every_line_of_a_run_with_different_parameters) {
-  const size_t lines = failures_when([](TrainResult& r) { r.last["param_sha256"] = "0"; });
-  EXPECT_EQ(lines, 4 + pairwise_cover({4, 2, 2, 2, 2, 2, 3, 4, 2, 2, 2}).size());
-}
-
-TEST(ReproduceTables, mark_a_loss_a_sum_and_a_change_outside_the_tolerance) {
-  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["param_sum"] = 2286.5260; }), 4U);
-  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["param_sum_change"] = 0.3698; }), 4U);
-  EXPECT_GE(failures_when([](TrainResult& r) { r.steps[4]["loss"] = 7.09034; }), 4U);
-}
-
-TEST(ReproduceTables, mark_a_byte_that_was_not_predicted) {
-  EXPECT_EQ(failures_when([](TrainResult& r) {
-              r.last["live_bytes"]["backward"]["gradients"]["measured"] = 1;
-            }),
-            3U);
-  EXPECT_EQ(failures_when([](TrainResult& r) {
-              r.last["live_bytes"]["forward"]["rest"]["measured"] = 2000 + 8 * 10 * 32 + 8;
-            }),
-            3U);
-  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["live_bytes_mismatches"] = 1; }), 3U);
-  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["comm_bytes"]["all_gather"] = 25; }), 6U);
-  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["comm_bytes"]["reduce_scatter"] = 1; }), 6U);
-}
-
-TEST(ReproduceTables, mark_a_peak_that_should_be_below_that_of_ddp) {
-  EXPECT_EQ(failures_when([](TrainResult& r) { r.last["peak_bytes"] = {900, 1000}; }), 3U);
+// A result that is spoilt, and in how many lines that shows.
+TEST(ReproduceTables, mark_every_line_of_a_wrong_result) {
+  const size_t of_matrix = pairwise_cover({4, 2, 2, 2, 2, 2, 3, 4, 2, 2, 2}).size();
+  const std::vector<std::pair<size_t, std::function<void(TrainResult&)>>> cases{
+      {4 + of_matrix, [](TrainResult& r) { r.last["param_sha256"] = "0"; }},
+      {4, [](TrainResult& r) { r.last["param_sum"] = 2286.5260; }},
+      {4, [](TrainResult& r) { r.last["param_sum_change"] = 0.3698; }},
+      {4 + of_matrix, [](TrainResult& r) { r.steps[4]["loss"] = 7.09034; }},
+      {3, [](TrainResult& r) { r.last["live_bytes"]["backward"]["gradients"]["measured"] = 1; }},
+      {3,
+       [](TrainResult& r) {
+         r.last["live_bytes"]["forward"]["rest"]["measured"] = 2000 + 8 * 10 * 32 + 8;
+       }},
+      {3, [](TrainResult& r) { r.last["live_bytes_mismatches"] = 1; }},
+      {6, [](TrainResult& r) { r.last["comm_bytes"]["all_gather"] = 25; }},
+      {6, [](TrainResult& r) { r.last["comm_bytes"]["reduce_scatter"] = 1; }},
+      {3, [](TrainResult& r) {
+         r.last["peak_bytes"] = {900, 1000};
+       }}};
+  for (size_t i = 0; i < cases.size(); ++i)
+    EXPECT_EQ(failures_when(cases[i].second), cases[i].first) << "case " << i;
 }
 
 TEST(ReproduceTables, say_why_fsdp_needs_more_than_ddp) {
@@ -194,25 +169,6 @@ TEST(ReproduceMatrix, covers_every_pair_of_values_of_every_pair_of_factors) {
   EXPECT_LE(rows.size(), 30U);
 }
 
-TEST(ReproduceMatrix, compares_single_ddp_and_fsdp_on_every_model_and_world_size) {
-  FakeTrain fake;
-  matrix_table([&](const auto& options) -> const TrainResult& { return fake(options); });
-  for (const std::string world : {"2", "3", "4", "8"}) {
-    for (const std::string model : {"small", "gpt2-tiny"}) {
-      for (const std::string mode : {"single", "ddp", "fsdp"}) {
-        const auto& results = fake.results();
-        EXPECT_TRUE(std::any_of(results.begin(), results.end(),
-                                [&](const auto& run) {
-                                  return value_of(run.first, "--world") == world &&
-                                         value_of(run.first, "--mode") == mode &&
-                                         value_of(run.first, "--model") == model;
-                                }))
-            << mode << " of " << model << " at W = " << world;
-      }
-    }
-  }
-}
-
 // Eight parts give one hash; six give one for each number of ranks, and of ranks of a replica.
 void hash_by_parts(const TrainOptions& options, TrainResult& result) {
   const std::string parts = value_of(options, "--parts");
@@ -234,23 +190,14 @@ size_t failures_of_arrangements(const FakeTrain::Spoil& spoil) {
 
 TEST(ReproduceArrangements, fails_on_another_hash_or_bytes_that_were_not_predicted) {
   EXPECT_EQ(failures_of_arrangements([](const auto&, TrainResult&) {}), 0U);
-  EXPECT_GE(failures_of_arrangements(
-                [](const auto&, TrainResult& result) { result.last["param_sha256"] = "another"; }),
-            2U);
-  EXPECT_GE(failures_of_arrangements(
-                [](const auto&, TrainResult& result) { result.last["live_bytes_mismatches"] = 1; }),
-            2U);
-  EXPECT_GE(failures_of_arrangements([](const auto&, TrainResult& result) {
-              result.last["comm_bytes"] = {{"all_gather", 25}};
-            }),
-            2U);
-}
-
-TEST(TrainResultText, has_one_final_line_at_its_end) {
-  const auto result = parse_train_result("{\"step\":0,\"loss\":7.5}\n{\"final\":true}\n");
-  EXPECT_EQ(result.loss(0), 7.5);
-  EXPECT_THROW(parse_train_result("{\"step\":0,\"loss\":7.5}\n"), std::runtime_error);
-  EXPECT_THROW(parse_train_result("{\"final\":true}\n{\"step\":0}\n"), std::runtime_error);
+  for (const auto& spoil : std::vector<std::function<void(Json&)>>{
+           [](Json& last) { last["param_sha256"] = "another"; },
+           [](Json& last) { last["live_bytes_mismatches"] = 1; },
+           [](Json& last) {
+             last["comm_bytes"] = {{"all_gather", 25}};
+           }}) {
+    EXPECT_GE(failures_of_arrangements([&](const auto&, TrainResult& r) { spoil(r.last); }), 2U);
+  }
 }
 
 // A shell script in the place of the train program.
@@ -274,23 +221,16 @@ TEST(TrainRuns, run_each_set_of_options_once_and_read_its_file) {
   EXPECT_EQ(runs.json().size(), 2U);
 }
 
-TEST(TrainRuns, report_the_last_line_of_a_program_that_fails) {
-  TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    try {
-      runs({"--world", "2"});
-      FAIL() << "the failure was not told";
-    } catch (const std::runtime_error& error) {
-      EXPECT_STREQ(error.what(), "fsdp train: rank 1 was lost");
-    }
-  }
-}
-
-TEST(TrainRuns, leave_no_files_behind) {
+TEST(TrainRuns, report_the_last_line_of_a_program_that_fails_and_leave_no_files) {
   std::filesystem::path folder;
   {
-    TrainRuns runs(script("exit 1"));
+    TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
     folder = runs.folder();
+    for (int attempt = 0; attempt < 2; ++attempt)
+      EXPECT_EQ(error_of<std::runtime_error>([&] {
+                  runs({"--world", "2"});
+                }),
+                "fsdp train: rank 1 was lost");
     EXPECT_TRUE(std::filesystem::exists(folder));
   }
   EXPECT_FALSE(std::filesystem::exists(folder));

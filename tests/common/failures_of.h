@@ -1,0 +1,37 @@
+#pragma once
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace fsdp {
+
+// What `test` adds to the result of its test, which stays as it is. An assertion may end it.
+template <class Test>
+std::vector<testing::TestPartResult> result_of(Test test) {
+  testing::TestPartResultArray parts;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &parts);
+    try {
+      test();
+    } catch (const testing::AssertionException&) {
+    }
+  }
+  std::vector<testing::TestPartResult> result;
+  for (int i = 0; i < parts.size(); ++i)
+    result.push_back(parts.GetTestPartResult(i));
+  return result;
+}
+
+// The text of all of it.
+template <class Test>
+std::string failures_of(Test test) {
+  std::string text;
+  for (const testing::TestPartResult& part : result_of(test))
+    text += part.message();
+  return text;
+}
+
+}  // namespace fsdp
