@@ -44,7 +44,9 @@ TEST(UnitsTable, fits_100_columns_and_shows_the_end_of_a_long_name) {
   size_t widest = 0;
   for (std::string line; std::getline(lines, line);) {
     widest = std::max(widest, line.size());
-    if (line.starts_with("...")) EXPECT_NE(line.find("x.layers.1  "), std::string::npos) << line;
+    if (line.starts_with("...")) {
+      EXPECT_NE(line.find("x.layers.1  "), std::string::npos) << line;
+    }
   }
   EXPECT_EQ(widest, 100);
 }

@@ -19,7 +19,8 @@ std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<StateFile> file
   std::vector<Piece> pieces;
   int64_t begin = 0;
   for (const int64_t size : {int64_t{16}, n - 32, int64_t{16}}) {
-    pieces.push_back({parameter.narrow(0, begin, size), gradient.narrow(0, begin, size)});
+    pieces.push_back(
+        {parameter.narrow(0, begin, size), gradient.narrow(0, begin, size), {}, {}, {}});
     begin += size;
   }
   for (int step = 0; step < 5; ++step) {
