@@ -9,7 +9,7 @@ namespace fsdp {
 
 // What the command line of `check` asks for.
 struct Settings {
-  std::string what;  // "" for everything, a task ("3") or a problem ("3.2")
+  std::string what{};  // "" for everything, a task ("3") or a problem ("3.2")
   int repeat{1};
   std::vector<int> worlds{};          // numbers of ranks; empty: all
   std::string test{};                 // the name of the only test to run; empty: all
