@@ -32,12 +32,14 @@ unique() {
 }
 unique "$out.linked" >"$out.unique"
 {
+  echo "# objcopy takes no empty list"
   comm -12 "$out.unique" <(unique "$@")
   grep -vE '^_Z(GV|TW|TH)?Z*NK?4fsdp' "$out.unique" || true
   nm --undefined-only --format=posix "${callers[@]}" | awk 'NF > 1 { print $1 }'
 } >"$out.visible"
 # Those are weak: the program takes one of each. (No other names: a weak one that is undefined would
 # take no object out of an archive.)
+echo "# nor here" >>"$out.unique"
 objcopy --weaken-symbols="$out.unique" "$out.linked"
 objcopy --keep-global-symbols="$out.visible" "$out.linked" "$out"
 rm "$out.linked" "$out.visible" "$out.unique"

@@ -8,6 +8,7 @@ new one. Uses the commands of build/default.
 import functools
 import pathlib
 import shlex
+import shutil
 import subprocess
 import tempfile
 
@@ -80,9 +81,12 @@ def compile_as(path, source, task, output):
     call([words[0], f"-I{output.parent}", *words[1:]])
 
 
-def link_with(task, objects, program):
-    """Links the tests of a task with these objects in place of those of its library."""
-    words = command(f"bin/reference_task{task}_tests")
+def link_with(task, objects, replaced_paths, program):
+    """Links the tests of a task with these objects in place of those of the paths in its library."""
+    library = f"libreference_task{task}.a"
+    rest = shutil.copy(BUILD / library, program.with_name(library))
+    call(["ar", "d", rest, *(f"{path.name}.o" for path in replaced_paths)])
+    words = [rest if word == library else word for word in command(f"bin/reference_task{task}_tests")]
     words[words.index("-o") + 1] = str(program)
     call([*words[:words.index("-o")], *map(str, objects), *words[words.index("-o"):]])
 
@@ -91,14 +95,17 @@ def build(task, change, program):
     """Makes `program`: the tests of the task over the reference solutions with the change."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / change["file"]).write_text(changed_text(task, change))
-        objects = []
-        for path in paths_of(task).values():
-            is_changed = path.name == change["file"]
-            if path.suffix == ".cpp" and (is_changed or f"<{change['file']}>" in path.read_text()):
-                objects.append(folder / f"{path.stem}.o")
-                compile_as(path, folder / path.name if is_changed else path, task, objects[-1])
-        link_with(task, objects, program)
+        texts = {path: path.read_text() for path in paths_of(task).values()}
+        changed = changed_text(task, change)
+        texts[paths_of(task)[change["file"]]] = changed
+        for path, text in texts.items():
+            (folder / path.name).write_text(text)
+        paths = [path for path, text in texts.items()
+                 if path.suffix == ".cpp" and (path.name == change["file"] or change["file"] in text)]
+        objects = [folder / f"{path.stem}.o" for path in paths]
+        for path, compiled in zip(paths, objects):
+            compile_as(path, folder / path.name, task, compiled)
+        link_with(task, objects, paths, program)
 
 
 def run(program, tests, seconds):

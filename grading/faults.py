@@ -114,7 +114,7 @@ def passing_on_nothing(task):
                 source.write_text(emptied(path.read_text()))
                 objects.append(source.with_suffix(".o"))
                 changed.compile_as(like, source, task, objects[-1])
-        changed.link_with(task, objects, folder / "tests")
+        changed.link_with(task, objects, changed.paths_of(task).values(), folder / "tests")
         listed = subprocess.run([folder / "tests", "--gtest_list_tests"], capture_output=True, text=True).stdout
         names, suite = [], ""
         for line in listed.splitlines():

@@ -31,6 +31,10 @@ class Errors(unittest.TestCase):
                       "vfork: Resource temporarily unavailable"):
             self.assertIn(words, compiling.first_errors(f"tasks/a.cpp:1: error: mine\n{words}\n"))
 
+    def test_those_of_the_assembler_are_told(self):
+        self.assertEqual(compiling.first_errors("/tmp/c.s: Assembler messages:\n/tmp/c.s:3: Error: file not found: x\n"),
+                         "/tmp/c.s:3: Error: file not found: x")
+
     def test_what_a_student_writes_about_a_machine_is_none(self):
         log = "tasks/a.cpp:1:2: error: x\n    12 | // out of memory\n      | signal 9\n"
         self.assertEqual(compiling.first_errors(log), "tasks/a.cpp:1:2: error: x")

@@ -3,7 +3,7 @@
 #include <nn/generate.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
-#include <options/init_option.h>
+#include <options/groups.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
 #include <strategies/build_model.h>

@@ -91,7 +91,6 @@ fi
 run_tests
 if [[ $preset == default ]]; then
   echo "== checks"
-  check "appendix prints what it shows" "$root/scripts/appendix.sh"
   check "format" "$root/scripts/format.sh" --check
   counted "$root/scripts/outside.sh" "$totals"
   counted "$root/scripts/lint.sh" "$totals"

@@ -50,7 +50,6 @@ GIVEN = (
     "programs/generate.cpp",
     "programs/hello.cpp",
     "programs/train.cpp",
-    "scripts/appendix.sh",
     "scripts/build.sh",
     "scripts/doctor.sh",
     "scripts/hint.sh",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the output that COURSE.md, README.md and a handout show (samples.toml), and compares it.
+"""Makes the output that pages show, of samples.toml and of the programs of appendix/, and compares it.
 
 Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into the
 page.
@@ -19,6 +19,7 @@ from changed import BUILD, ROOT, Refused, tomllib  # noqa: E402
 
 SAMPLES = ROOT / "grading" / "course" / "samples.toml"
 BIN = BUILD / "bin"
+APPENDIX = pathlib.Path("appendix/README.md")
 SECONDS = 240  # that a program may take
 # The levers of memory that task 7's handout shows, each with its option. A line has the options of those
 # before it.
@@ -35,7 +36,13 @@ LEVERS = (
 
 
 def load():
-    return tomllib.loads(SAMPLES.read_text())["sample"]
+    appendix = [{"page": str(APPENDIX), "command": f"./fsdp appendix {pathlib.Path(program).stem}",
+                 "from": f"<!-- output of {program} -->\n", "kind": "program"} for program in programs()]
+    return tomllib.loads(SAMPLES.read_text())["sample"] + appendix
+
+
+def programs():
+    return sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("appendix/*.cpp"))
 
 
 def run(words):
@@ -52,7 +59,9 @@ def block_span(text, sample):
     if sample["kind"] == "indented":
         found = re.compile(r"(?:    .*\n|\n(?=    ))+").search(text, text.index("\n\n", at) + 2)
         return found.start(), found.end()
-    begin = text.index("```\n", at) + 4
+    begin = text.find("```\n", at) + 4
+    if begin < 4:
+        raise Refused(f"{sample['page']} shows no output of {sample['command']}")
     return begin, text.index("```", begin)
 
 
@@ -101,6 +110,11 @@ def failing_training(sample):
     return "".join(f"    {line}\n" for line in error.splitlines())
 
 
+def program_of_appendix(sample):
+    done = run([BIN / f"appendix_{sample['command'].split()[-1]}"])
+    return done.stdout + done.stderr + (f"exit status {done.returncode}\n" if done.returncode else "")
+
+
 def levers_of_memory(sample):
     """A line for each lever: what it is, its option, the highest total of a rank."""
     lines, options = [], {}  # a later --wrap or --mode replaces the one before
@@ -114,7 +128,7 @@ def levers_of_memory(sample):
 
 
 KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solutions": check_of_solutions,
-         "indented": failing_training, "levers": levers_of_memory}
+         "indented": failing_training, "levers": levers_of_memory, "program": program_of_appendix}
 
 
 def play_numbers(sample):
@@ -142,8 +156,23 @@ def play(sample, write=False):
     return [f"shows '{a}', prints '{b}'" for a, b in lines if a != b][:3]
 
 
+def wrong_quotes(page):
+    """Programs of which the appendix quotes no line, or lines that they lack; "..." stands for any lines."""
+    quotes = dict(re.findall(r"<!-- lines of (\S+) -->\n```cpp\n(.*?)```", page, re.DOTALL))
+    for name in {*programs(), *re.findall(r"<!-- \w+ of (\S+) -->", page)} - quotes.keys():
+        yield f"{APPENDIX} quotes no line of {name}"
+    for name, quoted in quotes.items():
+        path = ROOT / name
+        lines = iter([line.strip() for line in path.read_text().splitlines()] if path.exists() else [])
+        wanted = (line.strip() for line in quoted.splitlines())
+        missing = next((line for line in wanted if line not in ("", "...") and line not in lines), None)
+        if missing:
+            yield f"{name} does not have, in this order, the line: {missing}"
+
+
 def wrong_forms():
     """What is wrong before anything runs."""
+    yield from wrong_quotes((ROOT / APPENDIX).read_text())
     for sample in load():
         try:
             if sample["kind"] != "numbers":
@@ -163,7 +192,8 @@ def main():
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
     count, samples = 0, changed.part_of(load(), arguments)
-    changed.prepare("check", "hello", "reference_train", *(f"reference_task{task}_tests" for task in range(1, 8)))
+    changed.prepare("appendix_programs", "check", "hello", "reference_train",
+                    *(f"reference_task{task}_tests" for task in range(1, 8)))
     for sample in samples:
         try:
             wrong = play(sample, arguments.write)

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import skeletons  # noqa: E402
 
 SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
-EXTENSION = "tasks/extensions/task5_sharded_optimizer/state.cpp"
+EXTENSION = "tasks/extensions/task5_sharded_optimizer/locate.cpp"
 
 
 class Verbs(unittest.TestCase):
@@ -73,18 +73,17 @@ class Verbs(unittest.TestCase):
     def test_reset_gives_extensions_back_too(self):
         first = (self.root / EXTENSION).read_text()
         (self.root / EXTENSION).write_text("// mine\n")
-        other = (self.root / EXTENSION).with_name("p_norm.cpp")
+        other = (self.root / EXTENSION).with_name("locate.h")
         other.unlink()
         status, text = self.run_verb("reset", "5")
         self.assertEqual(status, 0, text)
         self.assertEqual((self.root / EXTENSION).read_text(), first)
         self.assertTrue(other.exists())
-        kept = self.root / ".backup/task5_sharded_optimizer-1/extensions/state.cpp"
+        kept = self.root / ".backup/task5_sharded_optimizer-1/extensions/locate.cpp"
         self.assertEqual(kept.read_text(), "// mine\n")
 
     def test_reset_takes_the_first_state_that_a_handout_carries(self):
         pristine = self.root / ".pristine/task3_forward_hooks"
-        pristine.mkdir(parents=True)
         for path in (self.root / SKELETON).parent.glob("*.[hc]*"):
             (pristine / path.name).write_text("// pristine\n")
         shutil.rmtree(self.root / "grading")

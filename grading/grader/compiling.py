@@ -73,10 +73,11 @@ def read_by_compilers():
 
 @functools.cache
 def code():
-    """A hash of all that an object depends on besides the submission."""
-    folders = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*")
-               if path.suffix in (".h", ".cmake")]
-    return course.digest(folders)
+    """A hash of all that an object depends on besides the submission and its command. With another compiler or
+    LibTorch the precompiled header is another."""
+    headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
+    made = [path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_pch.dir").glob("*.gch")]
+    return f"{course.digest(headers)} {made}"
 
 
 def key_of(handed_in, name):
@@ -121,7 +122,7 @@ def first_errors(log, places=()):
     for line in log.splitlines():
         if re.match(r" *\d* *\|", line):  # a line of the source, as compilers show it
             continue
-        if re.search(r"error:|undefined reference|undefined symbol|multiple definition|duplicate symbol", line) or MACHINE.search(line):
+        if re.search(r"[Ee]rror:|undefined reference|undefined symbol|multiple definition|duplicate symbol", line) or MACHINE.search(line):
             for place, name in (*places, (f"{BUILD}/", ""), (f"{ROOT}/", "")):
                 line = line.replace(place, name)
             shown[line[:2000]] = True

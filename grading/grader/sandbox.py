@@ -24,6 +24,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"
 OF_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "hosts", "nsswitch.conf")
 # Above the numbers that systemd, containers and directories give to users.
 USERS = range(1_900_000_000, 2_100_000_000)
+given = set()  # of these, to the sandboxes of this grader
 
 
 def has_processes(user):
@@ -47,7 +48,9 @@ def is_free(user):
 
 def free_user():
     """A number for a user of one sandbox."""
-    return next(user for user in iter(lambda: random.choice(USERS), None) if is_free(user))
+    user = next(user for user in iter(lambda: random.choice(USERS), None) if is_free(user))
+    given.add(user)
+    return user
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,18 +9,18 @@ namespace fsdp {
 
 // What the command line of `check` asks for.
 struct Settings {
-  std::string what;  // "" for everything, a task ("3") or a problem ("3.2")
+  std::string what{};  // "" for everything, a task ("3") or a problem ("3.2")
   int repeat{1};
-  std::vector<int> worlds;          // numbers of ranks; empty: all
-  std::string test;                 // the name of the only test to run; empty: all
-  std::string trace;                // a file for the timeline; empty: none
-  std::string json;                 // a file for the results; empty: none
-  std::vector<std::string> stacks;  // [tasks] whose code the task's tests run
-  int seconds{86'400};              // for all tests of a task
-  std::vector<int> broken;          // tasks that do not compile
-  std::vector<int> rejected;        // tasks that scripts/look.sh rejects
-  std::vector<int> blank;           // tasks in which nothing is written yet: their tests do not run
-  std::string bin;                  // the folder of the test programs
+  std::vector<int> worlds{};          // numbers of ranks; empty: all
+  std::string test{};                 // the name of the only test to run; empty: all
+  std::string trace{};                // a file for the timeline; empty: none
+  std::string json{};                 // a file for the results; empty: none
+  std::vector<std::string> stacks{};  // [tasks] whose code the task's tests run
+  int seconds{86'400};                // for all tests of a task
+  std::vector<int> broken{};          // tasks that do not compile
+  std::vector<int> rejected{};        // tasks that scripts/look.sh rejects
+  std::vector<int> blank{};  // tasks in which nothing is written yet: their tests do not run
+  std::string bin{};         // the folder of the test programs
 
   const std::string& stack(const Task& task) const;
   std::string program(const Task& task) const;   // of the task's tests

@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 namespace fsdp {
-namespace {
 
 class FlatParameterImpl final : public FlatParameter {
  public:
@@ -71,8 +70,6 @@ void FlatParameterImpl::wait_for_reduction() {
 void FlatParameterImpl::abandon_gradient() {
   todo("FlatParameter::abandon_gradient", "2.5");
 }
-
-}  // namespace
 
 std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,
                                                    std::vector<NamedParameter> parameters,

@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace fsdp {
-namespace {
 
 class BackwardHooksImpl final : public BackwardHooks,
                                 public std::enable_shared_from_this<BackwardHooksImpl> {
@@ -52,8 +51,6 @@ void BackwardHooksImpl::wait_for_reduction() {
 void BackwardHooksImpl::end_backward() {
   todo("BackwardHooks::end_backward", "4.4");
 }
-
-}  // namespace
 
 std::shared_ptr<BackwardHooks> make_backward_hooks() {
   return std::make_shared<BackwardHooksImpl>();

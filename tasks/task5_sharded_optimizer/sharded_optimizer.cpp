@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 namespace fsdp {
-namespace {
 
 class ShardedOptimizerImpl final : public ShardedOptimizer {
  public:
@@ -43,8 +42,6 @@ void ShardedOptimizerImpl::zero_grad() {
 double ShardedOptimizerImpl::clip_grad_norm(double max_norm) {
   todo("ShardedOptimizer::clip_grad_norm", "5.3");
 }
-
-}  // namespace
 
 std::shared_ptr<ShardedOptimizer> make_sharded_optimizer(
     std::vector<std::shared_ptr<FlatParameter>> units, std::vector<ParameterGroup> groups,

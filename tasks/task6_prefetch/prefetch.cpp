@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 namespace fsdp {
-namespace {
 
 class PrefetcherImpl final : public Prefetcher,
                              public std::enable_shared_from_this<PrefetcherImpl> {
@@ -63,8 +62,6 @@ void PrefetcherImpl::end_forward() {
 void PrefetcherImpl::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
   todo("Prefetcher::pre_backward", "6.3");
 }
-
-}  // namespace
 
 std::shared_ptr<Prefetcher> make_prefetcher(int limit) {
   return std::make_shared<PrefetcherImpl>(limit);

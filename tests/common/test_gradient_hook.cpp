@@ -22,6 +22,17 @@ TEST(GradientHook, hooks_of_a_parameter_all_run_in_the_order_of_their_registrati
   });
 }
 
+TEST(GradientHook, a_hook_of_a_frozen_parameter_runs_once_it_is_trainable) {
+  in_a_process([] {
+    Events events;
+    const at::Tensor parameter = at::ones({2});
+    register_post_accumulate_grad_hook(parameter, [&] { events.push_back("hook"); });
+    at::Tensor(parameter).requires_grad_();
+    parameter.sum().backward();
+    EXPECT_EQ(events, (Events{"hook"}));
+  });
+}
+
 TEST(GradientHook, one_that_is_removed_leaves_the_others) {
   in_a_process([] {
     Events events;

@@ -211,6 +211,21 @@ TEST(MultiRankExpectation, shows_all_ranks_and_equal_ones_once) {
   EXPECT_TRUE(result_of([&] { expect_on_rank(run, 2, "live bytes", 0); }).empty());
 }
 
+TEST(MultiRankExpectation, looks_for_types_and_words_in_what_was_thrown) {
+  const RankRun run = run_ranks(2, [](TestRank& rank) {
+    rank.observe("nothing", thrown_by([] {}));
+    rank.observe("error", thrown_by([] { throw std::invalid_argument("no unit 7"); }));
+  });
+  EXPECT_TRUE(result_of([&] { expect_error(run, "error", {"std::logic_error", "7"}); }).empty());
+  EXPECT_CONTAINS(failure_of([&] {
+                    expect_error(run, "error", {"unit 7", "8"});
+                  }),
+                  "ranks 0, 1: the error lacks \"8\"; it says: std::invalid_argument, "
+                  "std::logic_error: no unit 7");
+  EXPECT_CONTAINS(failure_of([&] { expect_error(run, "nothing", {"7"}); }),
+                  "ranks 0, 1: nothing was thrown, expected an error with \"7\"");
+}
+
 TEST(MultiRankExpectation, compares_each_rank_with_its_own_value_and_objects_by_members) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     rank.observe("number", rank.rank());

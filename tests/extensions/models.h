@@ -33,31 +33,6 @@ struct Gain : Module {
   at::Tensor gain;
 };
 
-// GPT-2 with a head of its own, which is larger than the embedding. The root keeps the positions,
-// which are few, and the last gain.
-struct UntiedGPT2 : Module {
-  UntiedGPT2() {
-    const auto draw = [](int64_t rows) { return at::randn({rows, kWidth}); };
-    wte = register_module("wte", std::make_shared<Embedding>(draw(100)));
-    wpe = register_module("wpe", std::make_shared<Embedding>(draw(kContext)));
-    auto list = register_module("h", std::make_shared<torch::nn::ModuleListImpl>());
-    for (int i = 0; i < 3; ++i) {
-      blocks.push_back(std::make_shared<GPT2Block>(GPT2Options{200, kContext, kWidth, 3, 2, 12}));
-      list->push_back(blocks.back());
-    }
-    gain = register_module("gain", std::make_shared<Gain>());
-    head = register_module("head", std::make_shared<Linear>(draw(200)));
-  }
-  at::Tensor forward(at::Tensor tokens) override {
-    at::Tensor x = (*wte)(tokens) + (*wpe)(at::arange(tokens.size(1)));
-    for (const auto& block : blocks)
-      x = (*block)(x);
-    return (*head)((*gain)(x));
-  }
-  std::shared_ptr<Module> wte, wpe, gain, head;
-  std::vector<std::shared_ptr<GPT2Block>> blocks;
-};
-
 struct NamedModel {
   std::string name;
   std::function<std::shared_ptr<Module>()> build;
@@ -66,8 +41,7 @@ struct NamedModel {
 inline std::vector<NamedModel> language_models() {
   return {{"small vocabulary", [] { return untied_model(kRowsOfABlock - 1); }},
           {"large vocabulary", [] { return untied_model(kRowsOfABlock); }},
-          {"tied, large vocabulary", [] { return tied_model(200); }},
-          {"untied, a larger head", [] { return std::make_shared<UntiedGPT2>(); }}};
+          {"tied, large vocabulary", [] { return tied_model(200); }}};
 }
 
 // The model on 12 rows of random tokens a step, which 1, 2, 3, 4 and 6 parts divide.

@@ -38,47 +38,10 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_pre
   for (const MixedPrecisionPolicy& policy : mixed_policies()) {
     SCOPED_TRACE(named(policy));
     config.precision = policy;
-    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      train_as_predicted(rank, config, workload_of(tied()));
-    });
-    expect_as_predicted(run);
     const auto of_single = hash_of_single(config, workload_of(tied()));
-    expect_on_rank(run, 0, "hash", of_single);
+    expect_as_predicted(config, workload_of(tied()), of_single);
     EXPECT_NE(of_single, in_fp32) << "nothing was rounded";
   }
-}
-
-// Each pattern with other dtypes.
-MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_if_some_parameters_stay_fp32) {
-  TrainConfig config = extension_config("fsdp", world_size());
-  const auto policies = mixed_policies();
-  const std::vector<std::string> patterns{"ln_", "wpe", "wte", R"(h\.1\.)", "c_fc.weight|ln_f"};
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    config.precision = policies[(i + 2) % policies.size()];
-    config.keep_fp32.clear();
-    const auto without = hash_of_single(config, workload_of(tied()));
-    config.keep_fp32 = patterns[i];
-    SCOPED_TRACE(patterns[i] + ", " + named(config.precision));
-    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      train_as_predicted(rank, config, workload_of(tied()));
-    });
-    expect_as_predicted(run);
-    const auto of_single = hash_of_single(config, workload_of(tied()));
-    expect_on_rank(run, 0, "hash", of_single);
-    EXPECT_NE(of_single, without) << "nothing stayed fp32";
-  }
-}
-
-MULTI_RANK_TEST(MixedPrecisionTraining, equals_fp32_if_all_parameters_stay_fp32) {
-  TrainConfig config = extension_config("fsdp", world_size());
-  const auto in_fp32 = hash_of_single(config, workload_of(tied()));
-  config.precision = {at::kBFloat16, at::kHalf};
-  config.keep_fp32 = ".";
-  const RankRun run = run_ranks(
-      world_size(), [&](TestRank& rank) { train_as_predicted(rank, config, workload_of(tied())); });
-  expect_as_predicted(run);
-  expect_on_rank(run, 0, "hash", in_fp32);
-  EXPECT_EQ(hash_of_single(config, workload_of(tied())), in_fp32);
 }
 
 MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_in_ddp_and_with_replicas_and_clipping) {
@@ -86,21 +49,11 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_in_ddp_and_with_repli
   config.precision = {at::kBFloat16, at::kBFloat16};
   config.clip = 0.1;
   const auto expected = hash_of_single(config, workload_of(tied()));
-  const RankRun of_ddp = run_ranks(world_size(), [&](TestRank& rank) {
-    const Workload workload = workload_of(tied());
-    const auto strategy =
-        make_ddp_strategy(config, workload, shard_layout(config, workload), rank.communicator());
-    const std::string hash = hash_after_two_steps(*strategy, config);
-    if (rank.rank() == 0) rank.observe("hash", hash);
-  });
-  expect_on_rank(of_ddp, 0, "hash", expected);
   config.shard_size = 1;
-  const RankRun of_replicas = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto strategy = make_fsdp_strategy(config, workload_of(tied()), rank.hybrid(1));
-    const std::string hash = hash_after_two_steps(*strategy, config);
-    if (rank.rank() == 0) rank.observe("hash", hash);
-  });
-  expect_on_rank(of_replicas, 0, "hash", expected);
+  for (const char* mode : {"fsdp", "ddp"}) {
+    config.mode = mode;
+    EXPECT_EQ(hash_on_ranks(config, workload_of(tied())), expected) << mode;
+  }
 }
 
 TEST(MixedPrecisionEvaluation, sees_the_last_step) {
@@ -186,21 +139,6 @@ MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_o
   });
   expect_on_all_ranks(run, "steps that were made", std::vector<bool>{true, false, true});
   expect_on_rank(run, 0, "hash", of_single.at(0, "hash"));
-}
-
-// A power of two that neither overflows nor underflows changes no bit.
-MULTI_RANK_TEST(MixedPrecisionTraining, a_loss_scale_does_not_change_the_bits_of_fp32) {
-  TrainConfig config = extension_config("fsdp", world_size());
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    std::vector<std::string> hashes;
-    for (const int64_t scale : {1, 1024}) {
-      const auto strategy = make_fsdp_strategy(config, workload_of(tied()), rank.communicator());
-      strategy->set_loss_scale(scale);
-      hashes.push_back(hash_after_two_steps(*strategy, config));
-    }
-    if (rank.rank() == 0) rank.observe("the bits are the same", hashes[0] == hashes[1]);
-  });
-  expect_on_rank(run, 0, "the bits are the same", true);
 }
 
 }  // namespace

@@ -1,7 +1,3 @@
-#include <state/whole_state.h>
-
-#include <common/temporary_folder.h>
-
 #include "models.h"
 #include "trained.h"
 
@@ -30,10 +26,7 @@ MULTI_RANK_TEST(StepInBackward, changes_no_bit_and_costs_the_memory_that_is_pred
         TrainConfig config = config_of("fsdp", world_size(), true);
         config.wrap = wrap;
         config.limit = limit;
-        const RankRun run = run_ranks(
-            world_size(), [&](TestRank& rank) { train_as_predicted(rank, config, workload); });
-        expect_as_predicted(run);
-        expect_on_rank(run, 0, "hash", expected);
+        expect_as_predicted(config, workload, expected);
       }
     }
   }
@@ -60,33 +53,6 @@ MULTI_RANK_TEST(StepInBackward, keeps_few_sharded_gradients) {
     rank.observe("fewer", 2 * peaks[true] < peaks[false]);
   });
   expect_on_all_ranks(run, "fewer", true);
-}
-
-// State in memory or in files, and a gather of the root between steps, which the next step frees.
-MULTI_RANK_TEST(StepInBackward, leaves_the_state_of_a_plain_run) {
-  const TemporaryFolder folder;
-  const Workload workload = workload_of(language_models().at(2));
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    for (const auto& place : {std::string(), folder.path()}) {
-      for (const bool in_backward : {false, true}) {
-        TrainConfig config = config_of("fsdp", world_size(), in_backward);
-        config.offload_dir = place;
-        const auto strategy = make_fsdp_strategy(config, workload, rank.communicator());
-        for (int64_t step = 0; step < 3; ++step) {
-          train_step(*strategy, config, step);
-          strategy->evaluate([](Module& model, int, int) {
-            return model(at::zeros({1, kContext}, at::kLong)).sum();
-          });
-        }
-        const std::string state = state_sha256(strategy->state(), *rank.communicator());
-        if (rank.rank() == 0) rank.observe((in_backward ? "in backward" : "plain") + place, state);
-      }
-    }
-  });
-  const auto expected = run.at(0, "plain");
-  EXPECT_EQ(run.at(0, "in backward"), expected);
-  EXPECT_EQ(run.at(0, "plain" + folder.path()), expected);
-  EXPECT_EQ(run.at(0, "in backward" + folder.path()), expected);
 }
 
 }  // namespace

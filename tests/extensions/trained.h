@@ -40,14 +40,19 @@ inline std::string hash_after_two_steps(Strategy& strategy, const TrainConfig& c
   return hash_of(strategy);
 }
 
-// The hash after two steps of one process that plays all ranks.
-inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
-  config.mode = "single";
-  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+// On ranks, in the mode of `config`: the hash after two steps.
+inline nlohmann::json hash_on_ranks(const TrainConfig& config, const Workload& workload) {
+  const RankRun run = run_ranks(config.mode == "single" ? 1 : config.world, [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload);
     rank.observe("hash", hash_after_two_steps(*strategy, config));
   });
   return run.at(0, "hash");
+}
+
+// The same of one process that plays all ranks.
+inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
+  config.mode = "single";
+  return hash_on_ranks(config, workload);
 }
 
 // On a rank: observes the hash, and what of live bytes and traffic was not as predicted.
@@ -72,9 +77,15 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   if (rank.rank() == 0) rank.observe("hash", hash);
 }
 
-inline void expect_as_predicted(const RankRun& run) {
+// Fails unless the second step costs what is predicted, and the parameters then have this hash.
+inline void expect_as_predicted(const TrainConfig& config, const Workload& workload,
+                                const nlohmann::json& hash) {
+  const RankRun run = run_ranks(config.mode == "single" ? 1 : config.world, [&](TestRank& rank) {
+    train_as_predicted(rank, config, workload);
+  });
   expect_predicted_peaks(run);
   expect_on_all_ranks(run, "traffic is as predicted", true);
+  expect_on_rank(run, 0, "hash", hash);
 }
 
 }  // namespace fsdp

@@ -3,6 +3,7 @@
 #include <nn/module.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,35 @@ namespace fsdp {
 struct LayerBlock : Module {
   explicit LayerBlock(int64_t width = 7)
       : linear(register_module("linear", torch::nn::Linear(width, width))) {}
-  at::Tensor forward(at::Tensor x) override { return x + linear(x).tanh(); }
+  at::Tensor forward(at::Tensor x) override {
+    if (throws) throw std::domain_error("no such row");
+    return x + linear(x).tanh();
+  }
   at::Tensor forward_twice(const at::Tensor& x) { return linear(linear(x)); }  // no hook runs
   torch::nn::Linear linear;
+  bool throws{};
+};
+
+// Blocks of one class in a row: b0, b1, ...
+template <class Block>
+struct RowOf : Module {
+  explicit RowOf(int size = 2) {
+    for (int i = 0; i < size; ++i)
+      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<Block>()));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks)
+      x = (*block)(x);
+    return x;
+  }
+  std::vector<std::shared_ptr<Block>> blocks;
+};
+
+// A parameter that a module may share with another.
+struct ScaleLayer : Module {
+  explicit ScaleLayer(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
+  at::Tensor forward(at::Tensor x) override { return x * gain; }
+  at::Tensor gain;
 };
 
 // Blocks b0, b1, ..., and a scale that belongs to the root.
@@ -32,6 +59,30 @@ struct BlockNet : Module {
   }
   std::vector<std::shared_ptr<LayerBlock>> blocks;
   at::Tensor scale;
+};
+
+// A parameter of no dimension, an empty one, one that lies in another order, a tied one, one of
+// fewer elements than there are ranks, and a buffer. The third one lies in row-major order when it
+// is sharded, so a matrix product of it may round otherwise.
+struct SmallBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return x * pair[0] + pair[1]; }
+  at::Tensor pair = register_parameter("pair", at::randn({2}));
+};
+struct TinyNet : Module {
+  at::Tensor forward(at::Tensor x) override {
+    x = (*small)((*block)((*first)(x)));
+    return (*second)(x)*turned * number;
+  }
+  at::Tensor number = register_parameter("number", at::randn({}));
+  at::Tensor none = register_parameter("none", at::zeros({0}));
+  at::Tensor turned = register_parameter("turned", at::randn({7, 5}).t());
+  std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
+  std::shared_ptr<SmallBlock> small = register_module("small", std::make_shared<SmallBlock>());
+  std::shared_ptr<ScaleLayer> first =
+      register_module("first", std::make_shared<ScaleLayer>(at::randn({7})));
+  std::shared_ptr<ScaleLayer> second =
+      register_module("second", std::make_shared<ScaleLayer>(first->gain));
+  at::Tensor steps = register_buffer("steps", at::tensor({3, 4}, at::kLong));
 };
 
 inline std::shared_ptr<BlockNet> block_net(int layers = 3, uint64_t seed = 1) {

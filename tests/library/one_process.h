@@ -9,6 +9,8 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <library/models.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,17 +32,6 @@ inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor>
                                              torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-struct Training {
-  std::function<std::shared_ptr<Module>()> build;  // draws from a seed of its own
-  // The loss of one of `parts` equal parts of the batch of this step.
-  std::function<at::Tensor(Module& model, int part, int parts, int step)> loss;
-  OptimizerOf optimizer{adamw};
-  FullyShardedDataParallelOptions options{};
-  int steps{3};
-  // Before each step, on every model.
-  std::function<void(Module& model, int step)> prepare{[](Module&, int) {}};
-};
-
 // [rows, width], the part's rows of a batch that depends on the step alone.
 inline at::Tensor batch_part(int part, int parts, int step, at::IntArrayRef sizes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
@@ -59,7 +50,74 @@ inline at::Tensor mean_square(Module& model, int part, int parts, int step) {
   return model(batch_part(part, parts, step, {5, 7})).square().mean();
 }
 
+struct Training {
+  std::function<std::shared_ptr<Module>()> build;  // draws from a seed of its own
+  // The loss of one of `parts` equal parts of the batch of this step.
+  std::function<at::Tensor(Module& model, int part, int parts, int step)> loss{mean_square};
+  OptimizerOf optimizer{adamw};
+  FullyShardedDataParallelOptions options{};
+  int steps{3};
+  // Before each step, on every model.
+  std::function<void(Module& model, int step)> prepare{[](Module&, int) {}};
+};
+
+// Of what `build` makes, drawn from one seed.
+inline Training training_of(const std::function<std::shared_ptr<Module>()>& build) {
+  return {.build = [build] {
+    torch::manual_seed(2);
+    return build();
+  }};
+}
+template <class Net>
+Training training_of() {
+  return training_of([] { return std::make_shared<Net>(); });
+}
+
+// On a rank: a sharded BlockNet and its optimizer.
+struct ShardedNet {
+  explicit ShardedNet(TestRank& rank, const OptimizerOf& optimizer_of = adamw,
+                      std::shared_ptr<BlockNet> of = block_net(),
+                      const FullyShardedDataParallelOptions& options = {})
+      : rank(rank),
+        net(std::move(of)),
+        model(*net, rank.communicator(), options),
+        optimizer(optimizer_of(model.parameters())) {}
+
+  void step(int number = 0) {
+    loss_of(*net, rank, number).backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  at::Tensor all_parameters() {
+    std::vector<at::Tensor> all;
+    for (const auto& entry : model.state_dict())
+      all.push_back(entry.value().flatten());
+    return at::cat(all);
+  }
+
+  TestRank& rank;
+  std::shared_ptr<BlockNet> net;
+  FullyShardedDataParallel<BlockNet> model;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+};
+
 // In one process: each rank's gradient from zero, their sum as a tree, divided once.
+inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int parts,
+                              const std::function<at::Tensor(int part)>& loss) {
+  std::vector<std::vector<at::Tensor>> gradients(parameters.size());
+  for (int part = 0; part < parts; ++part) {
+    loss(part).backward();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const at::Tensor gradient = std::exchange(parameters[i].mutable_grad(), {});
+      gradients[i].push_back(gradient.defined() ? gradient : at::zeros_like(parameters[i]));
+    }
+  }
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].requires_grad() && parameters[i].numel() > 0)
+      parameters[i].mutable_grad() =
+          sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(parts);
+}
+
 inline void train_in_one_process(TestRank& rank, const Training& training, int world_size) {
   const auto model = training.build();
   std::vector<at::Tensor> parameters;
@@ -71,19 +129,8 @@ inline void train_in_one_process(TestRank& rank, const Training& training, int w
   const auto optimizer = training.optimizer(parameters);
   for (int step = 0; step < training.steps; ++step) {
     training.prepare(*model, step);
-    std::vector<std::vector<at::Tensor>> gradients(parameters.size());
-    for (int part = 0; part < world_size; ++part) {
-      training.loss(*model, part, world_size, step).backward();
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        at::Tensor& gradient = parameters[i].mutable_grad();
-        gradients[i].push_back(gradient.defined() ? gradient : at::zeros_like(parameters[i]));
-        gradient.reset();
-      }
-    }
-    for (size_t i = 0; i < parameters.size(); ++i)
-      if (parameters[i].requires_grad() && parameters[i].numel() > 0)
-        parameters[i].mutable_grad() =
-            sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(world_size);
+    backward_of_parts(parameters, world_size,
+                      [&](int part) { return training.loss(*model, part, world_size, step); });
     optimizer->step();
     optimizer->zero_grad();
   }

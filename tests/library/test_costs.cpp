@@ -1,4 +1,3 @@
-#include <checkpoint_activations.h>
 #include <memory/live_bytes.h>
 #include <sharded_optimizer.h>
 
@@ -62,31 +61,13 @@ MULTI_RANK_TEST(LibraryCosts, end_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto before = live_bytes::now().total;
     {
-      const auto net = block_net();
-      FullyShardedDataParallel model(*net, rank.communicator());
-      const auto optimizer = adamw(model.parameters());
-      (*net)(batch_part(rank.rank(), rank.world_size(), 0, {5, 7})).sum().backward();
-      optimizer->step();
-      model.state_dict();
+      ShardedNet sharded(rank);
+      sharded.step();
+      sharded.model.state_dict();
     }
     rank.observe("left", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "left", 0);
-}
-
-MULTI_RANK_TEST(LibraryCosts, may_be_less_with_checkpointed_activations) {
-  expect_equal_to_one_process(
-      world_size(), {.build =
-                         [] {
-                           const auto net = block_net();
-                           for (const auto& block : net->blocks)
-                             checkpoint_activations(*block);
-                           return net;
-                         },
-                     .loss =
-                         [](Module& model, int part, int parts, int step) {
-                           return model(batch_part(part, parts, step, {5, 7})).square().mean();
-                         }});
 }
 
 }  // namespace

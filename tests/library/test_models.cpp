@@ -3,6 +3,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/rnn.h>
 
+#include <common/expect_text.h>
 #include <library/models.h>
 #include <library/one_process.h>
 
@@ -11,15 +12,6 @@ namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(AnyModel);
-
-Training training_of(std::function<std::shared_ptr<Module>()> build) {
-  return {.build =
-              [build] {
-                torch::manual_seed(2);
-                return build();
-              },
-          .loss = mean_square};
-}
 
 MULTI_RANK_TEST(AnyModel, may_have_frozen_and_trainable_parameters_in_one_unit) {
   expect_equal_to_one_process(world_size(), training_of([] {
@@ -32,7 +24,7 @@ MULTI_RANK_TEST(AnyModel, may_have_frozen_and_trainable_parameters_in_one_unit) 
 }
 
 MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_by_hand) {
-  Training training = training_of([] { return std::make_shared<BlockNet>(); });
+  Training training = training_of<BlockNet>();
   training.options.wrap = [](Module& model) {
     auto& net = dynamic_cast<BlockNet&>(model);
     return std::vector<Module*>{net.blocks[0].get(), net.blocks[2].get()};
@@ -41,7 +33,7 @@ MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_by_hand) {
 }
 
 MULTI_RANK_TEST(AnyModel, may_be_frozen_and_unfrozen_between_steps) {
-  Training training = training_of([] { return std::make_shared<BlockNet>(); });
+  Training training = training_of<BlockNet>();
   training.steps = 4;
   training.prepare = [](Module& model, int step) {
     auto& net = dynamic_cast<BlockNet&>(model);
@@ -77,24 +69,14 @@ struct SkippingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override { return skips ? x * 1 : LayerBlock::forward(x); }
   bool skips{};
 };
-struct SkippingNet : Module {
-  SkippingNet() {
-    for (int i = 0; i < 3; ++i)
-      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<SkippingBlock>()));
-    scale = register_parameter("scale", at::randn({7}));
-  }
-  at::Tensor forward(at::Tensor x) override {
-    x = x * scale;
-    for (const auto& block : blocks)
-      x = (*block)(x);
-    return x;
-  }
-  std::vector<std::shared_ptr<SkippingBlock>> blocks;
-  at::Tensor scale;
+struct SkippingNet : RowOf<SkippingBlock> {
+  SkippingNet() : RowOf(3) {}
+  at::Tensor forward(at::Tensor x) override { return RowOf::forward(x * scale); }
+  at::Tensor scale = register_parameter("scale", at::randn({7}));
 };
 
 MULTI_RANK_TEST(AnyModel, may_use_other_parameters_on_each_rank) {
-  Training training = training_of([] { return std::make_shared<SkippingNet>(); });
+  Training training = training_of<SkippingNet>();
   training.loss = [](Module& model, int part, int parts, int step) {
     auto& net = dynamic_cast<SkippingNet&>(model);
     for (size_t i = 0; i < net.blocks.size(); ++i)
@@ -141,20 +123,15 @@ struct ReusingNet : BlockNet {
 };
 
 MULTI_RANK_TEST(AnyModel, may_call_a_module_several_times) {
-  expect_equal_to_one_process(world_size(),
-                              training_of([] { return std::make_shared<ReusingNet>(); }));
+  expect_equal_to_one_process(world_size(), training_of<ReusingNet>());
 }
 
-struct SiameseLoss {
-  at::Tensor operator()(Module& model, int part, int parts, int step) const {
+MULTI_RANK_TEST(AnyModel, may_be_called_twice_before_backward) {
+  Training training = training_of<BlockNet>();
+  training.loss = [](Module& model, int part, int parts, int step) {
     const at::Tensor x = batch_part(part, parts, step, {10, 7});
     return (model(x.slice(0, 0, 5)) - model(x.slice(0, 5))).square().mean();
-  }
-};
-
-MULTI_RANK_TEST(AnyModel, may_be_called_twice_before_backward) {
-  Training training = training_of([] { return std::make_shared<BlockNet>(); });
-  training.loss = SiameseLoss();
+  };
   expect_equal_to_one_process(world_size(), training);
   training.options.reshard_after_forward = false;
   expect_equal_to_one_process(world_size(), training);
@@ -179,7 +156,7 @@ struct ConvNet : Module {
 };
 
 MULTI_RANK_TEST(AnyModel, may_be_of_convolutions_with_batch_norm) {
-  Training training = training_of([] { return std::make_shared<ConvNet>(); });
+  Training training = training_of<ConvNet>();
   training.loss = [](Module& model, int part, int parts, int step) {
     return model(batch_part(part, parts, step, {2, 3, 8, 8})).square().mean();
   };
@@ -204,7 +181,7 @@ struct RecurrentNet : Module {
 };
 
 MULTI_RANK_TEST(AnyModel, may_be_recurrent) {
-  Training training = training_of([] { return std::make_shared<RecurrentNet>(); });
+  Training training = training_of<RecurrentNet>();
   training.loss = [](Module& model, int part, int parts, int step) {
     return model(batch_part(part, parts, step, {4, 3, 7})).square().mean();
   };
@@ -231,7 +208,7 @@ struct SideNet : Module {
 };
 
 MULTI_RANK_TEST(AnyModel, may_have_side_outputs_in_its_loss) {
-  Training training = training_of([] { return std::make_shared<SideNet>(); });
+  Training training = training_of<SideNet>();
   training.loss = [](Module& model, int part, int parts, int step) {
     const at::Tensor loss = mean_square(model, part, parts, step);
     return loss + 0.3 * std::exchange(dynamic_cast<SideNet&>(model).first->side, {});
@@ -251,20 +228,11 @@ struct AsideBlock : LayerBlock {
 MULTI_RANK_TEST(AnyModel, names_the_unit_if_the_loss_is_a_side_output_alone) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
-    const auto block = std::make_shared<AsideBlock>();
-    struct Around : Module {
-      at::Tensor forward(at::Tensor x) override { return (*block)(x); }
-      std::shared_ptr<AsideBlock> block;
-    } around;
-    around.block = around.register_module("first", block);
-    FullyShardedDataParallel sharded(around, rank.communicator());
-    around(batch_part(0, 1, 0, {5, 7}));
-    try {
-      block->side.backward();
-      ADD_FAILURE() << "nothing was thrown";
-    } catch (const std::exception& error) {
-      expect_error_says(error.what(), "of unit first are sharded now");
-    }
+    RowOf<AsideBlock> net(1);
+    FullyShardedDataParallel sharded(net, rank.communicator());
+    net(batch_part(0, 1, 0, {5, 7}));
+    EXPECT_CONTAINS(error_of([&] { net.blocks[0]->side.backward(); }),
+                    "of unit b0 are sharded now");
   });
 }
 
@@ -279,24 +247,17 @@ struct InPlaceNet : BlockNet {
 struct ViewBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override { return LayerBlock::forward(x).view({-1, 7}); }
 };
-struct InPlaceViewNet : Module {
-  InPlaceViewNet() {
-    for (int i = 0; i < 2; ++i)
-      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<ViewBlock>()));
-  }
+struct InPlaceViewNet : RowOf<ViewBlock> {
   at::Tensor forward(at::Tensor x) override {
     for (const auto& block : blocks)
       x = (*block)(x).mul_(2);
     return x;
   }
-  std::vector<std::shared_ptr<ViewBlock>> blocks;
 };
 
 MULTI_RANK_TEST(AnyModel, may_change_outputs_in_place) {
-  expect_equal_to_one_process(world_size(),
-                              training_of([] { return std::make_shared<InPlaceNet>(); }));
-  expect_equal_to_one_process(world_size(),
-                              training_of([] { return std::make_shared<InPlaceViewNet>(); }));
+  expect_equal_to_one_process(world_size(), training_of<InPlaceNet>());
+  expect_equal_to_one_process(world_size(), training_of<InPlaceViewNet>());
 }
 
 }  // namespace

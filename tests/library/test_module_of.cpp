@@ -1,14 +1,16 @@
 #include <gtest/gtest.h>
 #include <module_of.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <common/expect_text.h>
 #include <common/hook_events.h>
 #include <common/in_a_process.h>
 
@@ -31,6 +33,20 @@ struct TwoWay : ModuleOf<TwoTensors(at::Tensor x, at::Tensor y)> {
   at::Tensor weight;  // [3, 3]
   std::function<at::Tensor(at::Tensor)> finish{[](at::Tensor x) { return x; }};
 };
+
+// A module whose backward is noted too.
+struct Noted {
+  Noted() { note_backward(module, events); }
+  Events events;
+  TwoWay module{events};
+};
+
+// What comes after forward when the loss is made of the two outputs.
+Events events_of(Noted& noted, const at::Tensor& loss) {
+  noted.events.clear();
+  loss.backward();
+  return noted.events;
+}
 
 at::Tensor ones(bool requires_grad = true) {
   return at::ones({2, 3}).set_requires_grad(requires_grad);
@@ -99,60 +115,31 @@ TEST(ModuleOf, puts_the_tensor_of_a_hook_in_the_place_of_the_one_it_was_given) {
   });
 }
 
-TEST(ModuleOf, a_hook_without_a_tensor_to_replace_replaces_nothing) {
-  in_a_process([] {
-    Same module;
-    module.register_forward_pre_hook([](Module&, const at::Tensor&) { return ones(); });
-    EXPECT_TRUE(module({}, 5).empty());
+TEST(ModuleOf, runs_its_backward_hooks_once_around_the_gradients_whatever_the_loss_takes) {
+  using Loss = std::function<at::Tensor(TwoTensors out)>;
+  const std::vector<Loss> losses{
+      [](TwoTensors out) { return (out.first * out.second).sum(); },
+      [](TwoTensors out) { return out.first.sum(); },
+      [](TwoTensors out) { return out.second.sum(); },
+      [](TwoTensors out) { return (out.second.tanh() + out.first).sum(); },
+      [](TwoTensors out) { return (out.first.add_(1) * out.second.mul_(2)).sum(); }};
+  in_a_process([&] {
+    for (size_t i = 0; i < losses.size(); ++i) {
+      Noted noted;
+      EXPECT_EQ(events_of(noted, losses[i](noted.module(ones(), ones()))),
+                (Events{"opens", "weight", "closes"}))
+          << "loss " << i;
+    }
   });
 }
-
-// What the loss is made of, and what is to happen in backward.
-struct LossCase {
-  const char* name;
-  std::function<at::Tensor(const TwoTensors&)> loss;
-};
-
-class PartsOfTheOutput : public testing::TestWithParam<LossCase> {};
-
-TEST_P(PartsOfTheOutput, run_the_backward_hooks_once_around_the_gradients) {
-  in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    note_backward(module, events);
-    const auto loss = GetParam().loss(module(ones(), ones()));
-    events.clear();
-    loss.backward();
-    EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    ModuleOf, PartsOfTheOutput,
-    testing::Values(
-        LossCase{"Both", [](const TwoTensors& out) { return (out.first * out.second).sum(); }},
-        LossCase{"First", [](const TwoTensors& out) { return out.first.sum(); }},
-        LossCase{"Second", [](const TwoTensors& out) { return out.second.sum(); }},
-        LossCase{"FirstAfterSecond",
-                 [](const TwoTensors& out) { return (out.second.tanh() + out.first).sum(); }},
-        LossCase{"BothChangedInPlace",
-                 [](TwoTensors out) {
-                   out.first += 1;
-                   out.second *= 2;
-                   return (out.first * out.second).sum();
-                 }}),
-    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ModuleOf, backward_hooks_run_once_per_call) {
   in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    note_backward(module, events);
-    const auto [x, y] = module(ones(), ones());
-    const auto [u, v] = module(x, y);
-    module(ones(), ones());
-    events.clear();
-    (u * v).sum().backward();
+    Noted noted;
+    const auto [x, y] = noted.module(ones(), ones());
+    const auto [u, v] = noted.module(x, y);
+    noted.module(ones(), ones());
+    const Events events = events_of(noted, (u * v).sum());
     EXPECT_EQ(std::count(events.begin(), events.end(), "opens"), 2);
     EXPECT_EQ(std::count(events.begin(), events.end(), "closes"), 2);
     EXPECT_EQ(events.front(), "opens");
@@ -161,73 +148,49 @@ TEST(ModuleOf, backward_hooks_run_once_per_call) {
 
 TEST(ModuleOf, backward_hooks_run_once_per_pass_over_a_graph_that_is_kept) {
   in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    note_backward(module, events);
-    const auto [x, y] = module(ones(), ones());
+    Noted noted;
+    const auto [x, y] = noted.module(ones(), ones());
     const auto loss = (x * y).sum();
-    events.clear();
     loss.backward({}, /*retain_graph=*/true);
-    loss.backward();
-    const Events once{"opens", "weight", "closes"};
-    Events twice = once;
-    twice.insert(twice.end(), once.begin(), once.end());
-    EXPECT_EQ(events, twice);
+    EXPECT_EQ(noted.events, (Events{"forward", "opens", "weight", "closes"}));
+    EXPECT_EQ(events_of(noted, loss), (Events{"opens", "weight", "closes"}));
   });
 }
 
 TEST(ModuleOf, the_full_backward_hook_waits_for_the_gradients_of_all_inputs) {
   in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    note_backward(module, events);
-    const auto noted = [&](const std::string& event) {
-      auto input = ones() * 1;
-      input.register_hook([&events, event](const at::Tensor&) { events.push_back(event); });
-      return input;
+    Noted noted;
+    const auto input = [&](const std::string& event) {
+      auto tensor = ones() * 1;
+      tensor.register_hook([&noted, event](const at::Tensor&) { noted.events.push_back(event); });
+      return tensor;
     };
-    const auto x = noted("x"), y = noted("y");
-    const auto [u, v] = module(x, y);
-    events.clear();
-    (u.tanh() + v).sum().backward();
-    EXPECT_EQ(events, (Events{"opens", "weight", "closes", "y", "x"}));
+    const auto x = input("x"), y = input("y");
+    const auto [u, v] = noted.module(x, y);
+    EXPECT_EQ(events_of(noted, (u.tanh() + v).sum()),
+              (Events{"opens", "weight", "closes", "y", "x"}));
   });
 }
 
-TEST(ModuleOf, the_full_backward_hook_runs_if_one_input_of_several_requires_a_gradient) {
+TEST(ModuleOf, the_full_backward_hook_runs_if_an_input_requires_a_gradient) {
   in_a_process([] {
-    for (const bool first : {true, false}) {
-      Events events;
-      TwoWay module(events);
-      note_backward(module, events);
-      const auto [u, v] = module(ones(first), ones(!first));
-      events.clear();
-      (u * v).sum().backward();
-      EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
+    for (const auto& [first, second, closes] : std::vector<std::array<bool, 3>>{
+             {true, false, true}, {false, true, true}, {false, false, false}}) {
+      Noted noted;
+      const auto [u, v] = noted.module(ones(first), ones(second));
+      const Events events = events_of(noted, (u * v).sum());
+      EXPECT_EQ(events,
+                closes ? (Events{"opens", "weight", "closes"}) : (Events{"opens", "weight"}));
     }
-  });
-}
-
-TEST(ModuleOf, inputs_without_gradients_run_no_full_backward_hook) {
-  in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    note_backward(module, events);
-    const auto [u, v] = module(ones(false), ones(false));
-    events.clear();
-    (u * v).sum().backward();
-    EXPECT_EQ(events, (Events{"opens", "weight"}));
   });
 }
 
 TEST(ModuleOf, runs_no_backward_hook_without_grad_mode) {
   in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    note_backward(module, events);
+    Noted noted;
     const at::NoGradGuard no_grad;
-    EXPECT_FALSE(module(ones(), ones()).first.requires_grad());
-    EXPECT_EQ(events, Events{"forward"});
+    EXPECT_FALSE(noted.module(ones(), ones()).first.requires_grad());
+    EXPECT_EQ(noted.events, Events{"forward"});
   });
 }
 
@@ -276,29 +239,12 @@ TEST(ModuleOf, an_exception_of_forward_runs_the_hooks_that_asked_for_it) {
 
 TEST(ModuleOf, one_tensor_is_refused_by_name) {
   in_a_process([] {
-    Events events;
-    TwoWay module(events);
-    Module& base = module;
-    try {
-      base(ones());
-      ADD_FAILURE() << "it ran";
-    } catch (const std::logic_error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "fsdp::(anonymous namespace)::TwoWay is called with one tensor, but has another "
-                "shape; call it by its own type, with all its inputs");
-    }
-    EXPECT_EQ(events, Events{});
-  });
-}
-
-TEST(ModuleOf, of_one_tensor_is_the_module_itself) {
-  in_a_process([] {
-    struct Double : ModuleOf<at::Tensor(at::Tensor)> {
-      at::Tensor forward(at::Tensor x) override { return x * 2; }
-    };
-    Double module;
-    Module& base = module;
-    EXPECT_TRUE(at::equal(base(ones()), ones() * 2));
+    Noted noted;
+    Module& base = noted.module;
+    EXPECT_EQ(error_of<std::logic_error>([&] { base(ones()); }),
+              "fsdp::(anonymous namespace)::TwoWay is called with one tensor, but has another "
+              "shape; call it by its own type, with all its inputs");
+    EXPECT_EQ(noted.events, Events{});
   });
 }
 

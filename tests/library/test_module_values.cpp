@@ -116,91 +116,44 @@ struct Outputs : ModuleOf<Named(const at::Tensor& x)> {
   at::Tensor weight;  // [3, 3]
 };
 
-struct OutputsCase {
-  const char* name;
-  Outputs::Function finish;
-  std::function<void(Named& out)> change;  // by the caller
-};
+using at::Tensor;
 
-class ModuleOutputsOfManyKinds : public testing::TestWithParam<OutputsCase> {};
-
-TEST_P(ModuleOutputsOfManyKinds, run_the_backward_hooks_once_around_the_gradients) {
-  in_a_process([] {
-    Events events;
-    Outputs module(events, GetParam().finish);
-    note_backward(module, events);
-    auto out = module(at::ones({2, 3}).set_requires_grad(true));
-    if (GetParam().change) GetParam().change(out);
-    auto loss = at::zeros({});
-    for (const auto& [name, tensor] : out)
-      if (tensor.defined() && tensor.requires_grad()) loss = loss + (tensor * tensor).sum();
-    events.clear();
-    loss.backward();
-    EXPECT_EQ(events, (Events{"opens", "weight", "closes"}));
+TEST(ModuleValues, as_outputs_run_the_backward_hooks_once_whatever_they_share) {
+  struct Case {
+    const char* name;
+    Outputs::Function finish;
+    bool changed_in_place{};  // by the caller
+  };
+  const auto two = [](const Tensor& a, const Tensor& b) { return Named{{"a", a}, {"b", b}}; };
+  const std::vector<Case> cases{
+      {"one out of another", [&](const Tensor&, const Tensor& y) { return two(y, y.tanh()); }},
+      {"the same twice", [&](const Tensor&, const Tensor& y) { return two(y, y); }},
+      {"views of one", [&](const Tensor&, const Tensor& y) { return two(y[0], y[1]); }, true},
+      {"a view and its base", [&](const Tensor&, const Tensor& y) { return two(y, y[1]); }, true},
+      {"a view of the input too", [&](const Tensor& x, const Tensor& y) { return two(x[0], y); }},
+      {"a leaf, an undefined one and those without gradient too",
+       [](const Tensor&, const Tensor& y) {
+         const Tensor leaf = at::ones({3}).set_requires_grad(true);
+         return Named{
+             {"a", {}}, {"b", at::tensor({1, 2})}, {"c", y.detach()}, {"l", leaf}, {"y", y}};
+       }}};
+  in_a_process([&] {
+    for (const auto& [name, finish, changed_in_place] : cases) {
+      Events events;
+      Outputs module(events, finish);
+      note_backward(module, events);
+      auto out = module(at::ones({2, 3}).set_requires_grad(true));
+      auto loss = at::zeros({});
+      for (auto& [key, tensor] : out)
+        if (changed_in_place) tensor += 1;
+      for (const auto& [key, tensor] : out)
+        if (tensor.defined() && tensor.requires_grad()) loss = loss + (tensor * tensor).sum();
+      events.clear();
+      loss.backward();
+      EXPECT_EQ(events, (Events{"opens", "weight", "closes"})) << name;
+    }
   });
 }
-
-void add_to_each(Named& out) {
-  for (auto& [name, tensor] : out)
-    tensor += 1;
-}
-
-using at::Tensor;
-INSTANTIATE_TEST_SUITE_P(
-    AsTheyCome, ModuleOutputsOfManyKinds,
-    testing::Values(
-        OutputsCase{"One",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"y", y}};
-                    },
-                    {}},
-        OutputsCase{"OneOutOfAnother",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"a", y}, {"b", y.tanh()}};
-                    },
-                    {}},
-        OutputsCase{"TheSameTwice",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"a", y}, {"b", y}};
-                    },
-                    {}},
-        OutputsCase{"ViewsOfOne",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"a", y[0]}, {"b", y[1]}};
-                    },
-                    {}},
-        OutputsCase{"ViewsOfOneChangedInPlace",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"a", y[0]}, {"b", y[1]}};
-                    },
-                    add_to_each},
-        OutputsCase{"AViewAndItsBaseChangedInPlace",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"a", y}, {"b", y[1]}};
-                    },
-                    add_to_each},
-        OutputsCase{"TheInputToo",
-                    [](const Tensor& x, const Tensor& y) {
-                      return Named{{"x", x}, {"y", y}};
-                    },
-                    {}},
-        OutputsCase{"AViewOfTheInputToo",
-                    [](const Tensor& x, const Tensor& y) {
-                      return Named{{"x", x[0]}, {"y", y}};
-                    },
-                    {}},
-        OutputsCase{"ALeafToo",
-                    [](const Tensor&, const Tensor& y) {
-                      return Named{{"leaf", at::ones({3}).set_requires_grad(true)}, {"y", y}};
-                    },
-                    {}},
-        OutputsCase{
-            "UndefinedAndWithoutGradientToo",
-            [](const Tensor&, const Tensor& y) {
-              return Named{{"a", {}}, {"b", at::tensor({1, 2})}, {"c", y.detach()}, {"y", y}};
-            },
-            {}}),
-    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ModuleValues, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {
   in_a_process([] {

@@ -14,46 +14,8 @@ namespace {
 
 MULTI_RANK_SUITE(OddModel);
 
-template <class Net>
-Training training_of_net() {
-  return {.build =
-              [] {
-                torch::manual_seed(2);
-                return std::make_shared<Net>();
-              },
-          .loss = mean_square};
-}
-
-// A parameter of no dimension, an empty one, one that lies in another order, a tied one, and one of
-// fewer elements than there are ranks. The third one lies in row-major order when it is sharded, so
-// a matrix product of it may round otherwise.
-struct ScaleLayer : Module {
-  explicit ScaleLayer(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
-  at::Tensor forward(at::Tensor x) override { return x * gain; }
-  at::Tensor gain;
-};
-struct SmallBlock : Module {
-  at::Tensor forward(at::Tensor x) override { return x * pair[0] + pair[1]; }
-  at::Tensor pair = register_parameter("pair", at::randn({2}));
-};
-struct TinyNet : Module {
-  at::Tensor forward(at::Tensor x) override {
-    x = (*small)((*block)((*first)(x)));
-    return (*second)(x)*turned * number;
-  }
-  at::Tensor number = register_parameter("number", at::randn({}));
-  at::Tensor none = register_parameter("none", at::zeros({0}));
-  at::Tensor turned = register_parameter("turned", at::randn({7, 5}).t());
-  std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
-  std::shared_ptr<SmallBlock> small = register_module("small", std::make_shared<SmallBlock>());
-  std::shared_ptr<ScaleLayer> first =
-      register_module("first", std::make_shared<ScaleLayer>(at::randn({7})));
-  std::shared_ptr<ScaleLayer> second =
-      register_module("second", std::make_shared<ScaleLayer>(first->gain));
-};
-
 MULTI_RANK_TEST(OddModel, may_have_parameters_of_any_size_and_order) {
-  expect_equal_to_one_process(world_size(), training_of_net<TinyNet>());
+  expect_equal_to_one_process(world_size(), training_of<TinyNet>());
 }
 
 // The table of the embedding is the head's weight.
@@ -82,26 +44,19 @@ at::Tensor loss_of_words(Module& model, int part, int parts, int step) {
 }
 
 MULTI_RANK_TEST(OddModel, may_share_the_table_of_its_embedding_with_its_head) {
-  Training training = training_of_net<TiedNet>();
+  Training training = training_of<TiedNet>();
   training.loss = loss_of_words;
   expect_equal_to_one_process(world_size(), training);
 }
 
-// The second block uses the weight of the first, and nobody registers it there.
-struct AssigningNet : Module {
-  AssigningNet() { second->linear->weight = first->linear->weight; }
-  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)); }
-  std::shared_ptr<LayerBlock> first = register_module("first", std::make_shared<LayerBlock>());
-  std::shared_ptr<LayerBlock> second = register_module("second", std::make_shared<LayerBlock>());
-};
-
 MULTI_RANK_TEST(OddModel, that_ties_a_weight_by_assignment_alone_is_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
-    AssigningNet net;
+    RowOf<LayerBlock> net;
+    net.blocks[1]->linear->weight = net.blocks[0]->linear->weight;
     FullyShardedDataParallel model(net, rank.communicator());
     EXPECT_CONTAINS(error_of([&] { loss_of(net, rank); }),
-                    "first.linear.weight and 1 more of unit first are sharded now");
+                    "b0.linear.weight and 1 more of unit b0 are sharded now");
   });
 }
 
@@ -123,7 +78,7 @@ struct NestedNet : Module {
 };
 
 MULTI_RANK_TEST(OddModel, may_have_units_inside_units_and_units_without_parameters) {
-  expect_equal_to_one_process(world_size(), training_of_net<NestedNet>());
+  expect_equal_to_one_process(world_size(), training_of<NestedNet>());
 }
 
 // No parameters at all.
@@ -154,21 +109,6 @@ struct DropBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override { return drop(LayerBlock::forward(x)); }
   torch::nn::Dropout drop = register_module("drop", torch::nn::Dropout(0.5));
 };
-template <bool Checkpointed>
-struct DropNet : Module {
-  DropNet() {
-    for (int i = 0; i < 3; ++i) {
-      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<DropBlock>()));
-      if (Checkpointed) checkpoint_activations(*blocks.back());
-    }
-  }
-  at::Tensor forward(at::Tensor x) override {
-    for (const auto& block : blocks)
-      x = (*block)(x);
-    return x;
-  }
-  std::vector<std::shared_ptr<DropBlock>> blocks;
-};
 
 MULTI_RANK_TEST(OddModel, may_drop_out_with_and_without_checkpointed_activations) {
   const auto loss = [](Module& model, int part, int parts, int step) {
@@ -176,11 +116,16 @@ MULTI_RANK_TEST(OddModel, may_drop_out_with_and_without_checkpointed_activations
     torch::manual_seed(static_cast<uint64_t>(seed));
     return mean_square(model, part, parts, step);
   };
-  Training plain = training_of_net<DropNet<false>>(),
-           checkpointed = training_of_net<DropNet<true>>();
-  plain.loss = checkpointed.loss = loss;
-  expect_equal_to_one_process(world_size(), plain);
-  expect_equal_to_one_process(world_size(), checkpointed);
+  for (const bool checkpointed : {false, true}) {
+    Training training = training_of([=] {
+      const auto net = std::make_shared<RowOf<DropBlock>>(3);
+      for (const auto& block : net->blocks)
+        if (checkpointed) checkpoint_activations(*block);
+      return net;
+    });
+    training.loss = loss;
+    expect_equal_to_one_process(world_size(), training);
+  }
 }
 
 // Layers of torch's that have submodules of their own.
@@ -190,15 +135,9 @@ struct EncoderBlock : Module {
       "layer", torch::nn::TransformerEncoderLayer(
                    torch::nn::TransformerEncoderLayerOptions(6, 2).dim_feedforward(5).dropout(0)));
 };
-struct EncoderNet : Module {
-  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)); }
-  std::shared_ptr<EncoderBlock> first = register_module("first", std::make_shared<EncoderBlock>());
-  std::shared_ptr<EncoderBlock> second =
-      register_module("second", std::make_shared<EncoderBlock>());
-};
 
 MULTI_RANK_TEST(OddModel, may_be_of_torchs_transformer_layers) {
-  Training training = training_of_net<EncoderNet>();
+  Training training = training_of<RowOf<EncoderBlock>>();
   training.loss = [](Module& model, int part, int parts, int step) {
     return model(batch_part(part, parts, step, {2, 3, 6})).square().mean();
   };

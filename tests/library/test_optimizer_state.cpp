@@ -56,17 +56,16 @@ MULTI_RANK_TEST(OptimizerState, is_that_of_one_process) {
 
 MULTI_RANK_TEST(OptimizerState, that_does_not_fit_is_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto optimizer = adamw(model.parameters());
-    loss_of(*net, rank).backward();
-    optimizer->step();
-    const StateDict before = model.optim_state_dict(*optimizer);
+    ShardedNet sharded(rank);
+    sharded.step();
+    torch::optim::Optimizer& optimizer = *sharded.optimizer;
+    const StateDict before = sharded.model.optim_state_dict(optimizer);
     const auto refused = [&](const std::function<void(StateDict&)>& change,
                              const std::string& says) {
       StateDict state = before.copy();
       change(state);
-      EXPECT_CONTAINS(error_of([&] { model.load_optim_state_dict(*optimizer, state); }), says);
+      EXPECT_CONTAINS(error_of([&] { sharded.model.load_optim_state_dict(optimizer, state); }),
+                      says);
     };
     refused([](StateDict& state) { state.insert("late/exp_avg", at::ones({1})); },
             "has no late/exp_avg");
@@ -74,44 +73,34 @@ MULTI_RANK_TEST(OptimizerState, that_does_not_fit_is_refused) {
             "lacks param_groups/0/options");
     refused([](StateDict& state) { state.insert_or_assign("scale/exp_avg", at::ones({8})); },
             "scale/exp_avg is Float [8], and the parameter is Float [7]");
-    model.load_optim_state_dict(*optimizer, before);
+    sharded.model.load_optim_state_dict(optimizer, before);
   });
 }
 
 MULTI_RANK_TEST(OptimizerState, of_other_steps_is_refused) {
   if (world_size() == 1) return;
   run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto optimizer = adamw(model.parameters());
-    loss_of(*net, rank).backward();
+    ShardedNet sharded(rank);
+    loss_of(*sharded.net, rank).backward();
     for (int step = 0; step <= rank.rank() % 2; ++step)
-      optimizer->step();
-    EXPECT_CONTAINS(error_of([&] { model.optim_state_dict(*optimizer); }),
+      sharded.optimizer->step();
+    EXPECT_CONTAINS(error_of([&] { sharded.model.optim_state_dict(*sharded.optimizer); }),
                     "ranks differ in the optimizer's state of scale");
   });
 }
 
 MULTI_RANK_TEST(OptimizerState, may_be_saved_by_torch_into_a_file_of_each_rank) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net(), other = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    FullyShardedDataParallel loaded(*other, rank.communicator());
-    torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(0.05));
-    torch::optim::AdamW go_on(loaded.parameters(), torch::optim::AdamWOptions(0.05));
-    loss_of(*net, rank).backward();
-    optimizer.step();
-    optimizer.zero_grad();
+    ShardedNet saved(rank), loaded(rank);
+    saved.step();
     std::stringstream file;
-    torch::save(optimizer, file);
-    torch::load(go_on, file);
-    loaded.load_state_dict(model.state_dict());
-    for (BlockNet* one : {net.get(), other.get()})
-      loss_of(*one, rank, 1).backward();
-    optimizer.step();
-    go_on.step();
-    rank.observe("saved", model.state_dict().at("b1.linear.weight"));
-    rank.observe("loaded", loaded.state_dict().at("b1.linear.weight"));
+    torch::save(*saved.optimizer, file);
+    torch::load(*loaded.optimizer, file);
+    loaded.model.load_state_dict(saved.model.state_dict());
+    saved.step(1);
+    loaded.step(1);
+    rank.observe("saved", saved.all_parameters());
+    rank.observe("loaded", loaded.all_parameters());
   });
   expect_on_all_ranks(run, "loaded", run.at(0, "saved"));
 }

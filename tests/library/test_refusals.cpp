@@ -216,13 +216,13 @@ MULTI_RANK_TEST(Refusals, a_unit_in_a_torch_sequential_is_refused_before_the_mod
 }
 
 // A holder of LibTorch's: its call is forward().
-struct HeldBlockImpl : LayerBlock {};
-TORCH_MODULE(HeldBlock);
+struct TorchBlockImpl : LayerBlock {};
+TORCH_MODULE(TorchBlock);
 
 struct HoldingNet : Module {
-  HoldingNet() : block(register_module("block", HeldBlock())) {}
+  HoldingNet() : block(register_module("block", TorchBlock())) {}
   at::Tensor forward(at::Tensor x) override { return block(x); }
-  HeldBlock block;
+  TorchBlock block;
 };
 
 MULTI_RANK_TEST(Refusals, a_unit_that_torch_module_holds_is_told_of_by_its_first_call) {
@@ -273,33 +273,23 @@ void expect_difference(int world_size,
   });
 }
 
-MULTI_RANK_TEST(RanksThatDiffer, in_the_seed_are_named_with_the_parameter) {
-  expect_difference(
-      world_size(), [](int rank) { return block_net(3, rank == 1 ? 2 : 1); },
-      "ranks differ in the values of parameter scale: ");
-}
-
-MULTI_RANK_TEST(RanksThatDiffer, in_depth_are_named) {
-  expect_difference(
-      world_size(), [](int rank) { return block_net(rank == 1 ? 2 : 3); },
-      "ranks differ in what the model has: parameter b2.linear.weight on rank");
-}
-
-MULTI_RANK_TEST(RanksThatDiffer, in_a_shape_are_named) {
-  const auto build = [](int rank) {
+MULTI_RANK_TEST(RanksThatDiffer, in_seed_depth_shape_or_what_is_frozen_are_named) {
+  const auto seed = [](int rank) { return block_net(3, rank == 1 ? 2 : 1); };
+  expect_difference(world_size(), seed, "ranks differ in the values of parameter scale: ");
+  const auto depth = [](int rank) { return block_net(rank == 1 ? 2 : 3); };
+  expect_difference(world_size(), depth,
+                    "ranks differ in what the model has: parameter b2.linear.weight on rank");
+  const auto shape = [](int rank) {
     torch::manual_seed(1);
     return std::make_shared<BlockNet>(1, rank == 0 ? 5 : 6);
   };
-  expect_difference(world_size(), build, "ranks differ in parameter scale: Float [5] on rank 0, ");
-}
-
-MULTI_RANK_TEST(RanksThatDiffer, in_what_is_frozen_are_named) {
-  const auto build = [](int rank) {
+  expect_difference(world_size(), shape, "ranks differ in parameter scale: Float [5] on rank 0, ");
+  const auto frozen = [](int rank) {
     const auto net = block_net();
     net->scale.set_requires_grad(rank != 1);
     return net;
   };
-  expect_difference(world_size(), build, "Float [7], frozen on rank 1");
+  expect_difference(world_size(), frozen, "Float [7], frozen on rank 1");
 }
 
 MULTI_RANK_TEST(RanksThatDiffer, in_units_or_options_are_named) {
@@ -362,11 +352,8 @@ MULTI_RANK_TEST(ReplicasThatDiffer, are_refused_and_equal_ones_train) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm);
     const auto optimizer = adamw(model.parameters());
-    for (int step = 0; step < 2; ++step) {
-      loss_of(*net, rank).backward();
-      optimizer->step();
-      optimizer->zero_grad();
-    }
+    loss_of(*net, rank).backward();
+    optimizer->step();
     model.load_state_dict(model.state_dict());  // which compares the replicas
     EXPECT_CONTAINS(error_of([&] { model.average_buffers(); }), "one replica alone");
   });

@@ -12,34 +12,10 @@ namespace {
 
 MULTI_RANK_SUITE(LibraryState);
 
-// A parameter of no dimension, an empty one, one that lies in another order, a tied one, a buffer.
-struct Gain : Module {
-  explicit Gain(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
-  at::Tensor forward(at::Tensor x) override { return x * gain; }
-  at::Tensor gain;
-};
-struct OddNet : Module {
-  OddNet() {
-    number = register_parameter("number", at::randn({}));
-    register_parameter("none", at::zeros({0}));
-    turned = register_parameter("turned", at::randn({7, 5}).t());
-    block = register_module("block", std::make_shared<LayerBlock>());
-    first = register_module("first", std::make_shared<Gain>(at::randn({7})));
-    second = register_module("second", std::make_shared<Gain>(first->gain));
-    steps = register_buffer("steps", at::tensor({3, 4}, at::kLong));
-  }
-  at::Tensor forward(at::Tensor x) override {
-    return (*second)((*block)((*first)(x))).matmul(turned.t()) * number;
-  }
-  at::Tensor number, turned, steps;
-  std::shared_ptr<LayerBlock> block;
-  std::shared_ptr<Gain> first, second;
-};
-
 MULTI_RANK_TEST(LibraryState, has_every_name_whole_and_is_owned) {
   const auto build = [] {
     torch::manual_seed(3);
-    return std::make_shared<OddNet>();
+    return std::make_shared<TinyNet>();
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     StateDict state;
@@ -71,33 +47,18 @@ MULTI_RANK_TEST(LibraryState, that_was_loaded_is_trained_on) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model.pt", optim = folder.path() + "/optim.pt";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto step = [&](Module& net, torch::optim::Optimizer& optimizer, int number) {
-      loss_of(net, rank, number).backward();
-      optimizer.step();
-      optimizer.zero_grad();
-    };
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto optimizer = adamw(model.parameters());
+    ShardedNet saved(rank), loaded(rank, adamw, block_net(3, 9));
     for (int number = 0; number < 2; ++number)
-      step(*net, *optimizer, number);
-    optimizer->param_groups()[0].options().set_lr(0.02);
-    save_state_dict(model.state_dict(), path, *rank.communicator());
-    save_state_dict(model.optim_state_dict(*optimizer), optim, *rank.communicator());
-
-    const auto other = block_net(3, 9);
-    FullyShardedDataParallel loaded(*other, rank.communicator());
-    const auto go_on = adamw(loaded.parameters());
-    loaded.load_state_dict(load_state_dict_file(path));
-    loaded.load_optim_state_dict(*go_on, load_state_dict_file(optim));
-    EXPECT_EQ(go_on->param_groups()[0].options().get_lr(), 0.02);
-    step(*net, *optimizer, 2);
-    step(*other, *go_on, 2);
-    const StateDict expected = model.state_dict(), is = loaded.state_dict();
-    bool equal = true;
-    for (const auto& entry : expected)
-      equal = equal && at::equal(entry.value(), is.at(entry.key()));
-    rank.observe("equal", equal);
+      saved.step(number);
+    saved.optimizer->param_groups()[0].options().set_lr(0.02);
+    save_state_dict(saved.model.state_dict(), path, *rank.communicator());
+    save_state_dict(saved.model.optim_state_dict(*saved.optimizer), optim, *rank.communicator());
+    loaded.model.load_state_dict(load_state_dict_file(path));
+    loaded.model.load_optim_state_dict(*loaded.optimizer, load_state_dict_file(optim));
+    EXPECT_EQ(loaded.optimizer->param_groups()[0].options().get_lr(), 0.02);
+    saved.step(2);
+    loaded.step(2);
+    rank.observe("equal", at::equal(saved.all_parameters(), loaded.all_parameters()));
   });
   expect_on_all_ranks(run, "equal", true);
 }
@@ -107,13 +68,10 @@ MULTI_RANK_TEST(LibraryState, that_was_saved_goes_on_on_other_ranks) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model.pt", optim = folder.path() + "/optim.pt";
   run_ranks(world_size(), [&](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto optimizer = adamw(model.parameters());
-    loss_of(*net, rank).backward();
-    optimizer->step();
-    save_state_dict(model.state_dict(), path, *rank.communicator());
-    save_state_dict(model.optim_state_dict(*optimizer), optim, *rank.communicator());
+    ShardedNet saved(rank);
+    saved.step();
+    save_state_dict(saved.model.state_dict(), path, *rank.communicator());
+    save_state_dict(saved.model.optim_state_dict(*saved.optimizer), optim, *rank.communicator());
   });
   const auto equal = [](const StateDict& one, const StateDict& other) {
     bool equal = one.size() == other.size();
@@ -169,7 +127,7 @@ MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_chang
 MULTI_RANK_TEST(LibraryState, is_loaded_with_buffers_and_one_value_of_what_has_two_names) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(3);
-    OddNet net;
+    TinyNet net;
     FullyShardedDataParallel model(net, rank.communicator());
     StateDict state = model.state_dict();
     state.insert_or_assign("steps", at::tensor({8, 9}, at::kLong));

@@ -38,20 +38,6 @@ TEST(StorageGuard, every_access_says_the_message) {
   });
 }
 
-TEST(StorageGuard, memory_that_comes_back_is_used_as_any_other) {
-  in_a_rank([] {
-    const at::Tensor tensor = guarded({4});
-    for (int round = 0; round < 2; ++round) {
-      resize_storage(tensor.storage(), 16);
-      EXPECT_FALSE(is_freed(tensor));
-      at::Tensor(tensor).fill_(round + 1);
-      EXPECT_EQ(tensor.sum().item<float>(), 4.0f * static_cast<float>(round + 1));
-      resize_storage(tensor.storage(), 0);
-      EXPECT_CONTAINS(error_of([&] { tensor.sum(); }), "it is away");
-    }
-  });
-}
-
 TEST(StorageGuard, leaves_the_count_of_live_bytes_exact) {
   in_a_rank([] {
     const int64_t before = live_bytes::now().total;
@@ -61,19 +47,6 @@ TEST(StorageGuard, leaves_the_count_of_live_bytes_exact) {
     EXPECT_EQ(live_bytes::now().total, before + 1600);
     resize_storage(tensor.storage(), 0);
     EXPECT_EQ(live_bytes::now().total, before);
-  });
-}
-
-TEST(StorageGuard, storage_without_a_guard_behaves_as_before) {
-  in_a_rank([] {
-    const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
-    const at::Tensor tensor = view_of_storage(storage, 0, {4});
-    EXPECT_TRUE(is_freed(tensor));
-    EXPECT_FALSE(is_guarded(storage));
-    resize_storage(storage, 16);
-    EXPECT_FALSE(is_freed(tensor));
-    resize_storage(storage, 0);
-    EXPECT_EQ(storage.nbytes(), 0u);
   });
 }
 

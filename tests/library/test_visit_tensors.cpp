@@ -90,28 +90,8 @@ TEST(VisitTensors, finds_nothing_elsewhere) {
   });
 }
 
-TEST(VisitTensors, lets_them_be_replaced_where_they_lie) {
-  in_a_process([] {
-    std::map<std::string, std::vector<at::Tensor>> value{{"a", {number(1), number(2)}}};
-    visit_tensors(value, [](at::Tensor& tensor) { tensor = tensor + 10; });
-    EXPECT_EQ(numbers_in(value), (Numbers{11, 12}));
-  });
-}
-
-template <class Value>
-constexpr bool kFound = TensorsInside<Value>::kFound;
 template <class Value>
 constexpr bool kHidden = TensorsInside<Value>::kHidden;
-
-TEST(VisitTensors, knows_of_a_type_whether_it_can_find_one) {
-  EXPECT_TRUE((kFound<at::Tensor>));
-  EXPECT_TRUE((kFound<std::optional<std::vector<Cache>>>));
-  EXPECT_TRUE((kFound<std::pair<int, std::map<int, elsewhere::Pair>>>));
-  EXPECT_FALSE((kFound<int>));
-  EXPECT_FALSE((kFound<std::vector<std::string>>));
-  EXPECT_FALSE((kFound<const at::Tensor>)) << "it can't be replaced";
-  EXPECT_FALSE((kFound<Silent>));
-}
 
 TEST(VisitTensors, knows_of_a_type_whether_it_can_hide_one) {
   EXPECT_TRUE((kHidden<Silent>));

@@ -12,24 +12,24 @@ MULTI_RANK_SUITE(Misuse);
 MULTI_RANK_TEST(Misuse, a_reduction_while_one_is_under_way_is_refused_and_the_first_one_ends) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor parameter = at::zeros({5}).requires_grad_();
-    FlatParameter unit("block", {{"weight", parameter}}, rank.communicator());
+    const auto unit = make_flat_parameter("block", {{"weight", parameter}}, rank.communicator());
     const auto collect = [&](double value) {
       parameter.mutable_grad() = at::full({5}, value);
-      unit.collect_gradient(0);
+      unit->collect_gradient(0);
     };
     collect(1);
-    unit.reduce_gradient();
+    unit->reduce_gradient();
     collect(2);
     try {
-      unit.reduce_gradient();
+      unit->reduce_gradient();
     } catch (const std::logic_error& error) {
       rank.observe("error", error.what());
     }
-    unit.wait_for_reduction();
-    rank.observe("first", unit.sharded_gradient().max().item<double>());
-    unit.reduce_gradient();
-    unit.wait_for_reduction();
-    rank.observe("both", unit.sharded_gradient().max().item<double>());
+    unit->wait_for_reduction();
+    rank.observe("first", unit->sharded_gradient().max().item<double>());
+    unit->reduce_gradient();
+    unit->wait_for_reduction();
+    rank.observe("both", unit->sharded_gradient().max().item<double>());
   });
   expect_on_all_ranks(run, "error", "unit block: reduce_gradient() before wait_for_reduction()");
   expect_on_rank(run, 0, "first", 1.0);

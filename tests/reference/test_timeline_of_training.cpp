@@ -132,15 +132,13 @@ const std::vector<std::string> kCollectivesOfBackward{
     "reduce_scatter issue root", "reduce_scatter wait root",
 };
 
-// The root is freed behind the last unit of forward: what reads it then has come back, the head and
-// the norm before it. In backward a unit may be freed before or after its reduce-scatter is issued,
-// and be gathered before or after the hook that begins its span: there each kind has an order of
-// its own.
+// In backward a unit may be freed before or after its reduce-scatter is issued, and be gathered
+// before or after the hook that begins its span: there each kind has an order of its own.
 MULTI_RANK_TEST(TimelineOfTraining, has_the_events_of_a_step_in_order) {
   using Lists = std::map<std::string, std::vector<std::string>>;
   const Lists expected{{"forward", kForwardOfStep},
                        {"spans of backward", {"root", "h.2", "h.1", "h.0"}},
-                       {"frees in backward", {"h.2", "root", "h.1", "h.0"}},
+                       {"frees in backward", {"h.2", "h.1", "h.0", "root"}},
                        {"collectives in backward", kCollectivesOfBackward}};
   const Recorded recorded = record(tiny_config(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) {

@@ -39,8 +39,10 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
     const HeldMemory memory;
     const auto model = large_toy();
     const auto sharded = fully_shard(*model, rank.communicator());
+    rank.observe("fully_shard() returns nothing", sharded == nullptr);
     rank.observe("what the rank holds", memory.taken());
   });
+  expect_on_all_ranks(run, "fully_shard() returns nothing", false);
   expect_part_of(run, "what the rank holds", large_toy_bytes());
   expect_no_copies(run, "what the rank holds", large_toy_bytes());
   // A copy may also be made later. What fails there in another way is for other tests.

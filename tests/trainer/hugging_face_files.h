@@ -3,6 +3,7 @@
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <state/safetensors.h>
+#include <strategies/strategy.h>
 
 #include <filesystem>
 #include <fstream>
@@ -57,6 +58,25 @@ inline HuggingFaceFiles files_of(const Module& model) {
     files.add("transformer." + name, transposed ? values.t() : values);
   }
   return files;
+}
+
+// A rank's share of every parameter, and where there are `moments`, ones for each.
+inline ModelState cut(const Module& model, int rank, int world_size, bool moments = false) {
+  const auto parameters = distinct_parameters(model);
+  ModelState state = state_without_ranges(parameters);
+  for (const auto& [name, tensor] : parameters) {
+    const int64_t begin = tensor.numel() * rank / world_size;
+    const int64_t end = tensor.numel() * (rank + 1) / world_size;
+    if (begin == end) continue;
+    const at::Tensor values = tensor.detach().reshape({-1}).slice(0, begin, end).clone();
+    StateRange range{name, begin, end, values, {}, {}, {}};
+    if (moments) {
+      range.exp_avg = range.exp_avg_sq = at::ones_like(values);
+      range.step = at::ones({});
+    }
+    state.ranges.push_back(range);
+  }
+  return state;
 }
 
 inline std::shared_ptr<Module> tiny_gpt2(uint64_t seed = 1) {

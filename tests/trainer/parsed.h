@@ -40,5 +40,8 @@ inline std::string refusal(const Arguments& arguments,
   }
   return "accepted";
 }
+inline std::string refused(const Arguments& arguments) {
+  return refusal(arguments, parsed);
+}
 
 }  // namespace fsdp

@@ -5,10 +5,6 @@
 namespace fsdp {
 namespace {
 
-std::string refused(const Arguments& arguments) {
-  return refusal(arguments, parsed);
-}
-
 TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
   const TrainConfig config = parsed({});
   EXPECT_EQ(config.data, "text");

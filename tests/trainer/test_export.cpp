@@ -2,7 +2,6 @@
 #include <exchange/hugging_face_folder.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
-#include <strategies/strategy.h>
 #include <testing/multi_rank.h>
 
 #include <common/expect_text.h>
@@ -16,17 +15,8 @@ namespace fs = std::filesystem;
 
 // Saves a model as a checkpoint of this many ranks.
 void save(const Module& model, const std::string& name, TestRank& rank, const std::string& folder) {
-  const auto parameters = distinct_parameters(model);
-  ModelState state = state_without_ranges(parameters);
-  for (const auto& [parameter, tensor] : parameters) {
-    const int64_t begin = tensor.numel() * rank.rank() / rank.world_size();
-    const int64_t end = tensor.numel() * (rank.rank() + 1) / rank.world_size();
-    if (begin == end) continue;
-    const at::Tensor values = tensor.detach().reshape({-1}).slice(0, begin, end);
-    state.ranges.push_back({parameter, begin, end, values, at::ones_like(values),
-                            at::ones_like(values), at::ones({})});
-  }
-  save_checkpoint(folder, CheckpointFormat::sharded, 3, {{"model", name}}, state,
+  save_checkpoint(folder, CheckpointFormat::sharded, 3, {{"model", name}},
+                  cut(model, rank.rank(), rank.world_size(), /*moments=*/true),
                   *rank.communicator());
 }
 

@@ -131,11 +131,5 @@ TEST(TextDataset, holds_out_the_last_tenth) {
   });
 }
 
-TEST(PublishedDataset, holds_nothing_out_and_says_so) {
-  EXPECT_CONTAINS(
-      error_of<std::invalid_argument>([] { make_published_dataset(10, 1)->held_out(1, 2); }),
-      "held out");
-}
-
 }  // namespace
 }  // namespace fsdp

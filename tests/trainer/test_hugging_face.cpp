@@ -1,7 +1,6 @@
 #include <exchange/gpt2_config.h>
 #include <exchange/gpt2_names.h>
 #include <exchange/hugging_face_folder.h>
-#include <strategies/strategy.h>
 #include <testing/multi_rank.h>
 
 #include <functional>
@@ -9,6 +8,7 @@
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
 #include "hugging_face_files.h"
+#include "saved_state.h"
 
 namespace fsdp {
 namespace {
@@ -16,25 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 using Change = std::function<void(HuggingFaceFiles&)>;
 
-// This rank's share of every parameter; with values, or zeros.
-ModelState cut(const Module& model, int rank, int world_size, bool zero) {
-  const auto parameters = distinct_parameters(model);
-  ModelState state = state_without_ranges(parameters);
-  for (const auto& [name, tensor] : parameters) {
-    const int64_t begin = tensor.numel() * rank / world_size;
-    const int64_t end = tensor.numel() * (rank + 1) / world_size;
-    at::Tensor values = tensor.detach().reshape({-1}).slice(0, begin, end).clone();
-    if (zero) values.zero_();
-    state.ranges.push_back({name, begin, end, values, {}, {}, {}});
-  }
+ModelState zeros_of(ModelState state) {
+  for (StateRange& range : state.ranges)
+    range.value.zero_();
   return state;
-}
-
-bool equal(const ModelState& a, const ModelState& b) {
-  bool equal = true;
-  for (size_t i = 0; i < a.ranges.size(); ++i)
-    equal = equal && a.ranges[i].value.equal(b.ranges[i].value);
-  return equal;
 }
 
 TEST(HuggingFace, names_and_shapes_are_known_without_the_model) {
@@ -230,9 +215,9 @@ MULTI_RANK_TEST(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
       change(files);
       if (rank.rank() == 0) files.write(folder.path() + '/' + name);
       rank.communicator()->barrier("written").wait();
-      const ModelState state = cut(*model, rank.rank(), rank.world_size(), true);
+      const ModelState state = zeros_of(cut(*model, rank.rank(), rank.world_size()));
       rank.observe(name, load(rank, folder.path() + '/' + name, state));
-      ModelState expected = cut(*model, rank.rank(), rank.world_size(), false);
+      ModelState expected = cut(*model, rank.rank(), rank.world_size());
       const auto dtype = files.tensors[0].scalar_type();
       for (StateRange& range : expected.ranges)
         range.value = range.value.to(dtype).to(at::kFloat);
@@ -255,12 +240,12 @@ MULTI_RANK_TEST(HuggingFaceOn, every_rank_refuses_before_a_value_changes) {
     files.add("lm_head.weight", head);
     if (rank.rank() == 0) files.write(folder.path());
     rank.communicator()->barrier("written").wait();
-    const ModelState state = cut(*model, rank.rank(), rank.world_size(), true);
+    const ModelState state = zeros_of(cut(*model, rank.rank(), rank.world_size()));
     rank.observe("head", load(rank, folder.path(), state));
     ModelState other = state;
     other.parameters.back().sizes = {36};
     rank.observe("other model", load(rank, folder.path(), other));
-    const bool zero = equal(state, cut(*model, rank.rank(), rank.world_size(), true));
+    const bool zero = equal(state, zeros_of(cut(*model, rank.rank(), rank.world_size())));
     rank.observe("unchanged", zero);
   });
   expect_on_all_ranks(run, "head",

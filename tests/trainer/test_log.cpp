@@ -99,15 +99,6 @@ TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
   }
 }
 
-TEST(LogOfTraining, comes_after_what_the_file_holds) {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("log", "{\"step\":7}\n");
-  EXPECT_EQ(train(implementation<LogReader>(), path).status, 0);
-  const auto lines = lines_of(path);
-  ASSERT_EQ(lines.size(), 5U);
-  EXPECT_EQ(lines[0], "{\"step\":7}");
-}
-
 TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/log";

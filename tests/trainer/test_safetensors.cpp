@@ -81,19 +81,6 @@ TEST(Safetensors, reads_what_it_has_written) {
   });
 }
 
-TEST(Safetensors, a_writer_notices_what_is_missing_or_comes_twice) {
-  in_a_process([] {
-    const TemporaryFolder folder;
-    SafetensorsWriter writer(folder.path() + "/file", {{"a", at::kFloat, {2}}});
-    writer.write(at::ones({1}));
-    EXPECT_THROW(writer.close(), std::logic_error);
-    const SafetensorsEntry entry{"a", at::kFloat, {1}};
-    EXPECT_THROW(SafetensorsWriter(folder.path() + "/other", {entry, entry}),
-                 std::invalid_argument);
-    EXPECT_THROW(SafetensorsWriter(folder.path() + "/no/file", {entry}), std::runtime_error);
-  });
-}
-
 TEST(Safetensors, a_header_is_compared_with_the_size_of_the_file) {
   EXPECT_EQ(refusal(""), "has no header");
   EXPECT_EQ(refusal("1234567"), "has no header");

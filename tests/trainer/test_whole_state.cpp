@@ -64,18 +64,6 @@ MULTI_RANK_TEST(StateOfAllRanks, is_visited_on_rank_0_in_the_order_of_the_elemen
   expect("frozen step", {});
 }
 
-MULTI_RANK_TEST(StateOfAllRanks, has_one_owner_of_each_element) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const WholeState state(state_of(rank.rank(), rank.world_size()), *rank.communicator());
-    std::string owned;
-    for (const StateRange& range : state.owned())
-      owned += range.parameter + " ";
-    rank.observe("owned", owned);
-  });
-  expect_on_each_rank(run, "owned",
-                      [](int rank) { return rank == 0 ? "cut copied frozen " : "cut "; });
-}
-
 MULTI_RANK_TEST(StateOfAllRanks, that_lacks_an_element_is_refused_on_every_rank) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ModelState state = state_of(rank.rank(), rank.world_size());
@@ -122,17 +110,6 @@ MULTI_RANK_TEST(StateOfAllRanks, has_a_hash_of_all_that_it_holds) {
 }
 
 MULTI_RANK_SUITE(Agreement);
-
-MULTI_RANK_TEST(Agreement, gathers_texts_of_different_lengths) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const std::string text(static_cast<size_t>(3 * rank.rank()), 'a');
-    rank.observe("texts", gather_texts(*rank.communicator(), text));
-  });
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < world_size(); ++rank)
-    texts.emplace_back(static_cast<size_t>(3 * rank), 'a');
-  expect_on_all_ranks(run, "texts", texts);
-}
 
 MULTI_RANK_TEST(Agreement, makes_the_failure_of_one_rank_that_of_all) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {

@@ -1,5 +1,5 @@
 #include <command_line/command_line.h>
-#include <options/checkpoint_options.h>
+#include <options/groups.h>
 #include <train/checkpoints.h>
 
 #include <cstdio>

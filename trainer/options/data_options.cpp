@@ -2,7 +2,7 @@
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
-#include <options/data_options.h>
+#include <options/groups.h>
 
 #include <algorithm>
 

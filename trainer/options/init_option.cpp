@@ -2,7 +2,7 @@
 #include <exchange/gpt2_config.h>
 #include <exchange/hugging_face_folder.h>
 #include <nn/models.h>
-#include <options/init_option.h>
+#include <options/groups.h>
 #include <strategies/build_model.h>
 #include <strategies/data_of_run.h>
 

@@ -1,6 +1,6 @@
 #include <command_line/command_line.h>
 #include <linux/magic.h>
-#include <options/offload_option.h>
+#include <options/groups.h>
 #include <sys/vfs.h>
 
 #include <filesystem>

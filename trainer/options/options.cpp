@@ -5,14 +5,8 @@
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
-#include <options/checkpoint_options.h>
-#include <options/data_options.h>
-#include <options/init_option.h>
-#include <options/offload_option.h>
+#include <options/groups.h>
 #include <options/options.h>
-#include <options/output_options.h>
-#include <options/precision_option.h>
-#include <options/strategy_option.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
-#include <options/output_options.h>
+#include <options/groups.h>
 #include <report/run_log.h>
 #include <trace/timeline.h>
 

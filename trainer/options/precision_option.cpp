@@ -1,5 +1,5 @@
 #include <command_line/command_line.h>
-#include <options/precision_option.h>
+#include <options/groups.h>
 
 #include <map>
 #include <regex>

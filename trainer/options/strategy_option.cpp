@@ -1,5 +1,5 @@
 #include <command_line/command_line.h>
-#include <options/strategy_option.h>
+#include <options/groups.h>
 
 #include <map>
 

@@ -1,3 +1,4 @@
+#include <base/write_all.h>
 #include <fcntl.h>
 #include <state/files.h>
 #include <sys/stat.h>
@@ -30,14 +31,8 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write(const void* bytes, size_t count) {
-  const auto* next = static_cast<const char*>(bytes);
-  for (size_t left = count; left > 0;) {
-    const ssize_t written = ::write(descriptor_, next, left);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(path_, "can't be written");
-    next += written;
-    left -= static_cast<size_t>(written);
-  }
+  errno = write_all(descriptor_, {static_cast<const char*>(bytes), count});
+  if (errno != 0) fail(path_, "can't be written");
   hash_.update({static_cast<const std::byte*>(bytes), count});
   size_ += static_cast<int64_t>(count);
 }

@@ -212,8 +212,8 @@ TEST(Check, names_the_problem_to_go_on_with_and_the_folder_of_its_functions) {
     return text.substr(std::min(text.find("\nNext: "), text.size()));
   };
   // An extension, if nothing else was wanted; one without functions is written in the task.
-  EXPECT_CONTAINS(next("4.5", {{"T4_5_accumulate", "a", Outcome::failed}}),
-                  "Next: problem 4.5 accumulate, in tasks/extensions/task4_*/; ");
+  EXPECT_CONTAINS(next("4.6", {{"T4_6_checkpointed_units", "a", Outcome::failed}}),
+                  "Next: problem 4.6 checkpoint_activations, in tasks/extensions/task4_*/; ");
   EXPECT_CONTAINS(next("7.7", {{"T7_7_hybrid", "a", Outcome::failed}}),
                   "Next: problem 7.7 hybrid, in tasks/task7_*/; ");
   // A problem that fails, before one that it needs.

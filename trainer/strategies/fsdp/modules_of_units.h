@@ -12,4 +12,7 @@ namespace fsdp {
 // then the layout is wrong.
 std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout);
 
+// Sets in `layout`, of the model `root`, what depends on the modules' backward: unread_in_backward.
+void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout);
+
 }  // namespace fsdp

@@ -1,14 +1,45 @@
-#include <strategies/fsdp/wrap_auto.h>
 #include <strategies/fsdp/wrap_option.h>
+#include <unit_plan.h>
 #include <wrap_by_size.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 
 namespace fsdp {
 namespace {
+
+// [bytes] of each unit, if these modules are units.
+std::map<const Module*, int64_t> unit_bytes(Module& root, const std::vector<Module*>& modules) {
+  std::map<const Module*, int64_t> bytes;
+  for (const UnitPlan& unit : plan_units(root, wrap_by_hand(modules))) {
+    for (const NamedParameter& parameter : unit.parameters)
+      bytes[unit.module] += static_cast<int64_t>(parameter.tensor.nbytes());
+  }
+  return bytes;
+}
+
+// The modules that have been chosen, and all that are inside them.
+class Taken {
+ public:
+  void add(const torch::nn::Module& module) {
+    for (const auto& inside : module.modules())
+      taken_.insert(inside.get());
+  }
+  // Whether `module` lies inside or around one of them.
+  bool touches(const torch::nn::Module& module) const {
+    const auto inside = module.modules();
+    return std::any_of(inside.begin(), inside.end(),
+                       [&](const auto& other) { return taken_.contains(other.get()); });
+  }
+
+ private:
+  std::set<const torch::nn::Module*> taken_;
+};
 
 int64_t parse_bytes(const std::string& text, std::string_view digits) {
   int64_t bytes{};  // stays 0 unless the digits are a number that fits
@@ -20,6 +51,34 @@ int64_t parse_bytes(const std::string& text, std::string_view digits) {
 }
 
 }  // namespace
+
+WrapPolicy wrap_auto() {
+  return [](Module& root) {
+    std::vector<Module*> chosen = wrap_blocks()(root);
+    const auto blocks = unit_bytes(root, chosen);
+    int64_t largest = 0;
+    Taken taken;
+    for (const Module* block : chosen) {
+      taken.add(*block);
+      if (blocks.contains(block)) largest = std::max(largest, blocks.at(block));
+    }
+    if (largest == 0) return chosen;
+
+    // From the leaves up. Each is tried as a unit, because ties decide what it would hold.
+    const auto modules = root.modules(/*include_self=*/false);
+    for (auto module = modules.rbegin(); module != modules.rend(); ++module) {
+      auto* hookable = dynamic_cast<Module*>(module->get());
+      if (hookable == nullptr || taken.touches(*hookable)) continue;
+      chosen.push_back(hookable);
+      if (unit_bytes(root, chosen)[hookable] >= largest) {
+        taken.add(*hookable);
+      } else {
+        chosen.pop_back();
+      }
+    }
+    return chosen;
+  };
+}
 
 WrapPolicy wrap_policy_of(const std::string& text) {
   if (text == "auto") return wrap_auto();

@@ -1,0 +1,115 @@
+#include <gtest/gtest.h>
+
+#include <common/temporary_folder.h>
+#include <trainer/hugging_face_files.h>
+
+#include <filesystem>
+
+#include "parsed.h"
+
+// The options that name files and folders.
+namespace fsdp {
+namespace {
+
+TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.path() + "/no/such/file.txt";
+  const std::string taken = folder.path() + "/folder.txt";
+  std::filesystem::create_directory(taken);
+  for (const std::string option : {"--log", "--json", "--trace"}) {
+    EXPECT_EQ(refused({option, missing}), option + ' ' + missing + ": No such file or directory");
+    EXPECT_EQ(refused({option, taken}), option + ' ' + taken + ": Is a directory");
+    const std::string path = folder.path() + "/file.txt";
+    EXPECT_EQ(refused({option, path}), "accepted");
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+}
+
+TEST(OutputOptions, a_file_may_be_one_of_the_system) {
+  EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).json, "/dev/null");
+  EXPECT_EQ(refused({"--json", "-"}), "--json -: names no file; give /dev/stdout");
+  EXPECT_EQ(refused({"--log", "-"}), "--log -: names no file; give /dev/stdout");
+}
+
+TEST(OutputOptions, two_of_them_are_two_files) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file.txt";
+  const std::string link = folder.path() + "/link.txt";
+  std::filesystem::create_symlink("file.txt", link);
+  const auto name_one = [&](const std::string& a, const std::string& b) {
+    return a + " and " + b + " name one file, " + path + ": one would replace the other";
+  };
+  EXPECT_EQ(refused({"--json", path, "--trace", path}), name_one("--json", "--trace"));
+  EXPECT_EQ(refused({"--json", path, "--trace", link}), name_one("--json", "--trace"));
+  EXPECT_EQ(refused({"--json", path, "--log", path}), name_one("--json", "--log"));
+  EXPECT_EQ(refused({"--log", path, "--checkpoint-dir", path}),
+            name_one("--log", "--checkpoint-dir"));
+  EXPECT_EQ(refused({"--json", path, "--trace", folder.path() + "/other.txt"}), "accepted");
+  folder.write("file.txt", "a text that is worth more than a log");
+  EXPECT_EQ(refused({"--json", path, "--text", path}), name_one("--json", "--text"));
+}
+
+TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
+  const std::string folder = "/";
+  const TrainConfig config =
+      parse({"--offload", "optimizer", "--offload-dir", folder, "--pinned", "3000000000"});
+  EXPECT_EQ(config.offload_dir, folder);
+  EXPECT_EQ(config.pinned, 3'000'000'000);
+  EXPECT_EQ(parse({"--offload", "none"}).offload_dir, "");
+}
+
+TEST(OffloadOption, refuses_what_cannot_be_meant) {
+  EXPECT_EQ(refusal({"--offload", "optimizer"}), "--offload optimizer: needs --offload-dir");
+  EXPECT_EQ(refusal({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--pinned", "1", "--offload", "none"}), "--pinned: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/missing"}),
+            "--offload-dir /missing: no such folder");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),
+            "--offload optimizer: sgd has no state; give --optimizer adamw");
+}
+
+TEST(OffloadOption, refuses_a_folder_that_lies_in_memory) {
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "this machine has no /dev/shm";
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
+            "--offload-dir /dev/shm: lies in memory; give one on a disk");
+}
+
+class InitOption : public testing::Test {
+ protected:
+  InitOption() { files_.write(folder_.path()); }
+  std::string option() const { return "hf:" + folder_.path(); }
+
+  TemporaryFolder folder_;
+  HuggingFaceFiles files_ = files_of(*tiny_gpt2());
+};
+
+TEST_F(InitOption, names_a_folder) {
+  EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).init, folder_.path());
+  EXPECT_EQ(parse({"--model", "gpt2-tiny"}).init, "");
+  EXPECT_EQ(refusal({"--init", folder_.path()}), "--init " + folder_.path() + ": takes hf:FOLDER");
+  EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
+}
+
+TEST_F(InitOption, of_a_model_of_another_size_is_refused) {
+  EXPECT_EQ(refusal({"--model", "gpt2-36m", "--init", option()}),
+            "--init " + option() + ": config.json has vocab_size 61, and gpt2-36m has 20000");
+  files_.config["n_layer"] = 2;
+  files_.write(folder_.path());
+  EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),
+            "--init " + option() + ": config.json has n_layer 2, and gpt2-tiny has 3");
+  EXPECT_EQ(refusal({"--model", "small", "--init", option()}),
+            "--init " + option() +
+                ": small is no GPT-2; give --model gpt2-tiny, gpt2-36m, "
+                "gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m");
+}
+
+TEST_F(InitOption, with_a_wrong_file_is_refused_before_any_rank_starts) {
+  files_.remove("transformer.ln_f.bias");
+  files_.write(folder_.path());
+  EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),
+            "--init " + option() + ": " + folder_.path() +
+                "/model.safetensors: has no tensor transformer.ln_f.bias");
+}
+
+}  // namespace
+}  // namespace fsdp
