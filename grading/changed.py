@@ -78,7 +78,8 @@ def compile_as(path, source, task, output):
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"
     words[words.index("-c") + 1] = str(source)
-    call([words[0], f"-I{output.parent}", *words[1:]])
+    # A change may leave a variable unused.
+    call([words[0], f"-I{output.parent}", *(word for word in words[1:] if word != "-Werror")])
 
 
 def link_with(task, objects, replaced_paths, program):

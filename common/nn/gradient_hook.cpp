@@ -35,7 +35,8 @@ class GradientHooks : public PostAccumulateGradHook {
 };
 
 GradientHooks& hooks_of(const at::Tensor& parameter) {
-  torch::autograd::impl::materialize_autograd_meta(parameter);  // one that was never trainable has none
+  torch::autograd::impl::materialize_autograd_meta(
+      parameter);  // one that was never trainable has none
   auto& place = torch::autograd::impl::post_acc_grad_hooks(parameter);
   auto* ours = dynamic_cast<GradientHooks*>(place.get());
   if (ours == nullptr) {
