@@ -51,7 +51,8 @@ undefined() { nm -A -u "$@" | sed -n -E 's/^(.*): +[UwvV] ([^@]+)(@.*)?$/\1\t\2/
 kernel_calls() {
   local object
   for object; do
-    if objdump -d --no-show-raw-insn "$object" | grep -qE '\s(syscall|sysenter|int +\$0x80|svc +.*)\s*$'; then
+    # Not grep -q, which would end objdump by a signal: then the pipe fails because it has found one.
+    if objdump -d --no-show-raw-insn "$object" | grep -E '\s(syscall|sysenter|int +\$0x80|svc +.*)\s*$' >/dev/null; then
       printf '%s\tsyscall\tan instruction of the kernel\n' "$object"
     fi
   done
