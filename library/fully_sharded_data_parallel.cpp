@@ -1,5 +1,4 @@
 #include <clip_gradients.h>
-#include <memory/storage.h>
 #include <model_checks.h>
 #include <sharding.h>
 
@@ -30,8 +29,8 @@ const std::vector<std::shared_ptr<FlatParameter>>& ShardedModel::units() const {
 
 torch::OrderedDict<std::string, at::Tensor> ShardedModel::named_parameters() {
   sharding_->check_parameters();
-  sharding_->give_gradients_to_shards();
   sharding_->tensors().compare_requires_grad();
+  sharding_->tensors().give_gradients();
   torch::OrderedDict<std::string, at::Tensor> named;
   for (const auto& entry : sharding_->tensors().entries())
     named.insert(entry.name, entry.own);
@@ -43,12 +42,7 @@ std::vector<at::Tensor> ShardedModel::parameters() {
 }
 
 void ShardedModel::zero_grad() {
-  for (const auto& unit : units())
-    unit->abandon_gradient();
-  sharding_->tensors().drop_gradients();
-  for (const auto& entry : sharding_->tensors().entries())
-    at::Tensor(entry.own).mutable_grad().reset();
-  sharding_->tensors().set_traps();
+  sharding_->tensors().zero_grad();
 }
 
 double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
@@ -80,9 +74,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
                           "write the same on every rank, or set .writeback to false");
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {
-    const at::Tensor& whole = unit->parameters().front().tensor;
-    const at::Tensor own = view_of_storage(whole.storage(), unit->shard_offset(),
-                                           {unit->shard_numel()}, whole.scalar_type());
+    const at::Tensor own = own_part(*unit);
     // Narrower parameters are rounded: what nobody wrote to stays as precise as it was.
     const at::Tensor& shard = unit->shard();
     const at::Tensor unchanged = own.eq(shard.to(own.scalar_type()));

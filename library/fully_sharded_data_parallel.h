@@ -25,6 +25,8 @@ struct FullyShardedDataParallelOptions {
   int limit{2};
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
+  MixedPrecisionPolicy mixed_precision{};  // of every unit
+  bool cast_forward_inputs{true};          // to param_dtype: the tensor that hooks of the model see
   bool sync_module_states{};  // begin with rank 0's parameters and buffers on every rank
   bool broadcast_buffers{};   // rank 0's buffers go to every rank before each forward, as in DDP
 };

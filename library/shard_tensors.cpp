@@ -1,8 +1,14 @@
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
+#include <part_of_gradient.h>
 #include <shard_tensors.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -12,31 +18,38 @@ namespace {
 // Storage for tensors on which all of the unit's parameters have room, and which nobody may read.
 c10::Storage trap_storage(const FlatParameter& unit, const std::string& message) {
   const c10::Storage storage = storage_of_no_bytes(unit.shard().device().type());
-  guard_storage(storage, message, unit.layout().padded_numel * unit.shard().element_size());
+  guard_storage(storage, "the gradients of unit " + unit.unit() + message,
+                unit.layout().padded_numel * unit.shard().element_size());
   return storage;
 }
 
-c10::Storage storage_of_traps(const FlatParameter& unit) {
-  return trap_storage(unit, "the gradients of unit " + unit.unit() +
-                                " are sharded: give optimizers model.parameters(), not those of "
-                                "the module, and clip by model.clip_grad_norm_()");
-}
-
-c10::Storage storage_of_waiting(const FlatParameter& unit) {
-  return trap_storage(unit, "the gradients of unit " + unit.unit() +
-                                " have not been reduced: run the last backward before a step "
-                                "outside of no_sync(); model.zero_grad() drops them");
-}
+// Runs a function when the last tensor that has it is gone.
+struct AtDrop : c10::BackendMeta {
+  explicit AtDrop(std::function<void()> function) : run(std::move(function)) {}
+  ~AtDrop() override { run(); }
+  std::function<void()> run;
+};
 
 }  // namespace
 
-ShardTensors::ShardTensors(const FullySharded& sharded) : units_(sharded.units()) {
+ShardTensors::ShardTensors(const FullySharded& sharded, int world_size)
+    : units_(sharded.units()), world_size_(world_size) {
   const at::NoGradGuard no_grad;
-  std::vector<c10::Storage> traps, waiting;
+  std::vector<c10::Storage> incomplete, misplaced;
   for (const auto& unit : units_) {
-    traps.push_back(storage_of_traps(*unit));
-    waiting.push_back(storage_of_waiting(*unit));
+    traps_.push_back(trap_storage(*unit,
+                                  " are sharded: give optimizers model.parameters(), not those of "
+                                  "the module, and clip by model.clip_grad_norm_()"));
+    incomplete.push_back(
+        trap_storage(*unit,
+                     " have not been reduced: run the last backward before a step outside of "
+                     "no_sync(); after a backward that threw, call zero_grad()"));
+    misplaced.push_back(trap_storage(*unit,
+                                     " were put into the module's parameters, where they are not "
+                                     "reduced: put those of this rank's elements, of all ranks "
+                                     "together, into model.parameters()"));
   }
+  idle_.resize(units_.size());
   std::vector<size_t> next(units_.size());  // parameter of each unit
   for (const auto& parameter : sharded.layout().parameters) {
     const FlatParameter& unit = *units_[parameter.unit];
@@ -51,70 +64,281 @@ ShardTensors::ShardTensors(const FullySharded& sharded) : units_(sharded.units()
     own.set_requires_grad(whole.requires_grad());
     entries_.push_back(
         {parameter.name, whole, parameter.unit, parameter.offset, begin - parameter.offset, offset,
-         own, view_of_storage(traps[parameter.unit], 0, whole.sizes()),
-         view_of_storage(waiting[parameter.unit], 0, own.sizes()), whole.requires_grad()});
+         own, view_of_storage(incomplete[parameter.unit], 0, own.sizes()),
+         view_of_storage(misplaced[parameter.unit], 0, own.sizes()), whole.requires_grad()});
   }
 }
 
 void ShardTensors::register_hooks() {
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    at::Tensor whole = entries_[i].whole;
-    const bool trainable = whole.requires_grad();
-    whole.set_requires_grad(true);  // else no hook can be registered; it may be unfrozen later
-    whole.register_hook([weak = weak_from_this(), i](const at::Tensor& arriving) {
-      if (const auto alive = weak.lock()) alive->arrived(i, arriving);
+  const auto hook = [this](at::Tensor leaf, auto function) {
+    const bool trainable = leaf.requires_grad();
+    leaf.set_requires_grad(true);  // else no hook can be registered; it may be unfrozen later
+    leaf.register_hook([weak = weak_from_this(), function](const at::Tensor& gradient) {
+      if (const auto alive = weak.lock()) function(*alive, gradient);
     });
-    whole.set_requires_grad(trainable);
+    leaf.set_requires_grad(trainable);
+  };
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    hook(entries_[i].whole, [i](ShardTensors& self, const at::Tensor& gradient) {
+      self.arrived(self.entries_[i], gradient);
+    });
+    // A leaf may be part of the loss. What comes is added to .grad, so that has to be no trap.
+    hook(entries_[i].own, [i](ShardTensors& self, const at::Tensor&) {
+      Entry& entry = self.entries_[i];
+      if (entry.own.grad().is_same(entry.incomplete))
+        entry.own.mutable_grad() = std::exchange(entry.reduced, {});
+    });
   }
 }
 
-void ShardTensors::arrived(size_t index, const at::Tensor& arriving) {
-  Entry& entry = entries_[index];
+void ShardTensors::give_gradients() {
+  if (!std::exchange(gives_gradients_, true) && !under_way_) end_pass();
+}
+
+bool ShardTensors::is_trap(const Entry& entry) const {
+  const at::Tensor& gradient = entry.whole.grad();
+  return gradient.defined() && gradient.has_storage() &&
+         gradient.storage().unsafeGetStorageImpl() == traps_[entry.unit].unsafeGetStorageImpl();
+}
+
+void ShardTensors::arrived(Entry& entry, const at::Tensor& gradient) {
   if (at::GradMode::is_enabled()) {
     throw std::logic_error("backward: parameter " + entry.name +
                            " is sharded, so backward cannot be differentiated: create_graph has to "
                            "be off");
   }
-  if (arriving.defined() && arriving.layout() != at::kStrided) {
+  in_pass();
+  if (gradient.defined() && gradient.layout() != at::kStrided) {
     throw std::logic_error(
         "backward: the gradient of parameter " + entry.name +
         " is sparse, which can't be sharded; make its layer without .sparse(true)");
   }
-  follow_zero_grad(entry);
-  at::Tensor& gradient = entry.whole.mutable_grad();
-  if (gradient.is_same(entry.trap)) gradient.reset();
-  entry.has_gradient = false;  // not before the pass has ended
+  entry.trap = 0;
+  if (is_trap(entry)) entry.whole.mutable_grad().reset();
 }
 
-void ShardTensors::follow_zero_grad(Entry& entry) {
-  if (!entry.has_gradient || entry.whole.grad().defined()) return;
-  entry.own.mutable_grad().reset();
-  entry.has_gradient = false;
-}
+// The engine destroys the callbacks of a pass that throws, and does not call them.
+struct ShardTensors::Pass {
+  std::weak_ptr<ShardTensors> tensors;
+  ~Pass() {
+    const auto alive = tensors.lock();
+    if (alive && alive->under_way_) alive->break_off();
+  }
+};
 
-void ShardTensors::follow_zero_grad() {
+// Checkpointed modules run a pass inside a pass: it is a part of that one.
+void ShardTensors::in_pass() {
+  if (under_way_) return;
+  find_idle_units();
   for (Entry& entry : entries_)
-    follow_zero_grad(entry);
+    look_at(entry);
+  expect_drop();
+  for (size_t unit = 0; unit < units_.size(); ++unit)
+    begin_pass(unit);
+  const auto pass = std::make_shared<Pass>(weak_from_this());
+  torch::autograd::Engine::get_default_engine().queue_callback([pass] {});
+  under_way_ = true;
 }
 
-void ShardTensors::set_traps() {
-  for (Entry& entry : entries_) {
-    at::Tensor& gradient = entry.whole.mutable_grad();
-    if (entry.whole.requires_grad() && !gradient.defined()) gradient = entry.trap;
-    entry.has_gradient = gradient.defined();
+// A pass of autograd::grad() gives gradients to its caller, and as a rule adds up none.
+void ShardTensors::find_idle_units() {
+  const auto* asked = torch::autograd::get_current_graph_task_exec_info();
+  const bool adds_up_all = asked == nullptr || asked->empty();
+  idle_.assign(units_.size(), !adds_up_all);
+  for (const Entry& entry : entries_) {
+    if (adds_up_all) break;
+    const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
+    const auto found = asked->find(accumulator.get());
+    if (found == asked->end()) continue;
+    if (found->second.captures_) {
+      throw std::logic_error("autograd::grad() of parameter " + entry.name +
+                             ", which is sharded, would be of this rank's batch alone; run "
+                             "backward(), and take .grad of model.parameters()");
+    }
+    if (found->second.needed_) idle_[entry.unit] = false;
   }
 }
 
-void ShardTensors::forget_traps() {
-  for (Entry& entry : entries_)
-    entry.has_gradient = false;
+// What the user has done to a gradient since the last pass.
+void ShardTensors::look_at(Entry& entry) {
+  if (entry.trap != 0 && !is_trap(entry)) trap_is_gone(entry, entry.whole.grad().defined());
+  if (entry.whole.grad().defined() && !is_trap(entry)) {
+    throw std::logic_error("backward: a gradient was put into .grad of the module's parameter " +
+                           entry.name +
+                           ", where it is not reduced; drop it by model.zero_grad(), and put what "
+                           "this rank owns of it into .grad of model.parameters()");
+  }
+  at::Tensor& own = entry.own.mutable_grad();
+  if (own.is_same(entry.misplaced)) own.reset();  // what was put there is gone
+  if (!gives_gradients_ || own.is_same(entry.incomplete)) return;
+  entry.reduced.reset();
+  entry.unreduced.reset();
+  entry.broken = false;
 }
 
-void ShardTensors::mark_waiting() {
-  for (Entry& entry : entries_) {
+void ShardTensors::begin_pass(size_t unit) {
+  const auto of_unit = [&](const Entry& entry) { return entry.unit == unit; };
+  if (units_[unit]->has_gradient()) idle_[unit] = false;
+  if (std::ranges::none_of(entries_, [&](const Entry& entry) {
+        return of_unit(entry) && entry.unreduced.defined();
+      }))
+    units_[unit]->abandon_gradient();
+  for (Entry& entry : entries_ | std::views::filter(of_unit)) {
+    if (std::exchange(entry.waits, false)) {
+      // Of several that wait, one that was dropped counts as zero.
+      const bool dropped = !entry.unreduced.defined() && units_[unit]->has_gradient();
+      at::Tensor& sum = entry.whole.mutable_grad();
+      sum = std::exchange(entry.unreduced, {});
+      if (dropped)
+        sum = at::zeros(entry.whole.sizes(),
+                        entry.own.detach().options().dtype(entry.whole.scalar_type()));
+    }
     at::Tensor& gradient = entry.own.mutable_grad();
-    if (units_[entry.unit]->has_gradient() && entry.requires_grad && !gradient.defined())
-      gradient = entry.waiting;
+    if (gives_gradients_ && entry.requires_grad && !gradient.is_same(entry.incomplete))
+      entry.reduced = std::exchange(gradient, entry.incomplete);
+  }
+}
+
+void ShardTensors::break_off() {
+  under_way_ = false;
+  for (const auto& unit : units_)
+    if (gives_gradients_) unit->drop_gradient();
+  for (Entry& entry : entries_) {
+    if (!is_trap(entry)) entry.whole.mutable_grad().reset();
+    entry.reduced.reset();
+    if (!gives_gradients_ || !entry.requires_grad) continue;
+    entry.own.mutable_grad() = entry.incomplete;
+    entry.broken = true;
+  }
+  set_traps();
+}
+
+void ShardTensors::end_pass() {
+  const at::NoGradGuard no_grad;
+  under_way_ = false;
+  // A step over some of the gradients would be half a step.
+  incomplete_ = std::ranges::any_of(units_, [](const auto& unit) { return unit->has_gradient(); });
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    at::Tensor gradients;
+    if (gives_gradients_ && !idle_[unit]) gradients = units_[unit]->sharded_gradient();
+    if (gives_gradients_) units_[unit]->drop_gradient();
+    for (Entry& entry : entries_)
+      if (entry.unit == unit) end_pass(entry, gradients);
+  }
+  set_traps();
+}
+
+void ShardTensors::end_pass(Entry& entry, const at::Tensor& of_unit) {
+  const bool waits = units_[entry.unit]->has_gradient();
+  if (waits && entry.whole.grad().defined() && !is_trap(entry)) {
+    entry.waits = true;
+    entry.unreduced = std::exchange(entry.whole.mutable_grad(), {});
+  }
+  at::Tensor& gradient = entry.own.mutable_grad();
+  const bool awaited = entry.requires_grad || gradient.is_same(entry.incomplete);
+  if (!gives_gradients_ || !awaited || entry.broken) return;
+  if (gradient.is_same(entry.incomplete)) gradient = std::exchange(entry.reduced, {});
+  if (of_unit.defined()) give(entry, of_unit);
+  if (waits || (incomplete_ && gradient.defined()))
+    entry.reduced = std::exchange(gradient, entry.incomplete);
+}
+
+// Calls the hooks that the user has registered on the leaf, as the engine would.
+void ShardTensors::give(Entry& entry, const at::Tensor& of_unit) {
+  at::Tensor part = part_of_gradient(of_unit, entry.offset, entry.own.numel(), world_size_);
+  for (const auto& hook : torch::autograd::impl::hooks(entry.own))
+    part = (*hook)({part}).at(0);
+  at::Tensor& gradient = entry.own.mutable_grad();
+  if (gradient.defined()) {
+    gradient.add_(part);
+  } else {
+    gradient = part;
+  }
+  if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(entry.own)) (*hook)(entry.own);
+}
+
+void ShardTensors::expect_drop() {
+  for (Entry& entry : entries_)
+    entry.trap = 0;
+}
+
+void ShardTensors::set_traps() {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    if (entry.trap != 0) continue;
+    if (entry.whole.grad().defined() && !is_trap(entry)) continue;
+    const int64_t number = ++last_trap_;
+    const at::Tensor trap = view_of_storage(traps_[entry.unit], 0, entry.whole.sizes());
+    const auto gone = [weak = weak_from_this(), i, number] {
+      const auto alive = weak.lock();
+      if (!alive || alive->entries_[i].trap != number) return;
+      // While reset() destroys the trap, it still stands in its place, held by nobody.
+      const at::Tensor& now = alive->entries_[i].whole.grad();
+      alive->trap_is_gone(alive->entries_[i], now.defined() && now.use_count() > 0);
+    };
+    trap.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<AtDrop>(gone));
+    entry.whole.mutable_grad() = trap;
+    entry.trap = number;
+  }
+}
+
+// The user has dropped it, or put another gradient in its place.
+void ShardTensors::trap_is_gone(Entry& entry, bool replaced) {
+  entry.trap = 0;
+  forget(entry);
+  if (replaced && gives_gradients_) entry.own.mutable_grad() = entry.misplaced;
+}
+
+void ShardTensors::forget(Entry& entry) {
+  const at::NoGradGuard no_grad;
+  entry.own.mutable_grad().reset();
+  entry.reduced.reset();
+  entry.unreduced.reset();
+  entry.broken = false;
+  const at::Tensor& of_unit = units_[entry.unit]->sharded_gradient();
+  if (of_unit.defined()) of_unit.narrow(0, entry.offset, entry.own.numel()).zero_();
+}
+
+void ShardTensors::zero_grad() {
+  expect_drop();
+  for (const auto& unit : units_) {
+    unit->abandon_gradient();
+    unit->drop_gradient();
+  }
+  for (Entry& entry : entries_) {
+    forget(entry);
+    entry.waits = false;
+  }
+  set_traps();
+}
+
+bool ShardTensors::is_in_place(const Entry& entry) const {
+  const at::Tensor& shard = units_[entry.unit]->shard();
+  const at::Tensor& own = entry.own;
+  return own.has_storage() && own.is_alias_of(shard) && own.is_contiguous() &&
+         own.storage_offset() == shard.storage_offset() + entry.offset &&
+         own.sizes() == entry.incomplete.sizes();
+}
+
+bool ShardTensors::data_was_given() const {
+  return std::ranges::any_of(entries_, [&](const Entry& entry) { return !is_in_place(entry); });
+}
+
+// In one process the parameter would be what was given. Here the shard takes its values.
+void ShardTensors::take_data() {
+  const at::NoGradGuard no_grad;
+  for (const Entry& entry : entries_) {
+    if (is_in_place(entry)) continue;
+    const at::Tensor& shard = units_[entry.unit]->shard();
+    at::Tensor own = entry.own;
+    if (own.sizes() != entry.incomplete.sizes() || own.scalar_type() != shard.scalar_type() ||
+        own.device() != shard.device()) {
+      throw std::logic_error("model.parameters(): set_data() gave parameter " + entry.name +
+                             " a tensor of another shape, dtype or device; write to it in place");
+    }
+    const at::Tensor place = at::Tensor(shard).narrow(0, entry.offset, own.numel());
+    place.copy_(own);
+    own.set_data(place.detach());
   }
 }
 
@@ -132,38 +356,6 @@ void ShardTensors::compare_requires_grad() {
 
 bool ShardTensors::take_frozen_or_unfrozen() {
   return std::exchange(frozen_or_unfrozen_, false);
-}
-
-void ShardTensors::take_gradients() {
-  const at::NoGradGuard no_grad;
-  follow_zero_grad();
-  for (size_t unit = 0; unit < units_.size(); ++unit) {
-    const at::Tensor gradients = units_[unit]->sharded_gradient();
-    if (!gradients.defined()) continue;
-    units_[unit]->drop_gradient();
-    for (Entry& entry : entries_) {
-      if (entry.unit != unit || !entry.whole.requires_grad()) continue;
-      // No view to autograd: Optimizer::zero_grad() detaches gradients in place.
-      const at::Tensor part =
-          view_of_storage(gradients.storage(), gradients.storage_offset() + entry.offset,
-                          entry.own.sizes(), gradients.scalar_type());
-      at::Tensor& gradient = entry.own.mutable_grad();
-      if (gradient.defined() && !gradient.is_same(entry.waiting)) {
-        gradient.add_(part);
-      } else {
-        gradient = part;
-      }
-    }
-  }
-}
-
-bool ShardTensors::have_gradients() const {
-  return std::ranges::any_of(entries_, [](auto& entry) { return entry.own.grad().defined(); });
-}
-
-void ShardTensors::drop_gradients() {
-  for (const auto& unit : units_)
-    unit->drop_gradient();
 }
 
 }  // namespace fsdp

@@ -9,6 +9,12 @@
 namespace fsdp {
 
 // What this rank owns of each distinct parameter, as leaves for an optimizer, and their gradients.
+//
+// To the user a parameter of the module and its leaf are one parameter, which has one gradient.
+// Between backward passes .grad of the leaf has it, and .grad of the module's parameter is a trap,
+// which throws when its values are asked for. While a gradient is incomplete (in a pass, after one
+// in no_sync(), after one that threw) .grad of the leaf is a trap too. Who drops one of the two has
+// dropped the gradient.
 class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
  public:
   struct Entry {
@@ -19,50 +25,71 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
     int64_t begin;     // [elements] of `own` in the parameter
     int64_t offset;    // [elements] of `own` in the unit's shard
     at::Tensor own;    // [n] a leaf, a view of the shard, with the shard's version counter
-    // Put into .grad of `whole` and of `own` where there is no gradient: whoever reads them is told
-    // where gradients are, and that they wait for a pass outside of no_sync().
-    at::Tensor trap, waiting;
-    bool requires_grad;   // of both, when they were compared last
-    bool has_gradient{};  // `whole` had one, if only the trap, when a pass had ended
+    at::Tensor incomplete, misplaced;  // [n] traps that .grad of `own` may be
+    bool requires_grad;                // of both, when they were compared last
+    int64_t trap{};                    // the number of the trap in .grad of `whole`; 0: it may go
+    at::Tensor reduced{};  // [n] the gradient of earlier passes, while .grad of `own` is a trap
+    at::Tensor
+        unreduced{};  // of the shape of `whole`: between passes, the sum of those in no_sync()
+    bool waits{};     // the unit has collected it, and has not reduced it
+    bool broken{};    // a part of the gradient was lost in a pass that threw
   };
 
   // Entries in the order of first registration.
-  explicit ShardTensors(const FullySharded& sharded);
+  ShardTensors(const FullySharded& sharded, int world_size);
   ShardTensors(const ShardTensors&) = delete;
 
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // Registers hooks on the parameters that run before a gradient is added up. They refuse a
-  // backward that records itself (create_graph) and sparse gradients, and take the trap away.
+  // Registers hooks on the parameters that run before a gradient is added up.
   void register_hooks();
 
-  // Between backward passes a parameter of the module has no gradient. So an optimizer over
-  // net.parameters() would do nothing, and a norm of them be 0. The trap in .grad says so.
+  // From now on gradients lie in .grad of the leaves; until then in the units.
+  void give_gradients();
+
+  // At each sign of a backward pass. At the first one, throws std::logic_error, which names the
+  // parameter, if autograd::grad() asks for the gradient of a sharded one, or if the user has put a
+  // gradient into .grad of a module's parameter.
+  void in_pass();
+  void end_pass();  // when the units are reduced
+  // After a pass that threw, the units drop what it has left in .grad of the module's parameters,
+  // between these two: at a sign of what comes next.
+  void expect_drop();
   void set_traps();
-  void forget_traps();  // a pass that broke off has dropped them
-  // After a pass in no_sync() a step of the optimizer would do nothing.
-  void mark_waiting();
+  void zero_grad();
+
+  // Whether the user has given a leaf other data by set_data(). take_data() puts it into the shard,
+  // and throws std::logic_error if it has another shape, dtype or device.
+  bool data_was_given() const;
+  void take_data();
 
   // If one of the two was frozen or unfrozen, so is the other.
   void compare_requires_grad();
   // Whether that has happened since the last call of this function.
   bool take_frozen_or_unfrozen();
 
-  // If zero_grad() of the module has dropped the gradient of `whole`, drops that of `own` too.
-  void follow_zero_grad();
-
-  // Moves the units' sharded gradients into .grad of `own`, or adds them to what is there.
-  void take_gradients();
-  bool have_gradients() const;  // one of `own` has
-  // Drops those of the units: of a pass that has broken off.
-  void drop_gradients();
-
  private:
-  void arrived(size_t index, const at::Tensor& arriving);
-  static void follow_zero_grad(Entry& entry);
+  struct Pass;
+  void arrived(Entry& entry, const at::Tensor& gradient);
+  void find_idle_units();
+  void look_at(Entry& entry);
+  void begin_pass(size_t unit);
+  void break_off();
+  void trap_is_gone(Entry& entry, bool replaced);
+  void forget(Entry& entry);
+  void end_pass(Entry& entry, const at::Tensor& of_unit);
+  void give(Entry& entry, const at::Tensor& of_unit);
+  bool is_trap(const Entry& entry) const;
+  bool is_in_place(const Entry& entry) const;
 
   std::vector<std::shared_ptr<FlatParameter>> units_;
+  int world_size_;
+  std::vector<c10::Storage> traps_;  // of .grad of each unit's parameters
   std::vector<Entry> entries_;
+  std::vector<bool> idle_;  // by unit: this pass is one of autograd::grad() and adds up none of it
+  bool under_way_{}, incomplete_{};  // a pass; the gradients after it
+  int64_t last_trap_{};
+  bool gives_gradients_{};
   bool frozen_or_unfrozen_{};
 };
 

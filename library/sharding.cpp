@@ -1,5 +1,6 @@
 #include <check_hookable.h>
 #include <ignored.h>
+#include <memory/storage.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
 #include <sharding.h>
@@ -7,6 +8,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -22,6 +24,19 @@ bool in_backward() {
 
 uint32_t version_of(const FlatParameter& unit) {
   return unit.shard()._version();
+}
+
+// Whether a unit that has stayed unsharded still has the values of this rank's shard. A write by
+// data() moves no counter. (On a GPU the comparison would wait for the device: it is left out.)
+bool is_current(const FlatParameter& unit) {
+  if (unit.state() != UnitState::unsharded || !unit.shard().is_cpu()) return true;
+  const at::Tensor gathered = own_part(unit), shard = unit.shard().to(gathered.scalar_type());
+  return std::memcmp(gathered.const_data_ptr(), shard.const_data_ptr(), shard.nbytes()) == 0;
+}
+
+std::string text_of(const MixedPrecisionPolicy& policy) {
+  return std::string(dtype_name(policy.param_dtype)) + ", reduced in " +
+         dtype_name(policy.reduce_dtype);
 }
 
 void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Module*>& chosen) {
@@ -45,9 +60,16 @@ void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>
 
 }  // namespace
 
+at::Tensor own_part(const FlatParameter& unit) {
+  const at::Tensor& whole = unit.parameters().front().tensor;
+  return view_of_storage(whole.storage(), unit.shard_offset(), {unit.shard_numel()},
+                         whole.scalar_type());
+}
+
 std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communicator> comm,
                                            const FullyShardedDataParallelOptions& options) {
   check_can_be_sharded(net);
+  check_mixed_precision(options.mixed_precision);
   if ((options.sync_module_states || options.broadcast_buffers) &&
       comm->summed_ranks() > comm->world_size()) {
     throw std::invalid_argument(std::string(kName) +
@@ -62,6 +84,7 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
   auto traits = traits_of_structure(net, plan);
   traits.push_back({".limit", std::to_string(options.limit)});
   traits.push_back({".reshard_after_forward", std::to_string(options.reshard_after_forward)});
+  traits.push_back({".mixed_precision", text_of(options.mixed_precision)});
   traits.push_back({".sync_module_states", std::to_string(options.sync_module_states)});
   traits.push_back({".broadcast_buffers", std::to_string(options.broadcast_buffers)});
   if (!options.sync_module_states)
@@ -100,10 +123,13 @@ void Sharding::shard(const std::vector<UnitPlan>& plan) {
       hook.remove();
     throw;
   }
-  for (size_t i = 0; i < sharded_->units().size(); ++i)
+  for (size_t i = 0; i < sharded_->units().size(); ++i) {
     watched_[i]->unit = sharded_->units()[i];
+    if (options_.mixed_precision != MixedPrecisionPolicy())
+      watched_[i]->unit->set_mixed_precision(options_.mixed_precision);
+  }
   guard_units();
-  tensors_ = std::make_shared<ShardTensors>(*sharded_);
+  tensors_ = std::make_shared<ShardTensors>(*sharded_, comm_->world_size());
   tensors_->register_hooks();
   tensors_->set_traps();
   register_last_hooks();
@@ -130,6 +156,14 @@ void Sharding::guard_units() {
 
 // Before those of fully_shard(): what was gathered before a change of the shards must not be used.
 void Sharding::register_first_hooks() {
+  const at::ScalarType dtype = options_.mixed_precision.param_dtype;
+  if (options_.cast_forward_inputs && dtype != at::kFloat) {
+    first_hooks_.push_back(
+        net_.register_forward_pre_hook([dtype](Module&, const at::Tensor& input) {
+          const bool fits = input.defined() && input.is_floating_point();
+          return fits ? input.to(dtype) : at::Tensor();
+        }));
+  }
   for (const auto& watched : watched_) {
     first_hooks_.push_back(watched->module->register_forward_pre_hook(
         [self = shared_from_this(), watched](Module&, const at::Tensor&) {
@@ -172,15 +206,15 @@ void Sharding::before_forward(Watched& watched) {
 }
 
 // What is gathered now was gathered before this call, and may be old: a unit that waits for its
-// backward, or whatever a pass has left that broke off. All ranks find the same.
+// backward, or what a pass has left that threw. No counter of this rank tells whether another rank
+// has changed its shard, so all of it is gathered again.
 void Sharding::begin_forward() {
-  for (const auto& watched : watched_) {
-    if (!watched->unit || watched->unit->state() == UnitState::sharded) continue;
-    if (watched->kept != version_of(*watched->unit)) watched->unit->reshard();
-  }
+  tensors_->take_data();
+  for (const auto& unit : sharded_->units())
+    unit->reshard();
   check_parameters();
   check_frozen();
-  tensors_->follow_zero_grad();
+  tensors_->expect_drop();
   if (options_.broadcast_buffers) broadcast_buffers();
 }
 
@@ -198,14 +232,9 @@ void Sharding::after_forward(Watched& watched, bool returned) {
 }
 
 void Sharding::end_forward() {
-  const bool may_change = tensors_->have_gradients();
-  for (const auto& watched : watched_) {
-    watched->kept.reset();
-    if (!watched->unit) continue;
-    if (watched->unit->state() == UnitState::gathering) watched->unit->reshard();
-    if (watched->unit->state() == UnitState::unsharded && !may_change)
-      watched->kept = version_of(*watched->unit);
-  }
+  for (const auto& unit : sharded_->units())
+    if (unit->state() == UnitState::gathering) unit->reshard();
+  tensors_->set_traps();
   comm_->wait_for_readers();
 }
 
@@ -217,29 +246,23 @@ void Sharding::before_backward(const Watched& watched) {
                            " is sharded, so backward cannot be differentiated: create_graph "
                            "has to be off");
   }
+  tensors_->in_pass();
   const uint32_t version = version_of(*watched.unit);
-  if (watched.in_forward.value_or(version) != version) {
+  if (watched.in_forward.value_or(version) != version || !is_current(*watched.unit) ||
+      tensors_->data_was_given()) {
     throw std::logic_error(unit +
                            " was changed since its forward, by an optimizer's step or by "
                            "hand; run backward before the change, or forward anew");
   }
 }
 
-// Also when a pass that has broken off is noticed: in a forward, or in a part of another pass.
+// Also when it is noticed that a pass has thrown: in a forward, or in a part of another pass.
 void Sharding::end_pass() {
   const bool of_engine = torch::autograd::get_current_graph_task_id() >= 0;
-  const bool broken_off = of_engine ? in_backward() : !calls_.empty();
-  if (gives_gradients_ && broken_off) tensors_->drop_gradients();
-  if (gives_gradients_ && !broken_off) {
-    tensors_->take_gradients();
-    tensors_->mark_waiting();
-  }
-  if (broken_off) {
-    tensors_->forget_traps();
-    return;
-  }
-  tensors_->set_traps();
-  comm_->wait_for_readers();
+  const bool has_thrown = of_engine ? in_backward() : !calls_.empty();
+  if (has_thrown) return;
+  comm_->wait_for_readers();  // hooks on the leaves may write to the shards
+  tensors_->end_pass();
 }
 
 void Sharding::check_views(const Watched& watched) const {
@@ -304,6 +327,7 @@ void Sharding::begin(const std::string& function) {
   for (const auto& unit : sharded_->units())
     unit->reshard();
   comm_->wait_for_readers();
+  tensors_->take_data();
 }
 
 Sharding::Summoned::Summoned(Sharding& sharding) : sharding_(sharding) {

@@ -13,6 +13,9 @@
 
 namespace fsdp {
 
+// [padded / W] Of a unit that is unsharded: what the others have read of this rank's shard.
+at::Tensor own_part(const FlatParameter& unit);
+
 // What FullyShardedDataParallel is made of: the sharded model, and the hooks by which nothing that
 // it does is silent. The hooks of the module own it.
 class Sharding : public std::enable_shared_from_this<Sharding> {
@@ -29,13 +32,9 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   // Throws std::logic_error naming a parameter that was registered after the model was sharded.
   void check_parameters() const;
 
-  // From now on a pass leaves its gradients in .grad of the shards.
-  void give_gradients_to_shards() { gives_gradients_ = true; }
-
   // For functions that are no part of a step. Throws std::logic_error naming `function` inside a
   // module's call, a backward pass or summon_full_params(), and if a parameter was replaced or is
-  // new.
-  // Reshards every unit, and waits until no other rank reads the shards.
+  // new. Reshards every unit, and waits until no other rank reads the shards.
   void begin(const std::string& function);
 
   void broadcast_buffers();  // collective: rank 0's, to all ranks
@@ -66,10 +65,7 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
     Module* module{};
     std::shared_ptr<FlatParameter> unit{};  // null: the root, if it has no parameter of its own
     c10::Storage storage{};                 // of the unit's flat tensor
-    // Of a unit that is unsharded between two calls of the model, the shard's version; nothing if
-    // an optimizer may have changed the shard without a trace, as torch's SGD does by data().
-    std::optional<uint32_t> kept{};
-    std::optional<uint32_t> in_forward{};  // the version at the end of its last forward
+    std::optional<uint32_t> in_forward{};   // the shard's version at the end of its last forward
     // Of its parameters, which nobody may write to; empty: to be read before its next forward.
     std::vector<uint32_t> versions{};
   };
@@ -97,7 +93,6 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::vector<Module::HookHandle> first_hooks_;
   std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too
   std::vector<const void*> calls_;        // of watched modules, under way
-  bool gives_gradients_{};
   bool summoned_{};
 };
 

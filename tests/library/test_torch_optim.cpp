@@ -107,7 +107,7 @@ MULTI_RANK_TEST(TorchOptim, a_gradient_of_zeros_is_added_to) {
     for (int pass = 0; pass < 2; ++pass) {
       optimizer.zero_grad(/*set_to_none=*/false);
       (*net)(batch_part(rank.rank(), rank.world_size(), 0, {5, 7})).sum().backward();
-      rank.observe("gradient " + std::to_string(pass), model.parameters().back().grad());
+      rank.observe("gradient " + std::to_string(pass), model.parameters().back().grad().clone());
     }
   });
   for (int rank = 0; rank < world_size(); ++rank)
