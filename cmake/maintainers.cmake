@@ -58,6 +58,7 @@ add_dependencies(library_tests own_training)  # a test runs it
 # Random models and options, trained on ranks and in one process.
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
 test_executable(fsdp_common_tests properties_tests "reference_strategy;fsdp_library" ${properties_tests})
+target_include_directories(properties_tests PRIVATE solutions/extensions/task5_sharded_optimizer)
 
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.

@@ -6,12 +6,12 @@
 
 namespace fsdp {
 
-NoSync::NoSync(std::shared_ptr<BackwardHooks> hooks) : hooks_(std::move(hooks)) {
-  hooks_->set_requires_gradient_sync(false);
+NoSync::NoSync(std::shared_ptr<ShardTensors> tensors) : tensors_(std::move(tensors)) {
+  tensors_->set_sync(false);
 }
 
 NoSync::~NoSync() {
-  hooks_->set_requires_gradient_sync(true);
+  tensors_->set_sync(true);
 }
 
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
@@ -56,7 +56,7 @@ double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
 }
 
 NoSync ShardedModel::no_sync() {
-  return NoSync(sharding_->sharded().backward_hooks());
+  return NoSync(sharding_->shared_tensors());
 }
 
 void ShardedModel::summon_full_params(const std::function<void()>& body,

@@ -36,17 +36,18 @@ struct SummonOptions {
 };
 
 class Sharding;
+class ShardTensors;
 
 // A scope in which backward reduces nothing: gradients are added up, whole, on this rank. The next
 // backward after it reduces their sum. Scopes may not be nested.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(std::shared_ptr<BackwardHooks> hooks);
+  explicit NoSync(std::shared_ptr<ShardTensors> tensors);
   ~NoSync();
   NoSync(const NoSync&) = delete;
 
  private:
-  std::shared_ptr<BackwardHooks> hooks_;
+  std::shared_ptr<ShardTensors> tensors_;
 };
 
 // What FullyShardedDataParallel does whatever its module is. All functions that say "collective"

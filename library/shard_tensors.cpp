@@ -33,7 +33,7 @@ struct AtDrop : c10::BackendMeta {
 }  // namespace
 
 ShardTensors::ShardTensors(const FullySharded& sharded, int world_size)
-    : units_(sharded.units()), world_size_(world_size) {
+    : backward_hooks_(sharded.backward_hooks()), units_(sharded.units()), world_size_(world_size) {
   const at::NoGradGuard no_grad;
   std::vector<c10::Storage> incomplete, misplaced;
   for (const auto& unit : units_) {
@@ -49,7 +49,6 @@ ShardTensors::ShardTensors(const FullySharded& sharded, int world_size)
                                      "reduced: put those of this rank's elements, of all ranks "
                                      "together, into model.parameters()"));
   }
-  idle_.resize(units_.size());
   std::vector<size_t> next(units_.size());  // parameter of each unit
   for (const auto& parameter : sharded.layout().parameters) {
     const FlatParameter& unit = *units_[parameter.unit];
@@ -91,6 +90,11 @@ void ShardTensors::register_hooks() {
   }
 }
 
+void ShardTensors::set_sync(bool sync) {
+  sync_ = sync;
+  backward_hooks_->set_requires_gradient_sync(sync);
+}
+
 void ShardTensors::give_gradients() {
   if (!std::exchange(gives_gradients_, true) && !under_way_) end_pass();
 }
@@ -129,7 +133,7 @@ struct ShardTensors::Pass {
 // Checkpointed modules run a pass inside a pass: it is a part of that one.
 void ShardTensors::in_pass() {
   if (under_way_) return;
-  find_idle_units();
+  backward_hooks_->set_requires_gradient_sync(sync_ && adds_up());
   for (Entry& entry : entries_)
     look_at(entry);
   expect_drop();
@@ -140,13 +144,12 @@ void ShardTensors::in_pass() {
   under_way_ = true;
 }
 
-// A pass of autograd::grad() gives gradients to its caller, and as a rule adds up none.
-void ShardTensors::find_idle_units() {
+// Not a pass of autograd::grad(), which gives gradients to its caller.
+bool ShardTensors::adds_up() const {
   const auto* asked = torch::autograd::get_current_graph_task_exec_info();
-  const bool adds_up_all = asked == nullptr || asked->empty();
-  idle_.assign(units_.size(), !adds_up_all);
+  if (asked == nullptr || asked->empty()) return true;
+  bool adds_up = false;
   for (const Entry& entry : entries_) {
-    if (adds_up_all) break;
     const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
     const auto found = asked->find(accumulator.get());
     if (found == asked->end()) continue;
@@ -155,8 +158,9 @@ void ShardTensors::find_idle_units() {
                              ", which is sharded, would be of this rank's batch alone; run "
                              "backward(), and take .grad of model.parameters()");
     }
-    if (found->second.needed_) idle_[entry.unit] = false;
+    adds_up |= found->second.needed_;
   }
+  return adds_up;
 }
 
 // What the user has done to a gradient since the last pass.
@@ -178,7 +182,6 @@ void ShardTensors::look_at(Entry& entry) {
 
 void ShardTensors::begin_pass(size_t unit) {
   const auto of_unit = [&](const Entry& entry) { return entry.unit == unit; };
-  if (units_[unit]->has_gradient()) idle_[unit] = false;
   if (std::ranges::none_of(entries_, [&](const Entry& entry) {
         return of_unit(entry) && entry.unreduced.defined();
       }))
@@ -194,20 +197,31 @@ void ShardTensors::begin_pass(size_t unit) {
                         entry.own.detach().options().dtype(entry.whole.scalar_type()));
     }
     at::Tensor& gradient = entry.own.mutable_grad();
-    if (gives_gradients_ && entry.requires_grad && !gradient.is_same(entry.incomplete))
+    if (!gives_gradients_ || gradient.is_same(entry.incomplete)) continue;
+    // Also of a frozen one that has one: a step over some of them would be half a step.
+    if (entry.requires_grad || gradient.defined())
       entry.reduced = std::exchange(gradient, entry.incomplete);
   }
 }
 
+// Other models of this communicator go on: what the pass has called is waited for.
 void ShardTensors::break_off() {
   under_way_ = false;
-  for (const auto& unit : units_)
-    if (gives_gradients_) unit->drop_gradient();
+  expect_drop();
+  try {
+    for (const auto& unit : units_) {
+      unit->reshard();
+      unit->abandon_gradient();
+      if (gives_gradients_) unit->drop_gradient();
+    }
+  } catch (const std::exception&) {  // a collective has failed, and every later one will say so
+  }
   for (Entry& entry : entries_) {
-    if (!is_trap(entry)) entry.whole.mutable_grad().reset();
+    entry.whole.mutable_grad().reset();
     entry.reduced.reset();
-    if (!gives_gradients_ || !entry.requires_grad) continue;
-    entry.own.mutable_grad() = entry.incomplete;
+    at::Tensor& gradient = entry.own.mutable_grad();
+    if (!gives_gradients_ || !(entry.requires_grad || gradient.defined())) continue;
+    gradient = entry.incomplete;
     entry.broken = true;
   }
   set_traps();
@@ -216,12 +230,13 @@ void ShardTensors::break_off() {
 void ShardTensors::end_pass() {
   const at::NoGradGuard no_grad;
   under_way_ = false;
-  // A step over some of the gradients would be half a step.
   incomplete_ = std::ranges::any_of(units_, [](const auto& unit) { return unit->has_gradient(); });
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     at::Tensor gradients;
-    if (gives_gradients_ && !idle_[unit]) gradients = units_[unit]->sharded_gradient();
-    if (gives_gradients_) units_[unit]->drop_gradient();
+    if (gives_gradients_) {
+      gradients = units_[unit]->sharded_gradient();
+      units_[unit]->drop_gradient();
+    }
     for (Entry& entry : entries_)
       if (entry.unit == unit) end_pass(entry, gradients);
   }

@@ -44,6 +44,8 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   // Registers hooks on the parameters that run before a gradient is added up.
   void register_hooks();
 
+  void set_sync(bool sync);  // false: passes reduce nothing
+
   // From now on gradients lie in .grad of the leaves; until then in the units.
   void give_gradients();
 
@@ -71,7 +73,7 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
  private:
   struct Pass;
   void arrived(Entry& entry, const at::Tensor& gradient);
-  void find_idle_units();
+  bool adds_up() const;
   void look_at(Entry& entry);
   void begin_pass(size_t unit);
   void break_off();
@@ -82,14 +84,14 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   bool is_trap(const Entry& entry) const;
   bool is_in_place(const Entry& entry) const;
 
+  std::shared_ptr<BackwardHooks> backward_hooks_;
   std::vector<std::shared_ptr<FlatParameter>> units_;
   int world_size_;
   std::vector<c10::Storage> traps_;  // of .grad of each unit's parameters
   std::vector<Entry> entries_;
-  std::vector<bool> idle_;  // by unit: this pass is one of autograd::grad() and adds up none of it
   bool under_way_{}, incomplete_{};  // a pass; the gradients after it
   int64_t last_trap_{};
-  bool gives_gradients_{};
+  bool gives_gradients_{}, sync_{true};
   bool frozen_or_unfrozen_{};
 };
 

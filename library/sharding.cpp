@@ -226,16 +226,17 @@ void Sharding::broadcast_buffers() {
 void Sharding::after_forward(Watched& watched, bool returned) {
   if (std::erase(calls_, watched.module->current_call()) == 0) return;
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
-  // What threw on this rank alone, others do not come to.
-  if (returned && calls_.empty() && !in_backward()) end_forward();
+  if (calls_.empty() && !in_backward()) end_forward(returned);
   if (returned && watched.unit) check_unwritten(watched);
 }
 
-void Sharding::end_forward() {
+// To what threw on this rank alone, others do not come. What was called before it, they have
+// called.
+void Sharding::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
   tensors_->set_traps();
-  comm_->wait_for_readers();
+  if (returned) comm_->wait_for_readers();
 }
 
 void Sharding::before_backward(const Watched& watched) {

@@ -27,6 +27,7 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   Communicator& comm() const { return *comm_; }
   Module& net() const { return net_; }
   ShardTensors& tensors() const { return *tensors_; }
+  const std::shared_ptr<ShardTensors>& shared_tensors() const { return tensors_; }
   const FullyShardedDataParallelOptions& options() const { return options_; }
 
   // Throws std::logic_error naming a parameter that was registered after the model was sharded.
@@ -76,7 +77,7 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   void guard_units();
   void before_forward(Watched& watched);
   void begin_forward();
-  void end_forward();
+  void end_forward(bool returned);
   void after_forward(Watched& watched, bool returned);
   void before_backward(const Watched& watched);
   void end_pass();

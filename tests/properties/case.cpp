@@ -1,7 +1,7 @@
 #include <properties/case.h>
+#include <properties/dice.h>
 
 #include <algorithm>
-#include <random>
 
 namespace fsdp {
 
@@ -19,21 +19,6 @@ namespace {
 const std::vector<std::string> kNormTypes{"1", "2", "3", "inf"};
 const std::vector<std::string> kDtypes{"fp32", "bf16", "fp16"};
 const std::vector<std::string> kKept{"", "bias|scale", "weight", "layers0|head", "."};
-
-// A generator that gives the same numbers with every standard library.
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : engine_(seed) {}
-  int below(int count) { return static_cast<int>(engine_() % static_cast<uint64_t>(count)); }
-  bool one_in(int count) { return below(count) == 0; }
-  template <class T>
-  T one_of(const std::vector<T>& values) {
-    return values[static_cast<size_t>(below(static_cast<int>(values.size())))];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 bool can_be_tied_to(const Layer& layer) {
   return layer.kind == "linear" && layer.tied < 0;

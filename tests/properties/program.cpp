@@ -1,0 +1,114 @@
+#include <properties/dice.h>
+#include <properties/program.h>
+
+#include <functional>
+
+namespace fsdp {
+namespace {
+
+// Those that make the gradients of others interesting come several times.
+const std::vector<std::string> kOps{"backward",
+                                    "backward",
+                                    "backward",
+                                    "backward in no_sync",
+                                    "backward in no_sync",
+                                    "step",
+                                    "step",
+                                    "step",
+                                    "optimizer.zero_grad",
+                                    "optimizer.zero_grad",
+                                    "net.zero_grad",
+                                    "model.zero_grad",
+                                    "optimizer.zero_grad to zeros",
+                                    "reset .grad of the module",
+                                    "evaluate",
+                                    "forward with gradients",
+                                    "late backward",
+                                    "two forwards",
+                                    "backward through both",
+                                    "throw in forward",
+                                    "throw in backward",
+                                    "autograd::grad of the input",
+                                    "clip",
+                                    "halve .grad",
+                                    "write .grad",
+                                    "halve data()",
+                                    "halve detach()",
+                                    "halve one data()",
+                                    "set_data",
+                                    "vector_to_parameters",
+                                    "average",
+                                    "put the average back",
+                                    "summon and write",
+                                    "save",
+                                    "load",
+                                    "save optimizer",
+                                    "load optimizer",
+                                    "freeze",
+                                    "freeze in module",
+                                    "unfreeze",
+                                    "new rate"};
+
+}  // namespace
+
+Program draw_program(uint64_t seed) {
+  Dice dice(seed);
+  Program program;
+  program.world = dice.one_of<int>({1, 2, 2, 3, 4});
+  if (program.world == 4) program.shards = dice.one_of<int>({0, 0, 1, 2});
+  program.reshard_after_forward = !dice.one_in(3);
+  program.limit = dice.one_of<int>({1, 2, 2, 5});
+  program.adam = dice.one_in(2);
+  program.models = dice.one_in(4) ? 2 : 1;
+  for (int left = 3 + dice.below(15); left > 0; --left) {
+    Op op{dice.one_of(kOps)};
+    op.model = dice.below(program.models);
+    op.number = dice.below(8);
+    program.ops.push_back(op);
+  }
+  return program;
+}
+
+std::string text(const Program& program) {
+  std::string line = "W = " + std::to_string(program.world);
+  if (program.shards > 0) line += ", replicas of " + std::to_string(program.shards);
+  if (!program.reshard_after_forward) line += ", .reshard_after_forward = false";
+  line += ", .limit = " + std::to_string(program.limit) + (program.adam ? ", Adam: " : ", SGD: ");
+  for (const Op& op : program.ops) {
+    if (&op != program.ops.data()) line += "; ";
+    line += op.what + " " + std::to_string(op.number);
+    if (program.models > 1) line += " of model " + std::to_string(op.model);
+  }
+  return line;
+}
+
+Program shrink(Program program) {
+  const auto keep_if_faulty = [&](const std::function<void(Program&)>& change) {
+    Program smaller = program;
+    change(smaller);
+    if (text(smaller) == text(program) || fault_of(smaller).empty()) return false;
+    program = smaller;
+    return true;
+  };
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (size_t i = program.ops.size(); i-- > 0;)
+      changed |= keep_if_faulty(
+          [i](Program& p) { p.ops.erase(p.ops.begin() + static_cast<std::ptrdiff_t>(i)); });
+    changed |= keep_if_faulty([](Program& p) { p.shards = 0; });
+    changed |= keep_if_faulty([](Program& p) { p.shards = 0, p.world = 1; });
+    changed |= keep_if_faulty([](Program& p) { p.shards = 0, p.world = 2; });
+    changed |= keep_if_faulty([](Program& p) { p.reshard_after_forward = true; });
+    changed |= keep_if_faulty([](Program& p) { p.limit = 1; });
+    changed |= keep_if_faulty([](Program& p) { p.adam = false; });
+    changed |= keep_if_faulty([](Program& p) {
+      p.models = 1;
+      for (Op& op : p.ops)
+        op.model = 0;
+    });
+  }
+  return program;
+}
+
+}  // namespace fsdp

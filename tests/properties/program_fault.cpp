@@ -1,0 +1,467 @@
+#include <clip_gradients.h>
+#include <properties/program.h>
+#include <torch/nn/utils/convert_parameters.h>
+#include <torch/serialize.h>
+
+#include <library/models.h>
+#include <library/one_process.h>
+
+#include <map>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+using torch::optim::Optimizer;
+
+struct ThrowingBlock : LayerBlock {
+  ThrowingBlock() {
+    register_full_backward_pre_hook([this](Module&) {
+      if (throws_in_backward) throw std::domain_error("no such gradient");
+    });
+  }
+  bool throws_in_backward{};
+};
+
+struct Net : RowOf<ThrowingBlock> {
+  Net() : RowOf(3) { scale = register_parameter("scale", at::randn({7})); }
+  at::Tensor forward(at::Tensor x) override { return RowOf::forward(std::move(x)) * scale; }
+  at::Tensor scale;
+};
+
+// One model of a program, where it runs: on a rank, or in one process that plays all ranks.
+class Player {
+ public:
+  Player(bool adam, int seed) : adam_(adam) {
+    torch::manual_seed(static_cast<uint64_t>(1 + seed));
+    net = std::make_shared<Net>();
+  }
+  virtual ~Player() = default;
+  Player(const Player&) = delete;
+
+  virtual void for_each_part(const std::function<void(int part)>& body) = 0;
+  // Around a backward: of all parts that this process has, and of one.
+  virtual void begin_backward(bool sync) = 0;
+  virtual void begin_part(int /*part*/) {}
+  virtual void end_part(int /*part*/) {}
+  virtual void end_backward(bool sync) = 0;
+  virtual void lost_gradients() {}  // one has thrown
+  virtual void dropped_gradients() {}
+  virtual bool incomplete() const { return false; }  // a gradient that a step would need
+  virtual void zero_grad() = 0;
+  virtual double clip() = 0;
+  virtual void summon(const std::function<void()>& body) = 0;
+  virtual StateDict state() = 0;
+  virtual void load(const StateDict& state) = 0;
+  virtual void save_optimizer() = 0;
+  virtual void load_optimizer() = 0;
+
+  void make_optimizer() {
+    if (adam_) {
+      optimizer = std::make_unique<torch::optim::Adam>(leaves, torch::optim::AdamOptions(0.01));
+    } else {
+      optimizer =
+          std::make_unique<torch::optim::SGD>(leaves, torch::optim::SGDOptions(0.05).momentum(0.9));
+    }
+  }
+
+  std::shared_ptr<Net> net;
+  std::vector<at::Tensor> leaves;  // what an optimizer takes
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<at::Tensor> average;  // of leaves
+  StateDict saved;
+
+ private:
+  bool adam_;
+};
+
+class OnRank : public Player {
+ public:
+  OnRank(TestRank& rank, const Program& program, int seed)
+      : Player(program.adam, seed),
+        rank_(rank),
+        model_(*net, program.shards > 0 ? rank.hybrid(program.shards) : rank.communicator(),
+               {.wrap = wrap_by_type("ThrowingBlock"),
+                .reshard_after_forward = program.reshard_after_forward,
+                .limit = program.limit}) {
+    leaves = model_.parameters();
+    make_optimizer();
+  }
+  void for_each_part(const std::function<void(int part)>& body) override { body(rank_.rank()); }
+  void begin_backward(bool sync) override {
+    if (!sync) no_sync_.reset(new NoSync(model_.no_sync()));
+  }
+  void end_backward(bool /*sync*/) override { no_sync_.reset(); }
+  void zero_grad() override { model_.zero_grad(); }
+  double clip() override { return model_.clip_grad_norm_(0.1); }
+  void summon(const std::function<void()>& body) override { model_.summon_full_params(body); }
+  StateDict state() override { return model_.state_dict(); }
+  void load(const StateDict& state) override { model_.load_state_dict(state); }
+  void save_optimizer() override { of_optimizer_ = model_.optim_state_dict(*optimizer); }
+  void load_optimizer() override {
+    make_optimizer();
+    model_.load_optim_state_dict(*optimizer, of_optimizer_);
+  }
+
+ private:
+  TestRank& rank_;
+  FullyShardedDataParallel<Net> model_;
+  std::unique_ptr<NoSync> no_sync_;
+  StateDict of_optimizer_;
+};
+
+class InOneProcess : public Player {
+ public:
+  InOneProcess(TestRank& rank, const Program& program, int seed)
+      : Player(program.adam, seed), rank_(rank), parts_(program.world) {
+    leaves = net->parameters();
+    make_optimizer();
+    dropped_gradients();
+  }
+  void for_each_part(const std::function<void(int part)>& body) override {
+    for (int part = 0; part < parts_; ++part)
+      body(part);
+  }
+  void begin_backward(bool /*sync*/) override {
+    reduced_.clear();
+    for (const at::Tensor& leaf : leaves)
+      reduced_.push_back(std::exchange(leaf.mutable_grad(), {}));
+  }
+  void begin_part(int part) override {
+    for (size_t i = 0; i < leaves.size(); ++i)
+      leaves[i].mutable_grad() = unreduced_[part][i];
+  }
+  void end_part(int part) override {
+    for (size_t i = 0; i < leaves.size(); ++i)
+      unreduced_[part][i] = std::exchange(leaves[i].mutable_grad(), {});
+  }
+  void end_backward(bool sync) override {
+    waits_ = !sync;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      at::Tensor& sum = leaves[i].mutable_grad() = reduced_[i];
+      if (!sync || !leaves[i].requires_grad()) continue;
+      std::vector<at::Tensor> of_parts;
+      for (auto& of_part : unreduced_) {
+        const at::Tensor gradient = std::exchange(of_part[i], {});
+        of_parts.push_back(gradient.defined() ? gradient : at::zeros(leaves[i].sizes()));
+      }
+      const at::Tensor mean = sum_as_tree(of_parts).view(leaves[i].sizes()).div(parts_);
+      if (sum.defined()) {
+        sum.add_(mean);
+      } else {
+        sum = mean;
+      }
+    }
+  }
+  void lost_gradients() override { lost_ = true; }
+  void dropped_gradients() override {
+    unreduced_.assign(parts_, std::vector<at::Tensor>(leaves.size()));
+    waits_ = lost_ = false;
+  }
+  bool incomplete() const override { return waits_ || lost_; }
+  void zero_grad() override { net->zero_grad(); }
+  double clip() override {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& leaf : leaves)
+      if (leaf.grad().defined()) gradients.push_back(leaf.grad());
+    return clip_gradients(gradients, *rank_.communicator(), 0.1, 2);
+  }
+  void summon(const std::function<void()>& body) override { body(); }
+  StateDict state() override {
+    StateDict state;
+    for (const auto& parameter : net->named_parameters())
+      state.insert(parameter.key(), parameter.value().detach().clone());
+    return state;
+  }
+  void load(const StateDict& state) override {
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : net->named_parameters())
+      parameter.value().copy_(state.at(parameter.key()));
+  }
+  void save_optimizer() override {
+    std::ostringstream text;
+    torch::save(*optimizer, text);
+    of_optimizer_ = text.str();
+  }
+  void load_optimizer() override {
+    make_optimizer();
+    std::istringstream text(of_optimizer_);
+    torch::load(*optimizer, text);
+  }
+
+ private:
+  TestRank& rank_;
+  int parts_;
+  // Of each part, by leaf: the sum of its passes in no_sync() and the one that runs. A pass that is
+  // reduced adds their sum as a tree, divided once, to what was reduced before.
+  std::vector<std::vector<at::Tensor>> unreduced_;
+  std::vector<at::Tensor> reduced_;
+  bool waits_{}, lost_{};
+  std::string of_optimizer_;
+};
+
+using Players = std::vector<std::unique_ptr<Player>>;
+
+// What the operations do, by their names in program.cpp.
+class Run {
+ public:
+  Run(TestRank& rank, const Program& program, Players players)
+      : rank_(rank), program_(program), players_(std::move(players)) {}
+
+  // A refused operation is the last one.
+  void play() {
+    for (; at_ < program_.ops.size(); ++at_) {
+      const Op& op = program_.ops[at_];
+      Player& player = *players_[static_cast<size_t>(op.model)];
+      const bool refused = player.incomplete() && needs_gradients(op.what);
+      try {
+        if (!refused) play(op, player);
+      } catch (const std::exception& error) {
+        const std::string what = error.what();
+        rank_.observe("refusal", what.substr(0, what.find('\n')));
+        rank_.observe("refused", at_);
+        break;
+      }
+      if (!refused) continue;
+      rank_.observe("refused", at_);
+      break;
+    }
+    for (size_t model = 0; model < players_.size(); ++model)
+      for (const auto& entry : players_[model]->state())
+        rank_.observe("at the end, " + entry.key() + " of model " + std::to_string(model),
+                      entry.value());
+  }
+
+ private:
+  static bool needs_gradients(const std::string& what) {
+    return what == "step" || what == "clip" || what == "optimizer.zero_grad to zeros" ||
+           what == "halve .grad";
+  }
+
+  at::Tensor loss(Player& player, int part, int number, bool through_both = false) {
+    const at::Tensor x = batch_part(part, program_.world, number, {3, 7});
+    if (!through_both) return (*player.net)(x).square().mean();
+    return (*players_.back()->net)((*players_.front()->net)(x)).square().mean();
+  }
+
+  // Values that the program reads, of each part.
+  void read(const std::string& what, int part, const at::Tensor& value) {
+    rank_.observe(what + " of part " + std::to_string(part) + ", operation " + std::to_string(at_),
+                  value.detach());
+  }
+
+  void play(const Op& op, Player& player) {
+    const auto has = [&](const char* part) { return op.what.find(part) != std::string::npos; };
+    if (has("forward with") || op.what == "evaluate" || op.what == "throw in forward") {
+      play_forward(op, player);
+    } else if (has("backward") || op.what == "two forwards") {
+      play_backward(op, player);
+    } else if (has("grad") || op.what == "clip") {
+      play_gradient(op, player);
+    } else if (has("optimizer") || op.what == "step" || op.what == "new rate") {
+      play_optimizer(op, player);
+    } else {
+      play_values(op, player);
+    }
+  }
+
+  void play_forward(const Op& op, Player& player) {
+    const at::AutoGradMode mode(op.what == "forward with gradients");
+    bool& throws = player.net->blocks[op.number % 3]->throws;
+    throws = op.what == "throw in forward";
+    player.for_each_part([&](int part) {
+      try {
+        read("loss", part, loss(player, part, op.number));
+      } catch (const std::domain_error&) {
+      }
+    });
+    throws = false;
+  }
+
+  // Through `players`, of which the loss is made.
+  using Loss = std::function<at::Tensor(int part)>;
+  void backward(const std::vector<Player*>& players, const Loss& loss, bool sync = true) {
+    for (Player* player : players)
+      player->begin_backward(sync);
+    players[0]->for_each_part([&](int part) {
+      for (Player* player : players)
+        player->begin_part(part);
+      loss(part).backward();
+      for (Player* player : players)
+        player->end_part(part);
+    });
+    for (Player* player : players)
+      player->end_backward(sync);
+  }
+
+  void play_backward(const Op& op, Player& player) {
+    const auto plain = [&](int part) { return loss(player, part, op.number); };
+    const auto next = [&](int part) { return loss(player, part, op.number + 1); };
+    if (op.what == "backward through both") {
+      std::vector<Player*> all;
+      for (const auto& one : players_)
+        all.push_back(one.get());
+      backward(all, [&](int part) { return loss(player, part, op.number, all.size() > 1); });
+    } else if (op.what == "throw in backward") {
+      bool& throws = player.net->blocks[op.number % 3]->throws_in_backward;
+      throws = true;
+      try {
+        backward({&player}, plain);
+      } catch (const std::domain_error&) {
+        player.lost_gradients();
+      }
+      throws = false;
+    } else if (op.what == "late backward") {
+      const auto late = [&](int part) {
+        const at::Tensor before = plain(part);
+        const at::NoGradGuard no_grad;
+        next(part);
+        return before;
+      };
+      backward({&player}, late);
+    } else if (op.what == "two forwards") {
+      backward({&player}, [&](int part) { return plain(part) + next(part); });
+    } else {
+      backward({&player}, plain, op.what == "backward");
+    }
+  }
+
+  void play_gradient(const Op& op, Player& player) {
+    if (op.what == "optimizer.zero_grad") {
+      player.optimizer->zero_grad();
+      player.dropped_gradients();
+    } else if (op.what == "net.zero_grad") {
+      player.net->zero_grad();
+      player.dropped_gradients();
+    } else if (op.what == "model.zero_grad") {
+      player.zero_grad();
+      player.dropped_gradients();
+    } else if (op.what == "reset .grad of the module") {
+      for (at::Tensor& parameter : player.net->parameters())
+        parameter.mutable_grad().reset();
+      player.dropped_gradients();
+    } else if (op.what == "optimizer.zero_grad to zeros") {
+      player.optimizer->zero_grad(/*set_to_none=*/false);
+    } else if (op.what == "autograd::grad of the input") {
+      player.for_each_part([&](int part) {
+        const at::Tensor x = batch_part(part, program_.world, op.number, {3, 7}).clone();
+        x.requires_grad_();
+        const at::Tensor out = (*player.net)(x).square().mean();
+        read("gradient", part, torch::autograd::grad({out}, {x}).at(0));
+      });
+    } else if (op.what == "clip") {
+      rank_.observe("norm " + std::to_string(at_), player.clip());
+    } else {
+      for (const at::Tensor& leaf : player.leaves) {
+        if (op.what == "write .grad")
+          leaf.mutable_grad() = leaf.detach().sign();
+        else if (leaf.grad().defined())
+          leaf.grad().mul_(0.5);
+      }
+      if (op.what == "write .grad") player.dropped_gradients();
+    }
+  }
+
+  void play_optimizer(const Op& op, Player& player) {
+    if (op.what == "step") {
+      player.optimizer->step();
+    } else if (op.what == "new rate") {
+      player.optimizer->param_groups()[0].options().set_lr(0.01 * (1 + op.number));
+    } else if (op.what == "save optimizer") {
+      player.save_optimizer();
+      has_saved_optimizer_[op.model] = true;
+    } else if (has_saved_optimizer_[op.model]) {
+      player.load_optimizer();
+    }
+  }
+
+  void play_values(const Op& op, Player& player) {
+    const at::NoGradGuard no_grad;
+    auto& leaves = player.leaves;
+    const auto one = static_cast<size_t>(op.number) % leaves.size();
+    if (op.what == "halve one data()") {
+      leaves[one].data().mul_(0.5);
+    } else if (op.what == "vector_to_parameters") {
+      torch::nn::utils::vector_to_parameters(torch::nn::utils::parameters_to_vector(leaves) * 0.5,
+                                             leaves);
+    } else if (op.what == "summon and write") {
+      player.summon([&] { player.net->blocks[op.number % 3]->linear->weight.mul_(0.75); });
+    } else if (op.what == "save") {
+      player.saved = player.state();
+    } else if (op.what == "load") {
+      if (!player.saved.empty()) player.load(player.saved);
+    } else if (op.what == "freeze" || op.what == "freeze in module" || op.what == "unfreeze") {
+      player.optimizer->zero_grad();
+      player.dropped_gradients();
+      const auto& parameters = op.what == "freeze" ? leaves : player.net->parameters();
+      parameters[one].set_requires_grad(op.what == "unfreeze");
+    } else {
+      play_leaves(op, player);
+    }
+  }
+
+  static void play_leaves(const Op& op, Player& player) {
+    for (size_t i = 0; i < player.leaves.size(); ++i) {
+      at::Tensor& leaf = player.leaves[i];
+      if (op.what == "halve data()") {
+        leaf.data().mul_(0.5);
+      } else if (op.what == "halve detach()") {
+        leaf.detach().mul_(0.5);
+      } else if (op.what == "set_data") {
+        leaf.set_data(leaf.detach() * 0.5);
+      } else if (op.what == "average") {
+        player.average.resize(player.leaves.size());
+        at::Tensor& average = player.average[i];
+        average = average.defined() ? average * 0.5 + leaf.detach() * 0.5 : leaf.detach().clone();
+      } else if (op.what == "put the average back" && !player.average.empty()) {
+        leaf.data().copy_(player.average[i]);
+      }
+    }
+  }
+
+  TestRank& rank_;
+  const Program& program_;
+  Players players_;
+  std::map<int, bool> has_saved_optimizer_;
+  size_t at_{};
+};
+
+template <class One>
+void play(TestRank& rank, const Program& program) {
+  Players players;
+  for (int model = 0; model < program.models; ++model)
+    players.push_back(std::make_unique<One>(rank, program, model));
+  Run(rank, program, std::move(players)).play();
+}
+
+}  // namespace
+
+std::string fault_of(const Program& program) {
+  const RankRun expected =
+      try_ranks(1, [&](TestRank& rank) { play<InOneProcess>(rank, program); }, {.record = false});
+  if (!expected.failure().empty()) return "in one process: " + expected.failure();
+  const RankRun run = try_ranks(program.world, [&](TestRank& rank) { play<OnRank>(rank, program); },
+                                {.record = false});
+  if (!run.failure().empty()) return run.failure();
+  for (int rank = 0; rank < program.world; ++rank) {
+    const std::string on_rank = " on rank " + std::to_string(rank);
+    const bool refused = run.observed(rank, "refused");
+    const auto refusal = [&] {
+      return refused ? "operation " + run.at(rank, "refused").dump() +
+                           " was refused: " + run.at(rank, "refusal").dump()
+                     : std::string("nothing was refused");
+    };
+    if (refused != expected.observed(0, "refused")) return refusal() + on_rank;
+    if (refused && run.at(rank, "refused") != expected.at(0, "refused")) return refusal() + on_rank;
+    for (const std::string& name : run.names(rank)) {
+      if (name.starts_with("refus")) continue;
+      if (!expected.observed(0, name)) return name + on_rank + " is not expected";
+      if (run.at(rank, name) != expected.at(0, name))
+        return name + on_rank + " is " + run.at(rank, name).dump().substr(0, 200) +
+               "; in one process it is " + expected.at(0, name).dump().substr(0, 200);
+    }
+  }
+  return "";
+}
+
+}  // namespace fsdp
