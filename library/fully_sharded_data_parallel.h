@@ -75,7 +75,7 @@ class ShardedModel {
   // and adds to what is there, and the units keep none (ShardedOptimizer then finds none). A frozen
   // parameter gets none; freeze and unfreeze here or in the module. A parameter without a gradient
   // in a pass has zeros, as in PyTorch's FSDP. Optimizers that compute each element by itself end
-  // with the bits of one process: all of torch's but LBFGS.
+  // with the bits of one process: all of torch's but LBFGS, which is refused at its first step.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // the same, by first name
   void zero_grad();  // drops the gradients: theirs, and those of passes that were not reduced

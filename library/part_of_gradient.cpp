@@ -18,13 +18,28 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                          "by model.clip_grad_norm_(), which returns the norm; LBFGS can't be used");
 }
 
+at::Tensor marked(const at::Tensor& part) {
+  const at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(part.storage()), part.key_set().add(kPart), part.dtype());
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(part.sizes(), part.strides(),
+                                                      part.storage_offset());
+  return result;
+}
+
+// On the way to a maximum norm, which is abs().max().
+at::Tensor abs_of_part(const at::Tensor& part) {
+  const c10::impl::ExcludeDispatchKeyGuard as_always(kPart);
+  return marked(part.abs());
+}
+
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
   library.fallback(torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
+  library.impl("abs", &abs_of_part);
   for (const char* name : {"norm.Scalar", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim",
-                           "linalg_vector_norm", "dot", "cat"})
+                           "linalg_vector_norm", "max", "dot", "cat"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
@@ -35,12 +50,7 @@ at::Tensor part_of_gradient(const at::Tensor& gradients, int64_t offset, int64_t
   // No view to autograd: Optimizer::zero_grad() detaches gradients in place.
   const at::Tensor part = view_of_storage(gradients.storage(), gradients.storage_offset() + offset,
                                           {numel}, gradients.scalar_type());
-  if (world_size == 1) return part;
-  const at::Tensor marked = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(part.storage()), part.key_set().add(kPart), part.dtype());
-  marked.unsafeGetTensorImpl()->set_sizes_and_strides(part.sizes(), part.strides(),
-                                                      part.storage_offset());
-  return marked;
+  return world_size == 1 ? part : marked(part);
 }
 
 }  // namespace fsdp

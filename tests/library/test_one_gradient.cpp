@@ -1,5 +1,7 @@
 #include <nn/gradient_hook.h>
+#include <torch/nn/utils/clip_grad.h>
 #include <torch/nn/utils/convert_parameters.h>
+#include <torch/optim/lbfgs.h>
 
 #include <common/expect_text.h>
 #include <library/models.h>
@@ -179,6 +181,23 @@ MULTI_RANK_TEST(OneGradient, passes_through_the_hooks_of_its_leaf) {
   expect_on_all_ranks(run, "calls", training.steps * 7);
   for (const std::string name : expected.at(0, "names"))
     expect_on_all_ranks(run, name, expected.at(0, name));
+}
+
+// With one rank they are those of the whole gradient.
+MULTI_RANK_TEST(OneGradient, refuses_norms_and_lbfgs_which_would_see_this_ranks_part_of_it) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet sharded(rank);
+    const auto expect = [&](const std::function<void()>& body) {
+      if (rank.world_size() == 1) return body();
+      EXPECT_CONTAINS(error_of(body), "model.clip_grad_norm_()");
+    };
+    const auto parameters = sharded.model.parameters();
+    loss_of(*sharded.net, rank).backward();
+    for (const double type : {1.0, 2.0, std::numeric_limits<double>::infinity()})
+      expect([&] { torch::nn::utils::clip_grad_norm_(parameters, 1.0, type); });
+    torch::optim::LBFGS lbfgs(parameters);
+    expect([&] { lbfgs.step([&] { return loss_of(*sharded.net, rank); }); });
+  });
 }
 
 MULTI_RANK_SUITE(OneValue);
