@@ -69,9 +69,9 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
   std::vector<Trait> traits;
   for (const auto& unit : units())
     for (const auto& [name, parameter] : unit->parameters())
-      traits.push_back({"the values of parameter " + name, values_digest(parameter)});
-  check_same_on_all_ranks(sharding_->comm(), traits, "summon_full_params",
-                          "write the same on every rank, or set .writeback to false");
+      traits.push_back({"the values of parameter " + name, values_digest(parameter),
+                        "write the same on every rank, or set .writeback to false"});
+  check_same_on_all_ranks(sharding_->comm(), traits, "summon_full_params");
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {
     const at::Tensor own = own_part(*unit);
@@ -85,19 +85,17 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
 void ShardedModel::average_buffers() {
   sharding_->begin("average_buffers");
   Communicator& comm = sharding_->comm();
-  if (comm.summed_ranks() > comm.world_size())
-    throw std::logic_error("average_buffers(): reaches one replica alone");
+  const auto replicas = comm.replicas();
   const at::NoGradGuard no_grad;
   for (auto& [name, buffer] : distinct_buffers(sharding_->net())) {
-    if (buffer.numel() == 0) continue;
-    at::Tensor values = buffer.contiguous().clone();
-    if (values.is_floating_point()) {
+    if (!buffer.is_floating_point()) {
+      broadcast_from_rank_0(comm, {{name, buffer}});
+    } else if (buffer.numel() > 0) {
+      const at::Tensor values = buffer.contiguous().clone();
       comm.all_reduce(values, kState).wait();
-      values.div_(comm.world_size());
-    } else {
-      comm.broadcast(values, 0, kState).wait();
+      if (replicas) replicas->all_reduce(values, kState).wait();
+      buffer.copy_(values.div_(comm.summed_ranks()));
     }
-    buffer.copy_(values);
   }
 }
 

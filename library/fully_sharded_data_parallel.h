@@ -31,6 +31,9 @@ struct FullyShardedDataParallelOptions {
   bool broadcast_buffers{};   // rank 0's buffers go to every rank before each forward, as in DDP
 };
 
+class ShardedOptimizer;
+struct ModelState;
+
 struct SummonOptions {
   bool writeback{true};  // what the body writes stays
 };
@@ -94,22 +97,34 @@ class ShardedModel {
 
   // Collective. Owned tensors on the CPU, under every name that net.named_parameters() and
   // net.named_buffers() have: fp32 parameters, whole, on every rank. With rank0_only the other
-  // ranks get an empty one. Refuses buffers that differ between ranks unless broadcast_buffers is
-  // on, when rank 0's are taken; see average_buffers(). Gathers one unit at a time.
+  // ranks get an empty one. Refuses buffers and parameters of ignored modules that differ between
+  // ranks (see average_buffers(); with broadcast_buffers on, rank 0's are taken), and replicas
+  // whose parameters differ. Gathers one unit at a time.
   StateDict state_dict(bool rank0_only = false);
-  // Collective. Every rank gives the same. Throws std::invalid_argument on every rank, before it
-  // changes anything: names that are missing or unexpected, shapes, dtypes, values that differ.
+  // Collective. Every rank gives the same. Throws on every rank, before it changes anything: names
+  // that are missing or unexpected, shapes, dtypes, values that differ.
   void load_state_dict(const StateDict& state);
 
   // Collective. The whole state of one of torch's optimizers over parameters(), by name:
-  // "NAME/KEY", and the options of each group. A process without sharding, or on another number of
-  // ranks, may load it. Throws std::invalid_argument for LBFGS, and for tensors that are not
-  // parameters().
+  // "NAME/KEY", and "param_groups", a text that says what there is. A process without sharding, or
+  // on another number of ranks, may load it, with its groups in any order. Throws on every rank,
+  // before anything changes: for LBFGS, for tensors that are not parameters(), what
+  // check_optimizer() throws, and on loading if something is missing, unexpected or another
+  // optimizer's, or if other parameters form a group.
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
   void load_optim_state_dict(torch::optim::Optimizer& optimizer, const StateDict& state);
 
-  // Collective. Every rank's floating-point buffers become their mean, the others rank 0's. Throws
-  // std::logic_error with replicas.
+  // Collective. What save_checkpoint() and load_checkpoint() take (docs/checkpoints.md): the
+  // parameters and the state of our own optimizer over units(), buffers, and parameters of ignored
+  // modules; the values as views. Throws as state_dict() does where ranks differ in what is whole.
+  ModelState checkpoint_state(ShardedOptimizer& optimizer);
+
+  // Collective, for example once an epoch, after a scheduler's step: one small all-gather. Throws
+  // std::invalid_argument if the groups, an option, or the numbers of steps differ between ranks,
+  // which nothing sees while the model trains.
+  void check_optimizer(torch::optim::Optimizer& optimizer);
+
+  // Collective. Every rank's floating-point buffers become their mean, the others rank 0's.
   void average_buffers();
 
  private:

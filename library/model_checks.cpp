@@ -64,30 +64,51 @@ void check_can_be_sharded(const Module& net) {
   }
 }
 
+std::vector<NamedParameter> ignored_parameters(const torch::nn::Module& net,
+                                               const FullySharded& sharded) {
+  std::set<at::TensorImpl*> of_units;
+  for (const auto& unit : sharded.units())
+    for (const auto& [name, parameter] : unit->parameters())
+      of_units.insert(parameter.unsafeGetTensorImpl());
+  auto parameters = distinct_parameters(net);
+  std::erase_if(parameters, [&](const NamedParameter& parameter) {
+    return of_units.contains(parameter.tensor.unsafeGetTensorImpl());
+  });
+  return parameters;
+}
+
 std::vector<Trait> traits_of_structure(const Module& net, const std::vector<UnitPlan>& plan) {
+  const std::string build = "build the same model on every rank";
   std::vector<Trait> traits;
-  for (const auto& [name, parameter] : distinct_parameters(net))
-    traits.push_back({"parameter " + name,
-                      dtype_and_sizes(parameter) + (parameter.requires_grad() ? "" : ", frozen")});
+  for (const auto& [name, parameter] : distinct_parameters(net)) {
+    traits.push_back({"parameter " + name, dtype_and_sizes(parameter), build});
+    traits.push_back(
+        {"parameter " + name, parameter.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
+  }
   for (const auto& [name, buffer] : distinct_buffers(net))
-    traits.push_back({"buffer " + name, dtype_and_sizes(buffer)});
+    traits.push_back({"buffer " + name, dtype_and_sizes(buffer), build});
   for (const UnitPlan& unit : plan) {
     std::string parameters;
     for (const auto& parameter : unit.parameters)
       parameters += (parameters.empty() ? "" : " ") + parameter.name;
-    traits.push_back({"unit " + unit.name, parameters});
+    traits.push_back({"unit " + unit.name, parameters, "choose the same units on every rank"});
   }
   return traits;
 }
 
 std::vector<Trait> traits_of_values(const Module& net) {
+  const std::string sync = ", or set .sync_module_states to begin with those of rank 0";
   std::vector<Trait> traits;
   for (const auto& [name, parameter] : distinct_parameters(net))
     if (has_values(parameter))
-      traits.push_back({"the values of parameter " + name, values_digest(parameter)});
+      traits.push_back({"the values of parameter " + name, values_digest(parameter),
+                        "call the same torch::manual_seed() on every rank before you build the "
+                        "model" +
+                            sync});
   for (const auto& [name, buffer] : distinct_buffers(net))
     if (has_values(buffer))
-      traits.push_back({"the values of buffer " + name, values_digest(buffer)});
+      traits.push_back({"the values of buffer " + name, values_digest(buffer),
+                        "fill it alike on every rank" + sync});
   return traits;
 }
 

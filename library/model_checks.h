@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/communicator.h>
+#include <fully_shard.h>
 #include <same_on_all_ranks.h>
 #include <unit_plan.h>
 
@@ -22,5 +22,13 @@ std::vector<Trait> traits_of_values(const Module& net);
 
 // A distinct buffer by its first name, as distinct_parameters() has them.
 std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module);
+
+// The distinct parameters that no unit has: those of ignored modules.
+std::vector<NamedParameter> ignored_parameters(const torch::nn::Module& net,
+                                               const FullySharded& sharded);
+
+inline constexpr const char* kFreezeTheSame = "freeze the same parameters on every rank";
+inline constexpr const char* kReplicasDiffer =
+    "load an earlier state, and let check_optimizer() find what makes replicas part";
 
 }  // namespace fsdp

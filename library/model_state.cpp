@@ -1,6 +1,8 @@
 #include <model_checks.h>
+#include <sharded_optimizer.h>
 #include <sharding.h>
 #include <state/agreement.h>
+#include <state/model_state.h>
 #include <state/whole_tensors.h>
 
 #include <map>
@@ -42,30 +44,45 @@ void check_fits(const StateDict& state, const Module& net) {
   }
 }
 
+// Collective. Throws unless what each rank has as a whole is the same.
+void check_unsharded(Sharding& sharding, const std::string& where) {
+  if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
+  std::vector<Trait> traits;
+  for (const auto& [name, buffer] : distinct_buffers(sharding.net()))
+    traits.push_back({"the values of buffer " + name, values_digest(buffer),
+                      "call average_buffers() before, or set .broadcast_buffers"});
+  for (const auto& [name, parameter] : ignored_parameters(sharding.net(), sharding.sharded()))
+    traits.push_back(
+        {"the values of parameter " + name, values_digest(parameter),
+         "its module is ignored: copy them from one rank by Communicator::broadcast(), "
+         "with replicas by that of replicas() before, and all-reduce its gradient "
+         "before each step, or freeze it"});
+  check_same_on_all_ranks(sharding.comm(), traits, where);
+}
+
 }  // namespace
 
 StateDict ShardedModel::state_dict(bool rank0_only) {
   sharding_->begin("state_dict");
   Communicator& comm = sharding_->comm();
-  if (sharding_->options().broadcast_buffers) {
-    sharding_->broadcast_buffers();
-  } else {
-    std::vector<Trait> traits;
-    for (const auto& [name, buffer] : distinct_buffers(sharding_->net()))
-      traits.push_back({"the values of buffer " + name, values_digest(buffer)});
-    check_same_on_all_ranks(comm, traits, "state_dict",
-                            "call average_buffers() before, or set .broadcast_buffers");
-  }
+  check_unsharded(*sharding_, "state_dict");
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
+  std::vector<Trait> traits;  // of replicas
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
-    for (const auto& entry : sharding_->tensors().entries())
-      if (keeps && entry.unit == unit)
-        whole[entry.whole.unsafeGetTensorImpl()] = cut_out(flat, entry.flat, entry.whole.sizes());
+    for (const auto& entry : sharding_->tensors().entries()) {
+      if (entry.unit != unit || (!keeps && !comm.replicas())) continue;
+      const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
+      if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
+      if (comm.replicas())
+        traits.push_back(
+            {"the values of parameter " + entry.name, values_digest(parameter), kReplicasDiffer});
+    }
   }
   comm.wait_for_readers();
+  if (comm.replicas()) check_same_on_all_ranks(comm, traits, "state_dict");
   StateDict state;
   if (!keeps) return state;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
@@ -88,7 +105,8 @@ void ShardedModel::load_state_dict(const StateDict& state) {
   });
   std::vector<Trait> traits;
   for (const auto& entry : state)
-    traits.push_back({"the values of " + entry.key(), values_digest(entry.value())});
+    traits.push_back({"the values of " + entry.key(), values_digest(entry.value()),
+                      "load the same on every rank"});
   check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
 
   const at::NoGradGuard no_grad;
@@ -100,6 +118,28 @@ void ShardedModel::load_state_dict(const StateDict& state) {
   }
   for (auto& [name, tensor] : own)  // buffers, and parameters of ignored modules
     tensor.copy_(state.at(name));
+}
+
+ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
+  sharding_->begin("checkpoint_state");
+  check_unsharded(*sharding_, "checkpoint_state");
+  ModelState state;
+  for (const auto& [name, parameter] : distinct_parameters(sharding_->net()))
+    state.parameters.push_back({name, parameter.sizes().vec()});
+  auto whole = ignored_parameters(sharding_->net(), sharding_->sharded());
+  for (const auto& buffer : distinct_buffers(sharding_->net())) {
+    state.parameters.push_back(
+        {buffer.name, buffer.tensor.sizes().vec(), buffer.tensor.scalar_type()});
+    whole.push_back(buffer);
+  }
+  state.ranges = optimizer.state();
+  for (const auto& [name, tensor] : whole) {
+    if (!tensor.is_contiguous())
+      throw std::invalid_argument("checkpoint_state: " + name + " has to be contiguous");
+    if (tensor.numel() > 0)
+      state.ranges.push_back({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
+  }
+  return state;
 }
 
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-#include <same_on_all_ranks.h>
+#include <model_checks.h>
 #include <sharding.h>
 #include <state/agreement.h>
 #include <state/whole_tensors.h>
@@ -11,77 +11,144 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <stdexcept>
 
-// The state of torch's optimizers is known by what they write into an archive: a tensor of the
-// parameter's shape for each moment, and whole numbers.
+// The options and states of torch's optimizers are known by what they write into an archive:
+// numbers, pairs of numbers, and a tensor of the parameter's shape for each moment. A manifest says
+// which there are. A saved state has it as the text of a JSON object:
+//   {"optimizer": "AdamW", "groups": [{"lr": 0.01, "betas": [0.9, 0.999], ...}],
+//    "params": {"scale": {"group": 0, "state": ["exp_avg", "exp_avg_sq", "step"]}}}
 namespace fsdp {
 namespace {
 
+using Json = nlohmann::json;
 using torch::optim::Optimizer;
+using torch::optim::OptimizerParamState;
 using Values = std::map<std::string, c10::IValue>;
 
-std::unique_ptr<torch::optim::OptimizerParamState> new_state(const Optimizer& optimizer) {
+const char* const kManifest = "param_groups";  // its name in a StateDict
+const std::string kSave = "optim_state_dict", kLoad = "load_optim_state_dict";
+const std::string kLoadTheSame = "load the same on every rank", kNoGroup = "no group";
+
+template <class State>
+std::unique_ptr<OptimizerParamState> make() {
+  return std::make_unique<State>();
+}
+
+struct Class {
+  const char* name;
+  std::unique_ptr<OptimizerParamState> (*new_state)();
+};
+
+Class class_of(const Optimizer& optimizer) {
   using namespace torch::optim;
-  if (dynamic_cast<const AdamW*>(&optimizer)) return std::make_unique<AdamWParamState>();
-  if (dynamic_cast<const Adam*>(&optimizer)) return std::make_unique<AdamParamState>();
-  if (dynamic_cast<const SGD*>(&optimizer)) return std::make_unique<SGDParamState>();
-  if (dynamic_cast<const RMSprop*>(&optimizer)) return std::make_unique<RMSpropParamState>();
-  if (dynamic_cast<const Adagrad*>(&optimizer)) return std::make_unique<AdagradParamState>();
+  if (dynamic_cast<const AdamW*>(&optimizer)) return {"AdamW", make<AdamWParamState>};
+  if (dynamic_cast<const Adam*>(&optimizer)) return {"Adam", make<AdamParamState>};
+  if (dynamic_cast<const SGD*>(&optimizer)) return {"SGD", make<SGDParamState>};
+  if (dynamic_cast<const RMSprop*>(&optimizer)) return {"RMSprop", make<RMSpropParamState>};
+  if (dynamic_cast<const Adagrad*>(&optimizer)) return {"Adagrad", make<AdagradParamState>};
   throw std::invalid_argument(
       "optim_state_dict: the state of AdamW, Adam, SGD, RMSprop and Adagrad is known, and this is "
       "another optimizer");
 }
 
+// Of options, or of the state of a parameter.
 template <class Part>
-std::string archived(const Part& part) {
-  torch::serialize::OutputArchive archive;
-  part.serialize(archive);
-  std::ostringstream text;
-  archive.save_to(text);
-  return text.str();
-}
-
-template <class Part>
-void restore(const std::string& text, Part& part) {
-  std::istringstream stream(text);
+Values values_of(const Part& part) {
+  torch::serialize::OutputArchive written;
+  part.serialize(written);
+  std::stringstream text;
+  written.save_to(text);
   torch::serialize::InputArchive archive;
-  archive.load_from(stream);
-  part.serialize(archive);
-}
-
-Values values_of(const torch::optim::OptimizerParamState& state) {
-  std::istringstream stream(archived(state));
-  torch::serialize::InputArchive archive;
-  archive.load_from(stream);
+  archive.load_from(text);
   Values values;
   for (const std::string& key : archive.keys())
     archive.read(key, values[key]);
   return values;
 }
 
-std::string key_of_group(size_t group) {
-  return "param_groups/" + std::to_string(group) + "/options";
+template <class Part>
+void set_values(Part& part, const Values& values) {
+  torch::serialize::OutputArchive written;
+  for (const auto& [key, value] : values)
+    written.write(key, value);
+  std::stringstream text;
+  written.save_to(text);
+  torch::serialize::InputArchive archive;
+  archive.load_from(text);
+  part.serialize(archive);
 }
 
-// The index of each of the optimizer's tensors among the entries, by group.
-std::vector<std::vector<size_t>> entries_of(Optimizer& optimizer, const ShardTensors& tensors) {
-  std::vector<std::vector<size_t>> indices;
+Json json_of(const c10::IValue& option) {
+  if (option.isBool()) return option.toBool();
+  if (option.isDouble()) return option.toDouble();
+  Json all;
+  for (const c10::IValue& element : option.toTupleRef().elements())
+    all.push_back(json_of(element));
+  return all;
+}
+
+c10::IValue option_like(const c10::IValue& own, const Json& saved) {
+  if (own.isBool()) return saved.get<bool>();
+  if (own.isDouble()) return saved.get<double>();
+  std::vector<c10::IValue> all;
+  for (const c10::IValue& element : own.toTupleRef().elements())
+    all.push_back(option_like(element, saved.at(all.size())));
+  return c10::ivalue::Tuple::create(std::move(all));
+}
+
+Json manifest_of(const Optimizer& optimizer, const ShardTensors& tensors) {
+  Json manifest{{"optimizer", class_of(optimizer).name}, {"groups", Json::array()}};
+  manifest["params"] = Json::object();
   for (const auto& group : optimizer.param_groups()) {
-    auto& of_group = indices.emplace_back();
     for (const at::Tensor& parameter : group.params()) {
-      const auto found = std::ranges::find_if(
-          tensors.entries(), [&](const auto& entry) { return entry.own.is_same(parameter); });
-      if (found == tensors.entries().end()) {
+      const auto entry = std::ranges::find_if(
+          tensors.entries(), [&](const auto& one) { return one.own.is_same(parameter); });
+      if (entry == tensors.entries().end()) {
         throw std::invalid_argument(
-            "optim_state_dict: the optimizer holds a tensor that is none of model.parameters()");
+            "optim_state_dict: the optimizer holds a tensor that is none of model.parameters(); "
+            "make it over these");
       }
-      of_group.push_back(static_cast<size_t>(found - tensors.entries().begin()));
+      Json& own = manifest["params"][entry->name];
+      own = {{"group", manifest["groups"].size()}, {"state", Json::array()}};
+      const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (state == optimizer.state().end()) continue;
+      for (const auto& [key, value] : values_of(*state->second))
+        own["state"].push_back(key);
     }
+    Json& options = manifest["groups"].emplace_back();
+    for (const auto& [key, value] : values_of(group.options()))
+      options[key] = json_of(value);
   }
-  return indices;
+  return manifest;
+}
+
+std::string group_of(const Json& manifest, const std::string& parameter) {
+  const Json& params = manifest.at("params");
+  return params.contains(parameter) ? "group " + params[parameter].at("group").dump() : kNoGroup;
+}
+
+std::vector<Trait> traits_of(const Json& manifest, const ShardTensors& tensors, bool with_options) {
+  std::vector<Trait> traits{{"the optimizer", manifest.at("optimizer").get<std::string>(),
+                             "make the same on every rank"}};
+  std::map<std::string, std::string> first;  // parameter of each group
+  for (const auto& entry : tensors.entries()) {
+    const std::string group = group_of(manifest, entry.name);
+    first.try_emplace(group, entry.name);
+    traits.push_back({"where the optimizer has " + entry.name, "in " + group,
+                      "put it into the same group on every rank"});
+  }
+  for (size_t i = 0; i < manifest.at("groups").size() && with_options; ++i) {
+    const std::string group = "group " + std::to_string(i);
+    for (const auto& [key, value] : manifest["groups"][i].items())
+      traits.push_back({key + " of " + first[group] + " (" + group + ")", value.dump(),
+                        "set the same on every rank; a scheduler that looks at a loss needs the "
+                        "loss of all ranks"});
+  }
+  return traits;
 }
 
 // "exp_avg step=3": what a rank has of a parameter, but for the elements.
@@ -97,6 +164,31 @@ std::string shape_of(const Values& values, const ShardTensors::Entry& entry) {
     }
   }
   return text;
+}
+
+// Collective: the manifest, and the states by entry. Throws on every rank unless all have the same,
+// but for the elements.
+std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer,
+                                                 const Sharding& sharding,
+                                                 const std::string& where) {
+  const auto& entries = sharding.tensors().entries();
+  Json manifest;
+  std::map<size_t, Values> states;
+  std::vector<Trait> traits;
+  agree_on(sharding.comm(), [&] {
+    manifest = manifest_of(optimizer, sharding.tensors());
+    traits = traits_of(manifest, sharding.tensors(), /*with_options=*/true);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const auto found = optimizer.state().find(entries[i].own.unsafeGetTensorImpl());
+      if (found != optimizer.state().end()) states[i] = values_of(*found->second);
+      traits.push_back({"the optimizer's state of " + entries[i].name,
+                        states.contains(i) ? shape_of(states[i], entries[i]) : "none",
+                        "make the same steps on every rank; go on from an earlier state"});
+    }
+    return std::string();
+  });
+  check_same_on_all_ranks(sharding.comm(), traits, where, "make the same groups on every rank");
+  return {manifest, states};
 }
 
 // Collective. The states of all entries, by "NAME/KEY", whole.
@@ -133,98 +225,138 @@ std::map<std::string, at::Tensor> gather_states(const Sharding& sharding,
   return whole;
 }
 
-// What `state` has of the entry, as values of this rank. Adds the names to `known`.
-Values values_in(const StateDict& state, const ShardTensors::Entry& entry,
-                 std::set<std::string>& known) {
-  const std::string prefix = entry.name + "/";
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument(kLoad + ": " + why);
+}
+
+Json manifest_in(const StateDict& state) {
+  if (!state.contains(kManifest)) {
+    refuse(std::string("lacks ") + kManifest +
+           ", which says what the groups were: an older version saved it, or it is no state of an "
+           "optimizer; save it anew, or begin without it");
+  }
+  const at::Tensor bytes = state.at(kManifest).contiguous();
+  const auto* begin = static_cast<const char*>(bytes.const_data_ptr());
+  const Json manifest = Json::parse(begin, begin + bytes.nbytes(), nullptr, false);
+  if (manifest.is_discarded()) refuse(std::string(kManifest) + " is damaged");
+  return manifest;
+}
+
+// Throws unless both are of one class and have the same parameters in each group. The groups may
+// have another order.
+void check_groups(const Json& own, const Json& saved) {
+  const std::string mine = own.at("optimizer"), theirs = saved.at("optimizer");
+  if (mine != theirs) {
+    refuse("the state is that of " + theirs + ", and the optimizer is " + mine + "; make " +
+           theirs + ", or begin without the state");
+  }
+  Json params = saved.at("params");
+  params.update(own.at("params"));
+  std::map<std::string, std::string> first_of_own, first_of_saved;  // parameter of each group
+  for (const auto& [name, value] : params.items()) {
+    const std::string group = group_of(own, name), saved_group = group_of(saved, name);
+    const std::string& with = first_of_own.try_emplace(group, name).first->second;
+    const std::string& also = first_of_saved.try_emplace(saved_group, name).first->second;
+    if (with == also && (group == kNoGroup) == (saved_group == kNoGroup)) continue;
+    const std::string& other = with != name ? with : also;
+    refuse(name + " is in " + group + " of the optimizer and in " + saved_group +
+           " of the state, and " + other + " in " + group_of(own, other) + " and in " +
+           group_of(saved, other) + "; make the optimizer with the groups that were saved");
+  }
+}
+
+// Throws unless the state has what its manifest lists, and nothing besides.
+void check_complete(const StateDict& state, const Json& manifest) {
+  std::set<std::string> listed{kManifest};
+  for (const auto& [name, own] : manifest.at("params").items())
+    for (const std::string key : own.at("state"))
+      listed.insert(name + "/" + key);
+  for (const std::string& key : listed)
+    if (!state.contains(key)) refuse("lacks " + key);
+  for (const auto& item : state)
+    if (!listed.contains(item.key()))
+      refuse("has " + item.key() + ", which the saved optimizer did not have");
+}
+
+// What `state` has of the entry under these keys, as values of this rank.
+Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const Json& keys) {
   Values values;
-  for (const auto& item : state) {
-    if (!item.key().starts_with(prefix)) continue;
-    known.insert(item.key());
-    const at::Tensor& whole = item.value();
-    c10::IValue& value = values[item.key().substr(prefix.size())];
+  for (const std::string key : keys) {
+    const std::string name = entry.name + "/" + key;
+    const at::Tensor whole = state.at(name);
     if (whole.dim() == 0 && whole.scalar_type() == at::kLong) {
-      value = whole.item<int64_t>();
-    } else if (whole.sizes() == entry.whole.sizes()) {
+      values[key] = whole.item<int64_t>();
+    } else if (whole.sizes() == entry.whole.sizes() && whole.is_floating_point()) {
       const at::Tensor own = whole.flatten().narrow(0, entry.begin, entry.own.numel());
-      value = own.to(entry.own.device()).clone();
+      values[key] = own.to(entry.own.options()).clone();
     } else {
-      throw std::invalid_argument("load_optim_state_dict: " + item.key() + " is " +
-                                  dtype_and_sizes(whole) + ", and the parameter is " +
-                                  dtype_and_sizes(entry.whole));
+      refuse(name + " is " + dtype_and_sizes(whole) + ", and the parameter is " +
+             dtype_and_sizes(entry.whole));
     }
   }
   return values;
 }
 
-void set_values(torch::optim::OptimizerParamState& state, const Values& values) {
-  torch::serialize::OutputArchive archive;
-  for (const auto& [key, value] : values)
-    archive.write(key, value);
-  std::ostringstream text;
-  archive.save_to(text);
-  restore(text.str(), state);
-}
-
 }  // namespace
 
+void ShardedModel::check_optimizer(Optimizer& optimizer) {
+  agreed(optimizer, *sharding_, "check_optimizer");
+}
+
 StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
-  sharding_->begin("optim_state_dict");
-  const auto& entries = sharding_->tensors().entries();
-  new_state(optimizer);  // throws unless it is one of those
-  StateDict state;
-  std::map<size_t, Values> own;  // by entry
-  std::vector<Trait> traits;
-  const auto groups = entries_of(optimizer, sharding_->tensors());
-  for (size_t group = 0; group < groups.size(); ++group) {
-    const std::string options = archived(optimizer.param_groups()[group].options());
-    state.insert(key_of_group(group),
-                 at::tensor(std::vector<uint8_t>(options.begin(), options.end()), at::kByte));
-    for (const size_t index : groups[group]) {
-      const auto found = optimizer.state().find(entries[index].own.unsafeGetTensorImpl());
-      if (found == optimizer.state().end()) continue;
-      own[index] = values_of(*found->second);
-      traits.push_back({"the optimizer's state of " + entries[index].name,
-                        shape_of(own[index], entries[index])});
-    }
-  }
-  check_same_on_all_ranks(sharding_->comm(), traits, "optim_state_dict",
-                          "every rank has to make the same steps");
+  sharding_->begin(kSave);
+  Communicator& comm = sharding_->comm();
+  const auto [manifest, own] = agreed(optimizer, *sharding_, kSave);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : gather_states(*sharding_, own))
+  const std::string text = manifest.dump();
+  StateDict state;
+  state.insert(kManifest, at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte));
+  std::vector<Trait> traits;
+  for (const auto& [name, tensor] : gather_states(*sharding_, own)) {
     state.insert(name, tensor);
+    if (comm.replicas())
+      traits.push_back({"the values of " + name, values_digest(tensor), kReplicasDiffer});
+  }
+  if (comm.replicas()) check_same_on_all_ranks(comm, traits, kSave);
   return state;
 }
 
 void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
-  sharding_->begin("load_optim_state_dict");
-  const auto& entries = sharding_->tensors().entries();
-  const auto groups = entries_of(optimizer, sharding_->tensors());
-  std::map<void*, std::unique_ptr<torch::optim::OptimizerParamState>> states;
-  agree_on(sharding_->comm(), [&] {
-    std::set<std::string> known;
-    for (size_t group = 0; group < groups.size(); ++group) {
-      if (!state.contains(key_of_group(group)))
-        throw std::invalid_argument("load_optim_state_dict: lacks " + key_of_group(group) +
-                                    "; make the optimizer with the groups that were saved");
-      known.insert(key_of_group(group));
-      for (const size_t index : groups[group]) {
-        const Values values = values_in(state, entries[index], known);
-        if (values.empty()) continue;
-        auto& loaded = states[entries[index].own.unsafeGetTensorImpl()] = new_state(optimizer);
-        set_values(*loaded, values);
-      }
-    }
-    for (const auto& item : state)
-      if (!known.contains(item.key()))
-        throw std::invalid_argument("load_optim_state_dict: the optimizer has no " + item.key());
+  sharding_->begin(kLoad);
+  Communicator& comm = sharding_->comm();
+  const ShardTensors& tensors = sharding_->tensors();
+  Json own, saved;
+  agree_on(comm, [&] {
+    own = manifest_of(optimizer, tensors);
     return std::string();
   });
-  for (size_t group = 0; group < groups.size(); ++group) {
-    const at::Tensor bytes = state.at(key_of_group(group)).contiguous();
-    restore(std::string(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()),
-            optimizer.param_groups()[group].options());
-  }
+  check_same_on_all_ranks(comm, traits_of(own, tensors, /*with_options=*/false), kLoad);
+  std::vector<Values> options;  // of each group
+  for (const auto& group : optimizer.param_groups())
+    options.push_back(values_of(group.options()));
+  std::map<void*, std::unique_ptr<OptimizerParamState>> states;
+  std::vector<Trait> traits;
+  agree_on(comm, [&] {
+    saved = manifest_in(state);
+    check_groups(own, saved);
+    check_complete(state, saved);
+    for (const auto& entry : tensors.entries()) {
+      if (!own["params"].contains(entry.name)) continue;
+      const Json& from = saved["params"][entry.name];
+      for (auto& [key, value] : options.at(own["params"][entry.name]["group"]))
+        value = option_like(value, saved.at("groups").at(from.at("group").get<size_t>()).at(key));
+      if (from.at("state").empty()) continue;
+      auto& loaded = states[entry.own.unsafeGetTensorImpl()] = class_of(optimizer).new_state();
+      set_values(*loaded, values_in(state, entry, from["state"]));
+    }
+    traits = traits_of(saved, tensors, /*with_options=*/true);
+    for (const auto& item : state)
+      traits.push_back({"the values of " + item.key(), values_digest(item.value()), kLoadTheSame});
+    return std::string();
+  });
+  check_same_on_all_ranks(comm, traits, kLoad, kLoadTheSame);
+  for (size_t group = 0; group < options.size(); ++group)
+    set_values(optimizer.param_groups()[group].options(), options[group]);
   optimizer.state().clear();
   for (auto& [parameter, loaded] : states)
     optimizer.state()[parameter] = std::move(loaded);

@@ -40,34 +40,28 @@ std::string tell(const std::vector<std::string>& of_ranks) {
   return text;
 }
 
-std::string first_difference(const std::vector<Traits>& of_ranks) {
+bool differ(const std::vector<std::string>& texts) {
+  return std::ranges::adjacent_find(texts, std::not_equal_to<>()) != texts.end();
+}
+
+// "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on rank 1; ADVICE"
+std::string first_difference(const std::vector<Traits>& of_ranks, const std::vector<Trait>& own,
+                             const std::string& what_differs) {
   for (size_t i = 0;; ++i) {
     std::vector<std::string> whats, values;
     for (const Traits& traits : of_ranks) {
       whats.push_back(i < traits.size() ? traits[i].first : "nothing");
       values.push_back(i < traits.size() ? traits[i].second : "nothing");
     }
-    const auto differ = [](const auto& all) {
-      return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end();
-    };
-    if (differ(whats)) return "what the model has: " + tell(whats);
-    if (differ(values)) return whats[0] + ": " + tell(values);
+    if (differ(whats)) return "what they have: " + tell(whats) + "; " + what_differs;
+    if (differ(values)) return whats[0] + ": " + tell(values) + "; " + own[i].advice;
   }
-}
-
-// Other replicas are reached by a sum alone.
-bool same_on_all_replicas(Communicator& comm, const std::string& digest) {
-  const at::Tensor own =
-      at::tensor(std::vector<float>(digest.begin(), digest.end())).to(at::Device(comm.device()));
-  const at::Tensor sum = at::empty_like(own);
-  comm.reduce_scatter_into(sum, own.repeat({comm.world_size()}), kState).wait();
-  return at::equal(sum, own * comm.summed_ranks());
 }
 
 }  // namespace
 
 void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& traits,
-                             const std::string& where, const std::string& advice) {
+                             const std::string& where, const std::string& what_differs) {
   auto json = nlohmann::json::array();
   for (const Trait& trait : traits)
     json.push_back({trait.what, trait.value});
@@ -75,16 +69,27 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& trait
   Sha256 hash;
   hash.update(std::as_bytes(std::span(own)));
   const auto digests = gather_texts(comm, hash.hex());
-  if (std::ranges::count(digests, digests[0]) == comm.world_size()) {
-    const bool replicas = comm.summed_ranks() > comm.world_size();
-    if (!replicas || same_on_all_replicas(comm, digests[0])) return;
-    throw std::invalid_argument(where + ": replicas differ; " + advice);
-  }
+  std::vector<std::string> of_replicas{differ(digests) ? "" : digests[0]};
+  if (const auto replicas = comm.replicas()) of_replicas = gather_texts(*replicas, of_replicas[0]);
+  if (!of_replicas[0].empty() && !differ(of_replicas)) return;
   std::vector<Traits> of_ranks;
-  for (const std::string& text : gather_texts(comm, own))
+  for (const std::string& text : gather_all_texts(comm, own))
     of_ranks.push_back(nlohmann::json::parse(text).get<Traits>());
-  throw std::invalid_argument(where + ": ranks differ in " + first_difference(of_ranks) + "; " +
-                              advice);
+  throw std::invalid_argument(where + ": ranks differ in " +
+                              first_difference(of_ranks, traits, what_differs));
+}
+
+// From replica 0 to the others, and then from rank 0 inside each.
+void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors) {
+  const at::NoGradGuard no_grad;
+  const auto replicas = comm.replicas();
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.numel() == 0) continue;
+    at::Tensor values = tensor.detach().contiguous();
+    if (replicas) replicas->broadcast(values, 0, kState).wait();
+    comm.broadcast(values, 0, kState).wait();
+    if (!values.is_alias_of(tensor)) at::Tensor(tensor).detach().copy_(values);
+  }
 }
 
 std::string values_digest(const at::Tensor& tensor) {

@@ -2,6 +2,7 @@
 
 #include <base/torch.h>
 #include <comm/communicator.h>
+#include <optim/shard_layout.h>
 
 #include <string>
 #include <vector>
@@ -12,15 +13,22 @@ namespace fsdp {
 struct Trait {
   std::string what;
   std::string value;
+  std::string advice;  // what to do where it differs
 };
 
-// Collective: compares one digest of all traits, by two small all-gathers. Only if it differs are
-// the traits gathered. Then throws std::invalid_argument on every rank, which names the first trait
-// that differs, its values, and the ranks: "WHERE: ranks differ in parameter b0.weight: float [4,
-// 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE". With replicas, one small reduce-scatter finds
-// whether they differ; the text then names no trait.
+// Collective: compares one digest of all traits over the ranks of all replicas, by small
+// all-gathers. Only if it differs are the traits gathered. Then throws std::invalid_argument on
+// every rank, which names the first trait that differs, its values, and the global ranks: "WHERE:
+// ranks differ in parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE".
+// `what_differs` is the advice if one rank has other traits than another.
 void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& traits,
-                             const std::string& where, const std::string& advice);
+                             const std::string& where,
+                             const std::string& what_differs =
+                                 "build the same model on every "
+                                 "rank");
+
+// Collective: every rank gets the values of global rank 0.
+void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors);
 
 // 16 hexadecimal digits of a tensor's values, in row-major order. Fast, and no secret.
 std::string values_digest(const at::Tensor& tensor);

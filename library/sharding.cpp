@@ -47,15 +47,13 @@ void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Modul
              "this is what you want");
 }
 
-// Every rank gets rank 0's values.
-void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor.numel() == 0) continue;
-    at::Tensor values = tensor.detach().contiguous();
-    comm.broadcast(values, 0, kState).wait();
-    if (!values.is_alias_of(tensor)) at::Tensor(tensor).detach().copy_(values);
-  }
+void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
+  const auto trains = [](const NamedParameter& one) { return one.tensor.requires_grad(); };
+  const auto first = std::ranges::find_if(ignored, trains);
+  if (first == ignored.end()) return;
+  TORCH_WARN(kName, ": parameter ", first->name,
+             " of an ignored module is trainable, and each rank gets a gradient of its own; "
+             "all-reduce it before each step, or freeze it");
 }
 
 }  // namespace
@@ -70,29 +68,24 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
                                            const FullyShardedDataParallelOptions& options) {
   check_can_be_sharded(net);
   check_mixed_precision(options.mixed_precision);
-  if ((options.sync_module_states || options.broadcast_buffers) &&
-      comm->summed_ranks() > comm->world_size()) {
-    throw std::invalid_argument(std::string(kName) +
-                                ": .sync_module_states and .broadcast_buffers reach one replica "
-                                "alone; seed all ranks alike");
-  }
   const WrapPolicy policy = options.wrap ? options.wrap : wrap_blocks();
   const std::vector<Module*> chosen = policy(net);
-  if (comm->rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
+  if (comm->global_rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
   check_hookable(net, chosen);
   const auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
   auto traits = traits_of_structure(net, plan);
-  traits.push_back({".limit", std::to_string(options.limit)});
-  traits.push_back({".reshard_after_forward", std::to_string(options.reshard_after_forward)});
-  traits.push_back({".mixed_precision", text_of(options.mixed_precision)});
-  traits.push_back({".sync_module_states", std::to_string(options.sync_module_states)});
-  traits.push_back({".broadcast_buffers", std::to_string(options.broadcast_buffers)});
+  const auto add = [&](const char* option, const std::string& value) {
+    traits.push_back({option, value, "give every rank the same options"});
+  };
+  add(".limit", std::to_string(options.limit));
+  add(".reshard_after_forward", std::to_string(options.reshard_after_forward));
+  add(".mixed_precision", text_of(options.mixed_precision));
+  add(".sync_module_states", std::to_string(options.sync_module_states));
+  add(".broadcast_buffers", std::to_string(options.broadcast_buffers));
   if (!options.sync_module_states)
     for (const Trait& trait : traits_of_values(net))
       traits.push_back(trait);
-  check_same_on_all_ranks(*comm, traits, kName,
-                          "build the same model on every rank, after the same "
-                          "torch::manual_seed(), or set .sync_module_states for the same values");
+  check_same_on_all_ranks(*comm, traits, kName);
   if (options.sync_module_states) {
     broadcast_from_rank_0(*comm, distinct_parameters(net));
     broadcast_from_rank_0(*comm, distinct_buffers(net));
@@ -133,6 +126,7 @@ void Sharding::shard(const std::vector<UnitPlan>& plan) {
   tensors_->register_hooks();
   tensors_->set_traps();
   register_last_hooks();
+  if (comm_->global_rank() == 0) warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
 
 void Sharding::guard_units() {
@@ -297,8 +291,9 @@ void Sharding::check_frozen() {
   if (!tensors_->take_frozen_or_unfrozen()) return;
   std::vector<Trait> traits;
   for (const auto& entry : tensors_->entries())
-    traits.push_back({"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen"});
-  check_same_on_all_ranks(*comm_, traits, kName, "freeze the same parameters on every rank");
+    traits.push_back(
+        {"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen", kFreezeTheSame});
+  check_same_on_all_ranks(*comm_, traits, kName);
 }
 
 void Sharding::check_parameters() const {

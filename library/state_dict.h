@@ -17,8 +17,8 @@ using StateDict = c10::Dict<std::string, at::Tensor>;
 void save_state_dict(const StateDict& state, const std::string& path, Communicator& comm);
 
 // Reads such a file, or one of Python's torch.save(dict(net.state_dict()), path): without dict() it
-// would hold a class of Python's. Throws std::runtime_error naming the file if it cannot be read or
-// holds something else.
+// would hold a class of Python's. Throws std::runtime_error naming the file: whether it cannot be
+// read, is of another kind, holds that class or something else, or is damaged.
 StateDict load_state_dict_file(const std::string& path);
 
 }  // namespace fsdp

@@ -69,8 +69,10 @@ python_tests() {
     said=$(.venv/bin/python3 -m unittest discover -s "$folder" 2>&1 >/dev/null) || tail -n 20 <<<"$said"
   done
 }
-# The example in the README has to be the program that is compiled.
+# The examples in the README and in docs/checkpoints.md have to be what is compiled.
 stale_example() {
+  diff <(sed -n '/^```cpp$/,/^```$/p' docs/checkpoints.md | sed '1d;$d') \
+    <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' tests/library/test_checkpoints.cpp | sed '1d;$d;s/^  //')
   diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
 }
 
@@ -103,7 +105,7 @@ rule "test names are snake_case" odd_test_names
 rule "tests of tasks assert outside of ranks" asserts_in_ranks
 rule "the fault bank fits the code" grading faults --check
 rule "the layers are as drawn" grading course/house --check
-rule "README shows the compiled example" stale_example
+rule "examples are compiled" stale_example
 rule "texts agree with what they name" grading course/texts
 rule "shown output can be made" grading course/samples --check
 rule "Python's own tests" python_tests

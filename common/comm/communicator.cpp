@@ -256,7 +256,7 @@ std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
                                                    const CommunicatorOptions& options) {
   const auto state = make_state(context, options);
   state->ranks = connect(context, options, state->backend, Group::world(context.world_size));
-  return std::shared_ptr<Communicator>(new Communicator(state));
+  return std::shared_ptr<Communicator>(new Communicator(state, state->ranks));
 }
 
 std::shared_ptr<Communicator> Communicator::create_hybrid(const RankContext& context,
@@ -277,20 +277,21 @@ std::shared_ptr<Communicator> Communicator::create_hybrid(const RankContext& con
     state->replicas =
         connect(context, options, state->backend, Group::replicas(context.rank, world, shard_size));
   }
-  return std::shared_ptr<Communicator>(new Communicator(state));
+  return std::shared_ptr<Communicator>(new Communicator(state, state->ranks));
 }
 
 int Communicator::rank() const {
-  return state_->ranks.ledger->rank();
+  return ranks_->ledger->rank();
 }
 int Communicator::world_size() const {
-  return state_->ranks.group().size;
+  return ranks_->group().size;
 }
 int Communicator::global_rank() const {
   return state_->global_rank;
 }
 int Communicator::summed_ranks() const {
-  return world_size() * (state_->replicas ? state_->replicas->group().size : 1);
+  const bool over_replicas = state_->replicas && ranks_ == &state_->ranks;
+  return world_size() * (over_replicas ? state_->replicas->group().size : 1);
 }
 const std::string& Communicator::backend() const {
   return state_->backend;
@@ -301,32 +302,31 @@ c10::DeviceType Communicator::device() const {
 
 Handle Communicator::all_gather_into(const at::Tensor& output, const at::Tensor& input,
                                      const std::string& unit) {
-  return Handle(issue(state_, state_->ranks, Operation::all_gather, output, input, 0, unit));
+  return Handle(issue(state_, *ranks_, Operation::all_gather, output, input, 0, unit));
 }
 
 Handle Communicator::reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                                          const std::string& unit) {
-  const auto issued =
-      issue(state_, state_->ranks, Operation::reduce_scatter, output, input, 0, unit);
-  if (issued && state_->replicas) issued->of_replicas = output;
+  const auto issued = issue(state_, *ranks_, Operation::reduce_scatter, output, input, 0, unit);
+  if (issued && summed_ranks() > world_size()) issued->of_replicas = output;
   return Handle(issued);
 }
 
 Handle Communicator::all_reduce(const at::Tensor& tensor, const std::string& unit) {
-  return Handle(issue(state_, state_->ranks, Operation::all_reduce, tensor, tensor, 0, unit));
+  return Handle(issue(state_, *ranks_, Operation::all_reduce, tensor, tensor, 0, unit));
 }
 
 Handle Communicator::broadcast(const at::Tensor& tensor, int root, const std::string& unit) {
-  return Handle(issue(state_, state_->ranks, Operation::broadcast, tensor, tensor, root, unit));
+  return Handle(issue(state_, *ranks_, Operation::broadcast, tensor, tensor, root, unit));
 }
 
 Handle Communicator::barrier(const std::string& unit) {
-  return Handle(issue(state_, state_->ranks, Operation::barrier, {}, {}, 0, unit));
+  return Handle(issue(state_, *ranks_, Operation::barrier, {}, {}, 0, unit));
 }
 
 at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
   const auto key = c10::computeDispatchKey(dtype, at::kStrided, state_->device);
-  return at::detail::empty_generic({numel}, state_->ranks.transport->allocator(),
+  return at::detail::empty_generic({numel}, ranks_->transport->allocator(),
                                    c10::DispatchKeySet(key), dtype, std::nullopt);
 }
 
@@ -350,9 +350,14 @@ void Communicator::wait_for_readers() {
 }
 
 std::shared_ptr<Communicator> Communicator::without_readers() const {
-  std::shared_ptr<Communicator> same(new Communicator(state_));
+  std::shared_ptr<Communicator> same(new Communicator(state_, *ranks_));
   same->has_readers_ = false;
   return same;
+}
+
+std::shared_ptr<Communicator> Communicator::replicas() const {
+  if (summed_ranks() == world_size()) return nullptr;
+  return std::shared_ptr<Communicator>(new Communicator(state_, *state_->replicas));
 }
 
 std::vector<Call> Communicator::take_log() {

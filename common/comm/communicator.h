@@ -9,6 +9,7 @@
 namespace fsdp {
 
 struct CommunicatorState;
+struct Connection;
 
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
 // the name of the unit it serves; every call is compared with the other ranks' calls. A call
@@ -52,6 +53,10 @@ class Communicator {
   // there wait_for_readers() returns at once.
   std::shared_ptr<Communicator> without_readers() const;
 
+  // The collectives between the ranks that hold the same shard: there rank() is the number of the
+  // replica. Null if there is one replica. All ranks call it and this communicator in one order.
+  std::shared_ptr<Communicator> replicas() const;
+
   // output [n] <- the sum over ranks of part `rank` of their inputs [W n]: over the ranks of a
   // replica, then over replicas. The output may be fp32 and the input bf16 or fp16, which are then
   // what is sent; all is added in fp32 (NCCL adds the ranks of a replica in the input's dtype).
@@ -69,8 +74,10 @@ class Communicator {
   std::vector<Call> take_log();  // the calls since the last take_log(), in the order of issue
 
  private:
-  explicit Communicator(std::shared_ptr<CommunicatorState> state) : state_(std::move(state)) {}
+  Communicator(std::shared_ptr<CommunicatorState> state, Connection& ranks)
+      : state_(std::move(state)), ranks_(&ranks) {}
   std::shared_ptr<CommunicatorState> state_;  // shared with the handles
+  Connection* ranks_;                         // of it, whose collectives these are
   bool has_readers_{true};
 };
 

@@ -115,6 +115,26 @@ TEST_P(Replicas, run_their_collectives_among_themselves) {
                       [&](int rank) { return rank / shards() * shards() + shards() - 1; });
 }
 
+TEST_P(Replicas, have_collectives_between_the_ranks_of_a_shard) {
+  const RankRun run = this->run([](TestRank& rank) {
+    const auto& comm = rank.hybrid(shards());
+    const auto replicas = comm->replicas();
+    EXPECT_EQ(replicas == nullptr, world_size() == shards());
+    at::Tensor sum = at::full({3}, rank.rank()), first = sum.clone();
+    for (const auto& level : {replicas, comm}) {
+      if (!level) continue;
+      level->all_reduce(sum, "unit").wait();
+      level->broadcast(first, 0, "unit").wait();
+    }
+    rank.observe("sum and first", {sum[2].item<float>(), first[0].item<float>()});
+    rank.observe("rank", replicas ? replicas->rank() : 0);
+    meet(*comm);
+  });
+  const int world = world_size();
+  expect_on_all_ranks(run, "sum and first", nlohmann::json{world * (world - 1) / 2, 0});
+  expect_on_each_rank(run, "rank", [&](int rank) { return rank / shards(); });
+}
+
 // Rank `rank`'s part of the sum over replicas of their sums.
 at::Tensor sum_in_two_steps(const TestRank& rank, int shards, int64_t numel) {
   std::vector<at::Tensor> rows;

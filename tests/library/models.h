@@ -22,6 +22,13 @@ struct LayerBlock : Module {
   bool throws{};
 };
 
+// Buffers that a step leaves as they are, and a module that may be ignored.
+struct BufferedBlock : LayerBlock {
+  at::Tensor mean = register_buffer("mean", at::zeros({2}));
+  at::Tensor count = register_buffer("count", at::zeros({}, at::kLong));
+  std::shared_ptr<LayerBlock> rest = register_module("rest", std::make_shared<LayerBlock>());
+};
+
 // Blocks of one class in a row: b0, b1, ...
 template <class Block>
 struct RowOf : Module {
@@ -84,6 +91,11 @@ struct TinyNet : Module {
       register_module("second", std::make_shared<ScaleLayer>(first->gain));
   at::Tensor steps = register_buffer("steps", at::tensor({3, 4}, at::kLong));
 };
+
+inline std::shared_ptr<BufferedBlock> buffered_block(uint64_t seed = 1) {
+  torch::manual_seed(seed);
+  return std::make_shared<BufferedBlock>();
+}
 
 inline std::shared_ptr<BlockNet> block_net(int layers = 3, uint64_t seed = 1) {
   torch::manual_seed(seed);

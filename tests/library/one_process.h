@@ -45,6 +45,23 @@ inline at::Tensor loss_of(Module& model, TestRank& rank, int step = 0) {
   return model(batch_part(rank.rank(), rank.world_size(), step, {5, 7})).square().mean();
 }
 
+// The warnings of torch's while it lives.
+struct WarningsOf : c10::WarningHandler {
+  WarningsOf() { c10::WarningUtils::set_warning_handler(this); }
+  ~WarningsOf() override { c10::WarningUtils::set_warning_handler(nullptr); }
+  void process(const c10::Warning& warning) override { texts += warning.msg(); }
+  std::string texts;
+};
+
+// Runs `body` sharded over all ranks, over replicas, and with one rank a replica.
+inline void in_each_strategy(
+    int world_size,
+    const std::function<void(TestRank&, const std::shared_ptr<Communicator>&)>& body) {
+  for (int shards = 1; shards <= world_size; ++shards)
+    if (world_size % shards == 0)
+      run_ranks(world_size, [&](TestRank& rank) { body(rank, rank.hybrid(shards)); });
+}
+
 // The same of any part, for a Training.
 inline at::Tensor mean_square(Module& model, int part, int parts, int step) {
   return model(batch_part(part, parts, step, {5, 7})).square().mean();

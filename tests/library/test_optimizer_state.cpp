@@ -1,6 +1,7 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/serialize.h>
 
+#include <map>
 #include <sstream>
 
 #include <common/expect_text.h>
@@ -54,38 +55,133 @@ MULTI_RANK_TEST(OptimizerState, is_that_of_one_process) {
   expect_on_all_ranks(run, "step", steps);
 }
 
-MULTI_RANK_TEST(OptimizerState, that_does_not_fit_is_refused) {
+// Over two groups of every other parameter: the rate of the second is twice that of the first.
+template <class Optimizer, class Options>
+auto grouped(Options options) {
+  return [options](std::vector<at::Tensor> parameters, bool reversed, double factor) {
+    std::vector<std::vector<at::Tensor>> parts(2);
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parts[i % 2].push_back(parameters[i]);
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t part = reversed ? 1 - i : i;
+      Options own = options;
+      own.lr(0.01 * factor * static_cast<double>(part + 1));
+      groups.emplace_back(parts[part], std::make_unique<Options>(own));
+    }
+    return std::unique_ptr<torch::optim::Optimizer>(std::make_unique<Optimizer>(groups, options));
+  };
+}
+
+using Grouped =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>, bool, double)>;
+std::map<std::string, Grouped> every_optimizer() {
+  using namespace torch::optim;
+  return {{"AdamW", grouped<AdamW>(AdamWOptions())},
+          {"Adam", grouped<Adam>(AdamOptions())},
+          {"Adam, amsgrad", grouped<Adam>(AdamOptions().amsgrad(true).weight_decay(0.1))},
+          {"SGD", grouped<SGD>(SGDOptions(1))},
+          {"SGD, momentum", grouped<SGD>(SGDOptions(1).momentum(0.9).nesterov(true))},
+          {"RMSprop", grouped<RMSprop>(RMSpropOptions())},
+          {"RMSprop, all", grouped<RMSprop>(RMSpropOptions().momentum(0.5).centered(true))},
+          {"Adagrad", grouped<Adagrad>(AdagradOptions().lr_decay(0.1))}};
+}
+
+ShardedNet sharded_net(TestRank& rank, const Grouped& make, bool reversed, uint64_t seed = 1) {
+  const OptimizerOf optimizer = [&](std::vector<at::Tensor> parameters) {
+    return make(std::move(parameters), reversed, reversed ? 9 : 1);
+  };
+  return ShardedNet(rank, optimizer, block_net(3, seed));
+}
+
+// The options by parameter: what the groups say, whatever their order is.
+nlohmann::json options_in(const StateDict& state) {
+  const at::Tensor text = state.at("param_groups");
+  const auto* begin = text.data_ptr<uint8_t>();
+  const auto all = nlohmann::json::parse(begin, begin + text.numel());
+  nlohmann::json options;
+  for (const auto& [name, own] : all.at("params").items())
+    options[name] = all.at("groups").at(own.at("group").get<size_t>());
+  return options;
+}
+
+// Groups in another order, over an optimizer that has made a step, by the bits.
+MULTI_RANK_TEST(OptimizerState, of_every_class_goes_on_with_options_and_moments) {
   run_ranks(world_size(), [](TestRank& rank) {
-    ShardedNet sharded(rank);
-    sharded.step();
-    torch::optim::Optimizer& optimizer = *sharded.optimizer;
-    const StateDict before = sharded.model.optim_state_dict(optimizer);
-    const auto refused = [&](const std::function<void(StateDict&)>& change,
-                             const std::string& says) {
-      StateDict state = before.copy();
-      change(state);
-      EXPECT_CONTAINS(error_of([&] { sharded.model.load_optim_state_dict(optimizer, state); }),
-                      says);
-    };
-    refused([](StateDict& state) { state.insert("late/exp_avg", at::ones({1})); },
-            "has no late/exp_avg");
-    refused([](StateDict& state) { EXPECT_EQ(state.erase("param_groups/0/options"), 1U); },
-            "lacks param_groups/0/options");
-    refused([](StateDict& state) { state.insert_or_assign("scale/exp_avg", at::ones({8})); },
-            "scale/exp_avg is Float [8], and the parameter is Float [7]");
-    sharded.model.load_optim_state_dict(optimizer, before);
+    for (const auto& [name, make] : every_optimizer()) {
+      ShardedNet saved = sharded_net(rank, make, false), loaded = sharded_net(rank, make, true, 9);
+      saved.step();
+      loaded.step(5);
+      const StateDict state = saved.model.optim_state_dict(*saved.optimizer);
+      loaded.model.load_state_dict(saved.model.state_dict());
+      loaded.model.load_optim_state_dict(*loaded.optimizer, state);
+      const StateDict again = loaded.model.optim_state_dict(*loaded.optimizer);
+      EXPECT_EQ(options_in(again), options_in(state)) << name;
+      EXPECT_EQ(options_in(state).at("scale").at("lr"), 0.01) << name;
+      saved.step(1);
+      loaded.step(1);
+      EXPECT_TRUE(at::equal(saved.all_parameters(), loaded.all_parameters())) << name;
+    }
   });
 }
 
-MULTI_RANK_TEST(OptimizerState, of_other_steps_is_refused) {
-  if (world_size() == 1) return;
+MULTI_RANK_TEST(OptimizerState, of_every_class_is_refused_if_anything_is_missing_or_another) {
   run_ranks(world_size(), [](TestRank& rank) {
-    ShardedNet sharded(rank);
-    loss_of(*sharded.net, rank).backward();
-    for (int step = 0; step <= rank.rank() % 2; ++step)
-      sharded.optimizer->step();
-    EXPECT_CONTAINS(error_of([&] { sharded.model.optim_state_dict(*sharded.optimizer); }),
-                    "ranks differ in the optimizer's state of scale");
+    std::map<std::string, StateDict> states;
+    for (const auto& [name, make] : every_optimizer()) {
+      ShardedNet sharded = sharded_net(rank, make, false);
+      sharded.step();
+      const StateDict state = sharded.model.optim_state_dict(*sharded.optimizer);
+      const auto refused = [&](const StateDict& changed, const std::string& says) {
+        const auto load = [&] { sharded.model.load_optim_state_dict(*sharded.optimizer, changed); };
+        const std::string error = error_of(load);
+        EXPECT_CONTAINS(error, says);
+        EXPECT_EQ(error.find("INTERNAL ASSERT"), std::string::npos) << error;
+      };
+      for (const auto& item : state) {
+        StateDict lacking = state.copy();
+        EXPECT_EQ(lacking.erase(item.key()), 1U);
+        refused(lacking, "lacks " + item.key());
+        if (item.key() == "param_groups") continue;
+        StateDict another = state.copy();
+        another.insert_or_assign(item.key(), at::ones({8}));
+        refused(another, item.key() + " is Float [8], and the parameter is Float [");
+      }
+      StateDict more = state.copy();
+      more.insert("late/exp_avg", at::ones({1}));
+      refused(more, "has late/exp_avg");
+      const auto class_of = [](const std::string& text) { return text.substr(0, text.find(',')); };
+      for (const auto& [other, of_other] : states)
+        if (class_of(other) != class_of(name))
+          refused(of_other, "the state is that of " + class_of(other) + ", and the optimizer is " +
+                                class_of(name) + "; make " + class_of(other));
+      states.emplace(name, state);
+      sharded.model.load_optim_state_dict(*sharded.optimizer, state);
+    }
+  });
+}
+
+MULTI_RANK_TEST(OptimizerState, of_other_groups_is_refused_by_the_parameter_that_moved) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet one(rank), two = sharded_net(rank, every_optimizer().at("AdamW"), false);
+    const auto load = [](ShardedNet& from, ShardedNet& into) {
+      return error_of([&] {
+        into.model.load_optim_state_dict(*into.optimizer,
+                                         from.model.optim_state_dict(*from.optimizer));
+      });
+    };
+    EXPECT_CONTAINS(load(one, two),
+                    "b0.linear.weight is in group 1 of the optimizer and in group 0 of the state, "
+                    "and b0.linear.bias in group 0 and in group 0; make the optimizer with "
+                    "the groups that were saved");
+    EXPECT_CONTAINS(load(two, one),
+                    "b0.linear.weight is in group 0 of the optimizer and in group 1");
+    torch::optim::AdamW few({one.model.parameters()[1]}, torch::optim::AdamWOptions(0.05));
+    EXPECT_CONTAINS(error_of([&] {
+                      one.model.load_optim_state_dict(few,
+                                                      one.model.optim_state_dict(*one.optimizer));
+                    }),
+                    "b0.linear.bias is in no group of the optimizer and in group 0 of the state");
   });
 }
 

@@ -241,6 +241,11 @@ MULTI_RANK_TEST(TorchOptim, clips_by_the_norm_of_all_ranks) {
     rank.observe("norm after", std::abs(model.clip_grad_norm_(0.5) - 0.5) < 1e-5);
     rank.observe("largest", model.clip_grad_norm_(100, std::numeric_limits<double>::infinity()));
     rank.observe("norm that is small enough", std::abs(model.clip_grad_norm_(100) - 0.5) < 1e-5);
+    const auto other = block_net();
+    FullyShardedDataParallel unasked(*other, rank.communicator());  // for its parameters()
+    (*other)(batch_part(0, 1, 0, {5, 7})).sum().backward();
+    rank.observe("unasked norm", unasked.clip_grad_norm_(0.5));
+    rank.observe("unasked norm after", std::abs(unasked.clip_grad_norm_(0.5) - 0.5) < 1e-5);
   });
   const RankRun one = run_oracle([](TestRank& rank) {
     const auto net = block_net();
@@ -256,6 +261,8 @@ MULTI_RANK_TEST(TorchOptim, clips_by_the_norm_of_all_ranks) {
   });
   expect_same_on_all_ranks(run, "norm");
   expect_on_all_ranks(run, "norm after", true);
+  expect_on_all_ranks(run, "unasked norm", run.at(0, "norm"));
+  expect_on_all_ranks(run, "unasked norm after", true);
   expect_on_all_ranks(run, "norm that is small enough", true);
   EXPECT_NEAR(run.at(0, "norm").get<double>(), one.at(0, "norm").get<double>(), 1e-4);
   EXPECT_NEAR(run.at(0, "largest").get<double>(), one.at(0, "largest").get<double>(), 1e-4);

@@ -17,7 +17,7 @@ inline const std::vector<ModelState::Parameter> kSavedParameters{
 inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   ModelState state{kSavedParameters, {}};
   float first = zero ? 0 : 1;
-  for (const auto& [name, sizes] : kSavedParameters) {
+  for (const auto& [name, sizes, dtype] : kSavedParameters) {
     const int64_t numel = ModelState::Parameter{name, sizes}.numel();
     const int64_t begin = numel * rank / world_size, end = numel * (rank + 1) / world_size;
     const auto elements = [&] {

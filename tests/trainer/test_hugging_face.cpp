@@ -256,5 +256,15 @@ MULTI_RANK_TEST(HuggingFaceOn, every_rank_refuses_before_a_value_changes) {
   expect_on_all_ranks(run, "unchanged", true);
 }
 
+TEST(HuggingFace, in_several_files_is_refused_with_the_way_to_one) {
+  const TemporaryFolder folder;
+  run_ranks(1, [&](TestRank&) { files_of(*tiny_gpt2()).write(folder.path()); });
+  std::filesystem::rename(folder.path() + "/model.safetensors",
+                          folder.path() + "/model.safetensors.index.json");
+  EXPECT_CONTAINS(error_of([&] { HuggingFaceFolder saved(folder.path()); }),
+                  "the tensors lie in several files, and one is read; save the model anew by "
+                  "save_pretrained(folder, max_shard_size=");
+}
+
 }  // namespace
 }  // namespace fsdp

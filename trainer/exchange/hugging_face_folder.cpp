@@ -4,6 +4,7 @@
 #include <state/agreement.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 
@@ -19,6 +20,18 @@ std::string without_prefix(const std::string& name) {
   return name.starts_with(kHuggingFacePrefix) ? name.substr(kHuggingFacePrefix.size()) : name;
 }
 
+// Throws unless the tensors of the folder lie in one file, whose path it returns.
+std::string path_of_tensors(const std::string& folder) {
+  const std::string path = folder + "/model.safetensors";
+  if (!std::filesystem::exists(path) && std::filesystem::exists(path + ".index.json")) {
+    throw std::runtime_error(path +
+                             ".index.json: the tensors lie in several files, and one is "
+                             "read; save the model anew by save_pretrained(folder, "
+                             "max_shard_size=\"100GB\")");
+  }
+  return path;
+}
+
 // The causal mask, which older versions of transformers save.
 bool is_mask(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
@@ -29,7 +42,7 @@ bool is_mask(const std::string& name) {
 HuggingFaceFolder::HuggingFaceFolder(const std::string& folder)
     : options_(read_gpt2_config(folder)),
       parameters_(gpt2_parameters(options_)),
-      file_(folder + "/model.safetensors") {
+      file_(path_of_tensors(folder)) {
   std::map<std::string, const ModelState::Parameter*> expected;
   for (const auto& parameter : parameters_)
     expected[parameter.name] = &parameter;

@@ -31,19 +31,38 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& tex
   return texts;
 }
 
+std::vector<std::string> gather_all_texts(Communicator& comm, const std::string& text) {
+  const auto own = gather_texts(comm, text);
+  const auto replicas = comm.replicas();
+  if (!replicas) return own;
+  std::vector<std::string> all(own.size() * static_cast<size_t>(replicas->world_size()));
+  for (size_t rank = 0; rank < own.size(); ++rank) {
+    const auto same_rank = gather_texts(*replicas, own[rank]);
+    for (size_t replica = 0; replica < same_rank.size(); ++replica)
+      all[replica * own.size() + rank] = same_rank[replica];
+  }
+  return all;
+}
+
 std::vector<std::string> agree_on(Communicator& comm, const std::function<std::string()>& action) {
   constexpr char kDone = '+', kFailed = '-';
   std::string own;
   try {
     own = kDone + action();
+  } catch (const c10::Error& error) {
+    own = kFailed + std::string(error.what_without_backtrace());
   } catch (const std::exception& error) {
     own = kFailed + std::string(error.what());
   }
+  const auto failed = [](const std::string& text) { return text.at(0) == kFailed; };
   auto texts = gather_texts(comm, own);
-  for (std::string& text : texts) {
-    if (text.at(0) == kFailed) throw std::runtime_error(text.substr(1));
+  const auto first = std::ranges::find_if(texts, failed);
+  std::vector<std::string> of_replicas{first == texts.end() ? own : *first};
+  if (const auto replicas = comm.replicas()) of_replicas = gather_texts(*replicas, of_replicas[0]);
+  const auto failure = std::ranges::find_if(of_replicas, failed);
+  if (failure != of_replicas.end()) throw std::runtime_error(failure->substr(1));
+  for (std::string& text : texts)
     text.erase(0, 1);
-  }
   return texts;
 }
 

@@ -11,10 +11,13 @@ namespace fsdp {
 // The text of every rank, by rank. All ranks call it together: two all-gathers.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& text);
 
+// The same of the ranks of all replicas, by global rank.
+std::vector<std::string> gather_all_texts(Communicator& comm, const std::string& text);
+
 // Runs `action`, which calls no collective, and returns what it returned on every rank, by rank. If
-// it threw a std::exception on some ranks, throws std::runtime_error on all ranks, with what the
-// first of them said. So no rank goes on to wait for one that has given up. All ranks call it
-// together.
+// it threw a std::exception on some ranks, of any replica, throws std::runtime_error on all ranks,
+// with what one of them said. So no rank goes on to wait for one that has given up. All ranks call
+// it together.
 std::vector<std::string> agree_on(Communicator& comm, const std::function<std::string()>& action);
 
 }  // namespace fsdp

@@ -7,11 +7,12 @@
 
 namespace fsdp {
 
-// The parameters of a model, and what this rank holds of their state.
+// The parameters of a model, and its buffers after them, and what this rank holds of their state.
 struct ModelState {
   struct Parameter {
     std::string name;
     std::vector<int64_t> sizes;
+    at::ScalarType dtype{at::kFloat};  // another one: a buffer
 
     int64_t numel() const;
     bool operator==(const Parameter&) const = default;

@@ -23,12 +23,6 @@ const std::map<std::string, at::ScalarType>& dtypes() {
   return all;
 }
 
-std::string dtype_name(at::ScalarType dtype) {
-  for (const auto& [name, type] : dtypes())
-    if (type == dtype) return name;
-  throw std::invalid_argument(std::string("safetensors has no dtype ") + at::toString(dtype));
-}
-
 int64_t element_bytes(at::ScalarType dtype) {
   return static_cast<int64_t>(at::elementSize(dtype));
 }
@@ -51,7 +45,7 @@ std::string header_of(const std::vector<SafetensorsEntry>& entries,
     const int64_t begin = bytes;
     bytes += product(sizes).value() * element_bytes(dtype);
     header[name] = {
-        {"dtype", dtype_name(dtype)}, {"shape", sizes}, {"data_offsets", {begin, bytes}}};
+        {"dtype", safetensors_dtype(dtype)}, {"shape", sizes}, {"data_offsets", {begin, bytes}}};
   }
   std::string text = header.dump();
   text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
@@ -101,6 +95,12 @@ void check_order(const std::map<std::string, SafetensorsReader::Entry>& entries,
 }
 
 }  // namespace
+
+std::string safetensors_dtype(at::ScalarType dtype) {
+  for (const auto& [name, type] : dtypes())
+    if (type == dtype) return name;
+  throw std::invalid_argument(std::string("safetensors has no dtype ") + at::toString(dtype));
+}
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path,
                                      const std::vector<SafetensorsEntry>& entries,

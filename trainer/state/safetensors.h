@@ -14,6 +14,8 @@
 // and may have "__metadata__", which maps texts to texts.
 namespace fsdp {
 
+std::string safetensors_dtype(at::ScalarType dtype);  // "F32"; throws std::invalid_argument
+
 struct SafetensorsEntry {
   std::string name;
   at::ScalarType dtype;

@@ -24,17 +24,18 @@ SavedFile closed(SafetensorsWriter& writer, const std::string& name) {
   return {name, writer.size(), writer.sha256()};
 }
 
-// The ranges that this rank owns, in one file; none without a range.
+// The ranges that this rank owns, in one file; none without a range, or in another replica.
 Files save_own_ranges(const std::string& folder, const WholeState& state,
                       const Communicator& comm) {
   std::vector<SafetensorsEntry> entries;
   std::vector<at::Tensor> tensors;
+  if (comm.rank() != comm.global_rank()) return {};
   for (const StateRange& range : state.owned()) {
     for (const StateKind kind : kStateKinds) {
       const at::Tensor& tensor = tensor_of(range, kind);
       if (!tensor.defined()) continue;
       entries.push_back({TensorName{range.parameter, kind, {{range.begin, range.end}}}.text(),
-                         at::kFloat, tensor.sizes().vec()});
+                         state.dtype(range.parameter, kind), tensor.sizes().vec()});
       tensors.push_back(tensor);
     }
   }
@@ -78,21 +79,21 @@ Files save_whole(const std::string& folder, const std::string& name,
   };
   std::vector<SafetensorsEntry> entries;
   each([&](size_t i, StateKind kind) {
-    const auto& [parameter, sizes] = state.parameters()[i];
-    entries.push_back({TensorName{parameter, kind, {}}.text(), at::kFloat,
+    const auto& [name, sizes, dtype] = state.parameters()[i];
+    entries.push_back({TensorName{name, kind, {}}.text(), state.dtype(name, kind),
                        kind == StateKind::step ? std::vector<int64_t>() : sizes});
   });
   if (entries.empty()) return {};
   std::optional<SafetensorsWriter> writer;
-  if (comm.rank() == 0)
+  if (comm.global_rank() == 0)
     failure.guard([&] { writer.emplace(folder + '/' + name, entries, kMetadata); });
   each([&](size_t i, StateKind kind) {
     state.visit(i, kind, [&](const at::Tensor& elements) {
-      failure.guard([&] { writer->write(elements); });
+      if (comm.global_rank() == 0) failure.guard([&] { writer->write(elements); });
     });
   });
   Files files;
-  if (comm.rank() == 0) failure.guard([&] { files = {closed(*writer, name)}; });
+  if (comm.global_rank() == 0) failure.guard([&] { files = {closed(*writer, name)}; });
   return files;
 }
 
@@ -122,7 +123,7 @@ Files save_files(const std::string& folder, CheckpointFormat format, const Whole
 
 Json parameters_json(const WholeState& state) {
   Json parameters = Json::array();
-  for (const auto& [name, sizes] : state.parameters()) {
+  for (const auto& [name, sizes, dtype] : state.parameters()) {
     if (TensorName::parse(name).parameter != name)
       throw std::runtime_error("the parameter " + name + " is named like a part of a state");
     parameters.push_back({{"name", name}, {"shape", sizes}});
@@ -138,7 +139,7 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
   const WholeState whole(std::move(state), comm);
   const auto on_rank_0 = [&](const std::function<void()>& action) {
     agree_on(comm, [&] {
-      if (comm.rank() == 0) action();
+      if (comm.global_rank() == 0) action();
       return std::string();
     });
   };

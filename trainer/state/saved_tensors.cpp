@@ -129,7 +129,8 @@ void SavedTensors::add(const TensorName& name, const SafetensorsReader& file,
   const auto [begin, end] = name.range.value_or(std::pair(int64_t{0}, parameter.numel()));
   if (begin > end || end > parameter.numel())
     throw std::runtime_error("has elements that the parameter does not have");
-  if (entry.dtype != at::kFloat) throw std::runtime_error("is not F32");
+  const auto dtype = name.kind == StateKind::parameter ? parameter.dtype : at::kFloat;
+  if (entry.dtype != dtype) throw std::runtime_error("is not " + safetensors_dtype(dtype));
   std::vector<int64_t> sizes = parameter.sizes;
   if (name.range) sizes = {end - begin};
   if (name.kind == StateKind::step) sizes = {};

@@ -55,6 +55,11 @@ std::vector<StateRange> WholeState::owned() const {
   return owned;
 }
 
+at::ScalarType WholeState::dtype(const std::string& parameter, StateKind kind) const {
+  if (kind != StateKind::parameter) return at::kFloat;
+  return std::ranges::find(state_.parameters, parameter, &ModelState::Parameter::name)->dtype;
+}
+
 bool WholeState::has(size_t parameter, StateKind kind) const {
   const auto& owners = owners_[parameter];
   return kind == StateKind::parameter || (!owners.empty() && owners.front().moments);
@@ -68,7 +73,9 @@ void WholeState::visit(size_t parameter, StateKind kind, const Visitor& visit) c
       elements = tensor_of(state_.ranges[owner.range], kind).detach().reshape({-1});
     } else {
       const int64_t numel = kind == StateKind::step ? 1 : owner.end - owner.begin;
-      elements = at::empty({numel}, at::TensorOptions(at::kFloat).device(comm_.device()));
+      elements = at::empty(
+          {numel},
+          at::TensorOptions(dtype(state_.parameters[parameter].name, kind)).device(comm_.device()));
     }
     if (owner.rank != 0) comm_.broadcast(elements, owner.rank, kState).wait();
     if (comm_.rank() == 0) visit(elements.cpu());

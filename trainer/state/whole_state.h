@@ -19,6 +19,7 @@ class WholeState {
 
   const std::vector<ModelState::Parameter>& parameters() const { return state_.parameters; }
   std::vector<StateRange> owned() const;  // by this rank
+  at::ScalarType dtype(const std::string& parameter, StateKind kind) const;
   bool has(size_t parameter, StateKind kind) const;
 
   // On rank 0, calls `visit` with the parameter's tensor of this kind, on the CPU: cut into the
