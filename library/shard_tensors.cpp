@@ -307,9 +307,7 @@ void ShardTensors::trap_is_gone(Entry& entry, bool replaced) {
 void ShardTensors::forget(Entry& entry) {
   const at::NoGradGuard no_grad;
   entry.own.mutable_grad().reset();
-  entry.reduced.reset();
   entry.unreduced.reset();
-  entry.broken = false;
   const at::Tensor& of_unit = units_[entry.unit]->sharded_gradient();
   if (of_unit.defined()) of_unit.narrow(0, entry.offset, entry.own.numel()).zero_();
 }

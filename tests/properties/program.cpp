@@ -98,7 +98,7 @@ Program shrink(Program program) {
           [i](Program& p) { p.ops.erase(p.ops.begin() + static_cast<std::ptrdiff_t>(i)); });
     changed |= keep_if_faulty([](Program& p) { p.shards = 0; });
     changed |= keep_if_faulty([](Program& p) { p.shards = 0, p.world = 1; });
-    changed |= keep_if_faulty([](Program& p) { p.shards = 0, p.world = 2; });
+    changed |= program.world > 2 && keep_if_faulty([](Program& p) { p.shards = 0, p.world = 2; });
     changed |= keep_if_faulty([](Program& p) { p.reshard_after_forward = true; });
     changed |= keep_if_faulty([](Program& p) { p.limit = 1; });
     changed |= keep_if_faulty([](Program& p) { p.adam = false; });
