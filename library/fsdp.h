@@ -18,7 +18,9 @@
 #include <nn/module.h>
 #include <sequential.h>
 
-// Sharding, and torch's optimizers, as PyTorch's FullyShardedDataParallel.
+// Sharding or replicas, and torch's optimizers, as PyTorch's FullyShardedDataParallel and
+// DistributedDataParallel.
+#include <distributed_data_parallel.h>
 #include <fully_sharded_data_parallel.h>
 #include <state_dict.h>
 

@@ -6,14 +6,6 @@
 
 namespace fsdp {
 
-NoSync::NoSync(std::shared_ptr<ShardTensors> tensors) : tensors_(std::move(tensors)) {
-  tensors_->set_sync(false);
-}
-
-NoSync::~NoSync() {
-  tensors_->set_sync(true);
-}
-
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options)
     : kept_(net.weak_from_this().lock()),
@@ -56,7 +48,7 @@ double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
 }
 
 NoSync ShardedModel::no_sync() {
-  return NoSync(sharding_->shared_tensors());
+  return NoSync([tensors = sharding_->shared_tensors()](bool sync) { tensors->set_sync(sync); });
 }
 
 void ShardedModel::summon_full_params(const std::function<void()>& body,
@@ -84,19 +76,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
 
 void ShardedModel::average_buffers() {
   sharding_->begin("average_buffers");
-  Communicator& comm = sharding_->comm();
-  const auto replicas = comm.replicas();
-  const at::NoGradGuard no_grad;
-  for (auto& [name, buffer] : distinct_buffers(sharding_->net())) {
-    if (!buffer.is_floating_point()) {
-      broadcast_from_rank_0(comm, {{name, buffer}});
-    } else if (buffer.numel() > 0) {
-      const at::Tensor values = buffer.contiguous().clone();
-      comm.all_reduce(values, kState).wait();
-      if (replicas) replicas->all_reduce(values, kState).wait();
-      buffer.copy_(values.div_(comm.summed_ranks()));
-    }
-  }
+  fsdp::average_buffers(sharding_->comm(), distinct_buffers(sharding_->net()));
 }
 
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fully_shard.h>
+#include <no_sync.h>
 #include <state_dict.h>
 #include <wrap_policy.h>
 
@@ -39,19 +40,6 @@ struct SummonOptions {
 };
 
 class Sharding;
-class ShardTensors;
-
-// A scope in which backward reduces nothing: gradients are added up, whole, on this rank. The next
-// backward after it reduces their sum. Scopes may not be nested.
-class [[nodiscard]] NoSync {
- public:
-  explicit NoSync(std::shared_ptr<ShardTensors> tensors);
-  ~NoSync();
-  NoSync(const NoSync&) = delete;
-
- private:
-  std::shared_ptr<ShardTensors> tensors_;
-};
 
 // What FullyShardedDataParallel does whatever its module is. All functions that say "collective"
 // are called by all ranks together, between steps: not inside a module's call or a backward pass.

@@ -1,3 +1,4 @@
+#include <distributed_data_parallel.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
 
@@ -45,9 +46,10 @@ std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module) {
 void check_can_be_sharded(const Module& net) {
   std::vector<Extent> extents;
   for (const auto& [name, parameter] : distinct_parameters(net)) {
-    if (!parameter.is_meta() && is_freed(parameter)) {
+    if (is_replicated(parameter) || (!parameter.is_meta() && is_freed(parameter))) {
       throw std::invalid_argument("FullyShardedDataParallel: parameter " + name +
-                                  " is sharded already; shard a model once, as a whole");
+                                  (is_replicated(parameter) ? " is replicated" : " is sharded") +
+                                  " already; shard a model once, as a whole");
     }
     if (has_values(parameter)) extents.emplace_back("parameter " + name, parameter);
   }

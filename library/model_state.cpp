@@ -1,3 +1,4 @@
+#include <distributed_data_parallel.h>
 #include <model_checks.h>
 #include <sharded_optimizer.h>
 #include <sharding.h>
@@ -44,13 +45,18 @@ void check_fits(const StateDict& state, const Module& net) {
   }
 }
 
+std::vector<Trait> traits_of_buffers(const Module& net) {
+  std::vector<Trait> traits;
+  for (const auto& [name, buffer] : distinct_buffers(net))
+    traits.push_back({"the values of buffer " + name, values_digest(buffer),
+                      "call average_buffers() before, or set .broadcast_buffers"});
+  return traits;
+}
+
 // Collective. Throws unless what each rank has as a whole is the same.
 void check_unsharded(Sharding& sharding, const std::string& where) {
   if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
-  std::vector<Trait> traits;
-  for (const auto& [name, buffer] : distinct_buffers(sharding.net()))
-    traits.push_back({"the values of buffer " + name, values_digest(buffer),
-                      "call average_buffers() before, or set .broadcast_buffers"});
+  std::vector<Trait> traits = traits_of_buffers(sharding.net());
   for (const auto& [name, parameter] : ignored_parameters(sharding.net(), sharding.sharded()))
     traits.push_back(
         {"the values of parameter " + name, values_digest(parameter),
@@ -58,6 +64,34 @@ void check_unsharded(Sharding& sharding, const std::string& where) {
          "with replicas by that of replicas() before, and all-reduce its gradient "
          "before each step, or freeze it"});
   check_same_on_all_ranks(sharding.comm(), traits, where);
+}
+
+// Collective. Throws on every rank unless all give the same, and it fits.
+void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm) {
+  agree_on(comm, [&] {
+    check_fits(state, net);
+    return std::string();
+  });
+  std::vector<Trait> traits;
+  for (const auto& entry : state)
+    traits.push_back({"the values of " + entry.key(), values_digest(entry.value()),
+                      "load the same on every rank"});
+  check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
+}
+
+// Under every name, each as `copy` gives it.
+template <class Copy>
+StateDict state_of(const Module& net, const Copy& copy) {
+  StateDict state;
+  for (const auto& parameter : net.named_parameters())
+    state.insert(parameter.key(), copy(parameter.value()));
+  for (const auto& buffer : net.named_buffers())
+    if (buffer.value().defined()) state.insert(buffer.key(), copy(buffer.value()));
+  return state;
+}
+
+at::Tensor owned(const at::Tensor& tensor) {
+  return tensor.detach().cpu().clone(at::MemoryFormat::Contiguous);
 }
 
 }  // namespace
@@ -83,31 +117,16 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   }
   comm.wait_for_readers();
   if (comm.replicas()) check_same_on_all_ranks(comm, traits, "state_dict");
-  StateDict state;
-  if (!keeps) return state;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+  if (!keeps) return StateDict();
+  return state_of(sharding_->net(), [&](const at::Tensor& tensor) {
     const auto found = whole.find(tensor.unsafeGetTensorImpl());
-    state.insert(name, found != whole.end() ? found->second : tensor.detach().cpu().clone());
-  };
-  for (const auto& parameter : sharding_->net().named_parameters())
-    add(parameter.key(), parameter.value());
-  for (const auto& buffer : sharding_->net().named_buffers())
-    if (buffer.value().defined()) add(buffer.key(), buffer.value());
-  return state;
+    return found != whole.end() ? found->second : owned(tensor);
+  });
 }
 
 void ShardedModel::load_state_dict(const StateDict& state) {
   sharding_->begin("load_state_dict");
-  Communicator& comm = sharding_->comm();
-  agree_on(comm, [&] {
-    check_fits(state, sharding_->net());
-    return std::string();
-  });
-  std::vector<Trait> traits;
-  for (const auto& entry : state)
-    traits.push_back({"the values of " + entry.key(), values_digest(entry.value()),
-                      "load the same on every rank"});
-  check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
+  check_can_be_loaded(state, sharding_->net(), sharding_->comm());
 
   const at::NoGradGuard no_grad;
   auto own = named_tensors(sharding_->net());
@@ -140,6 +159,26 @@ ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
       state.ranges.push_back({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
   }
   return state;
+}
+
+StateDict ReplicatedModel::state_dict(bool rank0_only) {
+  begin("state_dict");
+  if (broadcast_buffers_) broadcast_from_rank_0(*comm_, distinct_buffers(net_));
+  std::vector<Trait> traits = traits_of_buffers(net_);
+  for (const auto& [name, parameter] : distinct_parameters(net_))
+    traits.push_back(
+        {"the values of parameter " + name, values_digest(parameter), kReplicasDiffer});
+  check_same_on_all_ranks(*comm_, traits, "state_dict");
+  if (rank0_only && comm_->rank() != 0) return StateDict();
+  return state_of(net_, owned);
+}
+
+void ReplicatedModel::load_state_dict(const StateDict& state) {
+  begin("load_state_dict");
+  check_can_be_loaded(state, net_, *comm_);
+  const at::NoGradGuard no_grad;
+  for (auto& [name, tensor] : named_tensors(net_))
+    at::Tensor(tensor).copy_(state.at(name));
 }
 
 }  // namespace fsdp

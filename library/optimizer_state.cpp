@@ -1,3 +1,4 @@
+#include <distributed_data_parallel.h>
 #include <model_checks.h>
 #include <sharding.h>
 #include <state/agreement.h>
@@ -28,6 +29,8 @@ using Json = nlohmann::json;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 using Values = std::map<std::string, c10::IValue>;
+using Entries = std::vector<ShardTensors::Entry>;
+using Tensors = std::map<std::string, at::Tensor>;
 
 const char* const kManifest = "param_groups";  // its name in a StateDict
 const std::string kSave = "optim_state_dict", kLoad = "load_optim_state_dict";
@@ -100,14 +103,14 @@ c10::IValue option_like(const c10::IValue& own, const Json& saved) {
   return c10::ivalue::Tuple::create(std::move(all));
 }
 
-Json manifest_of(const Optimizer& optimizer, const ShardTensors& tensors) {
+Json manifest_of(const Optimizer& optimizer, const Entries& entries) {
   Json manifest{{"optimizer", class_of(optimizer).name}, {"groups", Json::array()}};
   manifest["params"] = Json::object();
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       const auto entry = std::ranges::find_if(
-          tensors.entries(), [&](const auto& one) { return one.own.is_same(parameter); });
-      if (entry == tensors.entries().end()) {
+          entries, [&](const auto& one) { return one.own.is_same(parameter); });
+      if (entry == entries.end()) {
         throw std::invalid_argument(
             "optim_state_dict: the optimizer holds a tensor that is none of model.parameters(); "
             "make it over these");
@@ -131,11 +134,11 @@ std::string group_of(const Json& manifest, const std::string& parameter) {
   return params.contains(parameter) ? "group " + params[parameter].at("group").dump() : kNoGroup;
 }
 
-std::vector<Trait> traits_of(const Json& manifest, const ShardTensors& tensors, bool with_options) {
+std::vector<Trait> traits_of(const Json& manifest, const Entries& entries, bool with_options) {
   std::vector<Trait> traits{{"the optimizer", manifest.at("optimizer").get<std::string>(),
                              "make the same on every rank"}};
   std::map<std::string, std::string> first;  // parameter of each group
-  for (const auto& entry : tensors.entries()) {
+  for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
     first.try_emplace(group, entry.name);
     traits.push_back({"where the optimizer has " + entry.name, "in " + group,
@@ -168,16 +171,14 @@ std::string shape_of(const Values& values, const ShardTensors::Entry& entry) {
 
 // Collective: the manifest, and the states by entry. Throws on every rank unless all have the same,
 // but for the elements.
-std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer,
-                                                 const Sharding& sharding,
-                                                 const std::string& where) {
-  const auto& entries = sharding.tensors().entries();
+std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Communicator& comm,
+                                                 const Entries& entries, const std::string& where) {
   Json manifest;
   std::map<size_t, Values> states;
   std::vector<Trait> traits;
-  agree_on(sharding.comm(), [&] {
-    manifest = manifest_of(optimizer, sharding.tensors());
-    traits = traits_of(manifest, sharding.tensors(), /*with_options=*/true);
+  agree_on(comm, [&] {
+    manifest = manifest_of(optimizer, entries);
+    traits = traits_of(manifest, entries, /*with_options=*/true);
     for (size_t i = 0; i < entries.size(); ++i) {
       const auto found = optimizer.state().find(entries[i].own.unsafeGetTensorImpl());
       if (found != optimizer.state().end()) states[i] = values_of(*found->second);
@@ -187,16 +188,15 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer,
     }
     return std::string();
   });
-  check_same_on_all_ranks(sharding.comm(), traits, where, "make the same groups on every rank");
+  check_same_on_all_ranks(comm, traits, where, "make the same groups on every rank");
   return {manifest, states};
 }
 
 // Collective. The states of all entries, by "NAME/KEY", whole.
-std::map<std::string, at::Tensor> gather_states(const Sharding& sharding,
-                                                const std::map<size_t, Values>& own) {
+Tensors gather_states(const Sharding& sharding, const std::map<size_t, Values>& own) {
   Communicator& comm = sharding.comm();
   const auto& entries = sharding.tensors().entries();
-  std::map<std::string, at::Tensor> whole;
+  Tensors whole;
   for (size_t unit = 0; unit < sharding.sharded().units().size(); ++unit) {
     const FlatParameter& flat_parameter = *sharding.sharded().units()[unit];
     std::map<std::string, at::Tensor> shards;  // by key: [padded / W]
@@ -288,7 +288,7 @@ Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const
       values[key] = whole.item<int64_t>();
     } else if (whole.sizes() == entry.whole.sizes() && whole.is_floating_point()) {
       const at::Tensor own = whole.flatten().narrow(0, entry.begin, entry.own.numel());
-      values[key] = own.to(entry.own.options()).clone();
+      values[key] = own.view(entry.own.sizes()).to(entry.own.options()).clone();
     } else {
       refuse(name + " is " + dtype_and_sizes(whole) + ", and the parameter is " +
              dtype_and_sizes(entry.whole));
@@ -297,40 +297,34 @@ Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const
   return values;
 }
 
-}  // namespace
-
-void ShardedModel::check_optimizer(Optimizer& optimizer) {
-  agreed(optimizer, *sharding_, "check_optimizer");
-}
-
-StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
-  sharding_->begin(kSave);
-  Communicator& comm = sharding_->comm();
-  const auto [manifest, own] = agreed(optimizer, *sharding_, kSave);
+// Collective. `gather` makes of `own` the state of all ranks; each rank has it if `replicated`.
+template <class Gather>
+StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& entries,
+               bool replicated, const Gather& gather) {
+  const auto [manifest, own] = agreed(optimizer, comm, entries, kSave);
   const at::NoGradGuard no_grad;
   const std::string text = manifest.dump();
   StateDict state;
   state.insert(kManifest, at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte));
   std::vector<Trait> traits;
-  for (const auto& [name, tensor] : gather_states(*sharding_, own)) {
+  for (const auto& [name, tensor] : gather(own)) {
     state.insert(name, tensor);
-    if (comm.replicas())
+    if (replicated)
       traits.push_back({"the values of " + name, values_digest(tensor), kReplicasDiffer});
   }
-  if (comm.replicas()) check_same_on_all_ranks(comm, traits, kSave);
+  if (replicated) check_same_on_all_ranks(comm, traits, kSave);
   return state;
 }
 
-void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
-  sharding_->begin(kLoad);
-  Communicator& comm = sharding_->comm();
-  const ShardTensors& tensors = sharding_->tensors();
+// Collective.
+void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
+          const StateDict& state) {
   Json own, saved;
   agree_on(comm, [&] {
-    own = manifest_of(optimizer, tensors);
+    own = manifest_of(optimizer, entries);
     return std::string();
   });
-  check_same_on_all_ranks(comm, traits_of(own, tensors, /*with_options=*/false), kLoad);
+  check_same_on_all_ranks(comm, traits_of(own, entries, /*with_options=*/false), kLoad);
   std::vector<Values> options;  // of each group
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
@@ -340,7 +334,7 @@ void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& 
     saved = manifest_in(state);
     check_groups(own, saved);
     check_complete(state, saved);
-    for (const auto& entry : tensors.entries()) {
+    for (const auto& entry : entries) {
       if (!own["params"].contains(entry.name)) continue;
       const Json& from = saved["params"][entry.name];
       for (auto& [key, value] : options.at(own["params"][entry.name]["group"]))
@@ -349,7 +343,7 @@ void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& 
       auto& loaded = states[entry.own.unsafeGetTensorImpl()] = class_of(optimizer).new_state();
       set_values(*loaded, values_in(state, entry, from["state"]));
     }
-    traits = traits_of(saved, tensors, /*with_options=*/true);
+    traits = traits_of(saved, entries, /*with_options=*/true);
     for (const auto& item : state)
       traits.push_back({"the values of " + item.key(), values_digest(item.value()), kLoadTheSame});
     return std::string();
@@ -360,6 +354,58 @@ void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& 
   optimizer.state().clear();
   for (auto& [parameter, loaded] : states)
     optimizer.state()[parameter] = std::move(loaded);
+}
+
+// Of a replica, which owns all of each parameter.
+Entries entries_of(const Module& net) {
+  Entries entries;
+  for (const auto& [name, parameter] : distinct_parameters(net)) {
+    ShardTensors::Entry& entry = entries.emplace_back();
+    entry.name = name;
+    entry.own = entry.whole = parameter;
+  }
+  return entries;
+}
+
+}  // namespace
+
+void ShardedModel::check_optimizer(Optimizer& optimizer) {
+  agreed(optimizer, sharding_->comm(), sharding_->tensors().entries(), "check_optimizer");
+}
+
+StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
+  sharding_->begin(kSave);
+  Communicator& comm = sharding_->comm();
+  return save(optimizer, comm, sharding_->tensors().entries(), comm.replicas() != nullptr,
+              [&](const auto& own) { return gather_states(*sharding_, own); });
+}
+
+void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
+  sharding_->begin(kLoad);
+  load(optimizer, sharding_->comm(), sharding_->tensors().entries(), state);
+}
+
+void ReplicatedModel::check_optimizer(Optimizer& optimizer) {
+  agreed(optimizer, *comm_, entries_of(net_), "check_optimizer");
+}
+
+StateDict ReplicatedModel::optim_state_dict(Optimizer& optimizer) {
+  begin(kSave);
+  const Entries entries = entries_of(net_);
+  return save(optimizer, *comm_, entries, /*replicated=*/true, [&](const auto& own) {
+    Tensors states;
+    for (const auto& [index, values] : own)
+      for (const auto& [key, value] : values)
+        states[entries[index].name + "/" + key] =
+            value.isInt() ? at::scalar_tensor(value.toInt(), at::kLong)
+                          : value.toTensor().cpu().clone(at::MemoryFormat::Contiguous);
+    return states;
+  });
+}
+
+void ReplicatedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
+  begin(kLoad);
+  load(optimizer, *comm_, entries_of(net_), state);
 }
 
 }  // namespace fsdp

@@ -60,8 +60,10 @@ std::string first_difference(const std::vector<Traits>& of_ranks, const std::vec
 
 }  // namespace
 
-void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& traits,
+void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_model,
                              const std::string& where, const std::string& what_differs) {
+  std::vector<Trait> traits{{"what they call", where, "call the same on every rank"}};
+  traits.insert(traits.end(), of_model.begin(), of_model.end());
   auto json = nlohmann::json::array();
   for (const Trait& trait : traits)
     json.push_back({trait.what, trait.value});
@@ -89,6 +91,21 @@ void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>
     if (replicas) replicas->broadcast(values, 0, kState).wait();
     comm.broadcast(values, 0, kState).wait();
     if (!values.is_alias_of(tensor)) at::Tensor(tensor).detach().copy_(values);
+  }
+}
+
+void average_buffers(Communicator& comm, const std::vector<NamedParameter>& buffers) {
+  const auto replicas = comm.replicas();
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, buffer] : buffers) {
+    if (!buffer.is_floating_point()) {
+      broadcast_from_rank_0(comm, {{name, buffer}});
+    } else if (buffer.numel() > 0) {
+      const at::Tensor values = buffer.contiguous().clone();
+      comm.all_reduce(values, kState).wait();
+      if (replicas) replicas->all_reduce(values, kState).wait();
+      at::Tensor(buffer).copy_(values.div_(comm.summed_ranks()));
+    }
   }
 }
 

@@ -30,6 +30,9 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& trait
 // Collective: every rank gets the values of global rank 0.
 void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors);
 
+// Collective: floating-point ones become the mean over all ranks, the others global rank 0's.
+void average_buffers(Communicator& comm, const std::vector<NamedParameter>& buffers);
+
 // 16 hexadecimal digits of a tensor's values, in row-major order. Fast, and no secret.
 std::string values_digest(const at::Tensor& tensor);
 

@@ -55,6 +55,19 @@ goes_on_after_a_kill() {
     same "$(sha256_of "$resumed")" "$(sha256_of "$whole")"
 }
 
+# Gradients are added up as of four parts by two and by four ranks, with either class; buffers are rank 0's.
+is_one_training_with_either_class() {
+  local run first='' said ranks_of_run steps class
+  for run in '2 7' '4 7' '2 7 ddp' '4 7 ddp'; do
+    read -r ranks_of_run steps class <<<"$run"
+    said=$(outside "$ranks_of_run" "$steps" "$work/run $run" ${class:+"$class"}) || return 1
+    said=$(sed -n 's/^without buffers //p' <<<"$said")
+    same "${first:=$said}" "$said" || return 1
+  done
+  said=$(outside 4 14 "$work/run 4 7" ddp) && first=$(outside 4 14 "$work/run 4 7 ddp") || return 1
+  same "$(sha256_of "$said")" "$(sha256_of "$first")"
+}
+
 # A port that is free: the usual one may be in use.
 torchrun() { "$root/.venv-peers/bin/torchrun" --standalone --no-python --nproc-per-node "$ranks" "$@"; }
 
@@ -76,6 +89,7 @@ check "a project elsewhere builds" builds_elsewhere
 if [[ -x $work/build/outside ]]; then
   check "another LibTorch is refused" refuses_another_libtorch
   check "it is killed and goes on" goes_on_after_a_kill
+  check "it is one training with FSDP and with DDP, on two ranks and on four" is_one_training_with_either_class
   if [[ -x $root/.venv-peers/bin/torchrun ]]; then
     check "it computes the same in torchrun" outside_in_torchrun
     check "train computes the same in torchrun" train_in_torchrun

@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -23,8 +24,15 @@ class GradientHooks : public PostAccumulateGradHook {
   void operator()(const at::Tensor& parameter) override {
     if (others_) (*others_)(parameter);
     const auto hooks = *hooks_;  // a hook may remove itself, or register another one
-    for (const Hook& hook : hooks)
-      if (parameter.grad().defined()) (*hook)();
+    std::exception_ptr thrown;
+    for (const Hook& hook : hooks) {
+      try {
+        if (parameter.grad().defined()) (*hook)();
+      } catch (...) {
+        if (!thrown) thrown = std::current_exception();
+      }
+    }
+    if (thrown) std::rethrow_exception(thrown);
   }
 
   const std::shared_ptr<std::vector<Hook>>& hooks() const { return hooks_; }

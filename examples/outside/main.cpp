@@ -1,5 +1,6 @@
-// outside RANKS STEPS FOLDER: trains on RANKS ranks, and saves a checkpoint in FOLDER after every
-// fifth step and at the end. If FOLDER has checkpoints, it goes on from the latest one.
+// outside RANKS STEPS FOLDER [ddp]: trains on RANKS ranks, and saves a checkpoint in FOLDER after
+// every fifth step and at the end. If FOLDER has a checkpoint, it goes on from that. The model is
+// sharded, or, with ddp, replicated: the numbers are the same.
 #include <ATen/Parallel.h>
 #include <fsdp.h>
 
@@ -10,10 +11,11 @@
 
 namespace {
 
+template <class Model>
 int train(const fsdp::RankContext& context, int64_t steps, const std::string& folder) {
   at::set_num_threads(1);  // the ranks share this machine's cores
   torch::manual_seed(1);   // the same parameters on every rank
-  Training training(fsdp::Communicator::create(context), folder);
+  Training<Model> training(fsdp::Communicator::create(context), folder);
   const bool speaks = context.rank == 0;
   if (speaks && training.steps() > 0)
     std::printf("goes on after step %ld\n", static_cast<long>(training.steps()));
@@ -26,20 +28,25 @@ int train(const fsdp::RankContext& context, int64_t steps, const std::string& fo
     if (speaks) std::printf("saved in %s\n", folder.c_str());
     std::fflush(stdout);
   }
-  const std::string sha256 = training.sha256();
-  if (speaks) std::printf("sha256 %s\n", sha256.c_str());
+  for (const bool buffers : {true, false}) {
+    const std::string sha256 = training.sha256(buffers);
+    if (speaks) std::printf("%s %s\n", buffers ? "sha256" : "without buffers", sha256.c_str());
+  }
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = argc == 4 ? std::atoi(argv[1]) : 0;
+  const bool replicated = argc == 5 && std::string(argv[4]) == "ddp";
+  const int ranks = argc == 4 || replicated ? std::atoi(argv[1]) : 0;
   if (ranks < 1) {
-    std::fprintf(stderr, "usage: outside RANKS STEPS FOLDER\n");
+    std::fprintf(stderr, "usage: outside RANKS STEPS FOLDER [ddp]\n");
     return 2;
   }
   return fsdp::start(ranks, [&](const fsdp::RankContext& context) {
-    return train(context, std::atol(argv[2]), argv[3]);
+    const auto run = replicated ? train<fsdp::DistributedDataParallel<Net>>
+                                : train<fsdp::FullyShardedDataParallel<Net>>;
+    return run(context, std::atol(argv[2]), argv[3]);
   });
 }

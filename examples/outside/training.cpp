@@ -1,6 +1,8 @@
 #include "training.h"
 
 #include <digest/sha256.h>
+#include <distributed_data_parallel.h>
+#include <fully_sharded_data_parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +11,14 @@
 namespace {
 
 constexpr int64_t kRows = 64;  // of all ranks together
+constexpr int kParts = 4;      // of the rows; 1, 2 and 4 ranks add up the same gradients
 const std::string kSteps = "steps", kOfOptimizer = "optimizer/";
 
 }  // namespace
 
 // Each rank sees other rows. With broadcast_buffers the running means are those of rank 0.
-Training::Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder)
+template <class Model>
+Training<Model>::Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder)
     : comm_(std::move(comm)),
       path_(folder + "/checkpoint.pt"),
       model_(net_, comm_, {.broadcast_buffers = true}),
@@ -37,28 +41,43 @@ Training::Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& 
 
 // Warm-up, then the inverse square root. It depends on the step alone, so no checkpoint has to keep
 // it.
-double Training::next_rate() const {
+template <class Model>
+double Training<Model>::next_rate() const {
   const auto step = static_cast<double>(steps_ + 1);
   return 1e-2 * std::min(step / 10, std::sqrt(10 / step));
 }
 
-double Training::step() {
-  torch::manual_seed(static_cast<uint64_t>(steps_));  // the same rows, wherever a run goes on
-  const auto rows =
-      torch::randn({2, kRows, kFeatures}).chunk(comm_->world_size(), 1)[comm_->rank()];
+template <class Model>
+double Training<Model>::backward(const at::Tensor& rows, int parts) {
   const auto alike = torch::cosine_similarity(rows[0], rows[1]);
-  const auto loss = (model_(rows[0], rows[1]) - alike).square().mean();
-  optimizer_.zero_grad();
+  const auto loss = (model_(rows[0], rows[1]) - alike).square().mean() / parts;
   loss.backward();
+  return loss.template item<double>();
+}
+
+template <class Model>
+double Training<Model>::step() {
+  torch::manual_seed(static_cast<uint64_t>(steps_));  // the same rows, wherever a run goes on
+  const int ranks = comm_->world_size();
+  const int own = kParts % ranks == 0 ? kParts / ranks : 1;  // parts of this rank
+  const auto rows = torch::randn({2, kRows, kFeatures}).chunk(own * ranks, 1);
+  optimizer_.zero_grad();
+  double loss = 0;
+  for (int part = 0; part + 1 < own; ++part) {
+    const auto no_sync = model_.no_sync();
+    loss += backward(rows[comm_->rank() * own + part], own);
+  }
+  loss += backward(rows[comm_->rank() * own + own - 1], own);
   model_.clip_grad_norm_(1);
   for (auto& group : optimizer_.param_groups())
     group.options().set_lr(next_rate());
   optimizer_.step();
   ++steps_;
-  return loss.item<double>();
+  return loss;
 }
 
-fsdp::StateDict Training::state() {
+template <class Model>
+fsdp::StateDict Training<Model>::state() {
   auto state = model_.state_dict();
   for (const auto& entry : model_.optim_state_dict(optimizer_))
     state.insert(kOfOptimizer + entry.key(), entry.value());
@@ -66,16 +85,22 @@ fsdp::StateDict Training::state() {
   return state;
 }
 
-void Training::save() {
+template <class Model>
+void Training<Model>::save() {
   fsdp::save_state_dict(state(), path_, *comm_);
 }
 
-std::string Training::sha256() {
+template <class Model>
+std::string Training<Model>::sha256(bool buffers) {
   fsdp::Sha256 hash;
   for (const auto& entry : state()) {
+    if (!buffers && net_.named_buffers().contains(entry.key())) continue;
     const auto values = entry.value().contiguous();
     hash.update(std::as_bytes(std::span(entry.key())));
     hash.update({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
   }
   return hash.hex();
 }
+
+template class Training<fsdp::FullyShardedDataParallel<Net>>;
+template class Training<fsdp::DistributedDataParallel<Net>>;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <fully_sharded_data_parallel.h>
 #include <torch/optim/adamw.h>
 
 #include <memory>
@@ -9,7 +8,9 @@
 
 #include "model.h"
 
-// What the ranks train: a sharded model, its optimizer, and how far it has come.
+// What the ranks train: a model, its optimizer, and how far it has come. The model is an
+// fsdp::FullyShardedDataParallel<Net> or an fsdp::DistributedDataParallel<Net>.
+template <class Model>
 class Training {
  public:
   // On all ranks. If `folder` has a checkpoint, goes on from it.
@@ -19,15 +20,16 @@ class Training {
   double step();                            // one more; returns this rank's loss
   double next_rate() const;                 // the learning rate of the step that comes next
   void save();                              // in place of the checkpoint that is there
-  std::string sha256();                     // of all that it saves, on rank 0
+  std::string sha256(bool buffers);         // of all that it saves, with buffers or without
 
  private:
   fsdp::StateDict state();
+  double backward(const at::Tensor& rows, int parts);  // of one of this rank's parts
 
   std::shared_ptr<fsdp::Communicator> comm_;
   std::string path_;  // of the checkpoint
   int64_t steps_{};
   Net net_;
-  fsdp::FullyShardedDataParallel<Net> model_;
+  Model model_;
   torch::optim::AdamW optimizer_;
 };

@@ -1,4 +1,4 @@
-"""Times our FSDP beside PyTorch's FSDP2 and DDP: the same model, data, threads, optimizer, machine.
+"""Times our FSDP and DDP beside PyTorch's FSDP2 and DDP: one model, data, threads, optimizer, machine.
 
 Programs take turns, a short run each, `--rounds` times; a ratio is taken within one round, so that
 what else the machine does weighs on both sides. The losses of every run must agree."""
@@ -26,8 +26,10 @@ OURS = "fsdp"
 # W processes that train the model at once, each alone: nothing is sharded, and nobody waits for
 # anybody. What is computed in a step can't be had faster on this machine.
 ALONE = "alone"
-PROGRAMS = (OURS, "fsdp2", "ddp", ALONE)
-LABELS = {OURS: "ours", "fsdp2": "FSDP2", "ddp": "DDP", ALONE: "alone"}
+OUR_DDP = "our-ddp"
+PROGRAMS = (OURS, "fsdp2", OUR_DDP, "ddp", ALONE)
+LABELS = {OURS: "ours", "fsdp2": "FSDP2", OUR_DDP: "our DDP", "ddp": "DDP", ALONE: "alone"}
+MODES = {OURS: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
 
 # The losses of two runs may differ by this much, relative. The programs run the same kernels on the
 # same weights and rows, but from three ranks on they sum gradients in another order: a few units in
@@ -91,9 +93,8 @@ def command(program, args, model, world, out):
         world = 1
     common = ["--world", world, "--model", model, "--batch", args.rows * world, "--seq", args.seq]
     common += ["--steps", WARMUP + args.steps, "--lr", LR, "--json", out]
-    if program in (OURS, ALONE):
-        mode = "fsdp" if program == OURS else "single"
-        start = [args.train, "--mode", mode, "--recipe", "published", "--threads", 1]
+    if program in MODES:
+        start = [args.train, "--mode", MODES[program], "--recipe", "published", "--threads", 1]
         start += ["--log", log_beside(out)]
     else:
         start = [sys.executable, os.path.join(HERE, "peer.py"), "--mode", program]
@@ -196,7 +197,8 @@ def spread(values):
 
 def summarize(runs):
     """runs: program -> its run in every round. Per program the speed (each run's median step, over
-    rounds), ratios ours : peer within a round, peak bytes and the loss difference to ours."""
+    rounds), ratios ours : peer within a round (of DDP our DDP : DDP), peak bytes and the loss
+    difference to ours."""
     speeds = {
         program: [statistics.median(one["tokens_per_s"][WARMUP:]) for one in rounds]
         for program, rounds in runs.items()
@@ -209,10 +211,11 @@ def summarize(runs):
             raise Failure(f"{LABELS[program]} has {finals[0]['params']} parameters, ours has "
                           f"{expected['final']['params']}")
         shards = program != ALONE
+        ours = speeds[OUR_DDP if program == "ddp" and OUR_DDP in runs else OURS]
         peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes") and shards]
         summary[program] = {
             "tokens_per_s": spread(speeds[program]),
-            "ratio": spread([ours / other for ours, other in zip(speeds[OURS], speeds[program])]),
+            "ratio": spread([own / other for own, other in zip(ours, speeds[program])]),
             "peak_bytes": spread(peaks) if peaks else None,
             "comm_bytes": finals[0].get("comm_bytes") if shards else None,
             # Who is alone trains on the rows of rank 0.
@@ -280,18 +283,18 @@ def context(args, torch_version):
 def show(model, world, args, summary):
     print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, "
           f"{args.rounds} rounds of {args.steps} steps")
-    print(f"{'':6}{'tokens/s':>10}{'min .. max':>20}{'ours/it':>9}{'min .. max':>17}"
+    print(f"{'':8}{'tokens/s':>10}{'min .. max':>20}{'ours/it':>9}{'min .. max':>17}"
           f"{'peak bytes/rank':>17}{'loss diff.':>11}")
     for program, row in summary.items():
         speed, ratio, peak = row["tokens_per_s"], row["ratio"], row["peak_bytes"]
-        cells = [f"{LABELS[program]:6}", f"{speed['median']:10.1f}", f"{span(speed, 1):>20}"]
+        cells = [f"{LABELS[program]:8}", f"{speed['median']:10.1f}", f"{span(speed, 1):>20}"]
         if program == OURS:
             cells.append(f"{'':26}")
         else:
             cells += [f"{ratio['median']:9.2f}", f"{span(ratio, 2):>17}"]
         # Between rounds it may vary: a gloo thread lets go of a buffer sooner or later. The peer
         # has the benefit of the doubt.
-        bytes_alive = peak and peak["max" if program == OURS else "min"]
+        bytes_alive = peak and peak["max" if program in MODES else "min"]
         cells.append(f"{bytes_alive:17,}" if peak else f"{'':17}")
         cells.append(f"{row['loss_difference']:11.1e}" if program != ALONE else "")
         print("".join(cells).rstrip())
@@ -299,11 +302,11 @@ def show(model, world, args, summary):
         if program == ALONE:
             continue
         moved = ", ".join(f"{key} {size:,}" for key, size in (row["comm_bytes"] or {}).items())
-        print(f"{LABELS[program]:6}bytes moved a step and rank: {moved or 'not known'}")
+        print(f"{LABELS[program]:8}bytes moved a step and rank: {moved or 'not known'}")
 
 
     shares = ", ".join(f"{name} {share:.1%}" for name, share in summary[OURS]["waiting"].items())
-    print(f"ours  share of a step spent waiting on rank 0: {shares}")
+    print(f"ours    share of a step spent waiting on rank 0: {shares}")
 
 
 def span(values, digits):
@@ -315,7 +318,7 @@ def measure(args, model, world, report):
     for number in range(args.rounds):
         for program in PROGRAMS:
             if sys.stderr.isatty():
-                print(f"\r{model} W = {world} round {number + 1}/{args.rounds} {LABELS[program]:6}",
+                print(f"\r{model} W = {world} round {number + 1}/{args.rounds} {LABELS[program]:8}",
                       end="", file=sys.stderr)
             one = run(program, args, model, world)
             runs[program].append(one)

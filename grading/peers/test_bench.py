@@ -31,6 +31,10 @@ class Summary(unittest.TestCase):
         runs = {"fsdp": rounds(20.0, 40.0, 60.0), "fsdp2": rounds(10.0, 10.0, 20.0)}
         self.assertEqual(bench.summarize(runs)["fsdp2"]["ratio"], {"median": 3, "min": 2, "max": 4})
 
+    def test_ddp_is_compared_with_our_ddp(self):
+        runs = {"fsdp": rounds(90.0), bench.OUR_DDP: rounds(30.0), "ddp": rounds(10.0)}
+        self.assertEqual(bench.summarize(runs)["ddp"]["ratio"]["median"], 3)
+
     def test_steps_before_the_warm_up_ends_do_not_count(self):
         slow = bench.read_run(lines([3.0, 2.5, 2.25, 2.0], 10.0))
         slow["tokens_per_s"][: bench.WARMUP] = [1.0] * bench.WARMUP

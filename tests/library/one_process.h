@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/tree_sum.h>
+#include <distributed_data_parallel.h>
 #include <fully_sharded_data_parallel.h>
 #include <testing/multi_rank.h>
 #include <torch/optim/adagrad.h>
@@ -156,9 +157,10 @@ inline void train_in_one_process(TestRank& rank, const Training& training, int w
     rank.observe(names[i], parameters[i].detach().contiguous());
 }
 
-inline void train_sharded(TestRank& rank, const Training& training) {
+template <template <class> class Parallel, class Options>
+void train_parallel(TestRank& rank, const Training& training, const Options& options) {
   const auto net = training.build();
-  FullyShardedDataParallel model(*net, rank.communicator(), training.options);
+  Parallel<Module> model(*net, rank.communicator(), options);
   const auto optimizer = training.optimizer(model.parameters());
   for (int step = 0; step < training.steps; ++step) {
     training.prepare(*net, step);
@@ -171,13 +173,27 @@ inline void train_sharded(TestRank& rank, const Training& training) {
     rank.observe(entry.key(), entry.value());
 }
 
-// Fails unless every parameter ends with the bits that it has in one process.
-inline void expect_equal_to_one_process(int world_size, const Training& training) {
+inline void train_sharded(TestRank& rank, const Training& training) {
+  train_parallel<FullyShardedDataParallel>(rank, training, training.options);
+}
+// Nearly each gradient in a bucket of its own.
+inline void train_replicated(TestRank& rank, const Training& training) {
+  train_parallel<DistributedDataParallel>(rank, training,
+                                          DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
+}
+
+// Fails unless every parameter ends with the bits that it has in one process, with either class.
+inline void expect_equal_to_one_process(
+    int world_size, const Training& training,
+    const std::vector<void (*)(TestRank&, const Training&)>& classes = {train_sharded,
+                                                                        train_replicated}) {
   const RankRun expected =
       run_oracle([&](TestRank& rank) { train_in_one_process(rank, training, world_size); });
-  const RankRun run = run_ranks(world_size, [&](TestRank& rank) { train_sharded(rank, training); });
-  for (const std::string name : expected.at(0, "names"))
-    expect_on_all_ranks(run, name, expected.at(0, name));
+  for (const auto& train : classes) {
+    const RankRun run = run_ranks(world_size, [&](TestRank& rank) { train(rank, training); });
+    for (const std::string name : expected.at(0, "names"))
+      expect_on_all_ranks(run, name, expected.at(0, name));
+  }
 }
 
 }  // namespace fsdp

@@ -264,7 +264,9 @@ void expect_difference(int world_size,
   run_ranks(world_size, [&](TestRank& rank) {
     const auto net = build(rank.rank());
     const auto shard = [&] { FullyShardedDataParallel model(*net, rank.communicator()); };
+    const auto replicate = [&] { DistributedDataParallel model(*net, rank.communicator()); };
     EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), says);
+    EXPECT_CONTAINS(error_of<std::invalid_argument>(replicate), says);
   });
 }
 

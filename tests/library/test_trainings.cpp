@@ -75,18 +75,21 @@ void train_gan(Module& maker, Module& judge, const Sharded& backward,
   }
 }
 
+template <template <class> class Parallel>
+void train_gan_on_ranks(TestRank& rank) {
+  const auto maker = block_net(2, 1), judge = block_net(2, 2);
+  Parallel<BlockNet> first(*maker, rank.communicator()), second(*judge, rank.communicator());
+  const auto one = adamw(first.parameters()), two = adamw(second.parameters());
+  train_gan(
+      *maker, *judge, [&](const auto& loss) { loss(rank.rank(), rank.world_size()).backward(); },
+      *one, *two);
+  rank.observe("maker", first.state_dict().at("b0.linear.weight"));
+  rank.observe("judge", second.state_dict().at("b1.linear.weight"));
+}
+
 MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto maker = block_net(2, 1), judge = block_net(2, 2);
-    FullyShardedDataParallel first(*maker, rank.communicator());
-    FullyShardedDataParallel second(*judge, rank.communicator());
-    const auto one = adamw(first.parameters()), two = adamw(second.parameters());
-    train_gan(
-        *maker, *judge, [&](const auto& loss) { loss(rank.rank(), rank.world_size()).backward(); },
-        *one, *two);
-    rank.observe("maker", first.state_dict().at("b0.linear.weight"));
-    rank.observe("judge", second.state_dict().at("b1.linear.weight"));
-  });
+  const RankRun run = run_ranks(world_size(), train_gan_on_ranks<FullyShardedDataParallel>);
+  const RankRun replicas = run_ranks(world_size(), train_gan_on_ranks<DistributedDataParallel>);
   const RankRun one_process = run_oracle([&](TestRank& rank) {
     const auto maker = block_net(2, 1), judge = block_net(2, 2);
     std::vector<at::Tensor> all = maker->parameters();
@@ -100,8 +103,10 @@ MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
     rank.observe("maker", maker->blocks[0]->linear->weight.detach());
     rank.observe("judge", judge->blocks[1]->linear->weight.detach());
   });
-  for (const char* model : {"maker", "judge"})
+  for (const char* model : {"maker", "judge"}) {
     expect_on_all_ranks(run, model, one_process.at(0, model));
+    expect_on_all_ranks(replicas, model, one_process.at(0, model));
+  }
 }
 
 MULTI_RANK_TEST(AnyTraining, may_drop_its_gradients_by_zero_grad_of_the_module) {

@@ -1,5 +1,5 @@
 #include <config/arrangement.h>
-#include <config/gradient_buckets.h>
+#include <optim/gradient_buckets.h>
 #include <prediction/scheduled_step.h>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <config/gradient_buckets.h>
 #include <config/train_config.h>
 #include <nn/module.h>
+#include <optim/gradient_buckets.h>
 #include <optim/shard_layout.h>
 #include <optim/state_range.h>
 #include <optim/update_rule.h>

@@ -1,4 +1,4 @@
-#include <config/gradient_buckets.h>
+#include <optim/gradient_buckets.h>
 
 namespace fsdp {
 

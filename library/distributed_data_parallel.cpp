@@ -1,0 +1,105 @@
+#include <distributed_data_parallel.h>
+#include <memory/storage_guard.h>
+#include <model_checks.h>
+#include <optim/p_norm.h>
+#include <reducer.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+void check_can_be_replicated(Module& net, Communicator& comm,
+                             const DistributedDataParallelOptions& options) {
+  const std::string where = "DistributedDataParallel";
+  if (!(options.bucket_cap_mb >= 0))
+    throw std::invalid_argument(where + ": .bucket_cap_mb has to be 0 or more");
+  for (const auto& [name, parameter] : distinct_parameters(net)) {
+    const char* problem = parameter.is_meta() ? "no values yet: build it without DeferredInit"
+                          : is_freed(parameter) || is_replicated(parameter)
+                              ? "one object that shards or replicates it already; keep that one"
+                              : nullptr;
+    if (problem != nullptr)
+      throw std::invalid_argument(where + ": parameter " + name + " has " + problem);
+  }
+  check_fp32("root", distinct_parameters(net));
+  auto traits = traits_of_structure(net, {});
+  const auto add = [&](const char* option, double value) {
+    traits.push_back({option, std::to_string(value), "give every rank the same options"});
+  };
+  add(".bucket_cap_mb", options.bucket_cap_mb);
+  add(".sync_module_states", options.sync_module_states);
+  add(".broadcast_buffers", options.broadcast_buffers);
+  if (!options.sync_module_states)
+    for (const Trait& trait : traits_of_values(net))
+      traits.push_back(trait);
+  check_same_on_all_ranks(comm, traits, where);
+}
+
+}  // namespace
+
+ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
+                                 const DistributedDataParallelOptions& options)
+    : net_(net),
+      comm_(std::move(comm)),
+      broadcast_buffers_(options.broadcast_buffers),
+      kept_(net.weak_from_this().lock()) {
+  check_can_be_replicated(net, *comm_, options);
+  if (options.sync_module_states) {
+    broadcast_from_rank_0(*comm_, distinct_parameters(net));
+    broadcast_from_rank_0(*comm_, distinct_buffers(net));
+  }
+  reducer_ = std::make_shared<Reducer>(net, comm_, options.bucket_cap_mb);
+  reducer_->register_hooks();
+  net.register_forward_pre_hook([&net, comm = comm_, broadcast = options.broadcast_buffers,
+                                 reducer = reducer_](Module&, const at::Tensor&) {
+    if (torch::autograd::get_current_node()) return at::Tensor();
+    reducer->drop_broken_pass();
+    if (broadcast) broadcast_from_rank_0(*comm, distinct_buffers(net));
+    return at::Tensor();
+  });
+}
+
+void ReplicatedModel::begin(const std::string& function) {
+  if (torch::autograd::get_current_node())
+    throw std::logic_error(function + "(): called inside a backward pass; call it between steps");
+  reducer_->drop_broken_pass();
+  reducer_->check_parameters();
+}
+
+torch::OrderedDict<std::string, at::Tensor> ReplicatedModel::named_parameters() {
+  torch::OrderedDict<std::string, at::Tensor> named;
+  for (const auto& entry : reducer_->entries())
+    named.insert(entry.name, entry.tensor);
+  return named;
+}
+
+void ReplicatedModel::zero_grad() {
+  reducer_->zero_grad();
+}
+
+double ReplicatedModel::clip_grad_norm_(double max_norm, double norm_type) {
+  check_norm_type(norm_type);
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const auto& entry : reducer_->entries())
+    if (entry.tensor.grad().defined()) gradients.push_back(entry.tensor.grad());
+  const double norm = p_norm(gradients, norm_type);
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale < 1.0)
+    for (const at::Tensor& gradient : gradients)
+      gradient.mul_(scale);
+  return norm;
+}
+
+NoSync ReplicatedModel::no_sync() {
+  return NoSync([reducer = reducer_](bool sync) { reducer->set_sync(sync); });
+}
+
+void ReplicatedModel::average_buffers() {
+  begin("average_buffers");
+  fsdp::average_buffers(*comm_, distinct_buffers(net_));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,271 @@
+#include <distributed_data_parallel.h>
+#include <memory/live_bytes.h>
+#include <memory/storage.h>
+#include <memory/storage_guard.h>
+#include <model_checks.h>
+#include <nn/gradient_hook.h>
+#include <reducer.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+constexpr size_t kInFlight = 16;    // reductions; the ranks' calls have room for 64
+constexpr int64_t kCompared = 256;  // values of a parameter, in each pass
+
+std::set<const at::TensorImpl*>& replicated_parameters() {
+  static auto& all = *new std::set<const at::TensorImpl*>;  // models of static objects end late
+  return all;
+}
+
+// Whether this pass adds to .grad what arrives: at the node that runs, or at any. What
+// autograd::grad() asks for goes to its caller.
+bool adds_to_grad(const torch::autograd::Node* node) {
+  const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
+  if (chosen == nullptr || chosen->empty()) return true;
+  const auto found = chosen->find(const_cast<torch::autograd::Node*>(node));
+  return found != chosen->end() && found->second.needed_;
+}
+
+}  // namespace
+
+bool is_replicated(const at::Tensor& parameter) {
+  return replicated_parameters().contains(parameter.unsafeGetTensorImpl());
+}
+
+Reducer::Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_cap_mb)
+    : net_(net),
+      comm_(std::move(comm)),
+      replicas_(comm_->replicas()),
+      cap_(static_cast<int64_t>(std::min(bucket_cap_mb, 1e6) * (1 << 20))) {
+  const c10::Storage nothing = storage_of_no_bytes(comm_->device());
+  int64_t largest = 0;
+  for (const auto& parameter : distinct_parameters(net)) {
+    largest = std::max(largest, static_cast<int64_t>(parameter.tensor.nbytes()));
+    entries_.push_back({parameter, view_of_storage(nothing, 0, parameter.tensor.sizes())});
+    replicated_parameters().insert(parameter.tensor.unsafeGetTensorImpl());
+  }
+  guard_storage(nothing,
+                "the gradients of " + net.name() +
+                    " have not been reduced: run the last backward before a step outside of "
+                    "no_sync(); model.zero_grad() drops them",
+                largest);
+}
+
+Reducer::~Reducer() {
+  for (const Entry& entry : entries_)
+    replicated_parameters().erase(entry.tensor.unsafeGetTensorImpl());
+}
+
+void Reducer::register_hooks() {
+  for (Entry& entry : entries_) {
+    const bool trainable = entry.tensor.requires_grad();
+    entry.tensor.set_requires_grad(true);  // else there can be no hook; it may be unfrozen later
+    entry.tensor.register_hook([weak = weak_from_this(), &entry](const at::Tensor& gradient) {
+      if (const auto alive = weak.lock()) alive->arrives(entry, gradient);
+    });
+    entry.tensor.set_requires_grad(trainable);
+  }
+  // So a rank that uses no parameter in a pass takes part in it.
+  net_.register_full_backward_pre_hook([self = shared_from_this()](Module&) {
+    if (adds_to_grad(nullptr)) self->begin_pass();
+  });
+}
+
+void Reducer::check_parameters() const {
+  for (const auto& parameter : net_.named_parameters())
+    if (!is_replicated(parameter.value()))
+      throw std::logic_error("parameter " + parameter.key() +
+                             " was registered after the model was replicated, so its gradient "
+                             "would not be reduced; build the whole model before");
+}
+
+void Reducer::zero_grad() {
+  drop_broken_pass();
+  for (Entry& entry : entries_)
+    entry.tensor.mutable_grad().reset();
+}
+
+void Reducer::begin_pass() {
+  const int pass = torch::autograd::get_current_graph_task_id();
+  if (pass == pass_) return;
+  drop_broken_pass();
+  check_parameters();
+  reduces_ = sync_;
+  lay_out();
+  pass_ = pass;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [self = shared_from_this(), pass] { self->end_pass(pass); });
+  if (reduces_ && !buckets_.empty() && comm_->summed_ranks() > 1) compare_ranks();
+}
+
+// Anew for each pass: parameters are frozen and unfrozen, and replaced by set_data().
+void Reducer::lay_out() {
+  std::vector<int64_t> numels;
+  for (Entry& entry : entries_) {
+    check_fp32("root", {entry});
+    if (entry.waits && !entry.tensor.grad().is_same(entry.waiting)) {  // dropped or replaced
+      entry.local.reset();
+      entry.reduced.reset();
+      entry.waits = false;
+    }
+    entry.arrived = false;
+    entry.trains = entry.tensor.requires_grad() || entry.waits;
+    if (entry.trains) numels.push_back(entry.tensor.numel());
+  }
+  const GradientBuckets layout = gradient_buckets(numels, {cap_, cap_});
+  buckets_.clear();
+  sent_ = 0;
+  for (const int64_t numel : layout.numels)
+    buckets_.push_back({numel});
+  auto place = layout.places.begin();
+  for (Entry& entry : entries_) {
+    if (!entry.trains) continue;
+    entry.place = *place++;
+    ++buckets_[entry.place.bucket].missing;
+  }
+}
+
+void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
+  if (!adds_to_grad(torch::autograd::get_current_node().get())) return;
+  const std::string where = "backward: the gradient of parameter " + entry.name;
+  if (at::GradMode::is_enabled())
+    throw std::logic_error(where +
+                           " is reduced, which cannot be differentiated: create_graph has to be "
+                           "off; torch::autograd::grad() reduces nothing, and may have it on");
+  if (gradient.defined() && gradient.layout() != at::kStrided)
+    throw std::logic_error(where +
+                           " is sparse, which can't be reduced; make its layer without "
+                           ".sparse(true)");
+  begin_pass();
+  if (!entry.trains) return;
+  entry.aside = std::exchange(entry.tensor.mutable_grad(), {});
+  entry.arriving = true;
+  // The last hook of the parameter, so that all others find the gradient of this pass in .grad.
+  entry.remove_hook();
+  entry.remove_hook =
+      register_post_accumulate_grad_hook(entry.tensor, [weak = weak_from_this(), &entry] {
+        if (const auto alive = weak.lock()) alive->collect(entry);
+      });
+}
+
+void Reducer::collect(Entry& entry) {
+  const at::NoGradGuard no_grad;
+  if (!std::exchange(entry.arriving, false)) return;
+  entry.arrived = true;
+  const at::Tensor gradient =
+      std::exchange(entry.tensor.mutable_grad(), std::exchange(entry.aside, {}));
+  if (!reduces_) {
+    entry.fresh = gradient;
+    return;
+  }
+  at::Tensor own = slot(entry).copy_(entry.local.defined() ? entry.local : gradient);
+  if (entry.local.defined()) own.add_(gradient);
+  --buckets_[entry.place.bucket].missing;
+  // In their order, whatever order they fill in: it is the same on every rank.
+  while (sent_ < buckets_.size() && buckets_[sent_].missing == 0)
+    send_next();
+}
+
+// No view to autograd: Optimizer::zero_grad() detaches gradients in place.
+at::Tensor Reducer::slot(const Entry& entry) {
+  Bucket& bucket = buckets_[entry.place.bucket];
+  if (!bucket.sum.defined()) {
+    const MemoryScope scope(MemoryClass::gradients);
+    bucket.sum = comm_->empty(bucket.numel);  // other ranks read it in place
+  }
+  return view_of_storage(bucket.sum.storage(), bucket.sum.storage_offset() + entry.place.offset,
+                         entry.tensor.sizes());
+}
+
+void Reducer::send_next() {
+  if (sent_ >= kInFlight) finish(buckets_[sent_ - kInFlight]);
+  Bucket& bucket = buckets_[sent_];
+  bucket.reduction = comm_->all_reduce(bucket.sum, "bucket." + std::to_string(sent_++));
+}
+
+void Reducer::finish(Bucket& bucket) {
+  if (!bucket.reduction.pending()) return;
+  bucket.reduction.wait();
+  if (replicas_) replicas_->all_reduce(bucket.sum, "bucket").wait();
+}
+
+void Reducer::end_pass(int pass) {
+  if (std::exchange(pass_, -1) != pass)
+    throw std::logic_error(
+        "backward: another backward ran inside this one, which cannot be "
+        "reduced; to checkpoint a module, call checkpoint_activations()");
+  const at::NoGradGuard no_grad;
+  for (Entry& entry : entries_) {
+    if (std::exchange(entry.arriving, false))  // an undefined gradient
+      entry.tensor.mutable_grad() = std::exchange(entry.aside, {});
+    if (entry.fresh.defined() && entry.local.defined()) entry.local.add_(entry.fresh);
+    if (entry.fresh.defined() && !entry.local.defined()) entry.local = entry.fresh;
+    entry.fresh.reset();
+  }
+  if (reduces_) give_gradients();
+  for (Entry& entry : entries_)
+    if (!reduces_ && entry.trains && !std::exchange(entry.waits, true))
+      entry.reduced = std::exchange(entry.tensor.mutable_grad(), entry.waiting);
+  buckets_.clear();
+}
+
+void Reducer::give_gradients() {
+  for (const Entry& entry : entries_) {
+    if (!entry.trains || entry.arrived) continue;
+    const at::Tensor own = slot(entry).zero_();
+    if (entry.local.defined()) own.copy_(entry.local);
+  }
+  while (sent_ < buckets_.size())
+    send_next();
+  for (Bucket& bucket : buckets_) {
+    finish(bucket);
+    bucket.sum.div_(comm_->summed_ranks());  // once, after the sum: 1/W is not exact for every W
+  }
+  for (Entry& entry : entries_) {
+    if (!entry.trains) continue;
+    at::Tensor& gradient = entry.tensor.mutable_grad();
+    if (std::exchange(entry.waits, false)) gradient = std::exchange(entry.reduced, {});
+    entry.local.reset();
+    gradient = gradient.defined() ? gradient.add_(slot(entry)) : slot(entry);
+  }
+}
+
+// The engine drops the callback of a pass that throws. So a pass has broken off when it has begun,
+// has not ended, and something else runs. Then .grad is what it was before the pass, also that of a
+// parameter whose hook threw, unless all have been dropped meanwhile.
+void Reducer::drop_broken_pass() {
+  if (std::exchange(pass_, -1) < 0) return;
+  for (Bucket& bucket : buckets_)
+    finish(bucket);
+  buckets_.clear();
+  const auto has_gradient = [](const Entry& entry) { return entry.tensor.grad().defined(); };
+  const bool dropped = std::ranges::none_of(entries_, has_gradient);
+  for (Entry& entry : entries_) {
+    if (std::exchange(entry.arriving, false) && !dropped) entry.tensor.mutable_grad() = entry.aside;
+    entry.aside.reset();
+    entry.fresh.reset();
+  }
+}
+
+void Reducer::compare_ranks() {
+  std::vector<Trait> traits;
+  for (const Entry& entry : entries_) {
+    const int64_t stride = std::max<int64_t>(1, entry.tensor.numel() / kCompared);
+    const at::Tensor some =
+        entry.tensor.detach().flatten().slice(0, passes_ % stride, std::nullopt, stride);
+    traits.push_back({"parameter " + entry.name,
+                      entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
+    traits.push_back(
+        {"the values of parameter " + entry.name, values_digest(some), kReplicasDiffer});
+  }
+  ++passes_;
+  check_same_on_all_ranks(*comm_, traits, "backward");
+}
+
+}  // namespace fsdp

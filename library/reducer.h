@@ -1,0 +1,74 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <nn/module.h>
+#include <optim/gradient_buckets.h>
+#include <optim/shard_layout.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// PyTorch's Reducer: puts the mean over ranks into the .grad of a module's parameters. The
+// module's hooks own it.
+class Reducer : public std::enable_shared_from_this<Reducer> {
+ public:
+  struct Entry : NamedParameter {
+    at::Tensor waiting;  // lies in .grad while gradients wait for a pass outside of no_sync()
+    bool waits{};
+    at::Tensor local{}, reduced{};  // then: this rank's sum, and what `waiting` has replaced
+    // Of the pass that has not ended.
+    bool trains{}, arriving{}, arrived{};
+    at::Tensor aside{};  // what was in .grad, while `arriving`
+    at::Tensor fresh{};  // what arrived in no_sync()
+    GradientBuckets::Place place{};
+    std::function<void()> remove_hook{[] {}};
+  };
+
+  Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_cap_mb);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  void register_hooks();
+
+  const std::vector<Entry>& entries() const { return entries_; }  // as distinct_parameters()
+  void check_parameters() const;  // throws std::logic_error naming one that is new
+  void set_sync(bool sync) { sync_ = sync; }
+  void drop_broken_pass();
+  void zero_grad();
+
+ private:
+  struct Bucket {
+    int64_t numel;
+    int64_t missing{};  // gradients that have not arrived
+    at::Tensor sum{};   // [numel] from Communicator::empty(), from the first gradient on
+    Handle reduction{};
+  };
+
+  void begin_pass();  // at every sign of a pass that adds gradients to .grad
+  void lay_out();
+  void arrives(Entry& entry, const at::Tensor& gradient);  // and is added to .grad next
+  void collect(Entry& entry);
+  at::Tensor slot(const Entry& entry);
+  void send_next();
+  void finish(Bucket& bucket);
+  void end_pass(int pass);
+  void give_gradients();
+  void compare_ranks();
+
+  Module& net_;
+  std::shared_ptr<Communicator> comm_, replicas_;  // the second may be null
+  int64_t cap_;                                    // [bytes]
+  std::vector<Entry> entries_;
+  std::vector<Bucket> buckets_;  // of the pass, in the order in which they are sent
+  size_t sent_{};                // of them
+  int64_t passes_{};             // that were reduced
+  int pass_{-1};                 // the engine's number of the pass that has not ended
+  bool reduces_{};               // that pass
+  bool sync_{true};              // a pass that begins reduces
+};
+
+}  // namespace fsdp

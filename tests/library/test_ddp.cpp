@@ -1,0 +1,388 @@
+#include <nn/gradient_hook.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/utils/convert_parameters.h>
+#include <torch/optim/lbfgs.h>
+
+#include <common/expect_text.h>
+#include <library/models.h>
+#include <library/one_process.h>
+
+// What is peculiar to replicas; one_process.h trains each kind of model with either class.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(Replicas);
+
+// A net that leaves out all of its parameters.
+struct LazyNet : BlockNet {
+  explicit LazyNet(int layers) : BlockNet(layers) {}
+  at::Tensor forward(at::Tensor x) override { return lazy ? x * 1 : BlockNet::forward(x); }
+  bool lazy{};
+};
+
+// With buffers, whose values and parameters differ between ranks at first.
+struct NormedNet : BlockNet {
+  explicit NormedNet(int rank) : BlockNet((torch::manual_seed(static_cast<uint64_t>(rank)), 5)) {
+    norm->running_mean.fill_(rank);
+  }
+  at::Tensor forward(at::Tensor x) override { return BlockNet::forward(norm(x)); }
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(7));
+};
+
+// On a rank.
+struct ReplicatedNet {
+  explicit ReplicatedNet(TestRank& rank, double cap = 25, int layers = 3, uint64_t seed = 1)
+      : rank(rank),
+        net((torch::manual_seed(seed), std::make_shared<LazyNet>(layers))),
+        model(*net, rank.communicator(), {.bucket_cap_mb = cap}),
+        optimizer(momentum(net->parameters())) {}
+  void backward(int number = 0) { loss_of(*net, rank, number).backward(); }
+  void step(int number = 0) {
+    backward(number);
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  void wait(int number) {
+    const NoSync no_sync = model.no_sync();
+    backward(number);
+  }
+  void backward_of_nothing() {
+    net->lazy = true;
+    model(at::ones({2, 7}).requires_grad_()).sum().backward();
+    net->lazy = false;
+  }
+  at::Tensor values() {
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& parameter : net->parameters())
+      all.push_back(parameter.detach().flatten());
+    return at::cat(all);
+  }
+
+  TestRank& rank;
+  std::shared_ptr<LazyNet> net;
+  DistributedDataParallel<LazyNet> model;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  at::Tensor weight = net->blocks[0]->linear->weight;
+};
+
+// All that either class can do in a step.
+template <class Model, class Options>
+void train(TestRank& rank, const std::shared_ptr<Communicator>& comm, const std::string& name,
+           const Options& options) {
+  const auto net = std::make_shared<NormedNet>(rank.rank());
+  Model model(*net, comm, options);
+  const auto optimizer = adamw(model.parameters());
+  const auto backward = [&](int number) { loss_of(*net, rank, number).backward(); };
+  for (int step = 0; step < 3; ++step) {
+    backward(3 * step + 1);
+    {
+      const NoSync no_sync = model.no_sync();
+      backward(3 * step);
+      backward(3 * step + 1);
+    }
+    backward(3 * step + 2);
+    net->blocks[1]->linear->weight.set_requires_grad(step == 1);
+    backward(3 * step);
+    rank.observe(name + "norm" + std::to_string(step), model.clip_grad_norm_(0.1, 1 + step));
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  for (const auto& entry : model.state_dict())
+    rank.observe(name + entry.key(), entry.value());
+  for (const auto& entry : model.optim_state_dict(*optimizer))
+    rank.observe(name + entry.key(), entry.value());
+}
+
+void expect_same_of_both(int world_size, const RunOptions& options, bool hybrid) {
+  const std::vector<double> caps{0, 0.0005, 25};
+  const RankRun run = run_ranks(
+      world_size,
+      [&](TestRank& rank) {
+        const auto& comm = hybrid ? rank.hybrid(rank.world_size() / 2) : rank.communicator();
+        train<FullyShardedDataParallel<BlockNet>>(
+            rank, comm, "",
+            FullyShardedDataParallelOptions{.sync_module_states = true, .broadcast_buffers = true});
+        for (const double cap : caps)
+          train<DistributedDataParallel<BlockNet>>(rank, comm, std::to_string(cap),
+                                                   DistributedDataParallelOptions{cap, true, true});
+      },
+      options);
+  for (const char* name :
+       {"norm0", "norm1", "norm2", "scale", "norm.running_mean", "b0.linear.weight",
+        "b1.linear.weight", "b4.linear.bias", "b1.linear.weight/exp_avg_sq", "param_groups"})
+    for (const double cap : caps)
+      expect_on_all_ranks(run, std::to_string(cap) + name, run.at(0, name));
+}
+
+MULTI_RANK_TEST(Replicas, have_the_bits_of_shards_whatever_a_step_does) {
+  expect_same_of_both(world_size(), {}, /*hybrid=*/false);
+  expect_same_of_both(world_size(), {.backend = "gloo"}, /*hybrid=*/false);
+  if (world_size() % 2 == 0) expect_same_of_both(world_size(), {}, /*hybrid=*/true);
+}
+
+MULTI_RANK_TEST(Replicas, go_on_from_the_state_of_shards_and_the_reverse) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet shards(rank, momentum, block_net(3, 5));
+    ReplicatedNet replicas(rank);
+    const auto go_on = [&](auto& from, auto& to) {
+      from.step(0);
+      to.model.load_state_dict(from.model.state_dict());
+      to.model.load_optim_state_dict(*to.optimizer, from.model.optim_state_dict(*from.optimizer));
+      from.step(1);
+      to.step(1);
+      return at::equal(shards.model.state_dict().at("b0.linear.weight"), replicas.weight);
+    };
+    rank.observe("equal", go_on(shards, replicas) && go_on(replicas, shards));
+  });
+  expect_on_all_ranks(run, "equal", true);
+}
+
+MULTI_RANK_TEST(Replicas, may_use_no_parameter_on_some_ranks) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ReplicatedNet replicas(rank);
+    const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();
+    torch::autograd::grad({loss}, {x, replicas.weight}, {}, true, /*create_graph=*/true);
+    EXPECT_FALSE(replicas.weight.grad().defined());  // nothing was reduced
+    if (rank.rank() == 0) replicas.model(x).sum().backward();
+    if (rank.rank() > 0) replicas.backward_of_nothing();
+    rank.observe("gradient", replicas.weight.grad().clone());
+    replicas.model.zero_grad();
+    replicas.backward_of_nothing();
+    rank.observe("zeros", replicas.weight.grad().eq(0).all().item<bool>());
+  });
+  expect_same_on_all_ranks(run, "gradient");
+  expect_on_all_ranks(run, "zeros", true);
+}
+
+MULTI_RANK_TEST(Replicas, drop_what_waits_if_the_gradient_is_dropped_or_replaced) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ReplicatedNet replicas(rank);
+    const auto is = [&](const at::Tensor& value) {
+      return at::equal(std::exchange(replicas.weight.mutable_grad(), {}), value);
+    };
+    const auto expect_refused = [&](const auto& call) {
+      EXPECT_CONTAINS(error_of(call), "outside of no_sync(); model.zero_grad() drops them");
+    };
+    replicas.backward();
+    const at::Tensor once = replicas.weight.grad().clone();
+    replicas.wait(1);
+    expect_refused([&] { replicas.optimizer->step(); });
+    expect_refused([&] { replicas.optimizer->zero_grad(false); });
+    expect_refused([&] { replicas.model.clip_grad_norm_(1); });
+    replicas.optimizer->zero_grad();
+    replicas.backward();
+    rank.observe("dropped", is(once));
+    replicas.wait(1);
+    replicas.weight.mutable_grad() = once.clone();
+    replicas.backward();
+    rank.observe("replaced", is(once + once));
+    replicas.wait(0);
+    replicas.backward_of_nothing();
+    rank.observe("reduced", is(once));
+  });
+  for (const char* name : {"dropped", "replaced", "reduced"})
+    expect_on_all_ranks(run, name, true);
+}
+
+MULTI_RANK_TEST(Replicas, keep_their_gradients_when_a_backward_breaks_off) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ReplicatedNet plain(rank, 0), other(rank, 0);
+    const auto break_off = [&](ReplicatedNet& one, bool by_tensor_hook) {
+      if (&one == &plain) return;
+      at::Tensor bias = one.net->blocks[1]->linear->bias;
+      std::function<void()> remove = [] {};
+      if (by_tensor_hook) {
+        const unsigned hook = bias.register_hook(
+            [](const at::Tensor&) -> void { throw std::runtime_error("broken"); });
+        remove = [bias, hook] { bias.remove_hook(hook); };
+      } else {
+        remove =
+            register_post_accumulate_grad_hook(bias, [] { throw std::runtime_error("broken"); });
+      }
+      EXPECT_THROW(one.backward(7), std::exception);
+      EXPECT_THROW(one.wait(7), std::exception);
+      remove();
+    };
+    for (ReplicatedNet* one : {&plain, &other}) {
+      one->step();
+      one->backward(1);
+      break_off(*one, true);
+      one->wait(2);
+      break_off(*one, true);
+      one->step(3);
+      one->backward(4);
+      const at::Tensor loss = loss_of(*one->net, rank, 5);
+      break_off(*one, true);
+      loss.backward();
+      break_off(*one, false);
+      one->optimizer->step();
+      break_off(*one, true);
+      one->optimizer->zero_grad();
+      one->backward_of_nothing();
+      one->optimizer->step();
+    }
+    rank.observe("equal", at::equal(plain.values(), other.values()));
+  });
+  expect_on_all_ranks(run, "equal", true);
+}
+
+MULTI_RANK_TEST(Replicas, have_any_number_of_buckets_and_hooks_of_others) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ReplicatedNet one(rank), many(rank, 0, 50);
+    int calls = 0;
+    for (at::Tensor parameter : many.net->parameters()) {
+      register_post_accumulate_grad_hook(parameter, [&calls, parameter] {
+        parameter.grad().clamp_(-1e-3, 1e-3);
+        ++calls;
+      });
+    }
+    for (int step = 0; step < 3; ++step)
+      many.step(step);
+    rank.observe("calls", calls);
+    many.backward();
+    rank.observe("cut", many.weight.grad().abs().max().item<float>() <= 1e-3F);
+    if (rank.rank() == 0) one.model(at::ones({1, 7}));  // an evaluation calls no collective
+    torch::nn::utils::vector_to_parameters(at::ones({7 * 7 * 3 + 7 * 4}), one.net->parameters());
+    one.step();
+    rank.observe("moved", one.weight.eq(1).any().item<bool>());
+  });
+  expect_on_all_ranks(run, "calls", 3 * 101);
+  expect_on_all_ranks(run, "cut", true);
+  expect_on_all_ranks(run, "moved", false);
+}
+
+MULTI_RANK_TEST(Replicas, may_penalize_gradients) {
+  Training training = training_of<BlockNet>();
+  training.loss = [](Module& model, int part, int parts, int step) {
+    const at::Tensor x = batch_part(part, parts, step, {5, 7}).requires_grad_();
+    const at::Tensor y = model(x).square().mean();
+    const auto gradient = torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true);
+    return y + gradient[0].norm();
+  };
+  expect_equal_to_one_process(world_size(), training, {train_replicated});
+}
+
+at::Tensor found_by_lbfgs(BlockNet& net, const std::function<at::Tensor()>& mean_loss) {
+  torch::optim::LBFGS optimizer(net.parameters(), torch::optim::LBFGSOptions(0.1).max_iter(5));
+  optimizer.step([&] {
+    optimizer.zero_grad();
+    return mean_loss();
+  });
+  return net.scale.detach();
+}
+
+MULTI_RANK_TEST(Replicas, may_search_with_lbfgs_for_the_least_mean_loss) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    DistributedDataParallel model(*net, rank.communicator());
+    rank.observe("found", found_by_lbfgs(*net, [&] {
+                   const at::Tensor own = loss_of(*net, rank);
+                   own.backward();
+                   const at::Tensor sum = own.detach().clone();
+                   rank.communicator()->all_reduce(sum, kMetrics).wait();
+                   return sum / rank.world_size();
+                 }));
+  });
+  const RankRun one = run_oracle([&](TestRank& rank) {
+    const auto net = block_net();
+    rank.observe("found", found_by_lbfgs(*net, [&] {
+                   std::vector<at::Tensor> losses;
+                   backward_of_parts(net->parameters(), world_size(), [&](int part) {
+                     return losses.emplace_back(mean_square(*net, part, world_size(), 0));
+                   });
+                   return sum_as_tree(losses) / world_size();
+                 }));
+  });
+  expect_on_all_ranks(run, "found", one.at(0, "found"));
+}
+
+struct SparseNet : Module {
+  at::Tensor forward(at::Tensor x) override { return table(x); }
+  torch::nn::Embedding table = register_module(
+      "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
+};
+
+MULTI_RANK_TEST(Replicas, refuse_what_would_not_be_reduced) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ReplicatedNet replicas(rank);
+    const auto expect = [&](const auto& call, const char* says) {
+      EXPECT_CONTAINS(error_of(call), says);
+    };
+    const auto& comm = rank.communicator();
+    expect([&] { DistributedDataParallel again(*replicas.net, comm); }, "replicates it already");
+    expect([&] { FullyShardedDataParallel again(*replicas.net, comm); }, "is replicated already");
+    const ShardedNet sharded(rank);
+    expect([&] { DistributedDataParallel again(*sharded.net, comm); }, "that shards or replicates");
+    const auto net = block_net();
+    expect([&] { DistributedDataParallel model(*net, comm, {.bucket_cap_mb = -1}); }, "0 or more");
+    expect([&] { loss_of(*replicas.net, rank).backward({}, std::nullopt, /*create_graph=*/true); },
+           "create_graph has to be off; torch::autograd::grad() reduces nothing");
+    // A backward inside a backward.
+    const at::Tensor x = at::ones({2, 7}).requires_grad_();
+    bool inside = false;
+    x.register_hook([&](const at::Tensor&) {
+      const at::AutoGradMode with_gradients(true);
+      if (!std::exchange(inside, true)) replicas.backward();
+    });
+    expect([&] { replicas.model(x).sum().backward(); }, "another backward ran inside this one");
+    replicas.step();
+    replicas.net->register_module("late", std::make_shared<LayerBlock>());
+    expect([&] { replicas.backward(); }, "late.linear.weight was registered after");
+    expect([&] { replicas.model.state_dict(); }, "late.linear.weight was registered after");
+    torch::manual_seed(1);
+    SparseNet sparse;
+    DistributedDataParallel model(sparse, comm);
+    expect([&] { model(at::tensor({1, 2})).sum().backward(); }, "table.weight is sparse");
+  });
+}
+
+MULTI_RANK_SUITE_ON(ReplicasThatPart, 2, 3, 4);
+
+MULTI_RANK_TEST(ReplicasThatPart, are_named_by_the_next_backward_and_by_a_save) {
+  using Change = std::function<void(ReplicatedNet&)>;
+  const auto rate = [](ReplicatedNet& one) {
+    one.optimizer->param_groups()[0].options().set_lr(0.1 * (1 + one.rank.rank()));
+    one.step();
+  };
+  const auto data = [](ReplicatedNet& one) { one.net->scale.data().add_(one.rank.rank()); };
+  const auto replaced = [](ReplicatedNet& one) {
+    one.net->scale.set_data(at::full({7}, 1.0 * one.rank.rank()));
+  };
+  const auto own_gradients = [](ReplicatedNet& one) {
+    const auto loss = loss_of(*one.net, one.rank);
+    one.net->scale.mutable_grad() = torch::autograd::grad({loss}, {one.net->scale})[0];
+    one.optimizer->step();
+  };
+  run_ranks(world_size(), [&](TestRank& rank) {
+    for (const Change& change :
+         {Change(rate), Change(data), Change(replaced), Change(own_gradients)}) {
+      ReplicatedNet replicas(rank);
+      replicas.step();
+      const StateDict before = replicas.model.state_dict();
+      change(replicas);
+      const char* const says = "ranks differ in the values of parameter ";
+      EXPECT_CONTAINS(error_of([&] { replicas.backward(); }), says);
+      EXPECT_CONTAINS(error_of([&] { replicas.model.state_dict(); }), says);
+      replicas.model.load_state_dict(before);
+      replicas.model.zero_grad();
+      replicas.backward();
+    }
+    ReplicatedNet replicas(rank);
+    replicas.weight.set_requires_grad(rank.rank() == 1);
+    EXPECT_CONTAINS(error_of([&] { replicas.backward(); }),
+                    "parameter b0.linear.weight: frozen on rank");
+  });
+}
+
+MULTI_RANK_TEST(ReplicasThatPart, are_told_if_some_ranks_alone_run_backward) {
+  const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
+    ReplicatedNet replicas(rank);
+    if (rank.rank() > 0) replicas.backward();
+    replicas.model.state_dict();
+  });
+  expect_error_says(run.failure(), "what they call: state_dict on rank 0, backward on rank");
+}
+
+}  // namespace
+}  // namespace fsdp
