@@ -7,6 +7,7 @@
 #include <comm/held_signals.h>
 #include <comm/join.h>
 #include <comm/launcher.h>
+#include <comm/leave.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -30,10 +31,8 @@ void keep_message(const RankContext& context, const std::string& message) {
 int run_body(const RankContext& context, const std::function<int(const RankContext&)>& body) {
   try {
     const int code = body(context);
-    if (code != 0) return std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
-    const std::string lost = lost_output();
-    keep_message(context, lost);
-    return lost.empty() ? 0 : 1;
+    if (code == 0) flush_output();
+    return code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
   } catch (const std::exception& error) {
     keep_message(context, message_of(error));
   } catch (...) {
@@ -42,19 +41,27 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
   return 1;
 }
 
-// Leaves by _exit: what the parent has registered to run at exit is the parent's.
+// What the parent has registered to run at exit is the parent's.
 [[noreturn]] void run_rank(const RankContext& context, pid_t parent,
                            const std::function<int(const RankContext&)>& body) {
+  leave_by([context](int status) {
+    std::cout.flush();
+    std::cerr.flush();
+    const std::string lost = status == 0 ? lost_output() : "";
+    if (status == 0) keep_message(context, lost);
+    std::fflush(nullptr);
+    return lost.empty() ? status : 1;
+  });
   setpgid(0, 0);
   end_with(parent);
   // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
-  int code = run_body(context, body);
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
-  _exit(code);
+  const int code = run_body(context, body);
+  auto limit = context.shared->longest_wait();
+  if (code == 0) keep_message(context, "the destructor of a static object has not returned");
+  if (code != 0) limit = std::min<std::chrono::milliseconds>(limit, std::chrono::seconds(5));
+  leave(code, limit);
 }
 
 void say(const std::string& program, const std::string& text) {
@@ -126,6 +133,10 @@ LaunchResult run_here(const Share& share, HeldSignals& held,
     if (!ranks.any()) return result;
     const int signal = held.next(limit);
     if (signal == 0 || signal == SIGCHLD) continue;
+    if (held.passes_on(signal)) {
+      ranks.pass_on(signal);
+      continue;
+    }
     if (signal == SIGTSTP) {
       ranks.send(SIGSTOP);
       held.stop_here();
@@ -150,15 +161,20 @@ RankStatus RankExit::status() const {
 std::string RankExit::text() const {
   std::string who = "rank " + std::to_string(rank);
   std::string where = last_call.empty() ? "" : " after collective " + last_call;
+  if (frozen_by == SIGTTIN && !stopped) {
+    return who + " reads from the terminal" + where +
+           ", and was stopped by signal 21: read before start(), or from a file or a pipe";
+  }
   if (frozen_by != 0 && !stopped) {
     return who + " was stopped by " + signal_text(frozen_by) + where +
            ", and nobody has let it go on (SIGCONT) within the time limit";
   }
   if (stopped) return who + " was stopped" + where;
-  if (signal != 0) return who + ' ' + status().text() + where;
-  if (code == 0) return who + " succeeded";
+  if (signal != 0 && message.empty()) return who + ' ' + status().text() + where;
+  if (ok()) return who + " succeeded";
   if (message.empty()) return who + " ended with exit status " + std::to_string(code) + where;
-  return message.rfind(who, 0) == 0 ? message : who + " failed: " + message;
+  const std::string end = signal == 0 ? "" : "; it " + status().text();
+  return (message.rfind(who, 0) == 0 ? message : who + " failed: " + message) + end;
 }
 
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
