@@ -1,3 +1,4 @@
+#include <comm/call_observer.h>
 #include <comm/communicator.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,9 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
 #include "expect_text.h"
 #include "rank_failure.h"
@@ -164,26 +167,43 @@ TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {
 
 TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
   const auto text = failed(2, [](Communicator& comm) {
-    Handle forgotten = comm.barrier("layers.0");
+    { const Handle dropped = comm.barrier("layers.0"); }
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
       comm.barrier("later").wait();
   });
-  EXPECT_CONTAINS(text, "collective #0 barrier layers.0 was never waited for");
+  EXPECT_CONTAINS(text, "barrier layers.0 (collective #0) was never waited for: its Handle was");
 }
 
-TEST_P(CollectiveErrors, as_many_calls_as_the_ledger_holds_may_be_in_flight) {
-  const auto text = failed(2, [](Communicator& comm) {
-    std::vector<Handle> handles;
-    for (uint64_t i = 0; i < Ledger::kRing; ++i)
-      handles.push_back(comm.barrier("unit"));
-    for (Handle& handle : handles)
-      handle.wait();
-    for (Handle& handle : handles)
-      handle = comm.barrier("unit");
-    for (Handle& handle : handles)
-      handle.wait();
+// Of two threads the second comes while the first waits.
+struct OtherThread final : CallObserver {
+  explicit OtherThread(Communicator& of) : comm(of) {}
+  void issued(const Call&, const at::Tensor&) override {}
+  void waits(const Call&) override {
+    std::thread([this] { error = error_of([&] { comm.barrier("b").wait(); }); }).join();
+  }
+  void waited(const Call&, Moved) override {}
+  Communicator& comm;
+  std::string error;
+};
+
+TEST_P(CollectiveErrors, two_threads_at_the_same_time_are_refused) {
+  const auto text = failed(1, [](Communicator& comm) {
+    OtherThread other(comm);
+    comm.barrier("a").wait();
+    throw std::runtime_error(other.error);
   });
-  EXPECT_EQ(text, "");
+  EXPECT_CONTAINS(text,
+                  "rank 0: two threads use one Communicator at the same time; create one for");
+}
+
+TEST_P(CollectiveErrors, two_threads_in_turn_are_named_as_the_cause) {
+  const auto text = failed(2, [](Communicator& comm) {
+    comm.barrier("a").wait();
+    if (comm.rank() == 0) comm.barrier("c").wait();
+    std::async(std::launch::async, [&] { comm.barrier("b").wait(); }).get();
+  });
+  EXPECT_CONTAINS(text,
+                  "likely cause: several threads of rank 1 call, and not in one order on all");
 }
 
 // Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.

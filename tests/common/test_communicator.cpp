@@ -2,6 +2,7 @@
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "parts.h"
@@ -46,7 +47,8 @@ class Collectives : public testing::TestWithParam<Setting> {
     const auto [backend, world_size] = GetParam();
     EXPECT_EQ(failure(launch(world_size,
                              [&, &backend = backend](const RankContext& context) {
-                               body(*Communicator::create(context, {.backend = backend}));
+                               body(*Communicator::create(context,
+                                                          {.backend = backend, .keep_log = true}));
                                return 0;
                              })),
               "");
@@ -173,6 +175,26 @@ TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
   });
 }
 
+TEST_P(Collectives, any_number_of_calls_may_be_in_flight) {
+  on_ranks([](Communicator& comm) {
+    const int64_t n = 3, world = comm.world_size();
+    for (const bool backwards : {false, true}) {
+      std::vector<at::Tensor> outputs;
+      std::vector<Handle> handles;
+      for (int i = 0; i < 200; ++i) {
+        outputs.push_back(at::zeros({world * n}));
+        handles.push_back(comm.all_gather_into(outputs[i], part(comm.rank(), n) + i, "unit"));
+      }
+      require(handles[0].pending(), "nobody has waited for it");
+      if (backwards) std::reverse(handles.begin(), handles.end());
+      for (Handle& handle : handles)
+        handle.wait();
+      for (int i = 0; i < 200; ++i)
+        require_equal(outputs[i], gathered_of(comm, n) + i);
+    }
+  });
+}
+
 TEST_P(Collectives, many_more_calls_are_made_than_the_ledger_holds) {
   on_ranks([](Communicator& comm) {
     at::Tensor tensor;
@@ -207,6 +229,15 @@ TEST_P(Collectives, the_log_has_the_textbook_bytes) {
     }
     require(comm.take_log().empty(), "the log was not emptied");
   });
+}
+
+TEST(LogOfCalls, is_kept_if_the_options_ask_for_it) {
+  const auto result = launch(1, [](const RankContext& context) {
+    Communicator::create(context)->take_log();
+    return 0;
+  });
+  EXPECT_EQ(failure(result),
+            "rank 0 failed: take_log(): no log is kept; set CommunicatorOptions::keep_log");
 }
 
 TEST_P(Collectives, leave_version_counters_unchanged) {
