@@ -45,6 +45,7 @@ void check_fits(const StateDict& state, const Module& net) {
 }  // namespace
 
 StateDict ShardedModel::state_dict(bool rank0_only) {
+  const Purpose purpose("state_dict()");
   sharding_->begin("state_dict");
   Communicator& comm = sharding_->comm();
   if (sharding_->options().broadcast_buffers) {
@@ -80,6 +81,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
 }
 
 void ShardedModel::load_state_dict(const StateDict& state) {
+  const Purpose purpose("load_state_dict()");
   sharding_->begin("load_state_dict");
   Communicator& comm = sharding_->comm();
   agree_on(comm, [&] {

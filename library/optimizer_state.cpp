@@ -169,6 +169,7 @@ void set_values(torch::optim::OptimizerParamState& state, const Values& values) 
 }  // namespace
 
 StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
+  const Purpose purpose("optim_state_dict()");
   sharding_->begin("optim_state_dict");
   const auto& entries = sharding_->tensors().entries();
   new_state(optimizer);  // throws unless it is one of those
@@ -197,6 +198,7 @@ StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
 }
 
 void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
+  const Purpose purpose("load_optim_state_dict()");
   sharding_->begin("load_optim_state_dict");
   const auto& entries = sharding_->tensors().entries();
   const auto groups = entries_of(optimizer, sharding_->tensors());

@@ -47,6 +47,7 @@ void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>
 
 std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communicator> comm,
                                            const FullyShardedDataParallelOptions& options) {
+  const Purpose purpose(kName);
   check_can_be_sharded(net);
   if ((options.sync_module_states || options.broadcast_buffers) &&
       comm->summed_ranks() > comm->world_size()) {
@@ -185,6 +186,7 @@ void Sharding::begin_forward() {
 }
 
 void Sharding::broadcast_buffers() {
+  const Purpose purpose(".broadcast_buffers");
   broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
 
