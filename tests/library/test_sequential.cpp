@@ -19,13 +19,13 @@
 namespace fsdp {
 namespace {
 
-struct HeldBlockImpl : Module {
-  explicit HeldBlockImpl(int64_t width)
+struct WrappedBlockImpl : Module {
+  explicit WrappedBlockImpl(int64_t width)
       : weight(register_parameter("weight", at::full({width, width}, 0.5))) {}
   at::Tensor forward(at::Tensor x) override { return at::linear(x, weight); }
   at::Tensor weight;  // [width, width]
 };
-FSDP_MODULE(HeldBlock);
+FSDP_MODULE(WrappedBlock);
 
 struct ScaledImpl : ModuleOf<std::pair<at::Tensor, double>(const at::Tensor& x, double by)> {
   std::pair<at::Tensor, double> forward(const at::Tensor& x, double by) override {
@@ -49,7 +49,7 @@ void note_forward(Module& module, Events& events) {
 TEST(ModuleHolder, a_call_of_it_runs_the_hooks) {
   in_a_process([] {
     Events events;
-    HeldBlock block(3);
+    WrappedBlock block(3);
     note_backward(*block, events);
     block(row()).sum().backward();
     EXPECT_EQ(events, (Events{"opens", "closes"}));
@@ -70,9 +70,9 @@ TEST(ModuleHolder, may_hold_a_module_of_any_shape) {
 
 TEST(ModuleHolder, the_class_of_its_module_is_named_without_impl) {
   in_a_process([] {
-    EXPECT_EQ(HeldBlock(3)->name(), "fsdp::(anonymous namespace)::HeldBlock");
-    struct Impl : HeldBlockImpl {
-      using HeldBlockImpl::HeldBlockImpl;
+    EXPECT_EQ(WrappedBlock(3)->name(), "fsdp::(anonymous namespace)::WrappedBlock");
+    struct Impl : WrappedBlockImpl {
+      using WrappedBlockImpl::WrappedBlockImpl;
     };
     EXPECT_TRUE(Impl(3).name().ends_with("::Impl")) << Impl(3).name();
   });
@@ -83,8 +83,8 @@ using Keys = std::vector<std::string>;
 TEST(Sequential, calls_its_modules_in_turn_with_their_hooks) {
   in_a_process([] {
     Events events;
-    HeldBlock block(3);
-    const auto shared = std::make_shared<HeldBlockImpl>(3);
+    WrappedBlock block(3);
+    const auto shared = std::make_shared<WrappedBlockImpl>(3);
     Sequential chain(torch::nn::Linear(3, 3), block, torch::nn::Tanh(), shared);
     note_backward(*block, events);
     note_backward(*shared, events);
@@ -108,7 +108,7 @@ TEST(Sequential, gives_its_modules_the_names_of_torchs) {
     EXPECT_EQ(ours.named_children().keys(), (Keys{"0", "1", "2"}));
     Sequential named;
     named.push_back("first", torch::nn::Linear(3, 3));
-    named.push_back(HeldBlock(3));
+    named.push_back(WrappedBlock(3));
     EXPECT_EQ(named.named_parameters().keys(), (Keys{"first.weight", "first.bias", "1.weight"}));
   });
 }
@@ -117,7 +117,7 @@ TEST(Sequential, is_made_of_one_of_torchs_that_was_built_elsewhere) {
   in_a_process([] {
     torch::nn::Sequential theirs;
     theirs->push_back("in", torch::nn::Linear(3, 3));
-    theirs->push_back(HeldBlock(3));
+    theirs->push_back(WrappedBlock(3));
     const auto ours = hookable(theirs);
     EXPECT_TRUE(at::equal((*ours)(row()), theirs->forward(row())));
     EXPECT_EQ(ours->named_parameters().keys(), theirs->named_parameters().keys());
@@ -199,9 +199,9 @@ TEST(Hookable, an_embedding_of_torch_reads_nothing_in_backward) {
 
 TEST(Hookable, a_module_is_itself) {
   in_a_process([] {
-    const auto block = std::make_shared<HeldBlockImpl>(3);
+    const auto block = std::make_shared<WrappedBlockImpl>(3);
     EXPECT_EQ(hookable(block), block);
-    EXPECT_EQ(hookable(HeldBlock(block)), block);
+    EXPECT_EQ(hookable(WrappedBlock(block)), block);
     EXPECT_EQ(hookable(torch::nn::AnyModule(block)), block);
   });
 }
@@ -214,11 +214,11 @@ TEST(CheckHookable, names_a_module_whose_hooks_a_container_passes_by) {
         layers->push_back(block);
       }
       at::Tensor forward(at::Tensor x) override { return layers->forward(x); }
-      HeldBlock block{3};
+      WrappedBlock block{3};
       torch::nn::Sequential layers{nullptr};
     } net;
     const std::string says =
-        "layers.1 (fsdp::(anonymous namespace)::HeldBlock) lies in a torch::nn::Sequential, which "
+        "layers.1 (fsdp::(anonymous namespace)::WrappedBlock) lies in a torch::nn::Sequential, which "
         "calls forward() and so runs no hooks; use an fsdp::Sequential";
     EXPECT_EQ(error_of([&] { check_hookable(net); }), says);
     EXPECT_EQ(error_of([&] { check_hookable(net, {net.block.get()}); }), says);
@@ -230,16 +230,16 @@ TEST(CheckHookable, says_nothing_of_containers_that_call_nothing_or_run_the_hook
   in_a_process([] {
     struct Net : Module {
       Net() {
-        list = register_module("list", torch::nn::ModuleList(HeldBlock(3)));
-        chain = register_module("chain", std::make_shared<Sequential>(HeldBlock(3)));
+        list = register_module("list", torch::nn::ModuleList(WrappedBlock(3)));
+        chain = register_module("chain", std::make_shared<Sequential>(WrappedBlock(3)));
         // The block is called by the module around it.
         const auto around = std::make_shared<Around>();
         theirs = register_module("theirs", torch::nn::Sequential(around));
       }
       struct Around : torch::nn::Module {
-        Around() { block = register_module("block", HeldBlock(3)); }
+        Around() { block = register_module("block", WrappedBlock(3)); }
         at::Tensor forward(at::Tensor x) { return block(x); }
-        HeldBlock block{nullptr};
+        WrappedBlock block{nullptr};
       };
       at::Tensor forward(at::Tensor x) override { return x; }
       torch::nn::ModuleList list{nullptr};
