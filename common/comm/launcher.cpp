@@ -7,8 +7,8 @@
 #include <comm/held_signals.h>
 #include <comm/join.h>
 #include <comm/launcher.h>
-#include <comm/leave.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +17,8 @@
 #include <cstring>
 #include <iostream>
 #include <system_error>
+
+extern "C" void __cxa_finalize(void*);  // NOLINT: the C++ ABI's name
 
 namespace fsdp {
 namespace {
@@ -41,27 +43,58 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
   return 1;
 }
 
-// What the parent has registered to run at exit is the parent's.
+RankContext this_rank;  // of a process that is one
+int returned = -1;      // the status by which its function has returned
+
+[[noreturn]] void end_rank(int status) {
+  std::cout.flush();
+  std::cerr.flush();
+  const std::string lost = status == 0 ? lost_output() : "";
+  if (status == 0) keep_message(this_rank, lost);
+  std::fflush(nullptr);
+  _exit(lost.empty() ? status : 1);
+}
+
+// exit() first destroys the thread-local objects, the latest first: this one when those are gone
+// that the rank has made. Then its static objects and handlers have their turn, and inherited ones
+// never.
+struct BeforeInheritedObjects {
+  ~BeforeInheritedObjects() {
+    if (returned >= 0) __cxa_finalize(nullptr);
+  }
+};
+
+// Must be called before the rank makes an object: the last one that exit() comes to ends it.
+void end_by_exit(const RankContext& context) {
+  this_rank = context;
+  std::atexit([] { end_rank(returned); });
+  // If the rank calls exit() itself. __cxa_finalize() passes over this kind of handler.
+  on_exit([](int status, void*) { end_rank(status); }, nullptr);
+  [[maybe_unused]] static thread_local BeforeInheritedObjects barrier;
+}
+
+// Leaves by exit(), which may take as long as a rank may wait for another; a rank that has failed
+// and is waited for, 5 s.
+[[noreturn]] void leave(int status) {
+  returned = status;
+  int64_t limit = this_rank.shared->longest_wait().count();  // [ms]
+  if (status == 0) keep_message(this_rank, "the destructor of a static object has not returned");
+  if (status != 0) limit = std::min<int64_t>(limit, 5'000);
+  signal(SIGALRM, [](int) { _exit(returned == 0 ? 1 : returned); });
+  const itimerval timer{{}, {limit / 1000, limit % 1000 * 1000}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+  std::exit(status);
+}
+
 [[noreturn]] void run_rank(const RankContext& context, pid_t parent,
                            const std::function<int(const RankContext&)>& body) {
-  leave_by([context](int status) {
-    std::cout.flush();
-    std::cerr.flush();
-    const std::string lost = status == 0 ? lost_output() : "";
-    if (status == 0) keep_message(context, lost);
-    std::fflush(nullptr);
-    return lost.empty() ? status : 1;
-  });
+  end_by_exit(context);
   setpgid(0, 0);
   end_with(parent);
   // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
-  const int code = run_body(context, body);
-  auto limit = context.shared->longest_wait();
-  if (code == 0) keep_message(context, "the destructor of a static object has not returned");
-  if (code != 0) limit = std::min<std::chrono::milliseconds>(limit, std::chrono::seconds(5));
-  leave(code, limit);
+  leave(run_body(context, body));
 }
 
 void say(const std::string& program, const std::string& text) {

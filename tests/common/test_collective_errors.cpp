@@ -1,6 +1,6 @@
-#include <comm/call_observer.h>
 #include <comm/communicator.h>
 #include <comm/ledger.h>
+#include <comm/rendezvous.h>
 #include <gtest/gtest.h>
 #include <memory/storage.h>
 #include <signal.h>
@@ -10,9 +10,9 @@
 #include <functional>
 #include <future>
 #include <stdexcept>
-#include <thread>
 
 #include "expect_text.h"
+#include "in_a_process.h"
 #include "rank_failure.h"
 
 namespace fsdp {
@@ -160,6 +160,16 @@ TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
   EXPECT_EQ(with_limit(needed), "");
 }
 
+TEST(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
+  in_a_process([] {
+    const auto shared = SharedRegion::create_without_arenas(2);
+    const std::string path = shared->rendezvous_path();
+    close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
+    EXPECT_EQ(error_of([&] { rendezvous_of(Group::world(2), *shared, std::chrono::hours(1)); }),
+              "cannot open " + path + ": is /proc mounted?");
+  });
+}
+
 TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {
   auto text = failed(3, gather_six_units, Fault{Fault::Kind::kill, 1, 4});
   EXPECT_EQ(text, "rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3");
@@ -174,24 +184,21 @@ TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
   EXPECT_CONTAINS(text, "barrier layers.0 (collective #0) was never waited for: its Handle was");
 }
 
-// Of two threads the second comes while the first waits.
-struct OtherThread final : CallObserver {
-  explicit OtherThread(Communicator& of) : comm(of) {}
-  void issued(const Call&, const at::Tensor&) override {}
-  void waits(const Call&) override {
-    std::thread([this] { error = error_of([&] { comm.barrier("b").wait(); }); }).join();
+// Lets another thread call while the first one does.
+struct SecondThread final : Clock {
+  int64_t now() override {
+    std::async(std::launch::async, [this] { comm->barrier("b").wait(); }).get();
+    return 0;
   }
-  void waited(const Call&, Moved) override {}
-  Communicator& comm;
-  std::string error;
+  void sleep_until(int64_t) override {}
+  Communicator* comm{};
 };
 
 TEST_P(CollectiveErrors, two_threads_at_the_same_time_are_refused) {
-  const auto text = failed(1, [](Communicator& comm) {
-    OtherThread other(comm);
-    comm.barrier("a").wait();
-    throw std::runtime_error(other.error);
-  });
+  const auto second = std::make_shared<SecondThread>();
+  const CommunicatorOptions options{.backend = GetParam(), .clock = second};
+  const auto call = [&](Communicator& comm) { (second->comm = &comm)->barrier("a").wait(); };
+  const auto text = failure(1, call, options);
   EXPECT_CONTAINS(text,
                   "rank 0: two threads use one Communicator at the same time; create one for");
 }

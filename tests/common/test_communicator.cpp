@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "expect_text.h"
 #include "parts.h"
 #include "rank_failure.h"
 
@@ -42,16 +43,19 @@ void require_equal(const at::Tensor& tensor, const at::Tensor& expected) {
 
 class Collectives : public testing::TestWithParam<Setting> {
  protected:
+  using Create = std::function<std::shared_ptr<Communicator>()>;
+
   // Runs `body` on each rank, which may throw.
+  static void on_ranks(const std::function<void(const RankContext&, const Create&)>& body) {
+    const CommunicatorOptions options{.backend = GetParam().backend, .keep_log = true};
+    const auto of_rank = [&](const RankContext& context) {
+      body(context, [&] { return Communicator::create(context, options); });
+      return 0;
+    };
+    EXPECT_EQ(failure(launch(GetParam().world_size, of_rank)), "");
+  }
   static void on_ranks(const Body& body) {
-    const auto [backend, world_size] = GetParam();
-    EXPECT_EQ(failure(launch(world_size,
-                             [&, &backend = backend](const RankContext& context) {
-                               body(*Communicator::create(context,
-                                                          {.backend = backend, .keep_log = true}));
-                               return 0;
-                             })),
-              "");
+    on_ranks([&](const RankContext&, const Create& create) { body(*create()); });
   }
 };
 
@@ -228,6 +232,48 @@ TEST_P(Collectives, the_log_has_the_textbook_bytes) {
       require(log[i].bytes == expected[i], "bytes of call " + std::to_string(i));
     }
     require(comm.take_log().empty(), "the log was not emptied");
+  });
+}
+
+// Each rank gives `value`.
+void require_sum(const std::shared_ptr<Communicator>& comm, int value) {
+  const at::Tensor tensor = at::full({3}, static_cast<float>(value));
+  comm->all_reduce(tensor, "x").wait();
+  require(tensor.eq(value * comm->world_size()).all().item<bool>(), "another sum");
+}
+
+TEST_P(Collectives, of_several_communicators_do_not_meet) {
+  on_ranks([](const RankContext& context, const Create& create) {
+    const int world = context.world_size, shards = world % 2 == 0 ? 2 : 1;
+    const auto first = create(), second = create();
+    const auto hybrid = Communicator::create_hybrid(context, {.backend = first->backend()}, shards);
+    for (int i = 0; i < 100; ++i) {
+      const at::Tensor a = at::full({4}, 1.F), b = at::full({4}, 10.F), sum = at::empty({4});
+      Handle of_a = first->all_reduce(a, "x"), of_b = second->all_reduce(b, "x");
+      Handle of_sum = hybrid->reduce_scatter_into(sum, at::full({4 * shards}, 100.F), "x");
+      of_b.wait(), of_sum.wait(), of_a.wait();
+      for (const auto& [tensor, value] : {std::pair(a, 1), std::pair(b, 10), std::pair(sum, 100)})
+        require(tensor.eq(value * world).all().item<bool>(), "another sum");
+    }
+  });
+}
+
+TEST_P(Collectives, of_eight_communicators_may_go_on_when_others_were_destroyed) {
+  on_ranks([](const RankContext&, const Create& create) {
+    std::vector<std::shared_ptr<Communicator>> all{create()};
+    for (int i = 0; i < 20; ++i) {
+      require_sum(create(), i);
+      require_sum(all[0], 1);
+    }
+    while (all.size() < 8)
+      all.push_back(create());
+    require(error_of<std::logic_error>(create).find("has 8 Communicators") != std::string::npos,
+            "a ninth");
+    for (const auto& comm : all)
+      require_sum(comm, 3);
+    all.resize(1);
+    require_sum(create(), 5);
+    require_sum(all[0], 6);
   });
 }
 

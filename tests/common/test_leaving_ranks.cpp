@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <iterator>
 
 #include "in_a_process.h"
 #include "rank_failure.h"
@@ -20,11 +19,6 @@ struct AtEnd {
   ~AtEnd() { act(); }
 };
 
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 TEST(LeavingRanks, destroy_the_objects_that_they_have_made_and_none_that_they_inherit) {
   for (const bool exits : {false, true}) {
     const TemporaryFolder folder;
@@ -33,23 +27,19 @@ TEST(LeavingRanks, destroy_the_objects_that_they_have_made_and_none_that_they_in
     in_a_process([&] {
       std::atexit([] { ++inherited[0]; });
       thread_local const AtEnd last{[&] { inherited[0] += exits ? 0 : 1; }};
-      EXPECT_EQ(failure(launch(2,
-                               [&](const RankContext& context) {
-                                 const std::string path =
-                                     folder.path() + '/' + std::to_string(context.rank);
-                                 static std::ofstream log(path);
-                                 thread_local std::ofstream of_thread(path + "t");
-                                 log << "a line\n";
-                                 of_thread << "another\n";
-                                 if (exits) std::exit(0);
-                                 return 0;
-                               })),
-                "");
+      const auto write_a_line = [&](const RankContext& context) {
+        const std::string path = folder.path() + '/' + std::to_string(context.rank);
+        static std::ofstream log(path);
+        thread_local std::ofstream of_thread(path + 't');
+        log << "a line\n";
+        of_thread << "another\n";
+        if (exits) std::exit(0);
+        return 0;
+      };
+      EXPECT_EQ(failure(launch(2, write_a_line)), "");
     });
-    for (const char* rank : {"/0", "/1"}) {
-      EXPECT_EQ(content(folder.path() + rank), "a line\n");
-      EXPECT_EQ(content(folder.path() + rank + "t"), "another\n");
-    }
+    for (const char* name : {"/0", "/0t", "/1", "/1t"})
+      EXPECT_GT(std::filesystem::file_size(folder.path() + name), 6U);
     EXPECT_EQ(inherited[0], 0);
   }
 }
