@@ -96,6 +96,19 @@ const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
   return found;
 }
 
+// One of the sides goes on as the ranks did before; empty if that is not known.
+std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other,
+                           const CallHistory& rank) {
+  const Call* next = usual_next(sequence, rank);
+  if (next == nullptr || same(*next, *one.call) == same(*next, *other.call)) return "";
+  const Side& odd = same(*next, *one.call) ? other : one;
+  const std::string who = ranks_text(odd.ranks);
+  return who + " called " + odd.call->name() + " where " + next->name() +
+         " came before: was the model called once more (an evaluation), or a backward or a step "
+         "left out, on " +
+         who + " alone?";
+}
+
 // Calls for functions that all ranks call together; empty if both or none have such a purpose.
 std::string cause_of_purposes(const Side& one, const Side& other) {
   const std::string purpose = one.call->purpose.str(), another = other.call->purpose.str();
@@ -142,16 +155,8 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   const CallHistory& usual_rank = ranks[usual.first];
   const CallHistory& odd_rank = ranks[odd.first];
   const bool outvoted = usual.ranks.size() > odd.ranks.size();
-  const Call* next = usual_next(sequence, usual_rank);
-  for (const Side* side : {&usual, &odd}) {
-    const Side& other = side == &usual ? odd : usual;
-    if (outvoted || next == nullptr || !same(*next, *side->call)) continue;
-    const std::string who = ranks_text(other.ranks);
-    return who + " called " + other.call->name() + " where " + next->name() +
-           " came before: was the model called once more (an evaluation), or a backward or a step "
-           "left out, on " +
-           who + " alone?";
-  }
+  const std::string broken_habit = cause_of_habit(sequence, usual, odd, usual_rank);
+  if (!outvoted && !broken_habit.empty()) return broken_habit;
   if (const auto ahead = later(usual_rank, sequence, *odd.call)) {
     const std::string calls = calls_text(*ahead, *usual.call);
     if (outvoted) return they + " left out " + calls;
@@ -160,6 +165,7 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   if (const auto ahead = later(odd_rank, sequence, *usual.call)) {
     return they + " made " + calls_text(*ahead, *odd.call) + ", which " + others + " did not make";
   }
+  if (!broken_habit.empty()) return broken_habit;
   const Call* before = sequence > 0 ? odd_rank.find(sequence - 1) : nullptr;
   if (outvoted && before && same(*before, *odd.call)) {
     const std::string missing = usual.call->unit.str();
@@ -168,7 +174,7 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   }
   const std::string someone = outvoted ? they : "one side";
   if (usual.call->operation == odd.call->operation) {
-    return someone + " left out a call, or runs its units in another order than the rest";
+    return someone + " left out or added a call, or runs its units in another order than the rest";
   }
   if (usual.call->unit == odd.call->unit) {
     return outvoted ? they + " left out " + usual.call->name() + ", or called " + odd.call->name() +

@@ -89,7 +89,7 @@ TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
     return cause_of_difference(0, {history({one}), history({other})});
   };
   EXPECT_EQ(cause(gather("a"), gather("b")),
-            "one side left out a call, or runs its units in another order than the rest");
+            "one side left out or added a call, or runs its units in another order than the rest");
   EXPECT_EQ(cause(gather("a"), reduce("a")),
             "one side left out a call for a, or made one out of turn");
   EXPECT_EQ(cause(gather("a"), reduce("b")),
