@@ -46,6 +46,7 @@ void ShardedModel::zero_grad() {
 }
 
 double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
+  const Purpose purpose("clip_grad_norm_()");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& entry : sharding_->tensors().entries())
@@ -61,6 +62,7 @@ NoSync ShardedModel::no_sync() {
 
 void ShardedModel::summon_full_params(const std::function<void()>& body,
                                       const SummonOptions& options) {
+  const Purpose purpose("summon_full_params()");
   sharding_->begin("summon_full_params");
   const Sharding::Summoned summoned(*sharding_);
   body();
@@ -83,6 +85,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
 }
 
 void ShardedModel::average_buffers() {
+  const Purpose purpose("average_buffers()");
   sharding_->begin("average_buffers");
   Communicator& comm = sharding_->comm();
   const auto replicas = comm.replicas();

@@ -300,10 +300,12 @@ Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const
 }  // namespace
 
 void ShardedModel::check_optimizer(Optimizer& optimizer) {
+  const Purpose purpose("check_optimizer()");
   agreed(optimizer, *sharding_, "check_optimizer");
 }
 
 StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
+  const Purpose purpose("optim_state_dict()");
   sharding_->begin(kSave);
   Communicator& comm = sharding_->comm();
   const auto [manifest, own] = agreed(optimizer, *sharding_, kSave);
@@ -322,6 +324,7 @@ StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
 }
 
 void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
+  const Purpose purpose("load_optim_state_dict()");
   sharding_->begin(kLoad);
   Communicator& comm = sharding_->comm();
   const ShardTensors& tensors = sharding_->tensors();
