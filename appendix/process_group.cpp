@@ -13,7 +13,7 @@ static void print_rows(Communicator& comm, const char* what, const at::Tensor& r
 }
 
 static int run(const RankContext& context) {
-  const auto comm = Communicator::create(context);
+  const auto comm = Communicator::create(context, {.keep_log = true});
   const at::Tensor shard = comm->empty(2);  // where the other ranks can read it
   shard[0] = 10 * comm->rank();
   shard[1] = 10 * comm->rank() + 1;

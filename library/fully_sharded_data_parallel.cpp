@@ -38,6 +38,7 @@ void ShardedModel::zero_grad() {
 }
 
 double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
+  const Purpose purpose("clip_grad_norm_()");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& entry : sharding_->tensors().entries())
@@ -53,6 +54,7 @@ NoSync ShardedModel::no_sync() {
 
 void ShardedModel::summon_full_params(const std::function<void()>& body,
                                       const SummonOptions& options) {
+  const Purpose purpose("summon_full_params()");
   sharding_->begin("summon_full_params");
   const Sharding::Summoned summoned(*sharding_);
   body();
@@ -75,6 +77,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
 }
 
 void ShardedModel::average_buffers() {
+  const Purpose purpose("average_buffers()");
   sharding_->begin("average_buffers");
   fsdp::average_buffers(sharding_->comm(), distinct_buffers(sharding_->net()));
 }

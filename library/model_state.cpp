@@ -97,6 +97,7 @@ at::Tensor owned(const at::Tensor& tensor) {
 }  // namespace
 
 StateDict ShardedModel::state_dict(bool rank0_only) {
+  const Purpose purpose("state_dict()");
   sharding_->begin("state_dict");
   Communicator& comm = sharding_->comm();
   check_unsharded(*sharding_, "state_dict");
@@ -125,6 +126,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
 }
 
 void ShardedModel::load_state_dict(const StateDict& state) {
+  const Purpose purpose("load_state_dict()");
   sharding_->begin("load_state_dict");
   check_can_be_loaded(state, sharding_->net(), sharding_->comm());
 
@@ -140,6 +142,7 @@ void ShardedModel::load_state_dict(const StateDict& state) {
 }
 
 ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
+  const Purpose purpose("checkpoint_state()");
   sharding_->begin("checkpoint_state");
   check_unsharded(*sharding_, "checkpoint_state");
   ModelState state;

@@ -301,6 +301,7 @@ Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const
 template <class Gather>
 StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& entries,
                bool replicated, const Gather& gather) {
+  const Purpose purpose("optim_state_dict()");
   const auto [manifest, own] = agreed(optimizer, comm, entries, kSave);
   const at::NoGradGuard no_grad;
   const std::string text = manifest.dump();
@@ -319,6 +320,7 @@ StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& en
 // Collective.
 void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
           const StateDict& state) {
+  const Purpose purpose("load_optim_state_dict()");
   Json own, saved;
   agree_on(comm, [&] {
     own = manifest_of(optimizer, entries);

@@ -66,6 +66,7 @@ at::Tensor own_part(const FlatParameter& unit) {
 
 std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communicator> comm,
                                            const FullyShardedDataParallelOptions& options) {
+  const Purpose purpose(kName);
   check_can_be_sharded(net);
   check_mixed_precision(options.mixed_precision);
   const WrapPolicy policy = options.wrap ? options.wrap : wrap_blocks();
@@ -213,6 +214,7 @@ void Sharding::begin_forward() {
 }
 
 void Sharding::broadcast_buffers() {
+  const Purpose purpose(".broadcast_buffers");
   broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
 

@@ -10,6 +10,7 @@
 namespace fsdp {
 
 void save_state_dict(const StateDict& state, const std::string& path, Communicator& comm) {
+  const Purpose purpose("save_state_dict()");
   agree_on(comm, [&] {
     if (comm.global_rank() != 0) return std::string();
     const std::vector<char> bytes = torch::pickle_save(state);

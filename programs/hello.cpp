@@ -67,6 +67,7 @@ void print(const Parts* ranks, int world) {
 int say_hello(const RankContext& context, const Settings& settings, Parts& parts) {
   CommunicatorOptions options;
   options.timeout = std::chrono::seconds(3);
+  options.keep_log = true;
   if (settings.skip >= 0) options.fault = Fault{Fault::Kind::skip, settings.skip, 1};
   const auto comm = Communicator::create(context, options);
 

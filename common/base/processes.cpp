@@ -38,15 +38,22 @@ bool process_runs(pid_t process) {
 
 void require_one_thread(const std::string& who) {
   int threads = 0;
+  std::string names;
   std::error_code unknown;  // a system without /proc
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown))
-    threads += is_ending(task.path()) ? 0 : 1;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown)) {
+    if (is_ending(task.path())) continue;
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    names += (++threads == 1 ? "" : ", ") + name;
+  }
   if (threads <= 1) return;
   throw std::logic_error(
       who + ": this process has " + std::to_string(threads) +
       " threads already, and ranks that are forked from it would wait for ever "
       "for locks that the others hold; run what uses torch (data, models) inside "
-      "the ranks");
+      "the ranks, and switch off threads of an allocator (jemalloc: "
+      "MALLOC_CONF=background_thread:false). The threads are called: " +
+      names);
 }
 
 }  // namespace fsdp

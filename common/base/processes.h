@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// Throws std::logic_error, which begins with `who`, if this process has other threads than the
-// calling one. A fork copies the calling thread alone: locks that others hold stay locked in the
+// Throws std::logic_error, which begins with `who` and names the threads, if this process has other
+// threads than the calling one. A fork copies the calling thread alone: locks that others hold stay locked in the
 // child for ever. Torch starts threads for the first large operator.
 void require_one_thread(const std::string& who);
 

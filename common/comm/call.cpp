@@ -37,7 +37,12 @@ UnitName::UnitName(std::string_view name) {
 }
 
 std::string Call::name() const {
-  return std::string(to_string(operation)) + ' ' + unit.str();
+  const bool is_known_by_purpose = unit.is_label() && !(purpose == "");
+  return std::string(to_string(operation)) + ' ' + (is_known_by_purpose ? purpose : unit).str();
+}
+
+std::string Call::served() const {
+  return purpose == "" || unit.is_label() ? "" : " in " + purpose.str();
 }
 
 std::string Call::text() const {
@@ -48,7 +53,7 @@ std::string Call::text() const {
     const auto bytes = static_cast<double>(numel) * static_cast<double>(c10::elementSize(dtype));
     out << " (" << numel << " x " << lower(c10::toString(dtype)) << ", " << size_text(bytes) << ')';
   }
-  return out.str();
+  return out.str() + served();
 }
 
 int64_t textbook_bytes(const Call& call, int ranks) {
@@ -71,7 +76,7 @@ int64_t textbook_bytes(const Call& call, int ranks) {
 
 bool agree(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.operation == b.operation && a.dtype == b.dtype &&
-         a.root == b.root && a.numel == b.numel && a.unit == b.unit;
+         a.root == b.root && a.numel == b.numel && a.unit == b.unit && a.purpose == b.purpose;
 }
 
 }  // namespace fsdp

@@ -35,22 +35,42 @@ class UnitName {
   std::array<char, 64> characters_{};  // a zero after the name and up to the end
 };
 
+// While it lives, the calls of this thread serve `function`, which messages name: "state_dict()".
+// Of several the first one counts.
+class Purpose {
+ public:
+  explicit Purpose(const char* function) : former_(current_) {
+    if (current_ == nullptr) current_ = function;
+  }
+  ~Purpose() { current_ = former_; }
+  Purpose(const Purpose&) = delete;
+  static UnitName current() { return UnitName(current_ == nullptr ? "" : current_); }
+
+ private:
+  inline static thread_local const char* current_ = nullptr;
+  const char* former_;
+};
+
 // One collective, as one rank has called it. Plain data: it may lie in shared memory.
 struct Call {
   uint64_t sequence{};  // 0, 1, 2, ... on each rank, in each of its groups
   Level level{};        // which group
   Operation operation{};
   at::ScalarType dtype{};
-  int32_t root{};   // of a broadcast, in the world
-  int64_t numel{};  // elements of the larger of input and output; 0 for a barrier
+  uint8_t communicator{};  // the number of the Communicator, modulo 256
+  int32_t thread{};        // 0: the rank's first one; on CUDA, where backward has its own, always
+  int32_t root{};          // of a broadcast, in the world
+  int64_t numel{};         // elements of the larger of input and output; 0 for a barrier
   // What this rank receives by the textbook count (W ranks of a group, B bytes of the larger
   // tensor): (W-1)/W B for all-gather, reduce-scatter and broadcast; for all-reduce 2(W-1)/W B with
   // B rounded up to W elements; 0 for a barrier.
   int64_t bytes{};
   UnitName unit;
+  UnitName purpose;  // empty: none was given
 
-  std::string name() const;  // "all_gather layers.3"
-  std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB)"
+  std::string name() const;    // "all_gather layers.3"; "broadcast state_dict()" for <state>
+  std::string served() const;  // " in state_dict()"; empty if no purpose was given
+  std::string text() const;    // "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()"
 };
 
 // The number that belongs into `bytes` of the call between so many ranks.

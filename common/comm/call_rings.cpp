@@ -1,6 +1,7 @@
 #include <base/processes.h>
 #include <comm/bell.h>
 #include <comm/call_rings.h>
+#include <comm/collective_error.h>
 #include <comm/diagnosis.h>
 
 #include <algorithm>
@@ -26,28 +27,47 @@ struct alignas(128) CallRings::Entry {
   std::atomic<uint64_t> progress;  // guards the call: written before, read after
 };
 
+struct alignas(128) CallRings::RankHead {
+  Bell bell;                   // rung by this rank at every change of a stage
+  uint64_t counted;            // see count_call()
+  uint64_t taken, given_back;  // sets
+  std::atomic<RankStatus> status;
+  std::atomic<pid_t> watched;  // 0: nobody
+};
+
+// The first kSets Communicators have the sets in order; later ones that which rank 0 chooses.
+struct alignas(128) CallRings::Set {
+  std::atomic<uint64_t> communicator;  // a later one that has it; 0: none yet
+  std::atomic<int> given_back;         // by how many ranks
+};
+
 struct alignas(128) CallRings::RankPage {
-  Bell bell;  // rung by this rank at every change of a stage
   std::atomic<uint64_t> published;
-  uint64_t counted;                // of the world's page alone: see count_call()
-  std::atomic<RankStatus> status;  // likewise
-  std::atomic<pid_t> watched;      // likewise; 0: nobody
   Entry ring[kLength];
 };
 
 size_t CallRings::bytes(int world_size) {
-  return kLevels * static_cast<size_t>(world_size) * sizeof(RankPage);
+  const size_t of_rank = sizeof(RankHead) + kSets * kLevels * sizeof(RankPage);
+  return kSets * sizeof(Set) + static_cast<size_t>(world_size) * of_rank;
 }
 
-CallRings::CallRings(void* shared, const Group& group)
-    : pages_(static_cast<RankPage*>(shared)),
+CallRings::CallRings(void* shared, const Group& group, int set)
+    : heads_(static_cast<RankHead*>(shared)),
+      sets_(reinterpret_cast<Set*>(heads_ + group.world_size)),
+      pages_(reinterpret_cast<RankPage*>(sets_ + kSets)),
       group_(group),
+      set_(set),
       // With a core for each rank the others are about to come; else they may need this very core.
       spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
                                                                                             : 20) {}
 
-CallRings::RankPage& CallRings::page(Level level, int rank) const {
-  return pages_[static_cast<int>(level) * group_.world_size + group_.world_rank(rank)];
+CallRings::RankHead& CallRings::head(int rank) const {
+  return heads_[group_.world_rank(rank)];
+}
+
+CallRings::RankPage& CallRings::page(int set, Level level, int world_rank) const {
+  const auto row = static_cast<size_t>(set) * kLevels + static_cast<size_t>(level);
+  return pages_[row * static_cast<size_t>(group_.world_size) + static_cast<size_t>(world_rank)];
 }
 
 CallRings::Entry& CallRings::entry(int rank, uint64_t sequence) const {
@@ -61,17 +81,36 @@ void CallRings::publish(int rank, const PublishedCall& call) {
   mine.progress.store(progress(sequence, Stage::published), std::memory_order_release);
   // In one order for all ranks: of two that publish and then compare, one sees the other.
   page(rank).published.store(sequence + 1, std::memory_order_seq_cst);
-  page(rank).bell.ring();
+  head(rank).bell.ring();
 }
 
 void CallRings::reach(int rank, uint64_t sequence, Stage stage) {
   entry(rank, sequence).progress.store(progress(sequence, stage), std::memory_order_release);
-  page(rank).bell.ring();
+  head(rank).bell.ring();
 }
 
 bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
   const uint64_t theirs = entry(rank, sequence).progress.load(std::memory_order_acquire);
   return theirs >= progress(sequence, stage);
+}
+
+// Looks when `rank` rings. If a sleep takes much longer than it was to take, this process was
+// stopped.
+template <class Done>
+void CallRings::sleep_until(const Done& done, RankHead& rank, std::chrono::nanoseconds limit) {
+  constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
+  rank.bell.listen();
+  for (;;) {
+    const uint32_t count = rank.bell.count();
+    if (done() || limit.count() <= 0) break;
+    const auto nap = std::min(limit, kNap);
+    const auto before = std::chrono::steady_clock::now();
+    rank.bell.sleep(count, nap);
+    const std::chrono::nanoseconds slept = std::chrono::steady_clock::now() - before;
+    if (slept >= nap) look_for_process(rank);
+    limit -= std::min(slept, nap);
+  }
+  rank.bell.leave();
 }
 
 bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
@@ -82,23 +121,11 @@ bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
     __builtin_ia32_pause();
 #endif
   }
-  // If a sleep takes much longer than it was to take, this process was stopped.
-  constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
-  std::chrono::nanoseconds left = limit;
-  Bell& bell = page(rank).bell;
-  bell.listen();
-  for (;;) {
-    const uint32_t count = bell.count();
+  const auto done = [&] {
     const bool gone = status(rank).gone();  // read first: a rank is gone after its last call
-    if (reached(rank, sequence, stage) || gone || left.count() <= 0) break;
-    const auto nap = std::min(left, kNap);
-    const auto before = std::chrono::steady_clock::now();
-    bell.sleep(count, nap);
-    const std::chrono::nanoseconds slept = std::chrono::steady_clock::now() - before;
-    if (slept >= nap) look_for_process(rank);
-    left -= std::min(slept, nap);
-  }
-  bell.leave();
+    return reached(rank, sequence, stage) || gone;
+  };
+  sleep_until(done, head(rank), limit);
   return reached(rank, sequence, stage);
 }
 
@@ -107,47 +134,88 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 }
 
 void CallRings::set_status(int rank, RankStatus status) {
-  page(Level::world, rank).status.store(status, std::memory_order_release);
-  for (size_t level = 0; level < kLevels; ++level)
-    page(static_cast<Level>(level), rank).bell.ring();
-  pages_->bell.ring();  // for absent()
+  head(rank).status.store(status, std::memory_order_release);
+  head(rank).bell.ring();
+  heads_->bell.ring();  // for absent()
 }
 
 std::optional<int> CallRings::absent(std::chrono::milliseconds limit) const {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  Bell& bell = pages_->bell;
   std::optional<int> found;
-  bell.listen();
-  for (;;) {
-    const uint32_t count = bell.count();
-    const auto left = deadline - std::chrono::steady_clock::now();
+  const auto done = [&] {
     for (int rank = 0; rank < group_.size && !found; ++rank) {
       if (!status(rank).runs()) found = rank;
     }
-    if (found || left.count() <= 0) break;
-    bell.sleep(count, left);
-  }
-  bell.leave();
+    return found.has_value();
+  };
+  sleep_until(done, *heads_, limit);
   return found;
 }
 
 RankStatus CallRings::status(int rank) const {
-  return page(Level::world, rank).status.load(std::memory_order_acquire);
+  return head(rank).status.load(std::memory_order_acquire);
 }
 
-void CallRings::look_for_process(int rank) const {
-  RankPage& of_rank = page(Level::world, rank);
-  const pid_t process = of_rank.watched.load(std::memory_order_acquire);
-  if (process == 0 || !status(rank).runs() || process_runs(process)) return;
-  of_rank.status.store({RankStatus::Kind::vanished, 0}, std::memory_order_release);
+void CallRings::look_for_process(RankHead& rank) {
+  const pid_t process = rank.watched.load(std::memory_order_acquire);
+  if (process == 0 || !rank.status.load().runs() || process_runs(process)) return;
+  rank.status.store({RankStatus::Kind::vanished, 0}, std::memory_order_release);
 }
 
 void CallRings::watch(int rank, pid_t process) {
-  page(Level::world, rank).watched.store(process, std::memory_order_release);
+  head(rank).watched.store(process, std::memory_order_release);
+}
+
+// Nothing as long as none is free or, for another rank, rank 0 has chosen none.
+std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
+  if (communicator < kSets) return static_cast<int>(communicator);
+  for (int i = 0; i < kSets; ++i) {
+    const int set = static_cast<int>((communicator + static_cast<uint64_t>(i)) % kSets);
+    if (sets_[set].communicator == communicator) return set;
+    if (!chooses || sets_[set].given_back != group_.world_size) continue;
+    for (size_t row = 0; row < kLevels * static_cast<size_t>(group_.world_size); ++row) {
+      RankPage& former = (&page(set, Level::world, 0))[row];
+      former.published = 0;
+      for (Entry& entry : former.ring)
+        entry.progress = 0;
+    }
+    sets_[set].given_back = 0;
+    sets_[set].communicator = communicator;
+    heads_->bell.ring();
+    return set;
+  }
+  return std::nullopt;
+}
+
+CallRings::Place CallRings::take_set(int rank, std::chrono::milliseconds limit) {
+  RankHead& mine = head(rank);
+  const std::string who = "rank " + std::to_string(rank) + ": ";
+  if (mine.taken - mine.given_back == kSets) {
+    throw std::logic_error(who + "has " + std::to_string(kSets) +
+                           " Communicators, and may have no more at once: let models share one, "
+                           "or destroy one before");
+  }
+  std::optional<int> set;
+  const auto done = [&] {
+    const bool gone = status(0).gone();
+    set = set_of(mine.taken, rank == 0);
+    return set || gone;
+  };
+  sleep_until(done, *heads_, limit);
+  if (set) return {mine.taken++, *set};
+  throw CollectiveError(who + "there is no room for Communicator " +
+                        std::to_string(mine.taken + 1) +
+                        ", which other ranks still need: all ranks create and destroy theirs in "
+                        "the same order");
+}
+
+void CallRings::give_back(int rank, int set) {
+  ++head(rank).given_back;
+  ++sets_[set].given_back;
+  heads_->bell.ring();
 }
 
 uint64_t CallRings::count_call(int rank) {
-  return page(Level::world, rank).counted++;
+  return head(rank).counted++;
 }
 
 uint64_t CallRings::published(int rank) const {
@@ -158,8 +226,10 @@ std::string CallRings::last_call(int rank) const {
   constexpr std::array<const char*, kLevels> groups{"", " of its shard group", " of its replicas"};
   std::string text;
   int64_t latest = std::numeric_limits<int64_t>::min();
-  for (size_t level = 0; level < kLevels; ++level) {
-    const RankPage& calls = page(static_cast<Level>(level), rank);
+  for (size_t i = 0; i < kSets * kLevels; ++i) {
+    const size_t level = i % kLevels;
+    const RankPage& calls =
+        page(static_cast<int>(i / kLevels), static_cast<Level>(level), group_.world_rank(rank));
     const uint64_t count = calls.published.load(std::memory_order_seq_cst);
     if (count == 0) continue;
     const PublishedCall& last = calls.ring[(count - 1) % kLength].call;

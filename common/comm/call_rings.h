@@ -29,15 +29,27 @@ enum class Stage : uint8_t {
 
 // The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
 // kLength calls, with the stage of each. A rank writes its own ring and reads those of its group.
-// Ranks are numbered as in the group. A rank has one ring for each level of its groups.
+// Ranks are numbered as in the group. A Communicator has a set of rings: one for each rank and each
+// level of its groups. What is known of a rank itself is there once.
 class CallRings {
  public:
   static constexpr uint64_t kLength = 64;
+  static constexpr int kSets = 8;  // Communicators that a rank may have at once
 
   // Bytes of shared, zeroed memory that `world_size` ranks need.
   static size_t bytes(int world_size);
-  CallRings(void* shared, const Group& group);
+  CallRings(void* shared, const Group& group, int set = 0);
   const Group& group() const { return group_; }
+
+  // The number of the next Communicator of `rank`, and the set that it has until give_back(): one
+  // that no rank has any more. Throws std::logic_error if this rank has kSets Communicators, and
+  // CollectiveError if other ranks keep theirs, or rank 0 makes none, for longer than `limit`.
+  struct Place {
+    uint64_t communicator;
+    int set;
+  };
+  Place take_set(int rank, std::chrono::milliseconds limit);
+  void give_back(int rank, int set);
 
   // How many calls `rank` was about to make before this one, over all its groups.
   uint64_t count_call(int rank);
@@ -66,14 +78,23 @@ class CallRings {
 
  private:
   struct Entry;
+  struct RankHead;
+  struct Set;
   struct RankPage;
-  RankPage& page(int rank) const { return page(group_.level, rank); }
-  RankPage& page(Level level, int rank) const;
+  RankHead& head(int rank) const;
+  RankPage& page(int rank) const { return page(set_, group_.level, group_.world_rank(rank)); }
+  RankPage& page(int set, Level level, int world_rank) const;
+  std::optional<int> set_of(uint64_t communicator, bool chooses);
+  template <class Done>
+  static void sleep_until(const Done& done, RankHead& rank, std::chrono::nanoseconds limit);
   Entry& entry(int rank, uint64_t sequence) const;
-  void look_for_process(int rank) const;
+  static void look_for_process(RankHead& rank);
 
-  RankPage* pages_;  // [kLevels][world_size], shared by all ranks
+  RankHead* heads_;  // [world_size], shared by all ranks, as are
+  Set* sets_;        // [kSets]
+  RankPage* pages_;  // [kSets][kLevels][world_size]
   Group group_;
+  int set_;
   int spins_;  // looks at a stage before this rank sleeps
 };
 

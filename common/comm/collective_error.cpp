@@ -4,8 +4,8 @@
 namespace fsdp {
 
 std::string call_of_rank(const Group& group, int rank, const Call& call) {
-  return "rank " + std::to_string(group.world_rank(rank)) + ": " + call.name() + " (collective #" +
-         std::to_string(call.sequence) + ")" + group.text();
+  return "rank " + std::to_string(group.world_rank(rank)) + ": " + call.name() + call.served() +
+         " (collective #" + std::to_string(call.sequence) + ")" + group.text();
 }
 
 CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,
@@ -16,7 +16,15 @@ CollectiveError failed_in(const char* library, const Group& group, int rank, con
 
 std::string message_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  const std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& cause) {
+    return text + ": " + message_of(cause);
+  } catch (...) {
+  }
+  return text;
 }
 
 }  // namespace fsdp

@@ -20,7 +20,8 @@ std::string call_of_rank(const Group& group, int rank, const Call& call);
 CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,
                           const std::exception& error);
 
-// what(), without the stack that torch adds to the text of its errors.
+// what(), without the stack that torch adds to the text of its errors, then that of each error that
+// it was made from (std::throw_with_nested).
 std::string message_of(const std::exception& error);
 
 }  // namespace fsdp

@@ -1,4 +1,5 @@
 #include <ATen/EmptyTensor.h>
+#include <c10/util/ScopeExit.h>
 #include <comm/backends.h>
 #include <comm/call_observer.h>
 #include <comm/communicator.h>
@@ -6,6 +7,8 @@
 #include <memory/storage.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <csignal>
 #include <exception>
 #include <sstream>
@@ -19,11 +22,15 @@ struct Connection {
   std::shared_ptr<Ledger> ledger;
   std::shared_ptr<Transport> transport;
   uint64_t sequence{};  // of the next call
+  // By sequence, modulo their number.
+  std::array<std::weak_ptr<IssuedCall>, Ledger::kRing> latest{};
 
   const Group& group() const { return ledger->group(); }
 };
 
 struct CommunicatorState {
+  CallRings::Place place{};
+  std::shared_ptr<void> gives_place_back;  // destroyed last, when the transports are
   int global_rank{};
   std::string backend;
   c10::DeviceType device{};
@@ -33,8 +40,10 @@ struct CommunicatorState {
   std::shared_ptr<Clock> clock;
   Connection ranks;                    // of the world, or of one replica
   std::optional<Connection> replicas;  // that hold the same shard; nothing if there is one
+  bool keep_log{};
   std::vector<Call> log;
   std::exception_ptr failure;  // the first, if a call has failed
+  std::atomic<bool> busy{};    // whether a thread calls or waits
 
   std::vector<const Connection*> connections() const {
     if (!replicas) return {&ranks};
@@ -45,6 +54,12 @@ struct CommunicatorState {
   // ranks' calls no longer match, and to wait again would only delay its report.
   template <class Body>
   void attempt(const Body& body) {
+    if (busy.exchange(true)) {
+      throw std::logic_error("rank " + std::to_string(global_rank) +
+                             ": two threads use one Communicator at the same time; create one for "
+                             "each thread, on all ranks in the same order");
+    }
+    const auto leave = c10::make_scope_exit([&] { busy = false; });
     if (failure) std::rethrow_exception(failure);
     try {
       body();
@@ -62,7 +77,8 @@ struct IssuedCall {
   bool compared;
   std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
   at::Tensor of_replicas{};            // to be summed over the replicas too
-  bool done{};
+  bool complete{};                     // then its tensors are free
+  bool done{};                         // a wait() of its handle has returned
 };
 
 namespace {
@@ -151,6 +167,8 @@ void publish(const IssuedCall& issued) {
   if (issued.compared) connection.ledger->compare(issued.call.sequence);
 }
 
+void finish(IssuedCall& issued);
+
 // Null if the call was left out.
 std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm,
                                   Connection& connection, Operation operation,
@@ -158,6 +176,8 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
                                   const std::string& unit) {
   const Group& group = connection.group();
   require_fit(*comm, group.size, operation, output, input, root, unit);
+  std::weak_ptr<IssuedCall>& latest = connection.latest[connection.sequence % Ledger::kRing];
+  if (const auto oldest = latest.lock()) finish(*oldest);
   if (leaves_out_next_call(*comm)) return nullptr;
   Call call;
   call.sequence = connection.sequence;
@@ -165,6 +185,9 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
   call.operation = operation;
   call.root = group.world_rank(root);
   call.unit = UnitName(unit);
+  call.purpose = Purpose::current();
+  call.communicator = static_cast<uint8_t>(group.communicator);
+  if (comm->device == c10::kCPU) call.thread = gettid() - getpid();
   if (output.defined()) {
     call.dtype = input.scalar_type();
     call.numel = std::max(output.numel(), input.numel());
@@ -178,7 +201,8 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
     publish(*issued);
     issued->transfer->start();
   });
-  comm->log.push_back(call);
+  latest = issued;
+  if (comm->keep_log) comm->log.push_back(call);
   call_observers::issued(call, output);
   return issued;
 }
@@ -193,15 +217,27 @@ void complete(IssuedCall& issued) {
   issued.transfer.reset();
 }
 
+void finish(IssuedCall& issued) {
+  if (issued.complete) return;
+  complete(issued);
+  // The tensors of the call are free by now.
+  if (issued.of_replicas.defined()) {
+    const at::Tensor& sum = issued.of_replicas;
+    Handle(issue(issued.comm, *issued.comm->replicas, Operation::all_reduce, sum, sum, 0,
+                 issued.call.unit.str()))
+        .wait();
+    issued.of_replicas.reset();
+  }
+  issued.complete = true;
+}
+
 std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
                                               const CommunicatorOptions& options) {
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
   context.shared->wait_at_most(options.timeout);
+  CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
   // Another process has forked each of the others, and may be killed itself.
-  if (!context.shared->has_arenas()) {
-    CallRings(context.shared->call_rings(), Group::world(context.world_size))
-        .watch(context.rank, getpid());
-  }
+  if (!context.shared->has_arenas()) rings.watch(context.rank, getpid());
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;
   state->backend = choose_backend(context, options);
@@ -216,19 +252,22 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   }
   state->fault = options.fault;
   state->clock = options.clock;
+  state->keep_log = options.keep_log;
+  state->place = rings.take_set(context.rank, options.timeout);
+  state->gives_place_back = std::shared_ptr<void>(
+      nullptr, [rings, rank = context.rank, set = state->place.set,
+                shared = context.shared](void*) mutable { rings.give_back(rank, set); });
   return state;
 }
 
 Connection connect(const RankContext& context, const CommunicatorOptions& options,
-                   const std::string& backend, const Group& group) {
+                   const CommunicatorState& state, Group group) {
+  group.communicator = state.place.communicator;
   Connection connection;
-  connection.ledger = std::make_shared<Ledger>(CallRings(context.shared->call_rings(), group),
-                                               group.rank_of(context.rank), options.timeout);
-  if (connection.ledger->published() > 0) {
-    throw std::logic_error("rank " + std::to_string(context.rank) +
-                           ": a second Communicator over the same ledger");
-  }
-  connection.transport = make_transport(backend, context, connection.ledger, options);
+  connection.ledger =
+      std::make_shared<Ledger>(CallRings(context.shared->call_rings(), group, state.place.set),
+                               group.rank_of(context.rank), options.timeout);
+  connection.transport = make_transport(state.backend, context, connection.ledger, options);
   return connection;
 }
 
@@ -240,22 +279,14 @@ bool Handle::pending() const {
 
 void Handle::wait() {
   if (!pending()) return;
-  complete(*call_);
-  // The tensors of the call are free by now.
-  if (call_->of_replicas.defined()) {
-    const at::Tensor& sum = call_->of_replicas;
-    Handle(issue(call_->comm, *call_->comm->replicas, Operation::all_reduce, sum, sum, 0,
-                 call_->call.unit.str()))
-        .wait();
-    call_->of_replicas.reset();
-  }
+  finish(*call_);
   call_->done = true;
 }
 
 std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
                                                    const CommunicatorOptions& options) {
   const auto state = make_state(context, options);
-  state->ranks = connect(context, options, state->backend, Group::world(context.world_size));
+  state->ranks = connect(context, options, *state, Group::world(context.world_size));
   return std::shared_ptr<Communicator>(new Communicator(state, state->ranks));
 }
 
@@ -271,11 +302,10 @@ std::shared_ptr<Communicator> Communicator::create_hybrid(const RankContext& con
     throw std::invalid_argument("a simulated link takes one replica");
   }
   const auto state = make_state(context, options);
-  state->ranks =
-      connect(context, options, state->backend, Group::shards(context.rank, world, shard_size));
+  state->ranks = connect(context, options, *state, Group::shards(context.rank, world, shard_size));
   if (shard_size < world) {
     state->replicas =
-        connect(context, options, state->backend, Group::replicas(context.rank, world, shard_size));
+        connect(context, options, *state, Group::replicas(context.rank, world, shard_size));
   }
   return std::shared_ptr<Communicator>(new Communicator(state, state->ranks));
 }
@@ -361,6 +391,8 @@ std::shared_ptr<Communicator> Communicator::replicas() const {
 }
 
 std::vector<Call> Communicator::take_log() {
+  if (!state_->keep_log)
+    throw std::logic_error("take_log(): no log is kept; set CommunicatorOptions::keep_log");
   return std::exchange(state_->log, {});
 }
 

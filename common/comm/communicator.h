@@ -13,14 +13,17 @@ struct Connection;
 
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
 // the name of the unit it serves; every call is compared with the other ranks' calls. A call
-// returns at once, and its tensors belong to it until wait(). Sums over ranks are taken as the tree
-// of tree_sum.h, so a result has the same bits over every transport on the CPU; NCCL sums in an
-// order of its own. After a call has failed, every function that calls or waits throws the same
-// error at once.
+// returns at once, and its tensors belong to it until wait(). If 64 calls are not waited for, the
+// next one first completes the oldest, whose wait() then returns at once. One thread calls at a
+// time. Sums over ranks are taken as the tree of tree_sum.h, so a result has the same bits over
+// every transport on the CPU; NCCL sums in an order of its own. After a call has failed, every
+// function that calls or waits throws the same error at once.
 class Communicator {
  public:
-  // Throws std::invalid_argument if the backend is unknown or unavailable, or if not every call
-  // over shm or a simulated link is to be compared: both read what the comparison brings.
+  // A rank may have eight at once, and models share one or have their own: all ranks create and
+  // destroy theirs in the same order. Throws std::logic_error if there are more. Throws
+  // std::invalid_argument if the backend is unknown or unavailable, or if not every call over shm
+  // or a simulated link is to be compared: both read what the comparison brings.
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options = {});
   // The same for replicas of a model, which are sharded over `shard_size` neighbours each: rank =
@@ -71,7 +74,9 @@ class Communicator {
   at::Tensor empty(int64_t numel, at::ScalarType dtype = at::kFloat) const;
   // All ranks must call it when they have waited for every call of the first iteration.
   void end_first_iteration();
-  std::vector<Call> take_log();  // the calls since the last take_log(), in the order of issue
+  // The calls since the last take_log(), in the order of issue. Throws std::logic_error if
+  // CommunicatorOptions::keep_log is off.
+  std::vector<Call> take_log();
 
  private:
   Communicator(std::shared_ptr<CommunicatorState> state, Connection& ranks)

@@ -35,6 +35,7 @@ struct CommunicatorOptions {
   std::shared_ptr<Clock> clock{monotonic_clock()};
   c10::DeviceType device{c10::kCPU};  // of all tensors; of CUDA, the GPU that is the current device
   std::optional<Compare> compare{};   // by default the first iteration over nccl, else always
+  bool keep_log{};  // of calls, for Communicator::take_log(); it grows until it is taken
 };
 
 }  // namespace fsdp

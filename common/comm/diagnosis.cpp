@@ -77,6 +77,62 @@ std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const 
   return std::nullopt;
 }
 
+// The call that has followed when the ranks had last made the calls before `sequence`: the longest
+// run of the same ones counts. Null if no two of them were made in this order before.
+const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
+  const auto& calls = rank.calls;
+  const Call* here = rank.find(sequence);
+  const auto end = static_cast<size_t>(here - calls.data());
+  const Call* found = nullptr;
+  for (size_t next = end, longest = 1; next-- > 0;) {
+    size_t run = 0;
+    while (run < next && same(calls[next - 1 - run], calls[end - 1 - run]))
+      ++run;
+    if (run > longest) {
+      longest = run;
+      found = &calls[next];
+    }
+  }
+  return found;
+}
+
+// One of the sides goes on as the ranks did before; empty if that is not known.
+std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other,
+                           const CallHistory& rank) {
+  const Call* next = usual_next(sequence, rank);
+  if (next == nullptr || same(*next, *one.call) == same(*next, *other.call)) return "";
+  const Side& odd = same(*next, *one.call) ? other : one;
+  const std::string who = ranks_text(odd.ranks);
+  return who + " called " + odd.call->name() + " where " + next->name() +
+         " came before: was the model called once more (an evaluation), or a backward or a step "
+         "left out, on " +
+         who + " alone?";
+}
+
+// Calls for functions that all ranks call together; empty if both or none have such a purpose.
+std::string cause_of_purposes(const Side& one, const Side& other) {
+  const std::string purpose = one.call->purpose.str(), another = other.call->purpose.str();
+  if (purpose == another) return "";
+  if (purpose.empty()) return cause_of_purposes(other, one);
+  return ranks_text(one.ranks) + " called " + purpose + ", which " + ranks_text(other.ranks) +
+         " did not call" + (another.empty() ? "" : ", but " + another) +
+         ": all ranks call it together, or none";
+}
+
+std::string cause_of_threads(const Group& group, const std::vector<CallHistory>& ranks) {
+  std::vector<int> several;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto& calls = ranks[rank].calls;
+    if (std::any_of(calls.begin(), calls.end(),
+                    [&](const Call& call) { return call.thread != calls[0].thread; }))
+      several.push_back(group.world_rank(static_cast<int>(rank)));
+  }
+  if (several.empty()) return "";
+  return "several threads of " + ranks_text(several) +
+         " call, and not in one order on all ranks: let one thread make all calls, or create a "
+         "Communicator for each";
+}
+
 std::string calls_text(uint64_t count, const Call& first) {
   if (count == 1) return first.name();
   return std::to_string(count) + " calls, beginning with " + first.name();
@@ -84,6 +140,7 @@ std::string calls_text(uint64_t count, const Call& first) {
 
 std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side& odd,
                                 const std::vector<CallHistory>& ranks) {
+  if (const auto cause = cause_of_purposes(usual, odd); !cause.empty()) return cause;
   const std::string they = ranks_text(odd.ranks);
   const std::string others = ranks_text(usual.ranks);
   const std::string unit = odd.call->unit.str();
@@ -97,22 +154,27 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   }
   const CallHistory& usual_rank = ranks[usual.first];
   const CallHistory& odd_rank = ranks[odd.first];
+  const bool outvoted = usual.ranks.size() > odd.ranks.size();
+  const std::string broken_habit = cause_of_habit(sequence, usual, odd, usual_rank);
+  if (!outvoted && !broken_habit.empty()) return broken_habit;
   if (const auto ahead = later(usual_rank, sequence, *odd.call)) {
-    return they + " left out " + calls_text(*ahead, *usual.call);
+    const std::string calls = calls_text(*ahead, *usual.call);
+    if (outvoted) return they + " left out " + calls;
+    return others + " made " + calls + ", which " + they + " did not make";
   }
   if (const auto ahead = later(odd_rank, sequence, *usual.call)) {
     return they + " made " + calls_text(*ahead, *odd.call) + ", which " + others + " did not make";
   }
+  if (!broken_habit.empty()) return broken_habit;
   const Call* before = sequence > 0 ? odd_rank.find(sequence - 1) : nullptr;
-  if (before && same(*before, *odd.call)) {
+  if (outvoted && before && same(*before, *odd.call)) {
     const std::string missing = usual.call->unit.str();
     return they + " called " + odd.call->name() + " twice" +
            (odd_rank.has_called_for(missing) ? "" : ", or has no unit " + missing);
   }
-  const bool outvoted = usual.ranks.size() > odd.ranks.size();
   const std::string someone = outvoted ? they : "one side";
   if (usual.call->operation == odd.call->operation) {
-    return someone + " left out a call, or runs its units in another order than the rest";
+    return someone + " left out or added a call, or runs its units in another order than the rest";
   }
   if (usual.call->unit == odd.call->unit) {
     return outvoted ? they + " left out " + usual.call->name() + ", or called " + odd.call->name() +
@@ -218,7 +280,8 @@ std::string tell_difference(uint64_t sequence, const Group& group,
             (side.call ? side.call->text() : "not called yet") + '\n';
   }
   if (sides.size() > 1 && sides[1].call) {
-    const std::string cause = cause_of_difference(sequence, sides[0], sides[1], ranks);
+    std::string cause = cause_of_threads(group, ranks);
+    if (cause.empty()) cause = cause_of_difference(sequence, sides[0], sides[1], ranks);
     text += wrap("likely cause: " + cause, kWidth, 2);
   }
   return text + Table(group, ranks, sequence).text();
@@ -243,8 +306,8 @@ std::string tell_missing(uint64_t sequence, int missing, const Group& group,
     cause = who + " has made no call yet: it is still starting, is stuck, or has ended";
   } else {
     cause = who +
-            " computes for longer than the time limit, is stuck, or has ended its "
-            "loop a step early";
+            " computes for longer than the time limit (CommunicatorOptions::timeout), is stuck, or "
+            "has ended its loop a step early";
   }
   return wrap("likely cause: " + cause, kWidth, 2) + Table(group, ranks, sequence).text();
 }

@@ -61,11 +61,18 @@ void ForkedRanks::send(int signal) {
   }
 }
 
+void ForkedRanks::pass_on(int signal) const {
+  for (const Forked& rank : ranks_) {
+    if (rank.pid > 0) kill(rank.pid, signal);
+  }
+}
+
 std::optional<ForkedRanks::Time> ForkedRanks::limit_of_stopped() const {
   std::optional<Time> limit;
   for (const Forked& rank : ranks_) {
     if (rank.stopped_by == 0) continue;
-    const Time end = rank.stopped_at + shared_->longest_wait();
+    Time end = rank.stopped_at;  // at once, if nobody will type what it waits for
+    if (rank.stopped_by != SIGTTIN) end += shared_->longest_wait();
     limit = std::min(limit.value_or(end), end);
   }
   return limit;

@@ -33,6 +33,7 @@ class ForkedRanks {
 
   // A signal to all that are left, and to what they have forked.
   void send(int signal);
+  void pass_on(int signal) const;  // to the ranks alone
 
   // When the rank that has been stopped for longest will have been so for SharedRegion's
   // longest_wait(); nothing if none is stopped. Of every stopped rank, end_all() then says that it

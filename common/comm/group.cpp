@@ -17,7 +17,7 @@ std::string members(const Group& group) {
 }  // namespace
 
 Group Group::world(int world_size) {
-  return {Level::world, 0, 1, world_size, world_size};
+  return {.size = world_size, .world_size = world_size};
 }
 
 Group Group::shards(int rank, int world_size, int shard_size) {
@@ -29,11 +29,13 @@ Group Group::replicas(int rank, int world_size, int shard_size) {
 }
 
 std::string Group::text() const {
-  if (size == world_size) return "";
+  const std::string whose =
+      communicator == 0 ? "" : " of Communicator " + std::to_string(communicator + 1);
+  if (size == world_size) return whose;
   const std::string name = level == Level::shards
                                ? "shard group " + std::to_string(first / size)
                                : "the replicas of shard " + std::to_string(first);
-  return " of " + name + " (" + members(*this) + ")";
+  return " of " + name + " (" + members(*this) + ")" + whose;
 }
 
 }  // namespace fsdp

@@ -19,6 +19,7 @@ struct Group {
   int stride{1};
   int size{1};
   int world_size{1};
+  uint64_t communicator{};  // whose group it is: 0, 1, 2, ... in the order of their creation
 
   static Group world(int world_size);
   // Every `shard_size` neighbours hold one replica of the model: rank = replica * shard_size +
@@ -30,7 +31,7 @@ struct Group {
   int rank_of(int world_rank) const { return (world_rank - first) / stride; }
 
   // How a message goes on that has named a call: " of shard group 1 (ranks 4 to 7)", " of the
-  // replicas of shard 2 (ranks 2, 6)". Nothing for a group of all ranks.
+  // replicas of shard 2 (ranks 2, 6)", then " of Communicator 2", beginning with the second one.
   std::string text() const;
 };
 

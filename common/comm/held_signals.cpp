@@ -7,12 +7,17 @@ namespace fsdp {
 
 HeldSignals::HeldSignals() {
   sigemptyset(&held_);
+  sigemptyset(&passed_on_);
   sigaddset(&held_, SIGCHLD);
   sigaddset(&held_, SIGCONT);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2}) {
     struct sigaction action;
     sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_IGN) sigaddset(&held_, signal);
+    if (signal == SIGUSR1 || signal == SIGUSR2 ||
+        (signal == SIGTERM && action.sa_handler != SIG_DFL)) {
+      sigaddset(&passed_on_, signal);
+    }
   }
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;  // if it were ignored, children could not be waited for

@@ -9,8 +9,8 @@ namespace fsdp {
 
 // While it lives, the signals that a process which waits for its ranks has to answer are kept back
 // until it asks for them, so that none can come between looking and sleeping: SIGCHLD, SIGCONT, and
-// those that end or stop a process from a terminal or a batch system, unless they are ignored (as
-// nohup has it).
+// those that end or stop a process from a terminal or a batch system, or that it passes on, unless
+// they are ignored (as nohup has it).
 class HeldSignals {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -19,6 +19,9 @@ class HeldSignals {
   ~HeldSignals() { restore(); }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
+
+  // Whether it is for the ranks to answer: SIGUSR1, SIGUSR2, and SIGTERM if it has a handler.
+  bool passes_on(int signal) const { return sigismember(&passed_on_, signal) == 1; }
 
   void restore();  // what was before: for a child, and before a signal ends this process
 
@@ -30,7 +33,7 @@ class HeldSignals {
   void stop_here();
 
  private:
-  sigset_t held_;
+  sigset_t held_, passed_on_;
   sigset_t former_mask_;
   struct sigaction former_action_;  // of SIGCHLD
 };

@@ -8,6 +8,7 @@
 #include <comm/join.h>
 #include <comm/launcher.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,8 @@
 #include <cstring>
 #include <iostream>
 #include <system_error>
+
+extern "C" void __cxa_finalize(void*);  // NOLINT: the C++ ABI's name
 
 namespace fsdp {
 namespace {
@@ -30,10 +33,8 @@ void keep_message(const RankContext& context, const std::string& message) {
 int run_body(const RankContext& context, const std::function<int(const RankContext&)>& body) {
   try {
     const int code = body(context);
-    if (code != 0) return std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
-    const std::string lost = lost_output();
-    keep_message(context, lost);
-    return lost.empty() ? 0 : 1;
+    if (code == 0) flush_output();
+    return code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
   } catch (const std::exception& error) {
     keep_message(context, message_of(error));
   } catch (...) {
@@ -42,19 +43,58 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
   return 1;
 }
 
-// Leaves by _exit: what the parent has registered to run at exit is the parent's.
+RankContext this_rank;  // of a process that is one
+int returned = -1;      // the status by which its function has returned
+
+[[noreturn]] void end_rank(int status) {
+  std::cout.flush();
+  std::cerr.flush();
+  const std::string lost = status == 0 ? lost_output() : "";
+  if (status == 0) keep_message(this_rank, lost);
+  std::fflush(nullptr);
+  _exit(lost.empty() ? status : 1);
+}
+
+// exit() first destroys the thread-local objects, the latest first: this one when those are gone
+// that the rank has made. Then its static objects and handlers have their turn, and inherited ones
+// never.
+struct BeforeInheritedObjects {
+  ~BeforeInheritedObjects() {
+    if (returned >= 0) __cxa_finalize(nullptr);
+  }
+};
+
+// Must be called before the rank makes an object: the last one that exit() comes to ends it.
+void end_by_exit(const RankContext& context) {
+  this_rank = context;
+  std::atexit([] { end_rank(returned); });
+  // If the rank calls exit() itself. __cxa_finalize() passes over this kind of handler.
+  on_exit([](int status, void*) { end_rank(status); }, nullptr);
+  [[maybe_unused]] static thread_local BeforeInheritedObjects barrier;
+}
+
+// Leaves by exit(), which may take as long as a rank may wait for another; a rank that has failed
+// and is waited for, 5 s.
+[[noreturn]] void leave(int status) {
+  returned = status;
+  int64_t limit = this_rank.shared->longest_wait().count();  // [ms]
+  if (status == 0) keep_message(this_rank, "the destructor of a static object has not returned");
+  if (status != 0) limit = std::min<int64_t>(limit, 5'000);
+  signal(SIGALRM, [](int) { _exit(returned == 0 ? 1 : returned); });
+  const itimerval timer{{}, {limit / 1000, limit % 1000 * 1000}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+  std::exit(status);
+}
+
 [[noreturn]] void run_rank(const RankContext& context, pid_t parent,
                            const std::function<int(const RankContext&)>& body) {
+  end_by_exit(context);
   setpgid(0, 0);
   end_with(parent);
   // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
-  int code = run_body(context, body);
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
-  _exit(code);
+  leave(run_body(context, body));
 }
 
 void say(const std::string& program, const std::string& text) {
@@ -126,6 +166,10 @@ LaunchResult run_here(const Share& share, HeldSignals& held,
     if (!ranks.any()) return result;
     const int signal = held.next(limit);
     if (signal == 0 || signal == SIGCHLD) continue;
+    if (held.passes_on(signal)) {
+      ranks.pass_on(signal);
+      continue;
+    }
     if (signal == SIGTSTP) {
       ranks.send(SIGSTOP);
       held.stop_here();
@@ -150,15 +194,20 @@ RankStatus RankExit::status() const {
 std::string RankExit::text() const {
   std::string who = "rank " + std::to_string(rank);
   std::string where = last_call.empty() ? "" : " after collective " + last_call;
+  if (frozen_by == SIGTTIN && !stopped) {
+    return who + " reads from the terminal" + where +
+           ", and was stopped by signal 21: read before start(), or from a file or a pipe";
+  }
   if (frozen_by != 0 && !stopped) {
     return who + " was stopped by " + signal_text(frozen_by) + where +
            ", and nobody has let it go on (SIGCONT) within the time limit";
   }
   if (stopped) return who + " was stopped" + where;
-  if (signal != 0) return who + ' ' + status().text() + where;
-  if (code == 0) return who + " succeeded";
+  if (signal != 0 && message.empty()) return who + ' ' + status().text() + where;
+  if (ok()) return who + " succeeded";
   if (message.empty()) return who + " ended with exit status " + std::to_string(code) + where;
-  return message.rfind(who, 0) == 0 ? message : who + " failed: " + message;
+  const std::string end = signal == 0 ? "" : "; it " + status().text();
+  return (message.rfind(who, 0) == 0 ? message : who + " failed: " + message) + end;
 }
 
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,

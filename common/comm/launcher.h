@@ -25,7 +25,7 @@ struct RankExit {
   int signal{};           // the signal that ended it, else 0
   bool stopped{};         // by launch(), because another rank had failed
   int frozen_by{};        // the signal that had stopped it (SIGSTOP), if none had continued it
-  std::string message;    // what() of the exception that ended it, else empty
+  std::string message;    // what() of the exception that ended it, or another reason, else empty
   std::string last_call;  // "#3 all_gather layers.1", its last collective in any group; empty: none
 
   bool ok() const { return code == 0 && signal == 0; }
@@ -43,15 +43,18 @@ struct LaunchResult {
 
 // Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero
 // return value, an exception, a signal, or because what it has printed can't be written; so does a
-// rank that has been stopped (SIGSTOP) for longer than its communicators' time limit. The first
-// failure ends the other ranks at once. A rank that succeeds while others still wait for it is
-// named to them. A signal that interrupts or kills the caller ends every rank (SIGINT, SIGTERM,
-// SIGHUP, SIGQUIT); `on_interrupt` runs after the ranks have ended and before such a signal ends
-// the caller. SIGTSTP (Ctrl-Z) and SIGCONT stop and continue the ranks with the caller; the time
-// limits stand still meanwhile. Each rank leads a process group: what it forks ends with it. Torch
-// computes on one thread in a rank unless OMP_NUM_THREADS, or `body` by at::set_num_threads(), says
-// more. Throws std::logic_error if this process has other threads, as torch starts them for the
-// first large operator: a child would inherit locks that nobody holds any more.
+// rank that has been stopped (SIGSTOP) for longer than its communicators' time limit, or that reads
+// from the terminal. The first failure ends the other ranks at once. A rank that succeeds while
+// others still wait for it is named to them. A rank leaves by exit(), which destroys the static
+// objects that it has made. A signal that interrupts or kills the caller ends every rank (SIGINT,
+// SIGTERM, SIGHUP, SIGQUIT); `on_interrupt` runs after the ranks have ended and before such a
+// signal ends the caller. SIGUSR1 and SIGUSR2, and SIGTERM if the caller has a handler for it, go
+// to every rank instead, which inherits the caller's handlers. SIGTSTP (Ctrl-Z) and SIGCONT stop
+// and continue the ranks with the caller; the time limits stand still meanwhile. Each rank leads a
+// process group: what it forks ends with it. Torch computes on one thread in a rank unless
+// OMP_NUM_THREADS, or `body` by at::set_num_threads(), says more. Throws std::logic_error if this
+// process has other threads, as torch starts them for the first large operator: a child would
+// inherit locks that nobody holds any more.
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
                     const std::function<void()>& on_interrupt = nullptr);
 

@@ -17,11 +17,9 @@ void Ledger::publish(const PublishedCall& call) {
   if (call.call.sequence >= kRing) {
     const uint64_t former = call.call.sequence - kRing;
     if (!rings_.reached(rank_, former, Stage::waited_for)) {
-      throw std::logic_error("rank " + std::to_string(group().world_rank(rank_)) +
-                             ": collective #" + std::to_string(former) + ' ' +
-                             at(rank_, former).call.text() + group().text() +
-                             " was never waited for, and " + std::to_string(kRing) +
-                             " more have been called: wait for each handle");
+      throw std::logic_error(call_of_rank(group(), rank_, at(rank_, former).call) +
+                             " was never waited for: its Handle was destroyed; keep the Handle "
+                             "that a collective returns, and call its wait()");
     }
     wait_for_all(former, Stage::waited_for);
   }

@@ -20,7 +20,8 @@ class Ledger {
   int rank() const { return rank_; }  // in the group
 
   // Publishes this rank's next call. First waits until every rank has waited for the call kRing
-  // before it, which is overwritten; throws std::logic_error if this rank has not.
+  // before it, which is overwritten; throws std::logic_error if this rank has not, and never can,
+  // because its Handle is gone.
   void publish(const PublishedCall& call);
 
   // Publishes a call that no rank will compare. Does not wait.

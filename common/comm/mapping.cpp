@@ -26,9 +26,12 @@ OpenFile::~OpenFile() {
 }
 OpenFile::OpenFile(OpenFile&& other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
 
-// No swap space is reserved: what is mapped may be larger than the machine's memory.
+// No swap space is reserved, and no core file has it: what is mapped may be larger than the
+// machine's memory.
 Mapping::Mapping(const std::string& purpose, size_t bytes)
-    : base_(mapped(purpose, bytes, MAP_ANONYMOUS | MAP_NORESERVE, -1)), bytes_(bytes) {}
+    : base_(mapped(purpose, bytes, MAP_ANONYMOUS | MAP_NORESERVE, -1)), bytes_(bytes) {
+  madvise(base_, bytes, MADV_DONTDUMP);
+}
 
 Mapping::Mapping(const std::string& purpose, size_t bytes, const OpenFile& file)
     : base_(mapped(purpose, bytes, 0, file.descriptor)), bytes_(bytes) {}

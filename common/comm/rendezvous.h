@@ -11,6 +11,7 @@
 namespace fsdp {
 
 // Where the ranks of `group` meet to connect. `timeout` limits every wait for one of them.
+// Throws std::runtime_error if there is no /proc, through which they meet.
 c10::intrusive_ptr<c10d::Store> rendezvous_of(const Group& group, const SharedRegion& shared,
                                               std::chrono::milliseconds timeout);
 

@@ -19,8 +19,9 @@ inline constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 class SharedRegion {
  public:
   // For ranks that the caller forks: they inherit it. Each arena is as large as the machine's
-  // memory unless `arena_bytes` says less, or there are not so many addresses (ulimit -v, many
-  // ranks): then it is smaller. Throws std::runtime_error if the mapping is refused.
+  // memory (under valgrind 64 MiB) unless `arena_bytes` says less, or there are not so many
+  // addresses (ulimit -v, many ranks): then it is smaller. Throws std::runtime_error if the mapping
+  // is refused.
   static std::shared_ptr<SharedRegion> create(int world_size, size_t arena_bytes = 0);
 
   // For ranks that are started one by one: one process makes the region and tells the others its

@@ -23,7 +23,10 @@ const std::shared_ptr<Communicator>& TestRank::hybrid(int shard_size) {
 }
 
 CommunicatorOptions TestRank::options() const {
-  return {options_.backend, options_.timeout, options_.fault, options_.link, options_.clock};
+  CommunicatorOptions options{options_.backend, options_.timeout, options_.fault, options_.link,
+                              options_.clock};
+  options.keep_log = true;
+  return options;
 }
 
 void TestRank::observe(const std::string& name, const nlohmann::json& value) {

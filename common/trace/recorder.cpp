@@ -50,7 +50,7 @@ void Recorder::issued(const Call& call, const at::Tensor& output) {
   instant(EventKind::issue, call);
   const uint64_t flight = begin(EventKind::flight, call);
   const std::lock_guard lock(mutex_);
-  flights_[{call.level, call.sequence}] = flight;
+  flights_[{call.communicator, call.level, call.sequence}] = flight;
   if (call.operation == Operation::all_gather && !call.unit.is_label()) {
     gathered_[output.storage().data()] = call.unit;
   }
@@ -67,7 +67,7 @@ void Recorder::waited(const Call& call, std::optional<std::pair<int64_t, int64_t
 
 void Recorder::end_flight(const Call& call, std::optional<std::pair<int64_t, int64_t>> moved) {
   const std::lock_guard lock(mutex_);
-  const auto flight = flights_.extract({call.level, call.sequence});
+  const auto flight = flights_.extract({call.communicator, call.level, call.sequence});
   if (flight.empty()) return;  // issued before this recorder was made
   Event event = log_->at(rank_, flight.mapped());
   std::tie(event.begin, event.end) = moved.value_or(std::pair(event.begin, clock_->now()));

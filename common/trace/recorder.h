@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace fsdp {
@@ -46,8 +47,9 @@ class Recorder final : public CallObserver {
   std::shared_ptr<Clock> clock_;
   std::mutex mutex_;                          // of what follows and this rank's part of log_
   std::map<const void*, UnitName> gathered_;  // by storage: the unit
-  std::map<std::pair<Level, uint64_t>, uint64_t> flights_;  // of calls not waited for: the number
-  uint64_t wait_{};                                         // the number of the wait under way
+  // Of calls not waited for, by Communicator, level and sequence: the number.
+  std::map<std::tuple<uint8_t, Level, uint64_t>, uint64_t> flights_;
+  uint64_t wait_{};  // the number of the wait under way
 };
 
 // Records a span, if there is a recorder: see its begin() and end().

@@ -1,5 +1,6 @@
 #include <comm/communicator.h>
 #include <comm/ledger.h>
+#include <comm/rendezvous.h>
 #include <gtest/gtest.h>
 #include <memory/storage.h>
 #include <signal.h>
@@ -7,9 +8,11 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <stdexcept>
 
 #include "expect_text.h"
+#include "in_a_process.h"
 #include "rank_failure.h"
 
 namespace fsdp {
@@ -157,6 +160,16 @@ TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
   EXPECT_EQ(with_limit(needed), "");
 }
 
+TEST(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
+  in_a_process([] {
+    const auto shared = SharedRegion::create_without_arenas(2);
+    const std::string path = shared->rendezvous_path();
+    close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
+    EXPECT_EQ(error_of([&] { rendezvous_of(Group::world(2), *shared, std::chrono::hours(1)); }),
+              "cannot open " + path + ": is /proc mounted?");
+  });
+}
+
 TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {
   auto text = failed(3, gather_six_units, Fault{Fault::Kind::kill, 1, 4});
   EXPECT_EQ(text, "rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3");
@@ -164,26 +177,40 @@ TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {
 
 TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
   const auto text = failed(2, [](Communicator& comm) {
-    Handle forgotten = comm.barrier("layers.0");
+    { const Handle dropped = comm.barrier("layers.0"); }
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
       comm.barrier("later").wait();
   });
-  EXPECT_CONTAINS(text, "collective #0 barrier layers.0 was never waited for");
+  EXPECT_CONTAINS(text, "barrier layers.0 (collective #0) was never waited for: its Handle was");
 }
 
-TEST_P(CollectiveErrors, as_many_calls_as_the_ledger_holds_may_be_in_flight) {
+// Lets another thread call while the first one does.
+struct SecondThread final : Clock {
+  int64_t now() override {
+    std::async(std::launch::async, [this] { comm->barrier("b").wait(); }).get();
+    return 0;
+  }
+  void sleep_until(int64_t) override {}
+  Communicator* comm{};
+};
+
+TEST_P(CollectiveErrors, two_threads_at_the_same_time_are_refused) {
+  const auto second = std::make_shared<SecondThread>();
+  const CommunicatorOptions options{.backend = GetParam(), .clock = second};
+  const auto call = [&](Communicator& comm) { (second->comm = &comm)->barrier("a").wait(); };
+  const auto text = failure(1, call, options);
+  EXPECT_CONTAINS(text,
+                  "rank 0: two threads use one Communicator at the same time; create one for");
+}
+
+TEST_P(CollectiveErrors, two_threads_in_turn_are_named_as_the_cause) {
   const auto text = failed(2, [](Communicator& comm) {
-    std::vector<Handle> handles;
-    for (uint64_t i = 0; i < Ledger::kRing; ++i)
-      handles.push_back(comm.barrier("unit"));
-    for (Handle& handle : handles)
-      handle.wait();
-    for (Handle& handle : handles)
-      handle = comm.barrier("unit");
-    for (Handle& handle : handles)
-      handle.wait();
+    comm.barrier("a").wait();
+    if (comm.rank() == 0) comm.barrier("c").wait();
+    std::async(std::launch::async, [&] { comm.barrier("b").wait(); }).get();
   });
-  EXPECT_EQ(text, "");
+  EXPECT_CONTAINS(text,
+                  "likely cause: several threads of rank 1 call, and not in one order on all");
 }
 
 // Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.

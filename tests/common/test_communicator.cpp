@@ -2,8 +2,10 @@
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
+#include "expect_text.h"
 #include "parts.h"
 #include "rank_failure.h"
 
@@ -41,15 +43,19 @@ void require_equal(const at::Tensor& tensor, const at::Tensor& expected) {
 
 class Collectives : public testing::TestWithParam<Setting> {
  protected:
+  using Create = std::function<std::shared_ptr<Communicator>()>;
+
   // Runs `body` on each rank, which may throw.
+  static void on_ranks(const std::function<void(const RankContext&, const Create&)>& body) {
+    const CommunicatorOptions options{.backend = GetParam().backend, .keep_log = true};
+    const auto of_rank = [&](const RankContext& context) {
+      body(context, [&] { return Communicator::create(context, options); });
+      return 0;
+    };
+    EXPECT_EQ(failure(launch(GetParam().world_size, of_rank)), "");
+  }
   static void on_ranks(const Body& body) {
-    const auto [backend, world_size] = GetParam();
-    EXPECT_EQ(failure(launch(world_size,
-                             [&, &backend = backend](const RankContext& context) {
-                               body(*Communicator::create(context, {.backend = backend}));
-                               return 0;
-                             })),
-              "");
+    on_ranks([&](const RankContext&, const Create& create) { body(*create()); });
   }
 };
 
@@ -173,6 +179,26 @@ TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
   });
 }
 
+TEST_P(Collectives, any_number_of_calls_may_be_in_flight) {
+  on_ranks([](Communicator& comm) {
+    const int64_t n = 3, world = comm.world_size();
+    for (const bool backwards : {false, true}) {
+      std::vector<at::Tensor> outputs;
+      std::vector<Handle> handles;
+      for (int i = 0; i < 200; ++i) {
+        outputs.push_back(at::zeros({world * n}));
+        handles.push_back(comm.all_gather_into(outputs[i], part(comm.rank(), n) + i, "unit"));
+      }
+      require(handles[0].pending(), "nobody has waited for it");
+      if (backwards) std::reverse(handles.begin(), handles.end());
+      for (Handle& handle : handles)
+        handle.wait();
+      for (int i = 0; i < 200; ++i)
+        require_equal(outputs[i], gathered_of(comm, n) + i);
+    }
+  });
+}
+
 TEST_P(Collectives, many_more_calls_are_made_than_the_ledger_holds) {
   on_ranks([](Communicator& comm) {
     at::Tensor tensor;
@@ -207,6 +233,57 @@ TEST_P(Collectives, the_log_has_the_textbook_bytes) {
     }
     require(comm.take_log().empty(), "the log was not emptied");
   });
+}
+
+// Each rank gives `value`.
+void require_sum(const std::shared_ptr<Communicator>& comm, int value) {
+  const at::Tensor tensor = at::full({3}, static_cast<float>(value));
+  comm->all_reduce(tensor, "x").wait();
+  require(tensor.eq(value * comm->world_size()).all().item<bool>(), "another sum");
+}
+
+TEST_P(Collectives, of_several_communicators_do_not_meet) {
+  on_ranks([](const RankContext& context, const Create& create) {
+    const int world = context.world_size, shards = world % 2 == 0 ? 2 : 1;
+    const auto first = create(), second = create();
+    const auto hybrid = Communicator::create_hybrid(context, {.backend = first->backend()}, shards);
+    for (int i = 0; i < 100; ++i) {
+      const at::Tensor a = at::full({4}, 1.F), b = at::full({4}, 10.F), sum = at::empty({4});
+      Handle of_a = first->all_reduce(a, "x"), of_b = second->all_reduce(b, "x");
+      Handle of_sum = hybrid->reduce_scatter_into(sum, at::full({4 * shards}, 100.F), "x");
+      of_b.wait(), of_sum.wait(), of_a.wait();
+      for (const auto& [tensor, value] : {std::pair(a, 1), std::pair(b, 10), std::pair(sum, 100)})
+        require(tensor.eq(value * world).all().item<bool>(), "another sum");
+    }
+  });
+}
+
+TEST_P(Collectives, of_eight_communicators_may_go_on_when_others_were_destroyed) {
+  on_ranks([](const RankContext&, const Create& create) {
+    std::vector<std::shared_ptr<Communicator>> all{create()};
+    for (int i = 0; i < 20; ++i) {
+      require_sum(create(), i);
+      require_sum(all[0], 1);
+    }
+    while (all.size() < 8)
+      all.push_back(create());
+    require(error_of<std::logic_error>(create).find("has 8 Communicators") != std::string::npos,
+            "a ninth");
+    for (const auto& comm : all)
+      require_sum(comm, 3);
+    all.resize(1);
+    require_sum(create(), 5);
+    require_sum(all[0], 6);
+  });
+}
+
+TEST(LogOfCalls, is_kept_if_the_options_ask_for_it) {
+  const auto result = launch(1, [](const RankContext& context) {
+    Communicator::create(context)->take_log();
+    return 0;
+  });
+  EXPECT_EQ(failure(result),
+            "rank 0 failed: take_log(): no log is kept; set CommunicatorOptions::keep_log");
 }
 
 TEST_P(Collectives, leave_version_counters_unchanged) {

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <sstream>
 
+#include "expect_text.h"
+
 namespace fsdp {
 namespace {
 
@@ -87,7 +89,7 @@ TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
     return cause_of_difference(0, {history({one}), history({other})});
   };
   EXPECT_EQ(cause(gather("a"), gather("b")),
-            "one side left out a call, or runs its units in another order than the rest");
+            "one side left out or added a call, or runs its units in another order than the rest");
   EXPECT_EQ(cause(gather("a"), reduce("a")),
             "one side left out a call for a, or made one out of turn");
   EXPECT_EQ(cause(gather("a"), reduce("b")),
@@ -97,16 +99,47 @@ TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
       "head has another size on rank 1: was another model, wrap policy or world size sharded");
 }
 
+TEST(Diagnosis, names_of_two_ranks_the_one_whose_calls_are_not_those_of_earlier_steps) {
+  const std::vector<Call> step{gather("a"), gather("b"), reduce("b"), reduce("a")};
+  std::vector<Call> trains = step;
+  trains.insert(trains.end(), step.begin(), step.end());
+  std::vector<Call> evaluates = trains;
+  evaluates[6] = gather("a");
+  for (const bool first : {false, true}) {
+    const auto one = history(first ? evaluates : trains),
+               other = history(first ? trains : evaluates);
+    const std::string who = first ? "rank 0" : "rank 1";
+    EXPECT_CONTAINS(tell_difference(6, Group::world(2), {one, other}),
+                    "likely cause: " + who +
+                        " called all_gather a where reduce_scatter b came before: was the model");
+  }
+}
+
+TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
+  Call saves = gather("a"), sums = call(Operation::all_reduce, kState);
+  saves.purpose = UnitName("state_dict()");
+  sums.purpose = UnitName("average_buffers()");
+  const auto cause = [](const Call& one, const Call& other) {
+    return cause_of_difference(0, {history({one}), history({other})});
+  };
+  const std::string end = " did not call: all ranks call it together, or";
+  EXPECT_EQ(cause(gather("a"), saves), "rank 1 called state_dict(), which rank 0" + end);
+  EXPECT_EQ(cause(saves, gather("a")), "rank 0 called state_dict(), which rank 1" + end);
+  EXPECT_EQ(cause(saves, sums),
+            "rank 0 called state_dict(), which rank 1 did not call, but average_buffers(): all");
+  EXPECT_EQ(saves.text(), "all_gather a (262144 x float, 1.0 MB) in state_dict()");
+  EXPECT_EQ(sums.text(), "all_reduce average_buffers() (262144 x float, 1.0 MB)");
+}
+
 TEST(Diagnosis, says_where_a_missing_rank_was_last) {
   const auto ahead = history({gather("a"), gather("b")});
-  EXPECT_EQ(
-      tell_missing(1, 1, Group::world(2), {ahead, history({gather("a")})}),
-      "likely cause: rank 1 computes for longer than the time limit, is stuck, or has ended its "
-      "loop a step\n"
-      "  early\n"
-      "last calls  rank 0                       rank 1\n"
-      "  #0        all_gather a                 all_gather a\n"
-      "> #1        all_gather b                 -");
+  EXPECT_EQ(tell_missing(1, 1, Group::world(2), {ahead, history({gather("a")})}),
+            "likely cause: rank 1 computes for longer than the time limit "
+            "(CommunicatorOptions::timeout), is\n"
+            "  stuck, or has ended its loop a step early\n"
+            "last calls  rank 0                       rank 1\n"
+            "  #0        all_gather a                 all_gather a\n"
+            "> #1        all_gather b                 -");
   EXPECT_EQ(
       line_with(tell_missing(0, 1, Group::world(2), {ahead, {}}), "likely"),
       "likely cause: rank 1 has made no call yet: it is still starting, is stuck, or has ended");

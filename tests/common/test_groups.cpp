@@ -24,6 +24,7 @@ TEST(Group, knows_its_ranks_in_the_world) {
 
 TEST(Group, is_named_in_messages_unless_it_is_the_world) {
   EXPECT_EQ(Group::world(8).text(), "");
+  EXPECT_EQ((Group{.size = 8, .world_size = 8, .communicator = 1}.text()), " of Communicator 2");
   EXPECT_EQ(Group::shards(3, 8, 8).text(), "");
   EXPECT_EQ(Group::shards(5, 8, 4).text(), " of shard group 1 (ranks 4 to 7)");
   EXPECT_EQ(Group::shards(3, 4, 2).text(), " of shard group 1 (ranks 2, 3)");
@@ -207,18 +208,22 @@ TEST_P(Replicas, log_both_calls_of_a_reduce_scatter_with_their_level) {
   expect_on_all_ranks(run, "log", expected);
 }
 
-TEST_P(Replicas, make_many_more_calls_than_the_ledger_holds) {
+TEST_P(Replicas, make_many_more_calls_than_the_ledger_holds_in_turn_or_all_in_flight) {
   const RankRun run = this->run([](TestRank& rank) {
     const auto& comm = rank.hybrid(shards());
-    at::Tensor output = comm->empty(2), input = comm->empty(2 * shards());
-    for (int i = 0; i < 150; ++i) {
-      input.fill_(static_cast<float>(i));
-      comm->reduce_scatter_into(output, input, "unit").wait();
+    std::vector<Handle> handles;
+    const at::Tensor output = at::empty({300, 2});
+    for (int i = 0; i < 300; ++i) {
+      const at::Tensor input = comm->empty(2 * shards()).fill_(static_cast<float>(i));
+      handles.push_back(comm->reduce_scatter_into(output[i], input, "unit"));
+      if (i < 150) handles[i].wait();
       rank.communicator()->barrier("world").wait();
     }
-    rank.observe("sum", static_cast<int>(output[1].item<float>()));
+    for (; !handles.empty(); handles.pop_back())
+      handles.back().wait();
+    for (int i = 0; i < 300; ++i)
+      EXPECT_EQ(output[i][1].item<float>(), static_cast<float>(i * world_size()));
   });
-  expect_on_all_ranks(run, "sum", 149 * world_size());
 }
 
 // Faults in 2 replicas of 2 ranks.

@@ -57,6 +57,14 @@ TEST(Launcher, reports_how_the_rank_that_failed_ended) {
   EXPECT_EQ(ended([] { return raise(SIGKILL); }), "rank 1 was killed by signal 9 (Killed)");
   EXPECT_EQ(ended([]() -> int { throw std::runtime_error("no such unit: layers.9"); }),
             "rank 1 failed: no such unit: layers.9");
+  EXPECT_EQ(ended([]() -> int {
+              try {
+                throw std::runtime_error("no such file");
+              } catch (...) {
+                std::throw_with_nested(std::runtime_error("no data"));
+              }
+            }),
+            "rank 1 failed: no data: no such file");
   EXPECT_NE(ended([] { return 256; }), "") << "exit() would make it 0";
 }
 
@@ -120,13 +128,16 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
 TEST(Launcher, refuses_a_process_that_has_threads) {
   std::promise<void> end;
   std::thread other([&] { end.get_future().wait(); });
+  pthread_setname_np(other.native_handle(), "of_an_allocator");
   const auto body = [](const RankContext&) { return 0; };
   const std::string why =
       ": this process has 2 threads already, and ranks that are forked from it ";
   EXPECT_CONTAINS(error_of<std::logic_error>([&] { launch(1, body); }), "launch()" + why);
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(1, body, "program"), 1);
-  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "program: start()" + why);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_CONTAINS(said, "program: start()" + why);
+  EXPECT_CONTAINS(said, ", of_an_allocator");
   end.set_value();
   other.join();
   EXPECT_TRUE(launch(1, body).ok());

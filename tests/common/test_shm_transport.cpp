@@ -193,6 +193,25 @@ TEST(SharedRegion, has_smaller_arenas_where_addresses_are_few) {
   });
 }
 
+TEST(SharedRegion, is_not_written_into_core_files_and_is_small_under_valgrind) {
+  in_a_process([] {
+    setenv("LD_PRELOAD", "/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so", 1);
+    const auto region = SharedRegion::create(1);
+    EXPECT_CONTAINS(error_of([&] { region->allocator(0)->allocate(100 << 20); }), "has no room");
+    const auto data = region->allocator(0)->allocate(64);
+    const auto place = reinterpret_cast<uintptr_t>(data.get());
+    std::ifstream maps("/proc/self/smaps");
+    std::string line;
+    for (uintptr_t begin = 1, end = 0; place < begin || place >= end;) {
+      ASSERT_TRUE(std::getline(maps, line));
+      std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end);
+    }
+    while (line.rfind("VmFlags:", 0) != 0)
+      ASSERT_TRUE(std::getline(maps, line));
+    EXPECT_CONTAINS(line, " dd");
+  });
+}
+
 TEST(SharedRegion, has_smaller_arenas_where_ranks_are_many) {
   const auto region = SharedRegion::create(64, size_t{4} << 40);
   EXPECT_TRUE(region->has_arenas());

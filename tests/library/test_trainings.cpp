@@ -76,9 +76,9 @@ void train_gan(Module& maker, Module& judge, const Sharded& backward,
 }
 
 template <template <class> class Parallel>
-void train_gan_on_ranks(TestRank& rank) {
+void train_gan_on_ranks(TestRank& rank, const std::shared_ptr<Communicator>& of_judge) {
   const auto maker = block_net(2, 1), judge = block_net(2, 2);
-  Parallel<BlockNet> first(*maker, rank.communicator()), second(*judge, rank.communicator());
+  Parallel<BlockNet> first(*maker, rank.communicator()), second(*judge, of_judge);
   const auto one = adamw(first.parameters()), two = adamw(second.parameters());
   train_gan(
       *maker, *judge, [&](const auto& loss) { loss(rank.rank(), rank.world_size()).backward(); },
@@ -88,8 +88,15 @@ void train_gan_on_ranks(TestRank& rank) {
 }
 
 MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
-  const RankRun run = run_ranks(world_size(), train_gan_on_ranks<FullyShardedDataParallel>);
-  const RankRun replicas = run_ranks(world_size(), train_gan_on_ranks<DistributedDataParallel>);
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.communicator());
+  });
+  const RankRun apart = run_ranks(world_size(), [](TestRank& rank) {
+    train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.hybrid(rank.world_size()));
+  });
+  const RankRun replicas = run_ranks(world_size(), [](TestRank& rank) {
+    train_gan_on_ranks<DistributedDataParallel>(rank, rank.communicator());
+  });
   const RankRun one_process = run_oracle([&](TestRank& rank) {
     const auto maker = block_net(2, 1), judge = block_net(2, 2);
     std::vector<at::Tensor> all = maker->parameters();
@@ -106,7 +113,28 @@ MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
   for (const char* model : {"maker", "judge"}) {
     expect_on_all_ranks(run, model, one_process.at(0, model));
     expect_on_all_ranks(replicas, model, one_process.at(0, model));
+    expect_on_all_ranks(apart, model, one_process.at(0, model));
   }
+}
+
+MULTI_RANK_TEST(AnyTraining, may_have_hundreds_of_units_and_gather_all_of_them_ahead) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const int units : {100, 500}) {
+      at::Tensor expected;
+      for (const int limit : {2, 34, 64, 65, 500}) {
+        ShardedNet sharded(rank, adamw, block_net(units), {.limit = limit});
+        sharded.step();
+        sharded.model.load_state_dict(sharded.model.state_dict());
+        at::Tensor sum;
+        sharded.model.summon_full_params([&] {
+          for (const auto& block : sharded.net->blocks)
+            sum = sum.defined() ? sum + block->linear->weight : block->linear->weight.clone();
+        });
+        if (!expected.defined()) expected = sum;
+        EXPECT_TRUE(at::equal(sum, expected)) << units << " units, limit " << limit;
+      }
+    }
+  });
 }
 
 MULTI_RANK_TEST(AnyTraining, may_drop_its_gradients_by_zero_grad_of_the_module) {

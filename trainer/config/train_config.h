@@ -62,7 +62,7 @@ struct TrainConfig {
   std::string init;          // folder with Hugging Face's GPT-2 to begin with; empty: the seed
   bool poison{};             // NaN in memory that nobody may use
   bool allow_nan{};          // go on when a loss or the norm of the gradients is not finite
-  CommunicatorOptions comm;  // and the device of parameters and batches
+  CommunicatorOptions comm{.keep_log = true};  // and the device of parameters and batches
   std::string json;          // file; empty: none
   std::string log;           // file that gets a line at each step; empty: none
   std::string trace;         // file of the timeline; empty: none

@@ -9,6 +9,7 @@ namespace fsdp {
 
 void load_checkpoint(const std::string& folder, const ModelState& state, const Locate& locate,
                      Communicator& comm) {
+  const Purpose purpose("load_checkpoint()");
   const at::NoGradGuard no_grad;
   std::unique_ptr<SavedTensors> saved;
   const auto each = [&](const std::function<void(const StateRange&, StateKind)>& action) {

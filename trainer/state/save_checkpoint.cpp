@@ -135,6 +135,7 @@ Json parameters_json(const WholeState& state) {
 
 void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
                      const Json& run, ModelState state, Communicator& comm) {
+  const Purpose purpose("save_checkpoint()");
   const std::string folder = step_folder(directory, step), unfinished = folder + kUnfinished;
   const WholeState whole(std::move(state), comm);
   const auto on_rank_0 = [&](const std::function<void()>& action) {
