@@ -373,6 +373,13 @@ void Communicator::end_first_iteration() {
 
 void Communicator::wait_for_readers() {
   if (!has_readers_) return;
+  // Ranks that have yet to wait for a gather would wait for one another here.
+  for (Connection* connection : {&state_->ranks, state_->replicas ? &*state_->replicas : nullptr}) {
+    if (connection == nullptr) continue;
+    for (const auto& latest : connection->latest)
+      if (const auto one = latest.lock(); one && one->call.operation == Operation::all_gather)
+        finish(*one);
+  }
   state_->attempt([&] {
     for (const Connection* connection : state_->connections())
       connection->transport->wait_for_readers();

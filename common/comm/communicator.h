@@ -49,8 +49,9 @@ class Communicator {
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
 
-  // Returns when the other ranks have waited for every all-gather of which they read this rank's
-  // input in place. No collective. Throws CollectiveError, which names a rank that does not come.
+  // Completes this rank's all-gathers, then returns when the other ranks have waited for every one
+  // of which they read this rank's input in place. No collective. Throws CollectiveError, which
+  // names a rank that does not come.
   void wait_for_readers();
   // The same communicator to a caller that knows by other means that nobody reads what it changes:
   // there wait_for_readers() returns at once.

@@ -179,6 +179,20 @@ TEST_P(Collectives, calls_in_flight_may_be_waited_for_out_of_order) {
   });
 }
 
+// Of another model on this communicator, say, whose backward has thrown.
+TEST_P(Collectives, that_gather_are_completed_before_their_readers_are_waited_for) {
+  on_ranks([](Communicator& comm) {
+    const int64_t n = 100, world = comm.world_size();
+    const at::Tensor gathered = at::zeros({world * n});
+    const at::Tensor own = comm.empty(n).copy_(part(comm.rank(), n));
+    Handle gather = comm.all_gather_into(gathered, own, "a");
+    comm.wait_for_readers();
+    own.zero_();
+    gather.wait();
+    require_equal(gathered, gathered_of(comm, n));
+  });
+}
+
 TEST_P(Collectives, any_number_of_calls_may_be_in_flight) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 3, world = comm.world_size();
