@@ -2,7 +2,6 @@
 #include <model_checks.h>
 #include <sharding.h>
 #include <state/agreement.h>
-#include <state/whole_tensors.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -192,39 +191,6 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
   return {manifest, states};
 }
 
-// Collective. The states of all entries, by "NAME/KEY", whole.
-Tensors gather_states(const Sharding& sharding, const std::map<size_t, Values>& own) {
-  Communicator& comm = sharding.comm();
-  const auto& entries = sharding.tensors().entries();
-  Tensors whole;
-  for (size_t unit = 0; unit < sharding.sharded().units().size(); ++unit) {
-    const FlatParameter& flat_parameter = *sharding.sharded().units()[unit];
-    std::map<std::string, at::Tensor> shards;  // by key: [padded / W]
-    for (const auto& [index, values] : own) {
-      const auto& entry = entries[index];
-      if (entry.unit != unit) continue;
-      for (const auto& [key, value] : values) {
-        if (value.isInt()) {
-          whole[entry.name + "/" + key] = at::scalar_tensor(value.toInt(), at::kLong);
-          continue;
-        }
-        at::Tensor& shard = shards[key];
-        if (!shard.defined()) shard = comm.empty(flat_parameter.shard_numel()).zero_();
-        shard.narrow(0, entry.offset, entry.own.numel()).copy_(value.toTensor());
-      }
-    }
-    for (const auto& [key, shard] : shards) {
-      const at::Tensor flat = gather_flat(comm, shard, flat_parameter.unit());
-      for (const auto& [index, values] : own)
-        if (entries[index].unit == unit && values.contains(key))
-          whole[entries[index].name + "/" + key] =
-              cut_out(flat, entries[index].flat, entries[index].whole.sizes());
-    }
-  }
-  comm.wait_for_readers();
-  return whole;
-}
-
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument(kLoad + ": " + why);
 }
@@ -307,8 +273,15 @@ StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& en
   const std::string text = manifest.dump();
   StateDict state;
   state.insert(kManifest, at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte));
+  std::map<size_t, Tensors> tensors;
+  for (const auto& [index, values] : own)
+    for (const auto& [key, value] : values)
+      if (value.isTensor())
+        tensors[index][key] = value.toTensor();
+      else
+        state.insert(entries[index].name + "/" + key, at::scalar_tensor(value.toInt(), at::kLong));
   std::vector<Trait> traits;
-  for (const auto& [name, tensor] : gather(own)) {
+  for (const auto& [name, tensor] : gather(tensors)) {
     state.insert(name, tensor);
     if (replicated)
       traits.push_back({"the values of " + name, values_digest(tensor), kReplicasDiffer});
@@ -379,7 +352,7 @@ StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
   sharding_->begin(kSave);
   Communicator& comm = sharding_->comm();
   return save(optimizer, comm, sharding_->tensors().entries(), comm.replicas() != nullptr,
-              [&](const auto& own) { return gather_states(*sharding_, own); });
+              [&](const auto& own) { return gather(*sharding_, own); });
 }
 
 void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
@@ -396,11 +369,9 @@ StateDict ReplicatedModel::optim_state_dict(Optimizer& optimizer) {
   const Entries entries = entries_of(net_);
   return save(optimizer, *comm_, entries, /*replicated=*/true, [&](const auto& own) {
     Tensors states;
-    for (const auto& [index, values] : own)
-      for (const auto& [key, value] : values)
-        states[entries[index].name + "/" + key] =
-            value.isInt() ? at::scalar_tensor(value.toInt(), at::kLong)
-                          : value.toTensor().cpu().clone(at::MemoryFormat::Contiguous);
+    for (const auto& [index, tensors] : own)
+      for (const auto& [key, tensor] : tensors)
+        states[entries[index].name + "/" + key] = tensor.cpu().clone(at::MemoryFormat::Contiguous);
     return states;
   });
 }

@@ -5,6 +5,7 @@
 
 #include <c10/core/Storage.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -96,5 +97,10 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::vector<const void*> calls_;        // of watched modules, under way
   bool summoned_{};
 };
+
+// Collective. Of the parts `own` of tensors that are cut as their parameters, by entry and key: the
+// whole ones, by "NAME/KEY".
+std::map<std::string, at::Tensor> gather(
+    const Sharding& sharding, const std::map<size_t, std::map<std::string, at::Tensor>>& own);
 
 }  // namespace fsdp
