@@ -110,26 +110,14 @@ std::string fault_of(Operation operation, const at::Tensor& output, const at::Te
   if (output.scalar_type() != input.scalar_type() && !widens) return "needs tensors of one dtype";
   if (!has_memory(output) || !has_memory(input)) return "needs tensors with memory";
   const std::string world = std::to_string(world_size);
-  switch (operation) {
-    case Operation::all_gather:
-      if (output.numel() != world_size * input.numel()) {
-        return "needs an output of " + world + " times the input's elements";
-      }
-      break;
-    case Operation::reduce_scatter:
-      if (input.numel() != world_size * output.numel()) {
-        return "needs an input of " + world + " times the output's elements";
-      }
-      if (overlap(output, input)) return "needs an output that is no part of the input";
-      break;
-    case Operation::broadcast:
-      if (root < 0 || root >= world_size) {
-        return "has no root " + std::to_string(root) + " among " + world + " ranks";
-      }
-      break;
-    default:
-      break;
-  }
+  if (operation == Operation::all_gather && output.numel() != world_size * input.numel())
+    return "needs an output of " + world + " times the input's elements";
+  if (operation == Operation::reduce_scatter && input.numel() != world_size * output.numel())
+    return "needs an input of " + world + " times the output's elements";
+  if (operation == Operation::reduce_scatter && overlap(output, input))
+    return "needs an output that is no part of the input";
+  if (operation == Operation::broadcast && (root < 0 || root >= world_size))
+    return "has no root " + std::to_string(root) + " among " + world + " ranks";
   return {};
 }
 
@@ -374,12 +362,10 @@ void Communicator::end_first_iteration() {
 void Communicator::wait_for_readers() {
   if (!has_readers_) return;
   // Ranks that have yet to wait for a gather would wait for one another here.
-  for (Connection* connection : {&state_->ranks, state_->replicas ? &*state_->replicas : nullptr}) {
-    if (connection == nullptr) continue;
+  for (const Connection* connection : state_->connections())
     for (const auto& latest : connection->latest)
       if (const auto one = latest.lock(); one && one->call.operation == Operation::all_gather)
         finish(*one);
-  }
   state_->attempt([&] {
     for (const Connection* connection : state_->connections())
       connection->transport->wait_for_readers();

@@ -1,204 +1,12 @@
-#include <clip_gradients.h>
-#include <properties/program.h>
+#include <properties/players.h>
 #include <torch/nn/utils/convert_parameters.h>
-#include <torch/serialize.h>
 
-#include <library/models.h>
 #include <library/one_process.h>
 
 #include <map>
-#include <sstream>
 
 namespace fsdp {
 namespace {
-
-using torch::optim::Optimizer;
-
-struct ThrowingBlock : LayerBlock {
-  ThrowingBlock() {
-    register_full_backward_pre_hook([this](Module&) {
-      if (throws_in_backward) throw std::domain_error("no such gradient");
-    });
-  }
-  bool throws_in_backward{};
-};
-
-struct Net : RowOf<ThrowingBlock> {
-  Net() : RowOf(3) { scale = register_parameter("scale", at::randn({7})); }
-  at::Tensor forward(at::Tensor x) override { return RowOf::forward(std::move(x)) * scale; }
-  at::Tensor scale;
-};
-
-// One model of a program, where it runs: on a rank, or in one process that plays all ranks.
-class Player {
- public:
-  Player(bool adam, int seed) : adam_(adam) {
-    torch::manual_seed(static_cast<uint64_t>(1 + seed));
-    net = std::make_shared<Net>();
-  }
-  virtual ~Player() = default;
-  Player(const Player&) = delete;
-
-  virtual void for_each_part(const std::function<void(int part)>& body) = 0;
-  // Around a backward: of all parts that this process has, and of one.
-  virtual void begin_backward(bool sync) = 0;
-  virtual void begin_part(int /*part*/) {}
-  virtual void end_part(int /*part*/) {}
-  virtual void end_backward(bool sync) = 0;
-  virtual void lost_gradients() {}  // one has thrown
-  virtual void dropped_gradients() {}
-  virtual bool incomplete() const { return false; }  // a gradient that a step would need
-  virtual void zero_grad() = 0;
-  virtual double clip() = 0;
-  virtual void summon(const std::function<void()>& body) = 0;
-  virtual StateDict state() = 0;
-  virtual void load(const StateDict& state) = 0;
-  virtual void save_optimizer() = 0;
-  virtual void load_optimizer() = 0;
-
-  void make_optimizer() {
-    if (adam_) {
-      optimizer = std::make_unique<torch::optim::Adam>(leaves, torch::optim::AdamOptions(0.01));
-    } else {
-      optimizer =
-          std::make_unique<torch::optim::SGD>(leaves, torch::optim::SGDOptions(0.05).momentum(0.9));
-    }
-  }
-
-  std::shared_ptr<Net> net;
-  std::vector<at::Tensor> leaves;  // what an optimizer takes
-  std::unique_ptr<Optimizer> optimizer;
-  std::vector<at::Tensor> average;  // of leaves
-  StateDict saved;
-
- private:
-  bool adam_;
-};
-
-class OnRank : public Player {
- public:
-  OnRank(TestRank& rank, const Program& program, int seed)
-      : Player(program.adam, seed),
-        rank_(rank),
-        model_(*net, program.shards > 0 ? rank.hybrid(program.shards) : rank.communicator(),
-               {.wrap = wrap_by_type("ThrowingBlock"),
-                .reshard_after_forward = program.reshard_after_forward,
-                .limit = program.limit}) {
-    leaves = model_.parameters();
-    make_optimizer();
-  }
-  void for_each_part(const std::function<void(int part)>& body) override { body(rank_.rank()); }
-  void begin_backward(bool sync) override {
-    if (!sync) no_sync_.reset(new NoSync(model_.no_sync()));
-  }
-  void end_backward(bool /*sync*/) override { no_sync_.reset(); }
-  void zero_grad() override { model_.zero_grad(); }
-  double clip() override { return model_.clip_grad_norm_(0.1); }
-  void summon(const std::function<void()>& body) override { model_.summon_full_params(body); }
-  StateDict state() override { return model_.state_dict(); }
-  void load(const StateDict& state) override { model_.load_state_dict(state); }
-  void save_optimizer() override { of_optimizer_ = model_.optim_state_dict(*optimizer); }
-  void load_optimizer() override {
-    make_optimizer();
-    model_.load_optim_state_dict(*optimizer, of_optimizer_);
-  }
-
- private:
-  TestRank& rank_;
-  FullyShardedDataParallel<Net> model_;
-  std::unique_ptr<NoSync> no_sync_;
-  StateDict of_optimizer_;
-};
-
-class InOneProcess : public Player {
- public:
-  InOneProcess(TestRank& rank, const Program& program, int seed)
-      : Player(program.adam, seed), rank_(rank), parts_(program.world) {
-    leaves = net->parameters();
-    make_optimizer();
-    dropped_gradients();
-  }
-  void for_each_part(const std::function<void(int part)>& body) override {
-    for (int part = 0; part < parts_; ++part)
-      body(part);
-  }
-  void begin_backward(bool /*sync*/) override {
-    reduced_.clear();
-    for (const at::Tensor& leaf : leaves)
-      reduced_.push_back(std::exchange(leaf.mutable_grad(), {}));
-  }
-  void begin_part(int part) override {
-    for (size_t i = 0; i < leaves.size(); ++i)
-      leaves[i].mutable_grad() = unreduced_[part][i];
-  }
-  void end_part(int part) override {
-    for (size_t i = 0; i < leaves.size(); ++i)
-      unreduced_[part][i] = std::exchange(leaves[i].mutable_grad(), {});
-  }
-  void end_backward(bool sync) override {
-    waits_ = !sync;
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      at::Tensor& sum = leaves[i].mutable_grad() = reduced_[i];
-      if (!sync || !leaves[i].requires_grad()) continue;
-      std::vector<at::Tensor> of_parts;
-      for (auto& of_part : unreduced_) {
-        const at::Tensor gradient = std::exchange(of_part[i], {});
-        of_parts.push_back(gradient.defined() ? gradient : at::zeros(leaves[i].sizes()));
-      }
-      const at::Tensor mean = sum_as_tree(of_parts).view(leaves[i].sizes()).div(parts_);
-      if (sum.defined()) {
-        sum.add_(mean);
-      } else {
-        sum = mean;
-      }
-    }
-  }
-  void lost_gradients() override { lost_ = true; }
-  void dropped_gradients() override {
-    unreduced_.assign(parts_, std::vector<at::Tensor>(leaves.size()));
-    waits_ = lost_ = false;
-  }
-  bool incomplete() const override { return waits_ || lost_; }
-  void zero_grad() override { net->zero_grad(); }
-  double clip() override {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& leaf : leaves)
-      if (leaf.grad().defined()) gradients.push_back(leaf.grad());
-    return clip_gradients(gradients, *rank_.communicator(), 0.1, 2);
-  }
-  void summon(const std::function<void()>& body) override { body(); }
-  StateDict state() override {
-    StateDict state;
-    for (const auto& parameter : net->named_parameters())
-      state.insert(parameter.key(), parameter.value().detach().clone());
-    return state;
-  }
-  void load(const StateDict& state) override {
-    const at::NoGradGuard no_grad;
-    for (auto& parameter : net->named_parameters())
-      parameter.value().copy_(state.at(parameter.key()));
-  }
-  void save_optimizer() override {
-    std::ostringstream text;
-    torch::save(*optimizer, text);
-    of_optimizer_ = text.str();
-  }
-  void load_optimizer() override {
-    make_optimizer();
-    std::istringstream text(of_optimizer_);
-    torch::load(*optimizer, text);
-  }
-
- private:
-  TestRank& rank_;
-  int parts_;
-  // Of each part, by leaf: the sum of its passes in no_sync() and the one that runs. A pass that is
-  // reduced adds their sum as a tree, divided once, to what was reduced before.
-  std::vector<std::vector<at::Tensor>> unreduced_;
-  std::vector<at::Tensor> reduced_;
-  bool waits_{}, lost_{};
-  std::string of_optimizer_;
-};
 
 using Players = std::vector<std::unique_ptr<Player>>;
 
@@ -426,22 +234,24 @@ class Run {
   size_t at_{};
 };
 
-template <class One>
-void play(TestRank& rank, const Program& program) {
+using MakePlayer = std::unique_ptr<Player> (*)(TestRank& rank, const Program& program, int model);
+
+void play(TestRank& rank, const Program& program, MakePlayer make) {
   Players players;
   for (int model = 0; model < program.models; ++model)
-    players.push_back(std::make_unique<One>(rank, program, model));
+    players.push_back(make(rank, program, model));
   Run(rank, program, std::move(players)).play();
 }
 
 }  // namespace
 
 std::string fault_of(const Program& program) {
-  const RankRun expected =
-      try_ranks(1, [&](TestRank& rank) { play<InOneProcess>(rank, program); }, {.record = false});
+  const RankRun expected = try_ranks(
+      1, [&](TestRank& rank) { play(rank, program, player_in_one_process); }, {.record = false});
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
-  const RankRun run = try_ranks(program.world, [&](TestRank& rank) { play<OnRank>(rank, program); },
-                                {.record = false});
+  const RankRun run =
+      try_ranks(program.world, [&](TestRank& rank) { play(rank, program, player_on_rank); },
+                {.record = false});
   if (!run.failure().empty()) return run.failure();
   for (int rank = 0; rank < program.world; ++rank) {
     const std::string on_rank = " on rank " + std::to_string(rank);

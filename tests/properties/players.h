@@ -1,0 +1,75 @@
+#pragma once
+
+#include <properties/program.h>
+#include <state_dict.h>
+#include <testing/multi_rank.h>
+#include <torch/optim/optimizer.h>
+
+#include <library/models.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace fsdp {
+
+struct ThrowingBlock : LayerBlock {
+  ThrowingBlock() {
+    register_full_backward_pre_hook([this](Module&) {
+      if (throws_in_backward) throw std::domain_error("no such gradient");
+    });
+  }
+  bool throws_in_backward{};
+};
+
+struct Net : RowOf<ThrowingBlock> {
+  Net() : RowOf(3) { scale = register_parameter("scale", at::randn({7})); }
+  at::Tensor forward(at::Tensor x) override { return RowOf::forward(std::move(x)) * scale; }
+  at::Tensor scale;
+};
+
+// One model of a program, where it runs: on a rank, or in one process that plays all ranks.
+class Player {
+ public:
+  Player(bool adam, int seed) : adam_(adam) {
+    torch::manual_seed(static_cast<uint64_t>(1 + seed));
+    net = std::make_shared<Net>();
+  }
+  virtual ~Player() = default;
+  Player(const Player&) = delete;
+
+  virtual void for_each_part(const std::function<void(int part)>& body) = 0;
+  // Around a backward: of all parts that this process has, and of one.
+  virtual void begin_backward(bool sync) = 0;
+  virtual void begin_part(int /*part*/) {}
+  virtual void end_part(int /*part*/) {}
+  virtual void end_backward(bool sync) = 0;
+  virtual void lost_gradients() {}  // one has thrown
+  virtual void dropped_gradients() {}
+  virtual bool incomplete() const { return false; }  // a gradient that a step would need
+  virtual void zero_grad() = 0;
+  virtual double clip() = 0;
+  virtual void summon(const std::function<void()>& body) = 0;
+  virtual StateDict state() = 0;
+  virtual void load(const StateDict& state) = 0;
+  virtual void save_optimizer() = 0;
+  virtual void load_optimizer() = 0;
+
+  void make_optimizer();
+
+  std::shared_ptr<Net> net;
+  std::vector<at::Tensor> leaves;  // what an optimizer takes
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::vector<at::Tensor> average;  // of leaves
+  StateDict saved;
+
+ private:
+  bool adam_;
+};
+
+// The model of this number, sharded over the ranks, and that of one process. Both have the values
+// of one seed.
+std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model);
+std::unique_ptr<Player> player_in_one_process(TestRank& rank, const Program& program, int model);
+
+}  // namespace fsdp
