@@ -90,7 +90,7 @@ MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
   const RankRun run =
       run_ranks(world_size(), [&](TestRank& rank) { train(rank, rank.communicator()); });
   const RankRun apart =
-      run_ranks(world_size(), [&](TestRank& rank) { train(rank, rank.hybrid(world_size())); });
+      run_ranks(world_size(), [&](TestRank& rank) { train(rank, rank.another_communicator()); });
   const RankRun one_process = run_oracle([&](TestRank& rank) {
     const auto maker = block_net(2, 1), judge = block_net(2, 2);
     std::vector<at::Tensor> all = maker->parameters();
