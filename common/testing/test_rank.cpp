@@ -13,8 +13,12 @@ TestRank::TestRank(const RankContext& context, const RunOptions& options, Channe
 }
 
 const std::shared_ptr<Communicator>& TestRank::communicator() {
-  if (!communicator_) communicator_ = Communicator::create(context_, options());
+  if (!communicator_) communicator_ = another_communicator();
   return communicator_;
+}
+
+std::shared_ptr<Communicator> TestRank::another_communicator() const {
+  return Communicator::create(context_, options());
 }
 
 const std::shared_ptr<Communicator>& TestRank::hybrid(int shard_size) {

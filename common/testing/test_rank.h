@@ -35,6 +35,7 @@ class TestRank {
 
   // The first call creates it; every rank must make that call.
   const std::shared_ptr<Communicator>& communicator();
+  std::shared_ptr<Communicator> another_communicator() const;  // of all ranks, at each call
   // The same with replicas of `shard_size` ranks each: see Communicator::create_hybrid(). A rank
   // may have both.
   const std::shared_ptr<Communicator>& hybrid(int shard_size);

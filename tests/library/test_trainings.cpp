@@ -92,7 +92,7 @@ MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
     train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.communicator());
   });
   const RankRun apart = run_ranks(world_size(), [](TestRank& rank) {
-    train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.hybrid(rank.world_size()));
+    train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.another_communicator());
   });
   const RankRun replicas = run_ranks(world_size(), [](TestRank& rank) {
     train_gan_on_ranks<DistributedDataParallel>(rank, rank.communicator());
