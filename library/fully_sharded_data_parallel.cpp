@@ -57,8 +57,18 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
   const Purpose purpose("summon_full_params()");
   sharding_->begin("summon_full_params");
   const Sharding::Summoned summoned(*sharding_);
+  std::vector<std::string> before;
+  for (const auto& unit : units())
+    before.push_back(values_digest(unit->shard()));
   body();
   sharding_->check_views();
+  for (size_t i = 0; i < units().size(); ++i) {
+    if (values_digest(units()[i]->shard()) == before[i] && !sharding_->tensors().data_was_given())
+      continue;
+    throw std::logic_error("summon_full_params: model.parameters() of unit " + units()[i]->unit() +
+                           " were written to in it; write to the module's parameters there, or to "
+                           "model.parameters() outside of it");
+  }
   if (!options.writeback) return;
   std::vector<Trait> traits;
   for (const auto& unit : units())

@@ -62,25 +62,26 @@ class ShardedModel {
 
   // What this rank owns of each distinct parameter, for torch::optim: leaves [n], views of the
   // shards, in the order of net.parameters(). Of some parameters a rank owns no element; their
-  // tensor is empty. From the first call on, each backward pass leaves its gradient in their .grad
-  // and adds to what is there, and the units keep none (ShardedOptimizer then finds none). A frozen
-  // parameter gets none; freeze and unfreeze here or in the module. A parameter without a gradient
-  // in a pass has zeros, as in PyTorch's FSDP. Optimizers that compute each element by itself end
-  // with the bits of one process: all of torch's but LBFGS, which is refused at its first step.
+  // tensor is empty. From the first call on, gradients are in their .grad, also those of passes
+  // before, and the units keep none (ShardedOptimizer then finds none). Hooks on them are called. A
+  // frozen parameter gets none; freeze and unfreeze here or in the module. A parameter without a
+  // gradient in a pass has zeros, as in PyTorch's FSDP. Write to them between steps by any means.
+  // Optimizers that compute each element by itself end with the bits of one process: all of
+  // torch's but LBFGS, which is refused at its first step.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // the same, by first name
-  void zero_grad();  // drops the gradients: theirs, and those of passes that were not reduced
+  void zero_grad();  // drops all gradients, as the optimizer's does, and the module's
 
   // Collective. Scales the gradients so that their norm over all parameters and ranks is at most
   // max_norm. Returns the norm before, the same on every rank. (torch::nn::utils::clip_grad_norm_
-  // would take the norm of this rank's part.) Throws what check_norm_type() throws.
+  // would take the norm of this rank's part, and is refused.) Throws what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
   NoSync no_sync();
 
   // Collective. In `body` all parameters of the module are whole: read them, or write the same
-  // values on every rank under torch::NoGradGuard. Throws if ranks wrote different values. To call
-  // the module inside is refused.
+  // values on every rank under torch::NoGradGuard. Throws if ranks wrote different values, or to
+  // model.parameters(). To call the module inside is refused.
   void summon_full_params(const std::function<void()>& body, const SummonOptions& options = {});
 
   // Collective. Owned tensors on the CPU, under every name that net.named_parameters() and

@@ -295,6 +295,17 @@ MULTI_RANK_TEST(OneValue, is_stepped_and_saved_however_it_was_changed) {
     expect_on_all_ranks(run, name, expected.at(0, name));
 }
 
+MULTI_RANK_TEST(OneValue, is_not_written_to_in_two_places_at_once) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& [name, change] : kChanges) {
+      if (name == "one alone") continue;  // may be no element of this rank's
+      ShardedNet sharded(rank, momentum, block_net(), {.wrap = wrap_none()});
+      const auto write = [&] { change(sharded.model.parameters()); };
+      EXPECT_CONTAINS(error_of([&] { sharded.model.summon_full_params(write); }), "outside of it");
+    }
+  });
+}
+
 MULTI_RANK_TEST(OneValue, that_changed_between_forward_and_backward_is_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& [name, change] : kChanges) {
