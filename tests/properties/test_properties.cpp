@@ -2,11 +2,12 @@
 #include <properties/program.h>
 #include <properties/verdict.h>
 
-#include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <iostream>
 
-// Random models, trained on ranks and in one process. ./fsdp test --properties N [--from SEED]
-// tries N of them.
+// Random models and random programs of users, each run on ranks and in one process. ./fsdp test
+// --properties N [--from SEED] tries N of both.
 namespace fsdp {
 namespace {
 
@@ -15,30 +16,32 @@ uint64_t setting(const char* name, uint64_t otherwise) {
   return value != nullptr && *value != 0 ? std::stoull(value) : otherwise;
 }
 
-TEST(Properties, hold) {
+// Up to the first that fails.
+void for_each_seed(const char* what, const std::function<void(uint64_t seed)>& body) {
   const uint64_t count = setting("FSDP_PROPERTIES", 40), first = setting("FSDP_PROPERTIES_FROM", 1);
-  for (uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
-    const Case c = draw(seed);
-    EXPECT_EQ(fault_of(c), "") << "seed " << seed << ": " << text(c);
-    const uint64_t tried = seed - first + 1;
-    if (tried % 50 != 0) continue;
-    std::printf("%d of %d cases\n", static_cast<int>(tried), static_cast<int>(count));
-    std::fflush(stdout);
+  for (uint64_t tried = 0; tried < count && !testing::Test::HasFailure();) {
+    body(first + tried);
+    if (++tried % 50 == 0)
+      std::cout << tried << " of " << count << ' ' << what << std::endl;  // NOLINT: shown at once
   }
 }
 
+TEST(Properties, hold) {
+  for_each_seed("models", [](uint64_t seed) {
+    const Case c = draw(seed);
+    EXPECT_EQ(fault_of(c), "") << "seed " << seed << ": " << text(c);
+  });
+}
+
 TEST(Programs, are_right_or_refused) {
-  const uint64_t count = setting("FSDP_PROPERTIES", 40), first = setting("FSDP_PROPERTIES_FROM", 1);
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  for_each_seed("programs", [](uint64_t seed) {
     const Program program = draw_program(seed);
-    const std::string fault = fault_of(program);
-    if (fault.empty()) continue;
-    std::printf("seed %d: %s\n%s\nlooking for the smallest such program\n", static_cast<int>(seed),
-                text(program).c_str(), fault.c_str());
-    std::fflush(stdout);
-    const Program small = shrink(program);
-    FAIL() << "seed " << seed << ": " << text(small) << "\n" << fault_of(small);
-  }
+    if (fault_of(program).empty()) return;
+    std::cout << "looking for the shortest program that fails as that of seed " << seed
+              << std::endl;  // NOLINT: shown at once
+    const Program shortest = shrink(program);
+    ADD_FAILURE() << "seed " << seed << ": " << text(shortest) << "\n" << fault_of(shortest);
+  });
 }
 
 }  // namespace
