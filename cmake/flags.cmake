@@ -2,7 +2,8 @@
 # latter share one precompiled header, so they must all be the same.
 add_library(fsdp_warnings INTERFACE)
 target_include_directories(fsdp_warnings INTERFACE ${PROJECT_SOURCE_DIR}/common)
-target_compile_options(fsdp_warnings INTERFACE -Wall -Wextra -Wno-unused-parameter)
+# -fPIC: the library can go into a Python extension. The same for all, as is the precompiled header.
+target_compile_options(fsdp_warnings INTERFACE -fPIC -Wall -Wextra -Wno-unused-parameter)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # forward() of a ModuleOf hides Module's on purpose: it takes other arguments.
   target_compile_options(fsdp_warnings INTERFACE -Wno-overloaded-virtual)

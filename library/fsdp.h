@@ -12,6 +12,7 @@
 #include <adapted.h>
 #include <check_hookable.h>
 #include <checkpoint_activations.h>
+#include <forward_method.h>
 #include <meta_init.h>
 #include <module_holder.h>
 #include <module_of.h>

@@ -1,3 +1,4 @@
+#include <forward_method.h>
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -28,6 +29,25 @@ MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_by_hand) {
   training.options.wrap = [](Module& model) {
     auto& net = dynamic_cast<BlockNet&>(model);
     return std::vector<Module*>{net.blocks[0].get(), net.blocks[2].get()};
+  };
+  expect_equal_to_one_process(world_size(), training);
+}
+
+// Of a unit and of the root.
+struct CodingNet : BlockNet {
+  std::pair<at::Tensor, at::Tensor> encode(const at::Tensor& x) {
+    const auto twice = [&] { return blocks[1]->forward_twice(x); };
+    return {forward_method(*blocks[1], twice) * scale, x};
+  }
+};
+
+MULTI_RANK_TEST(AnyModel, may_be_called_by_other_methods_than_forward) {
+  Training training = training_of<CodingNet>();
+  training.loss = [](Module& model, int part, int parts, int step) {
+    auto& net = dynamic_cast<CodingNet&>(model);
+    const at::Tensor x = batch_part(part, parts, step, {5, 7});
+    const auto [code, same] = forward_method(net, [&] { return net.encode(x); });
+    return (code + same).square().mean() + (step == 1 ? net(x).mean() : at::zeros({}));
   };
   expect_equal_to_one_process(world_size(), training);
 }

@@ -58,15 +58,15 @@ struct TrainConfig {
   std::optional<int64_t> keep;               // checkpoints, the latest; none: all
   std::string checkpoint_format{"sharded"};  // sharded, full
   std::string resume;                        // folder of the checkpoint to go on from; empty: none
-  int64_t first_step{};      // of this run: the steps that the checkpoint has behind it
-  std::string init;          // folder with Hugging Face's GPT-2 to begin with; empty: the seed
-  bool poison{};             // NaN in memory that nobody may use
-  bool allow_nan{};          // go on when a loss or the norm of the gradients is not finite
+  int64_t first_step{};  // of this run: the steps that the checkpoint has behind it
+  std::string init;      // folder with Hugging Face's GPT-2 to begin with; empty: the seed
+  bool poison{};         // NaN in memory that nobody may use
+  bool allow_nan{};      // go on when a loss or the norm of the gradients is not finite
   CommunicatorOptions comm{.keep_log = true};  // and the device of parameters and batches
-  std::string json;          // file; empty: none
-  std::string log;           // file that gets a line at each step; empty: none
-  std::string trace;         // file of the timeline; empty: none
-  std::string commit;        // of the program's sources, for the JSON file; empty: not known
+  std::string json;                            // file; empty: none
+  std::string log;                             // file that gets a line at each step; empty: none
+  std::string trace;                           // file of the timeline; empty: none
+  std::string commit;  // of the program's sources, for the JSON file; empty: not known
 
   std::vector<ParameterGroup> parameter_groups() const;
   bool keeps_fp32(const std::string& parameter) const;

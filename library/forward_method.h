@@ -1,0 +1,37 @@
+#pragma once
+
+#include <nn/module.h>
+#include <visit_tensors.h>
+
+#include <optional>
+#include <type_traits>
+
+namespace fsdp {
+
+// PyTorch's register_fsdp_forward_method(): runs `method`, which calls another member function of
+// `module` than forward(), between the hooks of a call, so that the module's parameters are there:
+//
+//   const at::Tensor code = forward_method(*net, [&] { return net->encode(x); });
+//
+// The result is as that of a ModuleOf. Its unit is reduced at the end of the backward pass.
+template <class Method>
+auto forward_method(Module& module, const Method& method) {
+  using Output = std::decay_t<decltype(method())>;
+  static_assert(TensorsInside<Output>::kFound && !TensorsInside<Output>::kHidden,
+                "a forward method returns tensors that visit_tensors() finds");
+  struct Opened : Module {
+    using Module::run_between_hooks;
+    using Module::TensorPlaces;
+  };
+  constexpr auto run = &Opened::run_between_hooks;
+  std::optional<Output> output;
+  (module.*run)({}, [&] {
+    output.emplace(method());
+    typename Opened::TensorPlaces places;
+    visit_tensors(*output, [&](at::Tensor& tensor) { places.push_back(&tensor); });
+    return places;
+  });
+  return std::move(*output);
+}
+
+}  // namespace fsdp
