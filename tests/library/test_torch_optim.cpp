@@ -74,31 +74,6 @@ MULTI_RANK_TEST(TorchOptim, a_scheduler_of_torch_changes_the_rate) {
       world_size(), training_with(optimizer_of<Scheduled>(torch::optim::SGDOptions(0.1))));
 }
 
-MULTI_RANK_TEST(TorchOptim, gradients_of_two_passes_are_added) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto parameters = model.parameters();
-    const auto backward = [&](int step) {
-      (*net)(batch_part(rank.rank(), rank.world_size(), step, {5, 7})).sum().backward();
-    };
-    backward(0);
-    std::vector<at::Tensor> first, second;
-    for (const at::Tensor& parameter : parameters)
-      first.push_back(parameter.grad().clone());
-    model.zero_grad();
-    backward(1);
-    for (const at::Tensor& parameter : parameters)
-      second.push_back(parameter.grad().clone());
-    backward(0);
-    bool added = true;
-    for (size_t i = 0; i < parameters.size(); ++i)
-      added = added && at::equal(parameters[i].grad(), second[i] + first[i]);
-    rank.observe("added", added);
-  });
-  expect_on_all_ranks(run, "added", true);
-}
-
 MULTI_RANK_TEST(TorchOptim, a_gradient_of_zeros_is_added_to) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();

@@ -43,17 +43,6 @@ MULTI_RANK_TEST(AnyTraining, may_be_evaluated_between_its_backward_and_its_step)
   }
 }
 
-MULTI_RANK_TEST(AnyTraining, drops_a_backward_that_broke_off) {
-  const auto step = [](ShardedNet& sharded, int number) {
-    at::Tensor x = batch_part(sharded.rank.rank(), sharded.rank.world_size(), 9, {5, 7});
-    x.requires_grad_().register_hook([](const at::Tensor&) { throw std::runtime_error("broken"); });
-    EXPECT_THROW((*sharded.net)(x).sum().backward(), std::exception);
-    sharded.optimizer->zero_grad();
-    sharded.step(number);
-  };
-  expect_as_plain(world_size(), step, momentum);
-}
-
 // Two sharded models, each with an optimizer; the loss of one goes through the other.
 template <class Sharded>
 void train_gan(Module& maker, Module& judge, const Sharded& backward,
@@ -134,20 +123,6 @@ MULTI_RANK_TEST(AnyTraining, may_have_hundreds_of_units_and_gather_all_of_them_a
         EXPECT_TRUE(at::equal(sum, expected)) << units << " units, limit " << limit;
       }
     }
-  });
-}
-
-MULTI_RANK_TEST(AnyTraining, may_drop_its_gradients_by_zero_grad_of_the_module) {
-  expect_as_plain(world_size(), [](ShardedNet& sharded, int number) {
-    loss_of(*sharded.net, sharded.rank, number).backward();
-    sharded.optimizer->step();
-    sharded.net->zero_grad();
-  });
-  expect_as_plain(world_size(), [](ShardedNet& sharded, int number) {
-    const at::Tensor loss = loss_of(*sharded.net, sharded.rank, number);
-    sharded.net->zero_grad();
-    loss.backward();
-    sharded.optimizer->step();
   });
 }
 
