@@ -39,15 +39,15 @@ class UnitName {
 // Of several the first one counts.
 class Purpose {
  public:
-  explicit Purpose(const char* function) : former_(current_) {
-    if (current_ == nullptr) current_ = function;
+  explicit Purpose(const char* function) : former_(named) {
+    if (named == nullptr) named = function;
   }
-  ~Purpose() { current_ = former_; }
+  ~Purpose() { named = former_; }
   Purpose(const Purpose&) = delete;
-  static UnitName current() { return UnitName(current_ == nullptr ? "" : current_); }
+  static UnitName current() { return UnitName(named == nullptr ? "" : named); }
 
  private:
-  inline static thread_local const char* current_ = nullptr;
+  inline static thread_local const char* named = nullptr;
   const char* former_;
 };
 
