@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <state_dict.h>
 #include <torch/optim/adamw.h>
 
 #include <memory>
