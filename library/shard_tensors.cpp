@@ -267,7 +267,7 @@ void ShardTensors::give(Entry& entry, const at::Tensor& of_unit) {
   if (gradient.defined()) {
     gradient.add_(part);
   } else {
-    gradient = part;
+    gradient = std::move(part);
   }
   if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(entry.own)) (*hook)(entry.own);
 }

@@ -32,7 +32,7 @@ struct Net : RowOf<ThrowingBlock> {
 class Player {
  public:
   Player(bool adam, int seed) : adam_(adam) {
-    torch::manual_seed(static_cast<uint64_t>(1 + seed));
+    torch::manual_seed(static_cast<uint64_t>(seed) + 1);
     net = std::make_shared<Net>();
   }
   virtual ~Player() = default;

@@ -2,6 +2,7 @@
 #include <properties/program.h>
 
 #include <functional>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -87,7 +88,7 @@ Program shrink(Program program) {
     Program smaller = program;
     change(smaller);
     if (text(smaller) == text(program) || fault_of(smaller).empty()) return false;
-    program = smaller;
+    program = std::move(smaller);
     return true;
   };
   bool changed = true;
