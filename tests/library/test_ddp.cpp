@@ -231,7 +231,7 @@ MULTI_RANK_TEST(Replicas, have_any_number_of_buckets_and_hooks_of_others) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet one(rank), many(rank, 0, 50);
     int calls = 0;
-    for (at::Tensor parameter : many.net->parameters()) {
+    for (const at::Tensor& parameter : many.net->parameters()) {
       register_post_accumulate_grad_hook(parameter, [&calls, parameter] {
         parameter.grad().clamp_(-1e-3, 1e-3);
         ++calls;
