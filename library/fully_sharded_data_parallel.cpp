@@ -62,9 +62,9 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
     before.push_back(values_digest(unit->shard()));
   body();
   sharding_->check_views();
+  const bool data_was_given = sharding_->tensors().data_was_given();
   for (size_t i = 0; i < units().size(); ++i) {
-    if (values_digest(units()[i]->shard()) == before[i] && !sharding_->tensors().data_was_given())
-      continue;
+    if (values_digest(units()[i]->shard()) == before[i] && !data_was_given) continue;
     throw std::logic_error("summon_full_params: model.parameters() of unit " + units()[i]->unit() +
                            " were written to in it; write to the module's parameters there, or to "
                            "model.parameters() outside of it");

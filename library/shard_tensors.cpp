@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -133,15 +132,27 @@ struct ShardTensors::Pass {
 // Checkpointed modules run a pass inside a pass: it is a part of that one.
 void ShardTensors::in_pass() {
   if (under_way_) return;
-  backward_hooks_->set_requires_gradient_sync(sync_ && adds_up());
+  const bool idle = !adds_up();
   for (Entry& entry : entries_)
     look_at(entry);
   expect_drop();
+  std::vector<bool> waits(units_.size());
+  for (const Entry& entry : entries_)
+    if (entry.unreduced.defined()) waits[entry.unit] = true;
   for (size_t unit = 0; unit < units_.size(); ++unit)
-    begin_pass(unit);
+    if (!waits[unit]) units_[unit]->abandon_gradient();
+  for (Entry& entry : entries_)
+    begin_pass(entry);
   const auto pass = std::make_shared<Pass>(weak_from_this());
   torch::autograd::Engine::get_default_engine().queue_callback([pass] {});
+  if (idle) backward_hooks_->set_requires_gradient_sync(false);
   under_way_ = true;
+  idle_ = idle;
+}
+
+void ShardTensors::leave_pass() {
+  under_way_ = false;
+  if (std::exchange(idle_, false)) backward_hooks_->set_requires_gradient_sync(sync_);
 }
 
 // Not a pass of autograd::grad(), which gives gradients to its caller.
@@ -163,7 +174,7 @@ bool ShardTensors::adds_up() const {
   return adds_up;
 }
 
-// What the user has done to a gradient since the last pass.
+// What the user has done since the last pass.
 void ShardTensors::look_at(Entry& entry) {
   if (entry.trap != 0 && !is_trap(entry)) trap_is_gone(entry, entry.whole.grad().defined());
   if (entry.whole.grad().defined() && !is_trap(entry)) {
@@ -171,6 +182,11 @@ void ShardTensors::look_at(Entry& entry) {
                            entry.name +
                            ", where it is not reduced; drop it by model.zero_grad(), and put what "
                            "this rank owns of it into .grad of model.parameters()");
+  }
+  if (!is_in_place(entry)) {
+    throw std::logic_error("backward: parameter " + entry.name +
+                           " was changed since its forward, by set_data() of model.parameters(); "
+                           "run backward before the change, or forward anew");
   }
   at::Tensor& own = entry.own.mutable_grad();
   if (own.is_same(entry.misplaced)) own.reset();  // what was put there is gone
@@ -180,33 +196,26 @@ void ShardTensors::look_at(Entry& entry) {
   entry.broken = false;
 }
 
-void ShardTensors::begin_pass(size_t unit) {
-  const auto of_unit = [&](const Entry& entry) { return entry.unit == unit; };
-  if (std::ranges::none_of(entries_, [&](const Entry& entry) {
-        return of_unit(entry) && entry.unreduced.defined();
-      }))
-    units_[unit]->abandon_gradient();
-  for (Entry& entry : entries_ | std::views::filter(of_unit)) {
-    if (std::exchange(entry.waits, false)) {
-      // Of several that wait, one that was dropped counts as zero.
-      const bool dropped = !entry.unreduced.defined() && units_[unit]->has_gradient();
-      at::Tensor& sum = entry.whole.mutable_grad();
-      sum = std::exchange(entry.unreduced, {});
-      if (dropped)
-        sum = at::zeros(entry.whole.sizes(),
-                        entry.own.detach().options().dtype(entry.whole.scalar_type()));
-    }
-    at::Tensor& gradient = entry.own.mutable_grad();
-    if (!gives_gradients_ || gradient.is_same(entry.incomplete)) continue;
-    // Also of a frozen one that has one: a step over some of them would be half a step.
-    if (entry.requires_grad || gradient.defined())
-      entry.reduced = std::exchange(gradient, entry.incomplete);
+void ShardTensors::begin_pass(Entry& entry) {
+  if (std::exchange(entry.waits, false)) {
+    // Of several that wait, one that was dropped counts as zero.
+    const bool dropped = !entry.unreduced.defined() && units_[entry.unit]->has_gradient();
+    at::Tensor& sum = entry.whole.mutable_grad();
+    sum = std::exchange(entry.unreduced, {});
+    if (dropped)
+      sum = at::zeros(entry.whole.sizes(),
+                      entry.own.detach().options().dtype(entry.whole.scalar_type()));
   }
+  at::Tensor& gradient = entry.own.mutable_grad();
+  if (!gives_gradients_ || gradient.is_same(entry.incomplete)) return;
+  // Also of a frozen one that has one: a step over some of them would be half a step.
+  if (entry.requires_grad || gradient.defined())
+    entry.reduced = std::exchange(gradient, entry.incomplete);
 }
 
 // Other models of this communicator go on: what the pass has called is waited for.
 void ShardTensors::break_off() {
-  under_way_ = false;
+  leave_pass();
   expect_drop();
   try {
     for (const auto& unit : units_) {
@@ -229,17 +238,15 @@ void ShardTensors::break_off() {
 
 void ShardTensors::end_pass() {
   const at::NoGradGuard no_grad;
-  under_way_ = false;
+  leave_pass();
   incomplete_ = std::ranges::any_of(units_, [](const auto& unit) { return unit->has_gradient(); });
-  for (size_t unit = 0; unit < units_.size(); ++unit) {
-    at::Tensor gradients;
-    if (gives_gradients_) {
-      gradients = units_[unit]->sharded_gradient();
-      units_[unit]->drop_gradient();
-    }
-    for (Entry& entry : entries_)
-      if (entry.unit == unit) end_pass(entry, gradients);
+  std::vector<at::Tensor> of_units(units_.size());
+  for (size_t unit = 0; gives_gradients_ && unit < units_.size(); ++unit) {
+    of_units[unit] = units_[unit]->sharded_gradient();
+    units_[unit]->drop_gradient();
   }
+  for (Entry& entry : entries_)
+    end_pass(entry, of_units[entry.unit]);
   set_traps();
 }
 

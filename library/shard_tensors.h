@@ -50,8 +50,9 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   void give_gradients();
 
   // At each sign of a backward pass. At the first one, throws std::logic_error, which names the
-  // parameter, if autograd::grad() asks for the gradient of a sharded one, or if the user has put a
-  // gradient into .grad of a module's parameter.
+  // parameter, if autograd::grad() asks for the gradient of a sharded one, if the user has put a
+  // gradient into .grad of a module's parameter, or given a leaf other data since the forward. A
+  // pass of autograd::grad() reduces nothing.
   void in_pass();
   void end_pass();  // when the units are reduced
   // After a pass that threw, the units drop what it has left in .grad of the module's parameters,
@@ -75,7 +76,8 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   void arrived(Entry& entry, const at::Tensor& gradient);
   bool adds_up() const;
   void look_at(Entry& entry);
-  void begin_pass(size_t unit);
+  void begin_pass(Entry& entry);
+  void leave_pass();
   void break_off();
   void trap_is_gone(Entry& entry, bool replaced);
   void forget(Entry& entry);
@@ -89,7 +91,8 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   int world_size_;
   std::vector<c10::Storage> traps_;  // of .grad of each unit's parameters
   std::vector<Entry> entries_;
-  bool under_way_{}, incomplete_{};  // a pass; the gradients after it
+  bool under_way_{}, idle_{};  // a pass; one that adds nothing to .grad
+  bool incomplete_{};          // the gradients after the last one
   int64_t last_trap_{};
   bool gives_gradients_{}, sync_{true};
   bool frozen_or_unfrozen_{};

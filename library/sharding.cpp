@@ -245,8 +245,7 @@ void Sharding::before_backward(const Watched& watched) {
   }
   tensors_->in_pass();
   const uint32_t version = version_of(*watched.unit);
-  if (watched.in_forward.value_or(version) != version || !is_current(*watched.unit) ||
-      tensors_->data_was_given()) {
+  if (watched.in_forward.value_or(version) != version || !is_current(*watched.unit)) {
     throw std::logic_error(unit +
                            " was changed since its forward, by an optimizer's step or by "
                            "hand; run backward before the change, or forward anew");
