@@ -80,17 +80,10 @@ void ReplicatedModel::zero_grad() {
 }
 
 double ReplicatedModel::clip_grad_norm_(double max_norm, double norm_type) {
-  check_norm_type(norm_type);
-  const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& entry : reducer_->entries())
     if (entry.tensor.grad().defined()) gradients.push_back(entry.tensor.grad());
-  const double norm = p_norm(gradients, norm_type);
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1.0)
-    for (const at::Tensor& gradient : gradients)
-      gradient.mul_(scale);
-  return norm;
+  return clip_grad_norm(gradients, max_norm, norm_type);
 }
 
 NoSync ReplicatedModel::no_sync() {

@@ -182,6 +182,12 @@ inline void train_replicated(TestRank& rank, const Training& training) {
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 
+// Fails unless every parameter has the bits on each rank that train_in_one_process() observed.
+inline void expect_parameters_of(const RankRun& one_process, const RankRun& run) {
+  for (const std::string name : one_process.at(0, "names"))
+    expect_on_all_ranks(run, name, one_process.at(0, name));
+}
+
 // Fails unless every parameter ends with the bits that it has in one process, with either class.
 inline void expect_equal_to_one_process(
     int world_size, const Training& training,
@@ -189,11 +195,9 @@ inline void expect_equal_to_one_process(
                                                                         train_replicated}) {
   const RankRun expected =
       run_oracle([&](TestRank& rank) { train_in_one_process(rank, training, world_size); });
-  for (const auto& train : classes) {
-    const RankRun run = run_ranks(world_size, [&](TestRank& rank) { train(rank, training); });
-    for (const std::string name : expected.at(0, "names"))
-      expect_on_all_ranks(run, name, expected.at(0, name));
-  }
+  for (const auto& train : classes)
+    expect_parameters_of(expected,
+                         run_ranks(world_size, [&](TestRank& rank) { train(rank, training); }));
 }
 
 }  // namespace fsdp

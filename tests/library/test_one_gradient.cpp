@@ -179,8 +179,7 @@ MULTI_RANK_TEST(OneGradient, passes_through_the_hooks_of_its_leaf) {
     rank.observe("calls", *calls);
   });
   expect_on_all_ranks(run, "calls", training.steps * 7);
-  for (const std::string name : expected.at(0, "names"))
-    expect_on_all_ranks(run, name, expected.at(0, name));
+  expect_parameters_of(expected, run);
 }
 
 // With one rank they are those of the whole gradient.

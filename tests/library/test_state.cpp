@@ -42,8 +42,7 @@ MULTI_RANK_TEST(LibraryState, has_every_name_whole_and_is_owned) {
     rank.observe("steps", net->steps);
     rank.observe("names", names);
   });
-  for (const std::string name : one.at(0, "names"))
-    expect_on_all_ranks(run, name, one.at(0, name));
+  expect_parameters_of(one, run);
   expect_on_all_ranks(run, "steps", one.at(0, "steps"));
 }
 

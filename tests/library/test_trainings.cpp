@@ -193,8 +193,7 @@ MULTI_RANK_TEST(AnyTraining, may_hook_the_gradients_of_its_modules_parameters) {
     rank.observe("calls", *calls);
   });
   expect_on_all_ranks(run, "calls", training.steps * 7);
-  for (const std::string name : expected.at(0, "names"))
-    expect_on_all_ranks(run, name, expected.at(0, name));
+  expect_parameters_of(expected, run);
 }
 
 MULTI_RANK_TEST(AnyTraining, may_be_evaluated_in_inference_mode_between_its_steps) {

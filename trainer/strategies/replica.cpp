@@ -86,15 +86,7 @@ void Replica::round_parameters() {
 }
 
 double Replica::clip_grad_norm(double max_norm, double norm_type) {
-  check_norm_type(norm_type);
-  at::NoGradGuard no_grad;
-  const double norm = p_norm(buckets_, norm_type);  // padding is zero, so it adds nothing
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1.0) {
-    for (auto& bucket : buckets_)
-      bucket.mul_(scale);
-  }
-  return norm;
+  return fsdp::clip_grad_norm(buckets_, max_norm, norm_type);  // padding is zero, and adds nothing
 }
 
 void Replica::step() {
