@@ -42,6 +42,12 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined
                       "-Wl,-rpath,${LibTorch_ROOT}/lib")
   target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
+  # A compiler that links it statically would give the program a second one beside LibTorch's own.
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -l:libstdc++.so.6 LibTorch_HAS_STDCXX)
+  if(LibTorch_HAS_STDCXX)
+    target_link_libraries(LibTorch::LibTorch INTERFACE -l:libstdc++.so.6)
+  endif()
   if(FSDP_CUDA)
     target_compile_definitions(LibTorch::LibTorch INTERFACE FSDP_CUDA USE_C10D_NCCL)
     target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_NCCL_INCLUDE})
