@@ -1,3 +1,4 @@
+#include <backward_pass.h>
 #include <distributed_data_parallel.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
@@ -55,7 +56,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
   net.register_forward_pre_hook([&net, comm = comm_, broadcast = options.broadcast_buffers,
                                  reducer = reducer_](Module&, const at::Tensor&) {
     if (torch::autograd::get_current_node()) return at::Tensor();
-    reducer->drop_broken_pass();
+    settle_broken_passes();
     if (broadcast) broadcast_from_rank_0(*comm, distinct_buffers(net));
     return at::Tensor();
   });
@@ -64,7 +65,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
 void ReplicatedModel::begin(const std::string& function) {
   if (torch::autograd::get_current_node())
     throw std::logic_error(function + "(): called inside a backward pass; call it between steps");
-  reducer_->drop_broken_pass();
+  settle_broken_passes();
   reducer_->check_parameters();
 }
 

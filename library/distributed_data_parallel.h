@@ -55,7 +55,8 @@ class ReplicatedModel {
   // what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
-  // Until the next backward outside of it, whoever reads .grad is refused.
+  // Until the next backward outside of it, whoever reads .grad is refused; after a backward that
+  // threw, until gradients are dropped.
   NoSync no_sync();
 
   // Collective, and as in ShardedModel: what one class has saved, the other loads. The first and

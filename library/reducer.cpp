@@ -1,3 +1,4 @@
+#include <backward_pass.h>
 #include <distributed_data_parallel.h>
 #include <memory/live_bytes.h>
 #include <memory/storage.h>
@@ -5,7 +6,6 @@
 #include <model_checks.h>
 #include <nn/gradient_hook.h>
 #include <reducer.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -53,7 +53,7 @@ Reducer::Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_
   guard_storage(nothing,
                 "the gradients of " + net.name() +
                     " have not been reduced: run the last backward before a step outside of "
-                    "no_sync(); model.zero_grad() drops them",
+                    "no_sync(); after a backward that threw, call zero_grad()",
                 largest);
 }
 
@@ -86,7 +86,7 @@ void Reducer::check_parameters() const {
 }
 
 void Reducer::zero_grad() {
-  drop_broken_pass();
+  settle_broken_passes();
   for (Entry& entry : entries_)
     entry.tensor.mutable_grad().reset();
 }
@@ -94,13 +94,18 @@ void Reducer::zero_grad() {
 void Reducer::begin_pass() {
   const int pass = torch::autograd::get_current_graph_task_id();
   if (pass == pass_) return;
-  drop_broken_pass();
+  if (pass_ >= 0)
+    throw std::logic_error(
+        "backward: another backward ran inside this one, which cannot be "
+        "reduced; to checkpoint a module, call checkpoint_activations()");
   check_parameters();
   reduces_ = sync_;
   lay_out();
   pass_ = pass;
-  torch::autograd::Engine::get_default_engine().queue_callback(
-      [self = shared_from_this(), pass] { self->end_pass(pass); });
+  when_pass_ends([self = shared_from_this()] { self->end_pass(); },
+                 [weak = weak_from_this()] {
+                   if (const auto alive = weak.lock()) alive->break_off();
+                 });
   if (reduces_ && !buckets_.empty() && comm_->summed_ranks() > 1) compare_ranks();
 }
 
@@ -112,7 +117,7 @@ void Reducer::lay_out() {
     if (entry.waits && !entry.tensor.grad().is_same(entry.waiting)) {  // dropped or replaced
       entry.local.reset();
       entry.reduced.reset();
-      entry.waits = false;
+      entry.waits = entry.broken = false;
     }
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || entry.waits;
@@ -195,11 +200,8 @@ void Reducer::finish(Bucket& bucket) {
   if (replicas_) replicas_->all_reduce(bucket.sum, "bucket").wait();
 }
 
-void Reducer::end_pass(int pass) {
-  if (std::exchange(pass_, -1) != pass)
-    throw std::logic_error(
-        "backward: another backward ran inside this one, which cannot be "
-        "reduced; to checkpoint a module, call checkpoint_activations()");
+void Reducer::end_pass() {
+  pass_ = -1;
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
     if (std::exchange(entry.arriving, false))  // an undefined gradient
@@ -228,7 +230,7 @@ void Reducer::give_gradients() {
     bucket.sum.div_(comm_->summed_ranks());  // once, after the sum: 1/W is not exact for every W
   }
   for (Entry& entry : entries_) {
-    if (!entry.trains) continue;
+    if (!entry.trains || entry.broken) continue;
     at::Tensor& gradient = entry.tensor.mutable_grad();
     if (std::exchange(entry.waits, false)) gradient = std::exchange(entry.reduced, {});
     entry.local.reset();
@@ -236,20 +238,22 @@ void Reducer::give_gradients() {
   }
 }
 
-// The engine drops the callback of a pass that throws. So a pass has broken off when it has begun,
-// has not ended, and something else runs. Then .grad is what it was before the pass, also that of a
-// parameter whose hook threw, unless all have been dropped meanwhile.
-void Reducer::drop_broken_pass() {
-  if (std::exchange(pass_, -1) < 0) return;
-  for (Bucket& bucket : buckets_)
-    finish(bucket);
+// Other models of this communicator go on: what the pass has called is waited for.
+void Reducer::break_off() {
+  pass_ = -1;
+  try {
+    for (Bucket& bucket : buckets_)
+      finish(bucket);
+  } catch (const std::exception&) {  // a collective has failed, and every later one will say so
+  }
   buckets_.clear();
-  const auto has_gradient = [](const Entry& entry) { return entry.tensor.grad().defined(); };
-  const bool dropped = std::ranges::none_of(entries_, has_gradient);
   for (Entry& entry : entries_) {
-    if (std::exchange(entry.arriving, false) && !dropped) entry.tensor.mutable_grad() = entry.aside;
-    entry.aside.reset();
-    entry.fresh.reset();
+    entry.arriving = false;
+    for (at::Tensor* part : {&entry.aside, &entry.fresh, &entry.local, &entry.reduced})
+      part->reset();
+    if (!entry.trains && !entry.tensor.grad().defined()) continue;
+    entry.tensor.mutable_grad() = entry.waiting;
+    entry.waits = entry.broken = true;
   }
 }
 

@@ -18,8 +18,9 @@ namespace fsdp {
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
-    at::Tensor waiting;  // lies in .grad while gradients wait for a pass outside of no_sync()
-    bool waits{};
+    at::Tensor waiting;  // a trap: in .grad while a gradient is incomplete, which waits for a pass
+    bool waits{};        // outside of no_sync()
+    bool broken{};       // a part of it was lost in a pass that threw
     at::Tensor local{}, reduced{};  // then: this rank's sum, and what `waiting` has replaced
     // Of the pass that has not ended.
     bool trains{}, arriving{}, arrived{};
@@ -37,7 +38,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   const std::vector<Entry>& entries() const { return entries_; }  // as distinct_parameters()
   void check_parameters() const;  // throws std::logic_error naming one that is new
   void set_sync(bool sync) { sync_ = sync; }
-  void drop_broken_pass();
   void zero_grad();
 
  private:
@@ -55,8 +55,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   at::Tensor slot(const Entry& entry);
   void send_next();
   void finish(Bucket& bucket);
-  void end_pass(int pass);
+  void end_pass();
   void give_gradients();
+  void break_off();
   void compare_ranks();
 
   Module& net_;

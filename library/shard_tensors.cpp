@@ -1,8 +1,8 @@
+#include <backward_pass.h>
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
 #include <part_of_gradient.h>
 #include <shard_tensors.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
@@ -120,15 +120,6 @@ void ShardTensors::arrived(Entry& entry, const at::Tensor& gradient) {
   if (is_trap(entry)) entry.whole.mutable_grad().reset();
 }
 
-// The engine destroys the callbacks of a pass that throws, and does not call them.
-struct ShardTensors::Pass {
-  std::weak_ptr<ShardTensors> tensors;
-  ~Pass() {
-    const auto alive = tensors.lock();
-    if (alive && alive->under_way_) alive->break_off();
-  }
-};
-
 // Checkpointed modules run a pass inside a pass: it is a part of that one.
 void ShardTensors::in_pass() {
   if (under_way_) return;
@@ -143,8 +134,11 @@ void ShardTensors::in_pass() {
     if (!waits[unit]) units_[unit]->abandon_gradient();
   for (Entry& entry : entries_)
     begin_pass(entry);
-  const auto pass = std::make_shared<Pass>(weak_from_this());
-  torch::autograd::Engine::get_default_engine().queue_callback([pass] {});
+  when_pass_ends([] {},  // the units call end_pass()
+                 [weak = weak_from_this()] {
+                   const auto alive = weak.lock();
+                   if (alive && alive->under_way_) alive->break_off();
+                 });
   if (idle) backward_hooks_->set_requires_gradient_sync(false);
   under_way_ = true;
   idle_ = idle;

@@ -72,7 +72,6 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   bool take_frozen_or_unfrozen();
 
  private:
-  struct Pass;
   void arrived(Entry& entry, const at::Tensor& gradient);
   bool adds_up() const;
   void look_at(Entry& entry);

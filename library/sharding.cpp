@@ -1,3 +1,4 @@
+#include <backward_pass.h>
 #include <check_hookable.h>
 #include <ignored.h>
 #include <memory/storage.h>
@@ -204,6 +205,7 @@ void Sharding::before_forward(Watched& watched) {
 // backward, or what a pass has left that threw. No counter of this rank tells whether another rank
 // has changed its shard, so all of it is gathered again.
 void Sharding::begin_forward() {
+  settle_broken_passes();
   tensors_->take_data();
   for (const auto& unit : sharded_->units())
     unit->reshard();
@@ -319,6 +321,7 @@ void Sharding::begin(const std::string& function) {
                                             : "a module's call") +
                            "; call it between steps");
   }
+  settle_broken_passes();
   check_views();
   check_parameters();
   for (const auto& unit : sharded_->units())

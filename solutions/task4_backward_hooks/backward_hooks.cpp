@@ -64,8 +64,8 @@ void BackwardHooksImpl::begin_backward() {
       [self = shared_from_this()] { self->end_backward(); });
 }
 
-// The engine drops the callback of a pass that throws, and nobody learns of it. So a pass counts as
-// broken off when it has begun, has not ended, and something else runs.
+// The engine does not call the callback of a pass that throws. So a pass counts as broken off when
+// it has begun, has not ended, and something else runs.
 void BackwardHooksImpl::drop_broken_pass() {
   if (pass_ < 0 || pass_ == torch::autograd::get_current_graph_task_id()) return;
   for (const auto& unit : units_) {

@@ -1,0 +1,52 @@
+#include <backward_pass.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+std::mutex mutex;
+std::vector<std::function<void()>> late;
+thread_local bool is_users_thread = false;  // else the engine's
+
+// The engine destroys the callbacks of a pass that throws, and does not call them.
+struct Pass {
+  explicit Pass(std::function<void()> function) : broken(std::move(function)) {}
+  Pass(const Pass&) = delete;
+  ~Pass() {
+    if (broken && is_users_thread) {
+      broken();
+    } else if (broken) {
+      const std::scoped_lock lock(mutex);
+      late.push_back(std::move(broken));
+    }
+  }
+  std::function<void()> broken;
+};
+
+}  // namespace
+
+void when_pass_ends(std::function<void()> ended, std::function<void()> broken) {
+  const auto pass = std::make_shared<Pass>(std::move(broken));
+  torch::autograd::Engine::get_default_engine().queue_callback([pass, ended = std::move(ended)] {
+    pass->broken = nullptr;
+    ended();
+  });
+}
+
+void settle_broken_passes() {
+  is_users_thread = true;
+  std::vector<std::function<void()>> passes;
+  {
+    const std::scoped_lock lock(mutex);
+    passes.swap(late);
+  }
+  for (const auto& broken : passes)
+    broken();
+}
+
+}  // namespace fsdp
