@@ -62,8 +62,9 @@ target_include_directories(properties_tests PRIVATE solutions/extensions/task5_s
 
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.
-file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp)
-test_executable(fsdp_gpu_tests gpu_tests fsdp_reproduce ${gpu_tests})
+file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp tests/properties/p[lr]*.cpp)
+test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tests})
+target_include_directories(gpu_tests PRIVATE solutions/extensions/task5_sharded_optimizer)
 
 file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
 test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})

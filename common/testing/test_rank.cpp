@@ -29,6 +29,7 @@ const std::shared_ptr<Communicator>& TestRank::hybrid(int shard_size) {
 CommunicatorOptions TestRank::options() const {
   CommunicatorOptions options{options_.backend, options_.timeout, options_.fault, options_.link,
                               options_.clock};
+  options.device = options_.device;
   options.keep_log = true;
   return options;
 }

@@ -13,7 +13,8 @@ class Channel;
 
 // How the ranks of a test run.
 struct RunOptions {
-  std::string backend{"auto"};  // these five are options of the communicator
+  c10::DeviceType device{c10::kCPU};  // these six are options of the communicator
+  std::string backend{"auto"};
   std::chrono::milliseconds timeout{2'000};
   std::optional<Fault> fault{};
   std::optional<Link> link{};

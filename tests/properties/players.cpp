@@ -19,15 +19,21 @@ void Player::make_optimizer() {
 
 namespace {
 
+void summon(FullyShardedDataParallel<Net>& model, const std::function<void()>& body) {
+  model.summon_full_params(body);
+}
+void summon(DistributedDataParallel<Net>&, const std::function<void()>& body) {
+  body();
+}
+
+template <class Model, class Options>
 class OnRank : public Player {
  public:
-  OnRank(TestRank& rank, const Program& program, int seed)
-      : Player(program.adam, seed),
+  OnRank(TestRank& rank, const Program& program, int seed, const Options& options)
+      : Player(program, seed),
         rank_(rank),
         model_(*net, program.shards > 0 ? rank.hybrid(program.shards) : rank.communicator(),
-               {.wrap = wrap_by_type("ThrowingBlock"),
-                .reshard_after_forward = program.reshard_after_forward,
-                .limit = program.limit}) {
+               options) {
     leaves = model_.parameters();
     make_optimizer();
   }
@@ -38,7 +44,7 @@ class OnRank : public Player {
   void end_backward(bool /*sync*/) override { no_sync_.reset(); }
   void zero_grad() override { model_.zero_grad(); }
   double clip() override { return model_.clip_grad_norm_(0.1); }
-  void summon(const std::function<void()>& body) override { model_.summon_full_params(body); }
+  void summon(const std::function<void()>& body) override { fsdp::summon(model_, body); }
   StateDict state() override { return model_.state_dict(); }
   void load(const StateDict& state) override { model_.load_state_dict(state); }
   void save_optimizer() override { of_optimizer_ = model_.optim_state_dict(*optimizer); }
@@ -49,7 +55,7 @@ class OnRank : public Player {
 
  private:
   TestRank& rank_;
-  FullyShardedDataParallel<Net> model_;
+  Model model_;
   std::unique_ptr<NoSync> no_sync_;
   StateDict of_optimizer_;
 };
@@ -57,7 +63,7 @@ class OnRank : public Player {
 class InOneProcess : public Player {
  public:
   InOneProcess(TestRank& rank, const Program& program, int seed)
-      : Player(program.adam, seed), rank_(rank), parts_(program.world) {
+      : Player(program, seed), rank_(rank), parts_(program.world) {
     leaves = net->parameters();
     make_optimizer();
     dropped_gradients();
@@ -87,9 +93,10 @@ class InOneProcess : public Player {
       std::vector<at::Tensor> of_parts;
       for (auto& of_part : unreduced_) {
         const at::Tensor gradient = std::exchange(of_part[i], {});
-        of_parts.push_back(gradient.defined() ? gradient : at::zeros(leaves[i].sizes()));
+        of_parts.push_back(gradient.defined() ? gradient.cpu() : at::zeros(leaves[i].sizes()));
       }
-      const at::Tensor mean = sum_as_tree(of_parts).view(leaves[i].sizes()).div(parts_);
+      const at::Tensor all = sum_as_tree(of_parts).view(leaves[i].sizes());
+      const at::Tensor mean = all.to(leaves[i].device()).div(parts_);
       if (sum.defined()) {
         sum.add_(mean);
       } else {
@@ -147,7 +154,15 @@ class InOneProcess : public Player {
 }  // namespace
 
 std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model) {
-  return std::make_unique<OnRank>(rank, program, model);
+  if (program.ddp)
+    return std::make_unique<OnRank<DistributedDataParallel<Net>, DistributedDataParallelOptions>>(
+        rank, program, model, DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
+  const FullyShardedDataParallelOptions options{
+      .wrap = wrap_by_type("ThrowingBlock"),
+      .reshard_after_forward = program.reshard_after_forward,
+      .limit = program.limit};
+  return std::make_unique<OnRank<FullyShardedDataParallel<Net>, FullyShardedDataParallelOptions>>(
+      rank, program, model, options);
 }
 
 std::unique_ptr<Player> player_in_one_process(TestRank& rank, const Program& program, int model) {

@@ -31,9 +31,10 @@ struct Net : RowOf<ThrowingBlock> {
 // One model of a program, where it runs: on a rank, or in one process that plays all ranks.
 class Player {
  public:
-  Player(bool adam, int seed) : adam_(adam) {
+  Player(const Program& program, int seed) : adam_(program.adam) {
     torch::manual_seed(static_cast<uint64_t>(seed) + 1);
     net = std::make_shared<Net>();
+    net->to(program.cuda ? at::kCUDA : at::kCPU);
   }
   virtual ~Player() = default;
   Player(const Player&) = delete;
@@ -67,7 +68,7 @@ class Player {
   bool adam_;
 };
 
-// The model of this number, sharded over the ranks, and that of one process. Both have the values
+// The model of this number, sharded or replicated over the ranks, and that of one process. Both have the values
 // of one seed.
 std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model);
 std::unique_ptr<Player> player_in_one_process(TestRank& rank, const Program& program, int model);

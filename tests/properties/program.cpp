@@ -61,6 +61,7 @@ Program draw_program(uint64_t seed) {
   program.limit = dice.one_of<int>({1, 2, 2, 5});
   program.adam = dice.one_in(2);
   program.models = dice.one_in(4) ? 2 : 1;
+  program.ddp = dice.one_in(3);
   for (int left = 3 + dice.below(15); left > 0; --left) {
     Op op{dice.one_of(kOps)};
     op.model = dice.below(program.models);
@@ -72,6 +73,8 @@ Program draw_program(uint64_t seed) {
 
 std::string text(const Program& program) {
   std::string line = "W = " + std::to_string(program.world);
+  if (program.cuda) line += " on CUDA";
+  if (program.ddp) line += ", DDP";
   if (program.shards > 0) line += ", replicas of " + std::to_string(program.shards);
   if (!program.reshard_after_forward) line += ", .reshard_after_forward = false";
   line += ", .limit = " + std::to_string(program.limit) + (program.adam ? ", Adam: " : ", SGD: ");
@@ -103,6 +106,7 @@ Program shrink(Program program) {
     changed |= keep_if_faulty([](Program& p) { p.reshard_after_forward = true; });
     changed |= keep_if_faulty([](Program& p) { p.limit = 1; });
     changed |= keep_if_faulty([](Program& p) { p.adam = false; });
+    changed |= keep_if_faulty([](Program& p) { p.ddp = false; });
     changed |= keep_if_faulty([](Program& p) {
       p.models = 1;
       for (Op& op : p.ops)

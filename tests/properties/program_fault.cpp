@@ -1,3 +1,4 @@
+#include <cuda/gpu.h>
 #include <properties/players.h>
 #include <torch/nn/utils/convert_parameters.h>
 
@@ -46,8 +47,12 @@ class Run {
            what == "halve .grad";
   }
 
+  at::Tensor input(int part, int number) const {
+    return batch_part(part, program_.world, number, {3, 7})
+        .to(program_.cuda ? at::kCUDA : at::kCPU);
+  }
   at::Tensor loss(Player& player, int part, int number, bool through_both = false) {
-    const at::Tensor x = batch_part(part, program_.world, number, {3, 7});
+    const at::Tensor x = input(part, number);
     if (!through_both) return (*player.net)(x).square().mean();
     return (*players_.back()->net)((*players_.front()->net)(x)).square().mean();
   }
@@ -152,7 +157,7 @@ class Run {
       player.optimizer->zero_grad(/*set_to_none=*/false);
     } else if (op.what == "autograd::grad of the input") {
       player.for_each_part([&](int part) {
-        const at::Tensor x = batch_part(part, program_.world, op.number, {3, 7}).clone();
+        const at::Tensor x = input(part, op.number).clone();
         x.requires_grad_();
         const at::Tensor out = (*player.net)(x).square().mean();
         read("gradient", part, torch::autograd::grad({out}, {x}).at(0));
@@ -237,6 +242,7 @@ class Run {
 using MakePlayer = std::unique_ptr<Player> (*)(TestRank& rank, const Program& program, int model);
 
 void play(TestRank& rank, const Program& program, MakePlayer make) {
+  if (program.cuda) gpu::use_gpu_of(rank.rank());
   Players players;
   for (int model = 0; model < program.models; ++model)
     players.push_back(make(rank, program, model));
@@ -246,12 +252,13 @@ void play(TestRank& rank, const Program& program, MakePlayer make) {
 }  // namespace
 
 std::string fault_of(const Program& program) {
+  RunOptions options{.record = false};
+  if (program.cuda) options.device = c10::kCUDA, options.timeout = std::chrono::seconds(20);
   const RankRun expected = try_ranks(
-      1, [&](TestRank& rank) { play(rank, program, player_in_one_process); }, {.record = false});
+      1, [&](TestRank& rank) { play(rank, program, player_in_one_process); }, options);
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
-  const RankRun run =
-      try_ranks(program.world, [&](TestRank& rank) { play(rank, program, player_on_rank); },
-                {.record = false});
+  const RankRun run = try_ranks(
+      program.world, [&](TestRank& rank) { play(rank, program, player_on_rank); }, options);
   if (!run.failure().empty()) return run.failure();
   for (int rank = 0; rank < program.world; ++rank) {
     const std::string on_rank = " on rank " + std::to_string(rank);
