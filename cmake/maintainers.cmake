@@ -69,7 +69,7 @@ target_include_directories(gpu_tests PRIVATE solutions/extensions/task5_sharded_
 file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
 test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
 
-# The README's example; it builds with the tests.
+# The library's example; it builds with the tests.
 program(own_model reference_task7 examples/own_model.cpp)
 
 # Solutions that measure the tests: another correct solution, which has to pass too, because the tests

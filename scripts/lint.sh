@@ -69,11 +69,11 @@ python_tests() {
     said=$(.venv/bin/python3 -m unittest discover -s "$folder" 2>&1 >/dev/null) || tail -n 20 <<<"$said"
   done
 }
-# The example in the README and the first one in docs/checkpoints.md have to be what is compiled.
+# The first examples in docs/library.md and docs/checkpoints.md have to be what is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
     <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' tests/library/test_checkpoints.cpp | sed '1d;$d;s/^  //')
-  diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') examples/own_model.cpp
+  diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/library.md | sed '1d;$d') examples/own_model.cpp
 }
 
 # rule NAME COMMAND...
