@@ -271,10 +271,14 @@ class Verbs(unittest.TestCase):
             self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def test_help_has_the_verbs_of_this_copy(self):
-        (self.root / "grading/course/skeletons.py").unlink()
+        maintain = self.root / "scripts/maintain.txt"
+        self.assertEqual(self.run_verb("help", "--maintain"), (0, maintain.read_text()))
+        for path in (maintain, self.root / "grading/course/skeletons.py"):
+            path.unlink()
         text = self.run_verb("help")[1]
         self.assertIn("  hint PROBLEM", text)
         self.assertNotIn("  handout OUT", text)
+        self.assertNotIn("--maintain", text)
         status, text = self.run_verb("handout", "x.tar.gz")
         self.assertEqual(status, 2)
         self.assertIn("unknown verb 'handout'", text)
