@@ -257,7 +257,8 @@ MULTI_RANK_TEST(Replicas, refuse_what_would_not_be_reduced) {
     expect([&] { replicas.optimizer->step(); }, "after a backward that threw, call zero_grad()");
     replicas.model.zero_grad();
     replicas.wait(0);
-    expect([&] { replicas.model.clip_grad_norm_(1); }, "run the last backward before a step outside");
+    expect([&] { replicas.model.clip_grad_norm_(1); },
+           "run the last backward before a step outside");
     replicas.net->register_module("late", std::make_shared<LayerBlock>());
     expect([&] { replicas.backward(); }, "late.linear.weight was registered after");
     expect([&] { replicas.model.state_dict(); }, "late.linear.weight was registered after");

@@ -68,8 +68,8 @@ class Player {
   bool adam_;
 };
 
-// The model of this number, sharded or replicated over the ranks, and that of one process. Both have the values
-// of one seed.
+// The model of this number, sharded or replicated over the ranks, and that of one process. Both
+// have the values of one seed.
 std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model);
 std::unique_ptr<Player> player_in_one_process(TestRank& rank, const Program& program, int model);
 

@@ -16,8 +16,8 @@ struct Op {
 // A user's program over one or two sharded models. Every field's default is the simplest value.
 struct Program {
   int world{1};
-  bool cuda{};  // on the GPU of each rank; else on the CPU
-  bool ddp{};   // DistributedDataParallel; else FullyShardedDataParallel
+  bool cuda{};   // on the GPU of each rank; else on the CPU
+  bool ddp{};    // DistributedDataParallel; else FullyShardedDataParallel
   int shards{};  // of FSDP, as the next two: ranks of a replica; 0: all ranks
   bool reshard_after_forward{true};
   int limit{1};

@@ -17,8 +17,10 @@ uint64_t setting(const char* name, uint64_t otherwise) {
 }
 
 // Up to the first that fails.
-void for_each_seed(const char* what, const std::function<void(uint64_t seed)>& body) {
-  const uint64_t count = setting("FSDP_PROPERTIES", 40), first = setting("FSDP_PROPERTIES_FROM", 1);
+void for_each_seed(const char* what, uint64_t otherwise,
+                   const std::function<void(uint64_t seed)>& body) {
+  const uint64_t count = setting("FSDP_PROPERTIES", otherwise);
+  const uint64_t first = setting("FSDP_PROPERTIES_FROM", 1);
   for (uint64_t tried = 0; tried < count && !testing::Test::HasFailure();) {
     body(first + tried);
     if (++tried % 50 == 0)
@@ -27,14 +29,14 @@ void for_each_seed(const char* what, const std::function<void(uint64_t seed)>& b
 }
 
 TEST(Properties, hold) {
-  for_each_seed("models", [](uint64_t seed) {
+  for_each_seed("models", 40, [](uint64_t seed) {
     const Case c = draw(seed);
     EXPECT_EQ(fault_of(c), "") << "seed " << seed << ": " << text(c);
   });
 }
 
 TEST(Programs, are_right_or_refused) {
-  for_each_seed("programs", [](uint64_t seed) {
+  for_each_seed("programs", 200, [](uint64_t seed) {
     const Program program = draw_program(seed);
     if (fault_of(program).empty()) return;
     std::cout << "looking for the shortest program that fails as that of seed " << seed
