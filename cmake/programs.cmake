@@ -10,6 +10,7 @@ endfunction()
 
 program(hello fsdp_trace programs/hello.cpp)
 program(export_model fsdp_exchange programs/export_model.cpp)
+program(inspect fsdp_state programs/inspect.cpp)
 program(generate fsdp_options programs/generate.cpp)
 
 # Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
@@ -48,7 +49,7 @@ if(FSDP_SANITIZE STREQUAL "thread")
   set(tests threads_tests)
 endif()
 add_custom_target(all_tests DEPENDS ${tests})
-add_custom_target(everything DEPENDS all_tests check export_model generate hello)
+add_custom_target(everything DEPENDS all_tests check export_model generate hello inspect)
 foreach(program own_model reproduce transport_bench reference_train mine_train)
   if(TARGET ${program})
     add_dependencies(everything ${program})

@@ -100,11 +100,13 @@ void update(const OptimizerOptions& options, std::vector<Piece>& pieces) {
     }
   }
   if (pieces.empty()) return;
+  OptimizerOptions now = options;
+  if (options.lr_factor) now.lr *= *options.lr_factor;
   switch (options.kind) {
     case OptimizerOptions::Kind::adamw:
-      return update_adamw(options, pieces);
+      return update_adamw(now, pieces);
     case OptimizerOptions::Kind::sgd:
-      return update_sgd(options, pieces);
+      return update_sgd(now, pieces);
   }
 }
 

@@ -26,6 +26,7 @@ struct OptimizerOptions {
   double eps{1e-8};
   double weight_decay{0.01};               // decoupled for AdamW, added to the gradient for SGD
   std::shared_ptr<MomentStore> moments{};  // null: in memory
+  std::shared_ptr<double> lr_factor{};     // read at each update, for a schedule; null: 1
 };
 
 // Parameters that share options. A parameter belongs to the first group whose pattern matches some

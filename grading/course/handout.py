@@ -49,6 +49,7 @@ GIVEN = (
     "programs/export_model.cpp",
     "programs/generate.cpp",
     "programs/hello.cpp",
+    "programs/inspect.cpp",
     "programs/train.cpp",
     "scripts/build.sh",
     "scripts/doctor.sh",

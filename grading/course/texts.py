@@ -46,6 +46,7 @@ def verbs():
         "train": [*(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp")), "fsdp"],
         "generate": ["programs/generate.cpp", "trainer/options/init_option.cpp"],
         "export": ["programs/export_model.cpp"],
+        "inspect": ["programs/inspect.cpp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],
         "grade": ["grading/grade.py"],

@@ -58,6 +58,8 @@ nlohmann::json hash_of(const TrainConfig& config, const std::string& backend = "
       [&](TestRank& rank) {
         const auto strategy = strategy_of(rank, config, {build, loss});
         for (int64_t step = 0; step < 3; ++step) {
+          if (config.optimizer.lr_factor)
+            *config.optimizer.lr_factor = 1.0 / static_cast<double>(1 + step);
           strategy->forward_backward(step);
           if (config.clip) strategy->clip_grad_norm(*config.clip, config.norm_type);
           strategy->step();
@@ -110,6 +112,21 @@ MULTI_RANK_TEST(Arrangements, give_the_same_bits_where_gradients_are_clipped) {
       EXPECT_EQ(hash_of(config), expected) << mode << ", wrap " << wrap;
     }
   }
+}
+
+MULTI_RANK_TEST(Arrangements, give_the_same_bits_where_the_learning_rate_falls) {
+  const auto falls = [&](TrainConfig config) {
+    config.optimizer.lr_factor = std::make_shared<double>(1);
+    return hash_of(config);
+  };
+  const auto expected = falls(config_of("single", 1, 8));
+  EXPECT_NE(expected, hash_of_one_rank(8));
+  for (const char* mode : {"single", "ddp", "fsdp"})
+    EXPECT_EQ(falls(config_of(mode, world_size(), 8)), expected) << mode;
+  if (world_size() != 8) return;
+  TrainConfig in_backward = config_of("fsdp", 8, 8);
+  in_backward.step_in_backward = true;
+  EXPECT_EQ(falls(in_backward), expected) << "units step in backward";
 }
 
 // The strategies: replicas of every size that divides the ranks, whose units are kept after forward

@@ -45,6 +45,10 @@ void parse_command_line(CLI::App& app, int argc, char** argv, const std::functio
     const std::string lost = lost_output();
     if (!lost.empty()) throw std::runtime_error(lost);
     std::exit(0);
+  } catch (const CLI::ConfigError& error) {
+    const std::string what = error.what(), begin = "INI was not able to parse ";
+    if (!what.starts_with(begin)) throw UsageError(what);
+    throw UsageError("--config: there is no option --" + what.substr(begin.size()));
   } catch (const std::exception& error) {
     throw UsageError(error.what());
   }

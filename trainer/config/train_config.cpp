@@ -1,5 +1,7 @@
 #include <config/train_config.h>
 
+#include <algorithm>
+#include <cmath>
 #include <regex>
 
 namespace fsdp {
@@ -12,6 +14,16 @@ std::vector<ParameterGroup> TrainConfig::parameter_groups() const {
   }
   groups.push_back({"", optimizer});
   return groups;
+}
+
+double TrainConfig::lr_of(int64_t step) const {
+  if (step < warmup)
+    return optimizer.lr * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
+  if (lr_decay.empty()) return optimizer.lr;
+  const auto left = static_cast<double>(std::max<int64_t>(1, steps - 1 - warmup));
+  const double done = std::min(1.0, static_cast<double>(step - warmup) / left);
+  const double share = lr_decay == "cosine" ? (1 + std::cos(done * M_PI)) / 2 : 1 - done;
+  return min_lr + share * (optimizer.lr - min_lr);
 }
 
 bool TrainConfig::keeps_fp32(const std::string& parameter) const {

@@ -22,8 +22,11 @@ struct TrainConfig {
   std::string mode{"single"};  // single, ddp, fsdp
   int world{1};
   std::string model{"small"};
-  std::string data{"text"};  // text, modular, pattern, or the published recipe's random tokens
-  int64_t modulus{};         // of modular addition
+  int64_t vocabulary{};  // ids of the model; 0: its own, or more if the data has more
+  // text, tokens, modular, pattern, or the published recipe's random tokens
+  std::string data{"text"};
+  std::vector<std::string> tokens;  // a file of ids, and one that is held out
+  int64_t modulus{};                // of modular addition
   std::vector<std::string> text;
   std::shared_ptr<const std::string> text_content;  // of these files; null: not read yet
   int64_t steps{};
@@ -33,10 +36,13 @@ struct TrainConfig {
   std::string accumulate{"each"};  // each, last: when the gradients of a rank's parts are reduced
   int64_t seq{};
   uint64_t seed{42};
-  OptimizerOptions optimizer;
-  std::string offload_dir;  // where the optimizer's moments lie in files; empty: in memory
-  int64_t pinned{};         // [bytes] of a rank's moments that stay in memory all the same
-  bool step_in_backward{};  // each unit is updated, in fsdp, when its gradient has been reduced
+  OptimizerOptions optimizer;  // has an lr_factor if one of the next two is set
+  int64_t warmup{};            // [steps]
+  std::string lr_decay;        // cosine, linear; empty: none
+  double min_lr{};             // at its end, the last step
+  std::string offload_dir;     // where the optimizer's moments lie in files; empty: in memory
+  int64_t pinned{};            // [bytes] of a rank's moments that stay in memory all the same
+  bool step_in_backward{};     // each unit is updated, in fsdp, when its gradient has been reduced
   std::optional<double> clip;
   double norm_type{2};       // of clip; above 0
   std::string no_decay;      // pattern of parameters without weight decay; empty: none
@@ -67,8 +73,12 @@ struct TrainConfig {
   std::string log;                             // file that gets a line at each step; empty: none
   std::string trace;                           // file of the timeline; empty: none
   std::string commit;  // of the program's sources, for the JSON file; empty: not known
+  std::string given;   // the options of the command line, as --config reads them
 
   std::vector<ParameterGroup> parameter_groups() const;
+  // Of a step, from 0 on. It grows in equal parts over `warmup` steps, then falls as lr_decay says:
+  // the last step has min_lr.
+  double lr_of(int64_t step) const;
   bool keeps_fp32(const std::string& parameter) const;
   MixedPrecisionPolicy precision_of(const std::string& parameter) const;
   int limit_in_forward() const { return prefetch ? forward_limit.value_or(limit) : 1; }

@@ -158,13 +158,6 @@ void add_all(const fs::path& path, std::string& text) {
   if (text.size() == before) throw std::invalid_argument("'" + path.string() + "' holds no text");
 }
 
-void require_a_row(int64_t bytes, int64_t seq, const std::string& what) {
-  if (bytes > seq) return;
-  throw std::invalid_argument("a row takes " + std::to_string(seq + 1) +
-                              " bytes of text, there are only " + std::to_string(bytes) + ' ' +
-                              what);
-}
-
 }  // namespace
 
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed) {
@@ -179,6 +172,35 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
   return std::make_shared<PatternDataset>(vocabulary, seed);
 }
 
+void SequenceDataset::require_a_row(int64_t ids, int64_t seq, const std::string& what) const {
+  if (ids > seq) return;
+  throw std::invalid_argument("a row takes " + std::to_string(seq + 1) + ' ' + unit_ +
+                              ", there are only " + std::to_string(ids) + ' ' + what);
+}
+
+// The ids from each place on: [starts, seq + 1].
+at::Tensor SequenceDataset::rows_from(const at::Tensor& starts, int64_t seq) const {
+  auto rows = torch::empty({starts.numel(), seq + 1}, torch::kLong);
+  for (int64_t row = 0; row < starts.numel(); ++row)
+    read(starts.const_data_ptr<int64_t>()[row], seq + 1,
+         rows.mutable_data_ptr<int64_t>() + row * (seq + 1));
+  return rows;
+}
+
+Batch SequenceDataset::batch(int64_t step, int64_t rows, int64_t seq) const {
+  require_a_row(trained(), seq, "to train on");
+  const auto starts =
+      torch::randint(0, trained() - seq, {rows}, generator_of_step(seed_, step), torch::kLong);
+  return shifted(rows_from(starts, seq));
+}
+
+Batch SequenceDataset::held_out(int64_t rows, int64_t seq) const {
+  const int64_t ids = size() - trained();
+  require_a_row(ids, seq, "held out");
+  const int64_t count = std::min(rows, ids / (seq + 1));
+  return shifted(rows_from(trained() + torch::arange(count, torch::kLong) * (ids / count), seq));
+}
+
 Text read_text_files(const std::vector<std::string>& paths) {
   std::string text;
   for (const auto& path : paths)
@@ -187,31 +209,9 @@ Text read_text_files(const std::vector<std::string>& paths) {
   return std::make_shared<const std::string>(std::move(text));
 }
 
-// The bytes from each place on: [starts, seq + 1].
-at::Tensor TextDataset::rows_from(const at::Tensor& starts, int64_t seq) const {
-  auto tokens = torch::empty({starts.numel(), seq + 1}, torch::kLong);
-  auto* token = tokens.mutable_data_ptr<int64_t>();
-  for (int64_t row = 0; row < starts.numel(); ++row) {
-    const auto begin = text_->begin() + starts.const_data_ptr<int64_t>()[row];
-    token = std::transform(begin, begin + seq + 1, token,
-                           [](char byte) { return static_cast<unsigned char>(byte); });
-  }
-  return tokens;
-}
-
-Batch TextDataset::batch(int64_t step, int64_t rows, int64_t seq) const {
-  require_a_row(trained(), seq, "to train on");
-  const auto starts =
-      torch::randint(0, trained() - seq, {rows}, generator_of_step(seed_, step), torch::kLong);
-  return shifted(rows_from(starts, seq));
-}
-
-// Rows that share no byte, as far apart as there is text for.
-Batch TextDataset::held_out(int64_t rows, int64_t seq) const {
-  const int64_t bytes = size() - trained();
-  require_a_row(bytes, seq, "held out");
-  const int64_t count = std::min(rows, bytes / (seq + 1));
-  return shifted(rows_from(trained() + torch::arange(count, torch::kLong) * (bytes / count), seq));
+void TextDataset::read(int64_t begin, int64_t count, int64_t* into) const {
+  std::transform(text_->begin() + begin, text_->begin() + begin + count, into,
+                 [](char byte) { return static_cast<unsigned char>(byte); });
 }
 
 double TextDataset::unigram_entropy() const {

@@ -46,23 +46,41 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
 using Text = std::shared_ptr<const std::string>;
 Text read_text_files(const std::vector<std::string>& paths);
 
-// Each row of a batch starts at a random place of the text. The last tenth of its bytes, rounded
-// down, is held out.
-class TextDataset : public Dataset {
+// Ids one after another. Each row of a batch starts at a random place of those that are trained on,
+// the first ones. Rows that are held out share no id, and lie as far apart as there are ids for.
+class SequenceDataset : public Dataset {
  public:
-  TextDataset(Text text, uint64_t seed) : text_(std::move(text)), seed_(seed) {}
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
   Batch held_out(int64_t rows, int64_t seq) const override;
-  int64_t vocabulary() const override { return 256; }
-  int64_t size() const { return static_cast<int64_t>(text_->size()); }  // [bytes]
-  double unigram_entropy() const;                                       // [nats per byte]
+
+ protected:
+  // unit: what messages count, as "tokens".
+  SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
+  virtual int64_t size() const = 0;  // [ids]
+  virtual int64_t trained() const { return size() - size() / 10; }
+  virtual void read(int64_t begin, int64_t count, int64_t* into) const = 0;
 
  private:
-  int64_t trained() const { return size() - size() / 10; }  // [bytes] the first ones
   at::Tensor rows_from(const at::Tensor& starts, int64_t seq) const;
+  void require_a_row(int64_t ids, int64_t seq, const std::string& what) const;
+
+  const char* unit_;
+  uint64_t seed_;
+};
+
+// The bytes of a text. The last tenth, rounded down, is held out.
+class TextDataset : public SequenceDataset {
+ public:
+  TextDataset(Text text, uint64_t seed)
+      : SequenceDataset("bytes of text", seed), text_(std::move(text)) {}
+  int64_t vocabulary() const override { return 256; }
+  int64_t size() const override { return static_cast<int64_t>(text_->size()); }
+  double unigram_entropy() const;  // [nats per byte]
+
+ private:
+  void read(int64_t begin, int64_t count, int64_t* into) const override;
 
   Text text_;  // shared
-  uint64_t seed_;
 };
 
 // Markdown files and sources of the repository under `root`, so that there is always a text to

@@ -1,5 +1,6 @@
 #include <command_line/command_line.h>
 #include <data/dataset.h>
+#include <data/token_files.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <options/groups.h>
@@ -38,13 +39,20 @@ void add_data_options(CLI::App& app, TrainConfig& config, DataOptions& data) {
                  "modular: gpt2-tiny on --data modular, until it makes no mistake")
       ->check(CLI::IsMember({"published", "modular"}));
   app.add_option("--data", config.data,
-                 "text, modular (a + b mod --modulus, a fifth of the pairs held out) or pattern "
-                 "(five tokens again and again, with noise) (default text)")
-      ->check(CLI::IsMember({"text", "modular", "pattern"}));
+                 "text, tokens, modular (a + b mod --modulus, a fifth of the pairs held out) or "
+                 "pattern (five tokens again and again, with noise) (default text)")
+      ->check(CLI::IsMember({"text", "tokens", "modular", "pattern"}));
   add_number(app, "--modulus", data.modulus, NumberRange<int64_t>{3, 1000},
              "of --data modular (default 31)");
   app.add_option("--text", config.text,
                  "files or folders (default: this repository's text); the last tenth is held out");
+  app.add_option("--tokens", config.tokens,
+                 "of --data tokens: nanoGPT's or llm.c's file of ids, and one to hold out "
+                 "(default: the last tenth)")
+      ->expected(1, 2)
+      ->type_name("FILE");
+  add_number(app, "--vocabulary", config.vocabulary, NumberRange<int64_t>{1, 1 << 24},
+             "ids of the model (default: its own, and 256 for text)");
   add_number(app, "--eval-every", config.eval_every, NumberRange<int64_t>{1, kMany},
              "steps; after so many, and after the last, print loss and accuracy on what is held "
              "out (default: never)");
@@ -59,6 +67,15 @@ void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data
     throw UsageError("--eval-every: --recipe published holds nothing out: its tokens are random");
   if (config.data != "text" && !config.text.empty())
     throw UsageError("--text and --data " + config.data + ": give one of them");
+  if (!config.tokens.empty() && config.data != "tokens") {
+    if (app.count("--data") > 0 || recipe) throw UsageError("--tokens: needs --data tokens");
+    config.data = "tokens";
+  }
+  if (config.data == "tokens") {
+    if (config.tokens.empty()) throw UsageError("--data tokens: needs --tokens FILE");
+    for (const std::string& path : config.tokens)
+      const TokenFile file(path);
+  }
   if (config.data == "modular") return take_modular(app, config, data);
   if (data.modulus) throw UsageError("--modulus: needs --data modular");
 }

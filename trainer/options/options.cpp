@@ -18,6 +18,7 @@ namespace {
 constexpr int kMaxWorld = 64;
 constexpr double kMaxReal = std::numeric_limits<double>::max();
 constexpr int64_t kMaxParts = 4096;
+const char* const kNormsAndBiases = R"(bias$|(^|\.)(ln|norm)[^.]*\.weight$)";
 
 // What the options say before defaults that depend on one another are filled in.
 struct Given {
@@ -65,6 +66,14 @@ void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
 
 void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
   add_number(app, "--lr", given.lr, positive_up_to(kMaxReal), "learning rate");
+  add_number(app, "--warmup", config.warmup, NumberRange<int64_t>{0, kMany},
+             "steps over which the rate grows to --lr (default 0)");
+  app.add_option("--lr-decay", config.lr_decay,
+                 "how the rate then falls until the last step: cosine or linear (default: it "
+                 "stays)")
+      ->check(CLI::IsMember({"cosine", "linear"}));
+  add_number(app, "--min-lr", config.min_lr, NumberRange<double>{0, kMaxReal},
+             "rate of the last step, with --lr-decay (default 0)");
   app.add_option("--optimizer", given.optimizer, "adamw or sgd (default adamw)")
       ->check(CLI::IsMember({"adamw", "sgd"}));
   add_number(app, "--weight-decay", config.optimizer.weight_decay, NumberRange<double>{0, kMaxReal},
@@ -81,7 +90,8 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
   on_off(app, "--step-in-backward", config.step_in_backward,
          "update each unit as soon as its gradient is reduced, and free that");
   app.add_option("--no-decay", config.no_decay,
-                 "regular expression: parameters without weight decay");
+                 "parameters without weight decay: a regular expression, or usual: norms and "
+                 "biases");
   app.add_flag("--allow-nan", config.allow_nan,
                "go on when a loss or the norm of the gradients is not finite");
 }
@@ -209,6 +219,9 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
     config.optimizer.kind = OptimizerOptions::Kind::sgd;
     if (!given.lr) config.optimizer.lr = 0.1;
   }
+  if (config.no_decay == "usual") config.no_decay = kNormsAndBiases;
+  if (config.warmup > 0 || !config.lr_decay.empty())
+    config.optimizer.lr_factor = std::make_shared<double>(1);
   config.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(given.timeout * 1000));
   if (given.device == "cuda") config.comm.device = c10::kCUDA;
   if (given.compare == "always") config.comm.compare = Compare::always;
@@ -285,6 +298,8 @@ void check(const TrainConfig& config) {
                      std::to_string(config.parts) + " equal parts (" +
                      (config.parts > config.world ? "--parts)" : "--world)"));
   }
+  if (config.min_lr > 0 && (config.lr_decay.empty() || config.min_lr > config.optimizer.lr))
+    throw UsageError("--min-lr: needs --lr-decay, and at most the rate of --lr");
   for (const std::string& path : config.text) {
     std::error_code unknown;
     if (!std::filesystem::exists(path, unknown))
@@ -332,16 +347,30 @@ TrainConfig parse_train_options(int argc, char** argv,
   Given given;
   CLI::App app("Trains a model on W ranks and reports what it cost.", "fsdp train");
   app.get_formatter()->column_width(34);
+  app.set_config("--config", "", "take options from a TOML file, as run.toml of a checkpoint")
+      ->type_name("FILE");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  const auto in_group = [&app](const char* group) {
+    for (CLI::Option* option : app.get_options())
+      if (option->get_group() == "Options") option->group(group);
+  };
+  in_group("Help and settings");
   add_task_options(app, config, given);
+  add_init_option(app, config);
+  in_group("What is trained, and on what");
   add_optimizer_options(app, config, given);
+  in_group("Optimizer");
   add_fsdp_options(app, config, given);
+  in_group("Units and sharding");
   add_checkpoint_activations(app, config);
   PrecisionOptions precision;
   precision.add(app, config);
-  add_run_options(app, config, given);
-  add_checkpoint_options(app, config);
-  add_init_option(app, config);
   add_offload_options(app, config);
+  in_group("Memory and precision");
+  add_checkpoint_options(app, config);
+  in_group("Checkpoints");
+  add_run_options(app, config, given);
+  in_group("Ranks, reports and faults");
   parse_command_line(app, argc, argv, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
@@ -360,6 +389,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     check_offload_options(app, config);
   });
   name_unused_options(app, config);
+  config.given = app.config_to_str(/*default_also=*/false, /*write_description=*/false);
   return config;
 }
 

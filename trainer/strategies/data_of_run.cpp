@@ -1,3 +1,4 @@
+#include <data/token_files.h>
 #include <nn/models.h>
 #include <strategies/data_of_run.h>
 
@@ -9,6 +10,8 @@ std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
   if (config.data == "published") return make_published_dataset(vocabulary_of(config), config.seed);
   if (config.data == "modular") return make_modular_dataset(config.modulus, config.seed);
   if (config.data == "pattern") return make_pattern_dataset(vocabulary_of(config), config.seed);
+  if (config.data == "tokens")
+    return make_token_dataset(config.tokens, vocabulary_of(config), config.seed);
   return std::make_shared<TextDataset>(text_of(config), config.seed);
 }
 
@@ -23,8 +26,9 @@ std::string describe_data(const TrainConfig& config) {
 }
 
 int64_t vocabulary_of(const TrainConfig& config) {
+  if (config.vocabulary > 0) return config.vocabulary;
   const int64_t own = model_info(config.model).vocabulary;
-  if (config.data == "published" || config.data == "pattern") return own;
+  if (config.data != "text" && config.data != "modular") return own;
   return std::max(own, config.data == "modular" ? config.modulus + 1 : 256);  // text is bytes
 }
 

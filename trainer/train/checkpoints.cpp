@@ -2,10 +2,12 @@
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
 #include <state/agreement.h>
+#include <state/files.h>
 #include <strategies/data_of_run.h>
 #include <train/checkpoints.h>
 
 #include <cmath>
+#include <filesystem>
 
 namespace fsdp {
 
@@ -34,7 +36,15 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
     settings["betas"] = {optimizer.beta1, optimizer.beta2};
     settings["eps"] = optimizer.eps;
   }
+  if (config.vocabulary > 0) settings["vocabulary"] = config.vocabulary;
+  if (optimizer.lr_factor) {
+    settings["warmup"] = config.warmup;
+    settings["lr_decay"] = config.lr_decay;
+    settings["min_lr"] = config.min_lr;
+  }
   if (config.data == "modular") settings["modulus"] = config.modulus;
+  for (const std::string& path : config.tokens)
+    settings["tokens"].push_back(std::filesystem::file_size(path));
   if (config.data != "text") return settings;
   Sha256 hash;
   hash.update(std::as_bytes(std::span(*text_of(config))));
@@ -81,6 +91,17 @@ std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& 
   return "goes on after step " + std::to_string(config.first_step) + " from " + config.resume;
 }
 
+namespace {
+
+// What --config reads, so that the run can be repeated.
+void write_options(const TrainConfig& config) {
+  FileWriter file(config.checkpoint_dir + "/run.toml");
+  file.write(config.given.data(), config.given.size());
+  file.close();
+}
+
+}  // namespace
+
 std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
                         int64_t steps, Strategy& strategy, Communicator& comm) {
   if (config.checkpoint_dir.empty()) return "";
@@ -94,6 +115,7 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
       remove_old_checkpoints(config.checkpoint_dir, *config.keep);
     return std::string();
   });
+  if (comm.rank() == 0 && !config.given.empty()) write_options(config);
   return "saved step " + std::to_string(steps) + " in " + config.checkpoint_dir;
 }
 

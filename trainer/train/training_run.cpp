@@ -180,6 +180,8 @@ class TrainingRun {
     }
     take_log();
     if (meter_) meter_->begin_step();
+    if (config_.optimizer.lr_factor)
+      *config_.optimizer.lr_factor = config_.lr_of(step) / config_.optimizer.lr;
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
@@ -209,6 +211,7 @@ class TrainingRun {
   void begin_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
     log_line_ = {{"step", step}, {"loss", losses_.back()}};
     if (norm) log_line_["grad_norm"] = *norm;
+    log_line_["lr"] = config_.lr_of(step);
     log_line_["tokens_per_s"] = tokens_per_s;
     log_line_.update(meter_->json());
     log_line_["live_bytes"] = live_bytes_now_and_peak();

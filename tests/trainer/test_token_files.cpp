@@ -1,0 +1,93 @@
+#include <data/token_files.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include <common/expect_text.h>
+#include <common/in_a_process.h>
+#include <common/temporary_folder.h>
+
+#include "parsed.h"
+
+namespace fsdp {
+namespace {
+
+template <class Number>
+std::string bytes_of(const std::vector<Number>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
+}
+
+std::vector<uint16_t> counting(uint16_t first, size_t count) {
+  std::vector<uint16_t> ids(count);
+  std::iota(ids.begin(), ids.end(), first);
+  return ids;
+}
+
+std::string header(int32_t magic, int32_t version, int32_t count) {
+  std::vector<int32_t> numbers(256);
+  numbers[0] = magic, numbers[1] = version, numbers[2] = count;
+  return bytes_of(numbers);
+}
+
+// Ids beyond 32767 have the sign bit of what LibTorch takes them for.
+TEST(TokenFiles, of_nanogpt_and_llm_c_give_the_same_rows) {
+  const TemporaryFolder folder;
+  const std::string ids = bytes_of(counting(40'000, 100));
+  const auto plain = folder.write("plain.bin", ids);
+  const auto headed = folder.write("headed.bin", header(20240520, 1, 100) + ids);
+  in_a_process([&] {
+    const auto one = make_token_dataset({plain}, 65'536, 7);
+    const auto other = make_token_dataset({headed}, 65'536, 7);
+    for (int64_t step = 0; step < 3; ++step) {
+      const Batch batch = one->batch(step, 4, 9), same = other->batch(step, 4, 9);
+      EXPECT_TRUE(batch.inputs.equal(same.inputs));
+      EXPECT_TRUE((batch.inputs + 1).equal(batch.targets));
+      EXPECT_GE(batch.inputs.min().item<int64_t>(), 40'000);
+      EXPECT_LT(batch.targets.max().item<int64_t>(), 40'090);  // the last tenth is held out
+    }
+    EXPECT_EQ(one->held_out(9, 9).inputs[0][0].item<int64_t>(), 40'090);
+  });
+}
+
+TEST(TokenFiles, hold_out_the_second_of_two) {
+  const TemporaryFolder folder;
+  const auto train = folder.write("train.bin", bytes_of(counting(0, 10)));
+  const auto val = folder.write("val.bin", header(20240520, 1, 20) + bytes_of(counting(100, 20)));
+  in_a_process([&] {
+    const auto data = make_token_dataset({train, val}, 200, 1);
+    EXPECT_EQ(data->batch(0, 1, 9).targets[0][8].item<int64_t>(), 9);  // all of the first
+    const Batch held_out = data->held_out(5, 9);
+    ASSERT_EQ(held_out.inputs.size(0), 2);
+    EXPECT_EQ(held_out.inputs[1][0].item<int64_t>(), 110);
+    const std::string refusal = error_of<std::invalid_argument>([&] { data->batch(0, 1, 10); });
+    EXPECT_EQ(refusal, "a row takes 11 tokens, there are only 10 to train on");
+    const auto small = make_token_dataset({train, val}, 105, 1);
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { small->held_out(1, 9); }),
+              val +
+                  ": token 5 is 105, and the model has 105 ids; give --vocabulary of the "
+                  "tokenizer");
+  });
+}
+
+TEST(TokenFiles, that_are_none_are_refused_before_training) {
+  const TemporaryFolder folder;
+  const auto why = [&](const std::string& content) {
+    const auto path = folder.write("t.bin", content);
+    const std::string text = refused({"--tokens", path});
+    EXPECT_TRUE(text.starts_with(path + ": ")) << text;
+    return text.substr(std::min(text.size(), path.size() + 2));
+  };
+  EXPECT_EQ(why(""), "can't be read, or is empty");
+  EXPECT_EQ(why("abc"), "has an odd number of bytes, so it has no tokens of 16 bits");
+  EXPECT_EQ(why(header(20240801, 7, 1) + "abcd"), "has tokens of 32 bits; those of 16 are read");
+  EXPECT_EQ(why(header(20240520, 1, 3) + "abcd"), "says that it has 3 tokens, and has 2");
+  EXPECT_EQ(refused({"--tokens", folder.path()}), folder.path() + ": is no plain file");
+  EXPECT_EQ(refused({"--data", "tokens"}), "--data tokens: needs --tokens FILE");
+  const auto good = folder.write("good.bin", "abcd");
+  EXPECT_EQ(refused({"--tokens", good, "--data", "text"}), "--tokens: needs --data tokens");
+  EXPECT_EQ(parsed({"--tokens", good}).data, "tokens");
+}
+
+}  // namespace
+}  // namespace fsdp
