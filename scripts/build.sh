@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shell functions that the other scripts share; to be sourced, with `root` set.
 
 say() { echo "fsdp: $*" >&2; }
@@ -24,7 +25,7 @@ configure() {
     libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$dir/CMakeCache.txt")
     if [[ ! $root -ef $home ]]; then
       say "build/$preset belongs to $home: building anew"
-      rm -rf "$dir"/* "$dir"/.ninja*
+      rm -rf "${dir:?}"/* "$dir"/.ninja*
     elif [[ -f $dir/build.ninja && -d $libtorch && $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
       return
     else
@@ -168,7 +169,7 @@ progress() {
 # Prints the repository's files, one per line, from its root: files that git knows and new files, but
 # no ignored ones.
 repository_files() (
-  cd "$root"
+  cd "$root" || exit
   if git rev-parse --git-dir >/dev/null 2>&1; then
     git ls-files -co --exclude-standard --deduplicate
   else

