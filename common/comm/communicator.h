@@ -53,8 +53,8 @@ class Communicator {
   // of which they read this rank's input in place. No collective. Throws CollectiveError, which
   // names a rank that does not come.
   void wait_for_readers();
-  // The same communicator to a caller that knows by other means that nobody reads what it changes:
-  // there wait_for_readers() returns at once.
+  // The same communicator for a caller that knows that nobody reads what it changes: its
+  // wait_for_readers() does nothing.
   std::shared_ptr<Communicator> without_readers() const;
 
   // The collectives between the ranks that hold the same shard: there rank() is the number of the

@@ -41,11 +41,11 @@ struct LaunchResult {
   bool ok() const { return first_failure < 0; }
 };
 
-// Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails by a non-zero
-// return value, an exception, a signal, or because what it has printed can't be written; so does a
-// rank that has been stopped (SIGSTOP) for longer than its communicators' time limit, or that reads
-// from the terminal. The first failure ends the other ranks at once. A rank that succeeds while
-// others still wait for it is named to them. A rank leaves by exit(), which destroys the static
+// Forks `world_size` ranks, runs `body` in each and waits for them. A rank fails if it
+// returns non-zero, throws, dies by a signal, can't write what it prints, reads from the terminal,
+// or stays stopped (SIGSTOP) for longer than its communicators' time limit. The first failure ends
+// the other ranks at once. If a rank returns 0 while others wait for it, their error names it. A
+// rank leaves by exit(), which destroys the static
 // objects that it has made. A signal that interrupts or kills the caller ends every rank (SIGINT,
 // SIGTERM, SIGHUP, SIGQUIT); `on_interrupt` runs after the ranks have ended and before such a
 // signal ends the caller. SIGUSR1 and SIGUSR2, and SIGTERM if the caller has a handler for it, go

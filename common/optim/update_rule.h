@@ -13,7 +13,7 @@ class MomentStore {
  public:
   virtual ~MomentStore() = default;
   virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store is
-  // Is given parts of such tensors, each after its use, in the same order at each step.
+  // update() calls it after each use of a part of such tensors, in the same order at each step.
   virtual void used(const at::Tensor& part) = 0;
 };
 

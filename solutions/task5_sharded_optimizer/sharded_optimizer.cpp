@@ -73,8 +73,8 @@ void ShardedOptimizerImpl::step() {
 void ShardedOptimizerImpl::stop_reading() {
   for (const auto& unit : units_)
     unit->reshard();
-  // After resharding: a rank that waited for the others before it had waited for its own
-  // all-gathers would be one that they wait for.
+  // After reshard(), which waits for this rank's own all-gathers: two ranks that first waited for
+  // each other's readers would wait for ever.
   comm_->wait_for_readers();
 }
 

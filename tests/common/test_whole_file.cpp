@@ -57,7 +57,7 @@ TEST(WholeFile, a_limit_of_file_size_is_an_error_and_not_the_end_of_the_process)
   });
 }
 
-TEST(WholeFile, that_can_not_be_written_says_why_before_and_then) {
+TEST(WholeFile, that_can_not_be_written_is_reported_before_and_at_the_write) {
   const TemporaryFolder folder;
   const std::string taken = folder.path() + "/taken", link = folder.path() + "/link";
   fs::create_directory(taken);

@@ -42,7 +42,7 @@ TEST(TreeSum, of_parts_that_come_one_after_another_is_the_same) {
   });
 }
 
-TEST(TreeSum, is_that_of_all_parts_if_the_inner_numbers_are_powers_of_two) {
+TEST(TreeSum, over_ranks_equals_that_over_parts_if_the_inner_numbers_are_powers_of_two) {
   in_a_process([] {
     for (const Arrangement arrangement :
          {Arrangement{1, 1, 8}, Arrangement{2, 1, 4}, Arrangement{4, 1, 2}, Arrangement{8, 1, 1},

@@ -30,10 +30,10 @@ class StateFile : public MomentStore {
   // std::logic_error if less is left.
   at::Tensor zeros(int64_t numel) override;
 
-  // Is given parts of such tensors, each after its use, in the same order at each step. The part is
-  // written, and leaves memory when the part after it is. The one that followed it by kAhead at the
-  // step before is read. Returns at once, but waits while kBehind parts are to be written. Throws
-  // std::runtime_error if the file could not be written.
+  // Call it after each use of a part, in the same order at each step. Writes the part in the
+  // background, drops the part before it from memory, and reads ahead the part that came kAhead
+  // later in the last step. Returns at once, but waits while kBehind parts are to be written.
+  // Throws std::runtime_error if the file could not be written.
   void used(const at::Tensor& part) override;
 
   static constexpr int kBehind = 4, kAhead = 4;

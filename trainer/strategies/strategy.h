@@ -22,10 +22,9 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // Runs forward and backward on this rank's parts. When it returns, the gradients are the means
-  // over all parts: summed as the arrangement says, then divided once. Returns the losses of this
-  // rank's parts, fp64 on its device, summed as far as the arrangement sums them before those of
-  // other ranks: [turns], or [1] if turns are summed first. (single computes all parts, and returns
-  // their sum, [1].) On CUDA the CPU waits for nothing.
+  // over all parts: summed as the arrangement says, then divided once. Returns this rank's
+  // losses, fp64 [turns] on its device, or their sum [1] if the arrangement sums turns first.
+  // (single computes all parts, and returns their sum, [1].) On CUDA the CPU waits for nothing.
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
   // What the model gives for one of the `parts` parts of some rows: [] or [n].

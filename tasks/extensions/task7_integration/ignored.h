@@ -6,11 +6,11 @@
 
 namespace fsdp {
 
-// Extension (see "Going further" in the handout), FSDP's ignored modules: plan_units(), but a
-// parameter all of whose places lie in `ignored` modules, or below them, belongs to no unit. It
-// stays as it is, whole on every rank; who trains it reduces it too. One that has a place outside
-// them too is in the unit around all its places, as before. Throws std::invalid_argument also if
-// `ignored` names a module that is not below `root`.
+// Extension (see "Going further" in the handout), FSDP's ignored modules: plan_units(), but leaves
+// out each parameter that only `ignored` modules, or modules below them, have. It stays whole on
+// every rank; if you train it, reduce its gradient yourself. A parameter that another module has
+// too stays in its unit. Throws std::invalid_argument also if `ignored` names a module that is not
+// below `root`.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
                                  const std::vector<torch::nn::Module*>& ignored);
 
