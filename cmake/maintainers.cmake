@@ -45,7 +45,7 @@ test_executable(fsdp_common_tests extension_tests reference_strategy ${extension
 # FullyShardedDataParallel for one's own models, over the reference solutions.
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
-set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_include_directories(fsdp_library PUBLIC library
                            PRIVATE solutions/extensions/task5_sharded_optimizer)
 target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)

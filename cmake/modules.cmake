@@ -1,14 +1,11 @@
 # The modules of common/ and trainer/. Each is a library, fsdp_MODULE, on top of the modules that it uses.
 # A module is compiled as one file (a unity build), so two of its files must not define the same name.
-# Clang-tidy looks at each file by itself: its preset has FSDP_UNITY off.
-
-option(FSDP_UNITY "Compile each module of common/ and trainer/ as one file" ON)
 
 # The library fsdp_NAME, of the sources in `folder`. The modules that follow are those it includes.
 function(module_in folder name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
   add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
-  set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+  set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   target_link_libraries(fsdp_${name} PUBLIC fsdp_warnings)
   foreach(base ${ARGN})
     target_link_libraries(fsdp_${name} PUBLIC fsdp_${base})
@@ -64,8 +61,9 @@ torch_trainer_module(train base comm config cuda data exchange memory optim pred
 torch_trainer_module(options base comm command_line config cuda data exchange nn optim report
                      strategies trace train)
 
-target_include_directories(fsdp_comm SYSTEM
-                           PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+add_library(fsdp_gloo INTERFACE)
+target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+target_link_libraries(fsdp_comm PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 # Of a function that several objects define, as of a template, a linker takes the first definition. So what
