@@ -35,14 +35,13 @@ function(torch_trainer_module name)
   with_torch(fsdp_${name})
 endfunction()
 
-# What the tasks stand on and what tests need.
+# Those of common/
 module_in(common/base base)
 torch_module(memory)
 torch_module(nn base)
 torch_module(optim base memory)
 torch_module(comm base memory)
 torch_module(trace base comm memory nn)
-torch_module(testing base comm memory nn optim trace)
 
 # The trainer.
 trainer_module(command_line base)
@@ -65,16 +64,6 @@ add_library(fsdp_gloo INTERFACE)
 target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
 target_link_libraries(fsdp_comm PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
-target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
-# Of a function that several objects define, as of a template, a linker takes the first definition. So what
-# runs the tests and compares comes before the code of a task, and all of it.
-set(first testing base comm memory nn optim trace)
-list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
-target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first} $<TARGET_FILE:GTest::gtest>
-                                           LINKER:--no-whole-archive)
-file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
-target_sources(fsdp_testing PRIVATE ${judge_sources})
-
 # The one place where builds with and without CUDA differ.
 get_target_property(sources fsdp_cuda SOURCES)
 if(FSDP_CUDA)
@@ -90,3 +79,18 @@ target_sources(fsdp_trace PRIVATE ${timeline_page_source})
 # What the tasks stand on.
 add_library(fsdp_given INTERFACE)
 target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_optim)
+
+# Tests need GoogleTest.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+torch_module(testing base comm memory nn optim trace)
+target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
+# Of a function that several objects define, as of a template, a linker takes the first definition. So what
+# runs the tests and compares comes before the code of a task, and all of it.
+set(first testing base comm memory nn optim trace)
+list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
+target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first} $<TARGET_FILE:GTest::gtest>
+                                           LINKER:--no-whole-archive)
+file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
+target_sources(fsdp_testing PRIVATE ${judge_sources})

@@ -55,7 +55,7 @@ target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_pch)
 # train.
 foreach(task ${tasks})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
-  if(sources)
+  if(sources AND TARGET fsdp_testing)
     string(REGEX MATCH "^task[0-9]" number ${task})
     add_library(${number}_tests OBJECT EXCLUDE_FROM_ALL ${sources})
     target_link_libraries(${number}_tests PUBLIC fsdp_contracts fsdp_testing)
