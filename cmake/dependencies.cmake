@@ -6,7 +6,9 @@ set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH "A folder with google
 
 # The target `target` for the headers of `folder`, if it is there; else the package `package`.
 macro(headers_or_package folder target package)
-  if(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
+  if(TARGET ${target})
+    # of the project that this one is part of
+  elseif(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
     add_library(${target} INTERFACE IMPORTED)
     target_include_directories(${target} SYSTEM INTERFACE ${FSDP_DEPENDENCIES})
   else()
@@ -15,7 +17,6 @@ macro(headers_or_package folder target package)
 endmacro()
 
 headers_or_package(nlohmann nlohmann_json::nlohmann_json nlohmann_json)
-headers_or_package(CLI CLI11::CLI11 CLI11)
 headers_or_package(openssl OpenSSL::Crypto OpenSSL)
 if(NOT OPENSSL_FOUND)
   # Headers alone came along. The library is there: Python uses it.
@@ -23,6 +24,11 @@ if(NOT OPENSSL_FOUND)
   target_link_libraries(OpenSSL::Crypto INTERFACE ${FSDP_CRYPTO})
 endif()
 
+# For programs and tests.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+headers_or_package(CLI CLI11::CLI11 CLI11)
 if(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/googletest/CMakeLists.txt)
   set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
   set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)

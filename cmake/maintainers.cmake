@@ -42,17 +42,8 @@ test_executable(fsdp_common_tests reference_tests "reference_strategy;fsdp_libra
 file(GLOB extension_tests CONFIGURE_DEPENDS tests/extensions/*.cpp)
 test_executable(fsdp_common_tests extension_tests reference_strategy ${extension_tests})
 
-# FullyShardedDataParallel for one's own models, over the reference solutions.
-file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
-add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
-set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
-target_include_directories(fsdp_library PUBLIC library
-                           PRIVATE solutions/extensions/task5_sharded_optimizer)
-target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)
-target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
 file(GLOB library_tests CONFIGURE_DEPENDS tests/library/*.cpp)
 test_executable(fsdp_common_tests library_tests fsdp_library ${library_tests})
-program(own_training fsdp_library examples/own_training.cpp)
 add_dependencies(library_tests own_training)  # a test runs it
 
 # Random models and options, trained on ranks and in one process.
@@ -68,9 +59,6 @@ target_include_directories(gpu_tests PRIVATE solutions/extensions/task5_sharded_
 
 file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
 test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})
-
-# The library's example; it builds with the tests.
-program(own_model reference_task7 examples/own_model.cpp)
 
 # Solutions that measure the tests: another correct solution, which has to pass too, because the tests
 # ask for the contract only; and one that shards nothing.

@@ -1,14 +1,11 @@
 # The modules of common/ and trainer/. Each is a library, fsdp_MODULE, on top of the modules that it uses.
 # A module is compiled as one file (a unity build), so two of its files must not define the same name.
-# Clang-tidy looks at each file by itself: its preset has FSDP_UNITY off.
-
-option(FSDP_UNITY "Compile each module of common/ and trainer/ as one file" ON)
 
 # The library fsdp_NAME, of the sources in `folder`. The modules that follow are those it includes.
 function(module_in folder name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
   add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
-  set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ${FSDP_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+  set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   target_link_libraries(fsdp_${name} PUBLIC fsdp_warnings)
   foreach(base ${ARGN})
     target_link_libraries(fsdp_${name} PUBLIC fsdp_${base})
@@ -38,14 +35,13 @@ function(torch_trainer_module name)
   with_torch(fsdp_${name})
 endfunction()
 
-# What the tasks stand on and what tests need.
+# Those of common/
 module_in(common/base base)
 torch_module(memory)
 torch_module(nn base)
 torch_module(optim base memory)
 torch_module(comm base memory)
 torch_module(trace base comm memory nn)
-torch_module(testing base comm memory nn optim trace)
 
 # The trainer.
 trainer_module(command_line base)
@@ -64,19 +60,10 @@ torch_trainer_module(train base comm config cuda data exchange memory optim pred
 torch_trainer_module(options base comm command_line config cuda data exchange nn optim report
                      strategies trace train)
 
-target_include_directories(fsdp_comm SYSTEM
-                           PRIVATE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+add_library(fsdp_gloo INTERFACE)
+target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
+target_link_libraries(fsdp_comm PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
-target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
-# Of a function that several objects define, as of a template, a linker takes the first definition. So what
-# runs the tests and compares comes before the code of a task, and all of it.
-set(first testing base comm memory nn optim trace)
-list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
-target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first} $<TARGET_FILE:GTest::gtest>
-                                           LINKER:--no-whole-archive)
-file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
-target_sources(fsdp_testing PRIVATE ${judge_sources})
-
 # The one place where builds with and without CUDA differ.
 get_target_property(sources fsdp_cuda SOURCES)
 if(FSDP_CUDA)
@@ -92,3 +79,18 @@ target_sources(fsdp_trace PRIVATE ${timeline_page_source})
 # What the tasks stand on.
 add_library(fsdp_given INTERFACE)
 target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_optim)
+
+# Tests need GoogleTest.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+torch_module(testing base comm memory nn optim trace)
+target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
+# Of a function that several objects define, as of a template, a linker takes the first definition. So what
+# runs the tests and compares comes before the code of a task, and all of it.
+set(first testing base comm memory nn optim trace)
+list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
+target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first} $<TARGET_FILE:GTest::gtest>
+                                           LINKER:--no-whole-archive)
+file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
+target_sources(fsdp_testing PRIVATE ${judge_sources})

@@ -1,5 +1,5 @@
-#include <fully_shard.h>
-#include <sharded_optimizer.h>
+#include <fsdp/fully_shard.h>
+#include <fsdp/sharded_optimizer.h>
 
 #include <cstdio>
 

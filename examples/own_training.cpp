@@ -1,5 +1,5 @@
-#include <fully_sharded_data_parallel.h>
-#include <module_of.h>
+#include <fsdp/fully_sharded_data_parallel.h>
+#include <fsdp/module_of.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
 

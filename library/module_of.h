@@ -57,7 +57,10 @@ class ModuleOf<Output(Inputs...)> : public OtherShape {
  public:
   using OtherShape::OtherShape;
 
+#pragma GCC diagnostic push  // it hides Module's on purpose: it takes other arguments
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
   virtual Output forward(Inputs... inputs) = 0;
+#pragma GCC diagnostic pop
 
   Output operator()(Taken<Inputs>... inputs) {
     TensorPlaces places;

@@ -100,6 +100,12 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", seconds, "for all tests together (default 900)");
   app.add_option("--totals", totals, "add 'passed failed skipped' to this file");
   CLI11_PARSE(app, argc, argv);
+  const std::filesystem::path path(program);
+  if (!std::filesystem::exists(path)) {
+    std::printf("%s is not built; this builds it: cmake --build %s --target %s\n", program.c_str(),
+                path.parent_path().parent_path().c_str(), path.filename().c_str());
+    return 1;
+  }
   options.time_limit = options.whole_limit = std::chrono::seconds(seconds);
   return fsdp::run(program, options, totals);
 }

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs the library, moves it, and builds examples/outside with it as a project elsewhere, where a
 # warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
-# torchrun if ./fsdp setup --peers has installed that. Adds "passed failed skipped" to the file $1.
+# torchrun if ./fsdp setup --peers has installed that. Then builds a project of one file in each way that
+# CMake knows, with g++ and clang, Debug and Release. Those that compile the library are one in turn at
+# every commit, or all of them with --all. Adds "passed failed skipped" to the file $1.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -9,6 +11,7 @@ source "$root/scripts/build.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 totals=$work/totals  # lines "passed failed skipped"
+all=${2-}
 ranks=4
 
 # Warnings in headers of imported targets are left out by default.
@@ -32,7 +35,7 @@ refuses_another_libtorch() {
 }
 
 outside() { "$work/build/outside" "$@"; }
-sha256_of() { sed -n 's/^sha256 //p' <<<"$1"; }
+hash_of() { sed -n 's/^hash //p' <<<"$1"; }
 same() {
   [[ $1 && $1 == "$2" ]] || { echo "'$1' is not '$2'"; return 1; }
 }
@@ -52,7 +55,7 @@ goes_on_after_a_kill() {
   resumed=$(outside "$ranks" $((last + 7)) "$work/killed") || return 1
   whole=$(outside "$ranks" $((last + 7)) "$work/whole") || return 1
   grep -qx "goes on after step $last" <<<"$resumed" &&
-    same "$(sha256_of "$resumed")" "$(sha256_of "$whole")"
+    same "$(hash_of "$resumed")" "$(hash_of "$whole")"
 }
 
 # Gradients are added up as of four parts by two and by four ranks, with either class; buffers are rank 0's.
@@ -65,7 +68,7 @@ is_one_training_with_either_class() {
     same "${first:=$said}" "$said" || return 1
   done
   said=$(outside 4 14 "$work/run 4 7" ddp) && first=$(outside 4 14 "$work/run 4 7 ddp") || return 1
-  same "$(sha256_of "$said")" "$(sha256_of "$first")"
+  same "$(hash_of "$said")" "$(hash_of "$first")"
 }
 
 # A port that is free: the usual one may be in use.
@@ -75,7 +78,7 @@ outside_in_torchrun() {
   local started alone
   started=$(torchrun "$work/build/outside" "$ranks" 7 "$work/started") || return 1
   alone=$(outside "$ranks" 7 "$work/alone") || return 1
-  same "$(sha256_of "$started")" "$(sha256_of "$alone")"
+  same "$(hash_of "$started")" "$(hash_of "$alone")"
 }
 
 train_in_torchrun() {
@@ -83,6 +86,35 @@ train_in_torchrun() {
   torchrun "$root/fsdp" train "${options[@]}" --json "$work/started.json" || return 1
   "$root/fsdp" train "${options[@]}" --json "$work/alone.json" || return 1
   same "$(grep -o "$hash" "$work/started.json")" "$(grep -o "$hash" "$work/alone.json")"
+}
+
+# takes_it_by WAY COMPILER TYPE [OPTION...]: the project has a target and headers with names of ours. Both ways
+# to compile the library share a folder, and compile it once.
+takes_it_by() {
+  local way project=$root/build/outside/project build=$root/build/outside/$2-$3 said
+  case $1 in
+    find_package) way='find_package(fsdp REQUIRED)' build=$work/$2-$3 ;;
+    add_subdirectory) way="add_subdirectory(\"$root\" _deps/fsdp-build)" ;;
+    FetchContent) way="FetchContent_Declare(fsdp SOURCE_DIR \"$root\")"$'\n''FetchContent_MakeAvailable(fsdp)' ;;
+  esac
+  mkdir -p "$project/nn" "$work/run"
+  echo '#error "taken for a header of fsdp"' | tee "$project/state_dict.h" >"$project/nn/module.h"
+  cat >"$project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(other CXX)
+set(CMAKE_NO_SYSTEM_FROM_IMPORTED ON)
+include(FetchContent)
+$way
+add_executable(check "$root/examples/own_training.cpp")
+target_include_directories(check PRIVATE .)
+target_compile_options(check PRIVATE -Wall -Wextra -Wpedantic -Werror)
+target_link_libraries(check PRIVATE fsdp::fsdp)
+END
+  cmake -G Ninja -S "$project" -B "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_BUILD_TYPE="$3" \
+    -DCMAKE_PREFIX_PATH="$work/the prefix" "${@:4}" &&
+    cmake --build "$build" && said=$("$build/check" "$work/run") || return 1
+  rm -r "$work/run"
+  same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }
 
 check "a project elsewhere builds" builds_elsewhere
@@ -98,6 +130,20 @@ if [[ -x $work/build/outside ]]; then
     echo 0 0 2 >>"$totals"
   fi
 fi
+
+turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
+for compiler in g++ clang++; do
+  command -v "$compiler" >/dev/null || continue
+  for type in Debug Release; do
+    check "find_package, $compiler, $type" takes_it_by find_package "$compiler" "$type"
+    if [[ $all ]] || ((turn++ % 4 == 0)); then
+      for way in add_subdirectory FetchContent; do
+        check "$way, $compiler, $type" takes_it_by "$way" "$compiler" "$type" "-DCMAKE_CXX_FLAGS_${type^^}=-O0"
+      done
+    fi
+  done
+done
+check "with -static-libstdc++" takes_it_by find_package g++ Release -DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++
 
 if [[ ${1-} ]]; then cat "$totals" >>"$1"; fi
 ! grep -q '^0 1' "$totals"

@@ -93,7 +93,7 @@ run_tests
 if [[ $preset == default ]]; then
   echo "== checks"
   check "format" "$root/scripts/format.sh" --check
-  counted "$root/scripts/outside.sh" "$totals"
+  counted "$root/scripts/outside.sh" "$totals" $all
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
   counted run_part faults 50

@@ -15,17 +15,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$stamps"
 
-# clang-tidy has its own compile database, without precompiled headers: clang cannot read GCC's. So it
-# also shows that every file includes what it uses.
-configure tidy
-ninja -C build/tidy build.ninja >/dev/null
+# Without the precompiled header: clang cannot read GCC's. So clang-tidy also shows that every file includes
+# what it uses.
+configure default
+ninja -C build/default build.ninja >/dev/null
 # A file that several stacks compile is checked as the first of them compiles it.
 awk '
   /^{/ { entry = "" }
   { entry = entry $0 "\n" }
   /^  "file":/ { file = $0 }
   /^}/ && !seen[file]++ { sub(/,?\n$/, "", entry); printf "%s%s", n++ ? ",\n" : "[\n", entry }
-  END { print "\n]" }' build/tidy/compile_commands.json >"$work/compile_commands.json"
+  END { print "\n]" }' build/default/compile_commands.json |
+  sed -E 's/ -(Werror|Winvalid-pch|include [^ ]*|Xclang [^ ]*)//g' >"$work/compile_commands.json"
 clang_tidy=$(tool clang_tidy clang-tidy)
 
 # Prints the C++ files that changed since the branch left the main branch, or since the last commit,
@@ -64,7 +65,7 @@ tenth() {
 
 # Lines "FILE HASH...": each .cpp file with its hash and those of our headers that it includes.
 sources | .venv/bin/python3 grading/course/includes.py >"$work/closures"
-settings=$( (cat .clang-tidy; echo "$clang_tidy"; sed -n 's/^LibTorch_ROOT:PATH=//p' build/tidy/CMakeCache.txt) | sha256sum)
+settings=$( (cat .clang-tidy; echo "$clang_tidy"; sed -n 's/^LibTorch_ROOT:PATH=//p' build/default/CMakeCache.txt) | sha256sum)
 while read -r file hashes; do
   echo "$file $(sha256sum <<<"$settings $hashes" | cut -d ' ' -f 1)"
 done <"$work/closures" >"$work/stamps"

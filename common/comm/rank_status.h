@@ -5,8 +5,9 @@
 
 namespace fsdp {
 
-// What the process that has forked a rank last saw of it.
-struct RankStatus {
+// What the process that has forked a rank last saw of it. Aligned as one word: clang needs this to
+// load and store it atomically without libatomic.
+struct alignas(8) RankStatus {
   enum class Kind : uint8_t { running, stopped, ended, killed, vanished };
   Kind kind{};
   int number{};  // the signal that stopped or killed it, or its exit status

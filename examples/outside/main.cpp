@@ -2,7 +2,7 @@
 // every fifth step and at the end. If FOLDER has a checkpoint, it goes on from that. The model is
 // sharded, or, with ddp, replicated: the numbers are the same.
 #include <ATen/Parallel.h>
-#include <fsdp.h>
+#include <fsdp/fsdp.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -29,8 +29,8 @@ int train(const fsdp::RankContext& context, int64_t steps, const std::string& fo
     std::fflush(stdout);
   }
   for (const bool buffers : {true, false}) {
-    const std::string sha256 = training.sha256(buffers);
-    if (speaks) std::printf("%s %s\n", buffers ? "sha256" : "without buffers", sha256.c_str());
+    const size_t hash = training.hash(buffers);
+    if (speaks) std::printf("%s %016zx\n", buffers ? "hash" : "without buffers", hash);
   }
   return 0;
 }

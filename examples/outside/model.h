@@ -1,6 +1,6 @@
 #pragma once
 
-#include <module_of.h>
+#include <fsdp/module_of.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <memory>

@@ -1,12 +1,12 @@
 #include "training.h"
 
-#include <digest/sha256.h>
-#include <distributed_data_parallel.h>
-#include <fully_sharded_data_parallel.h>
+#include <fsdp/distributed_data_parallel.h>
+#include <fsdp/fully_sharded_data_parallel.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
 namespace {
 
@@ -91,15 +91,14 @@ void Training<Model>::save() {
 }
 
 template <class Model>
-std::string Training<Model>::sha256(bool buffers) {
-  fsdp::Sha256 hash;
+size_t Training<Model>::hash(bool buffers) {
+  std::string bytes;
   for (const auto& entry : state()) {
     if (!buffers && net_.named_buffers().contains(entry.key())) continue;
     const auto values = entry.value().contiguous();
-    hash.update(std::as_bytes(std::span(entry.key())));
-    hash.update({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
+    bytes.append(entry.key()).append(static_cast<const char*>(values.data_ptr()), values.nbytes());
   }
-  return hash.hex();
+  return std::hash<std::string>()(bytes);
 }
 
 template class Training<fsdp::FullyShardedDataParallel<Net>>;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <comm/communicator.h>
-#include <state_dict.h>
+#include <fsdp/comm/communicator.h>
+#include <fsdp/state_dict.h>
 #include <torch/optim/adamw.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ class Training {
   double step();                            // one more; returns this rank's loss
   double next_rate() const;                 // the learning rate of the step that comes next
   void save();                              // in place of the checkpoint that is there
-  std::string sha256(bool buffers);         // of all that it saves, with buffers or without
+  size_t hash(bool buffers);                // of all that it saves, with buffers or without
 
  private:
   fsdp::StateDict state();

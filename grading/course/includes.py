@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-INCLUDE = re.compile(r'^ *# *include *[<"]([^">]+)[">]', re.MULTILINE)
+INCLUDE = re.compile(r'^ *# *include *[<"](?:fsdp/)?([^">]+)[">]', re.MULTILINE)
 
 
 def included(texts):

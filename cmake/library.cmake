@@ -1,0 +1,100 @@
+# The target `fsdp`: the library, with the reference solutions and all else that it is linked to, as one
+# archive; and its installation. Programs find the headers below as <fsdp/fully_shard.h>,
+# <fsdp/nn/module.h>, here and after `cmake --install build/default --prefix P`:
+#   P/lib/libfsdp.a, P/include/fsdp/
+#   P/lib/cmake/fsdp/           find_package(fsdp), which gives the target fsdp::fsdp
+
+# What <fsdp/fsdp.h> includes, directly or not. The others are internal.
+set(public_headers
+    adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h distributed_data_parallel.h
+    flat_layout.h flat_parameter.h forward_method.h fsdp.h fully_shard.h fully_sharded_data_parallel.h
+    ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h prefetch.h
+    sequential.h sharded_optimizer.h state_dict.h unit_plan.h visit_tensors.h wrap_by_size.h
+    wrap_policy.h
+    base/todo.h base/torch.h
+    comm/call.h comm/clock.h comm/communicator.h comm/communicator_options.h comm/group.h comm/handle.h
+    comm/launcher.h comm/link.h comm/mapping.h comm/rank_status.h comm/shared_region.h
+    memory/live_bytes.h memory/memory_class.h
+    nn/module.h nn/unit_policy.h
+    optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
+    optim/shard_layout.h optim/state_range.h optim/update_rule.h
+    state/checkpoint.h state/model_state.h state/whole_state.h)
+
+# FullyShardedDataParallel for one's own models, over the reference solutions.
+file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
+add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
+set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+target_include_directories(fsdp_library PUBLIC library
+                           PRIVATE solutions/extensions/task5_sharded_optimizer)
+target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)
+target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
+
+add_library(fsdp STATIC)
+add_library(fsdp::fsdp ALIAS fsdp)  # as in an installed package
+set_target_properties(fsdp PROPERTIES LINKER_LANGUAGE CXX)
+target_compile_features(fsdp PUBLIC cxx_std_20)
+target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json
+                      PRIVATE OpenSSL::Crypto)
+
+# The objects of all that the library is linked to, directly or not, and the folders of their headers.
+set(left fsdp_cuda fsdp_library)
+set(seen)
+set(folders ${PROJECT_SOURCE_DIR}/common ${PROJECT_SOURCE_DIR}/trainer)
+while(left)
+  list(POP_FRONT left one)
+  if(NOT TARGET ${one} OR one IN_LIST seen)
+    continue()
+  endif()
+  list(APPEND seen ${one})
+  get_target_property(type ${one} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${one}>)
+  endif()
+  get_target_property(bases ${one} INTERFACE_LINK_LIBRARIES)
+  get_target_property(own ${one} INTERFACE_INCLUDE_DIRECTORIES)
+  list(APPEND folders ${own})
+  if(bases)
+    list(APPEND left ${bases})
+  endif()
+endwhile()
+
+# Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be the user's.
+list(JOIN public_headers "|" names)
+foreach(header ${public_headers})
+  unset(found)
+  find_file(found ${header} PATHS ${folders} ${PROJECT_SOURCE_DIR}/library REQUIRED NO_CACHE NO_DEFAULT_PATH)
+  set(copy ${PROJECT_BINARY_DIR}/include/fsdp/${header})
+  cmake_path(GET copy PARENT_PATH folder)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${copy} DEPENDS ${found} VERBATIM
+                     COMMAND sed -E "s,^#include <(${names})>,#include <fsdp/\\1>," ${found} > ${copy})
+  target_sources(fsdp PRIVATE ${copy})
+endforeach()
+target_include_directories(fsdp INTERFACE $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                          $<INSTALL_INTERFACE:include>)
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set_target_properties(fsdp PROPERTIES EXCLUDE_FROM_ALL ON)
+  return()
+endif()
+
+# Programs as users write them.
+foreach(example own_model own_training)
+  add_executable(${example} examples/${example}.cpp)
+  target_link_libraries(${example} PRIVATE fsdp fsdp_flags)
+  target_precompile_headers(${example} REUSE_FROM fsdp_pch)
+endforeach()
+
+set(package lib/cmake/fsdp)
+install(TARGETS fsdp EXPORT fsdp ARCHIVE DESTINATION lib)
+install(EXPORT fsdp NAMESPACE fsdp:: FILE fsdpTargets.cmake DESTINATION ${package})
+foreach(header ${public_headers})
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_BINARY_DIR}/include/fsdp/${header} DESTINATION include/fsdp/${folder})
+endforeach()
+configure_file(cmake/fsdpConfig.cmake.in fsdpConfig.cmake @ONLY)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(fsdpConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/fsdpConfig.cmake ${PROJECT_BINARY_DIR}/fsdpConfigVersion.cmake
+              cmake/FindLibTorch.cmake cmake/locate_libtorch.cmake
+        DESTINATION ${package})
