@@ -264,6 +264,18 @@ class StagedRelease(unittest.TestCase):
         self.copy.check("5 --base mine", 0, [(5, 0)])
         self.assertEqual(self.copy.wrong, [])
 
+    def test_a_student_may_begin_with_task_2_and_write_task_1_last(self):
+        self.copy.release(2)
+        self.assertIn("Next: problem 2.1 layout, in tasks/task2_*/; ", self.check()[1])
+        for task in range(2, 8):
+            self.copy.write(task)
+            self.copy.check(str(task), self.copy.course.points(task), [(task, 1)])
+        self.assertIn("Next: problem 1.1 redirect, in tasks/task1_*/; ", self.check()[1])
+        self.copy.write(1)
+        self.copy.check("", 120, [(1, 0), *((task, 1) for task in range(2, 8))])
+        self.copy.check("7 --base mine", 25, [(7, 0)])
+        self.assertEqual(self.copy.wrong, [])
+
     def test_a_base_that_cannot_hold_is_refused_before_anything_is_built(self):
         self.copy.release(4)
         for arguments, said in ((("5", "--base", "reference"), "no solution of task 4, on which task 5"),

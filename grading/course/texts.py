@@ -176,7 +176,9 @@ def problems():
             if not path.exists():
                 yield path, "is missing"
                 continue
-            for problem in check(path.read_text(), task):
+            more = folder / "EXTENSIONS.md"  # may hold the last problems of the handout
+            text = path.read_text() + (more.read_text() if check is problems_of_task and more.exists() else "")
+            for problem in check(text, task):
                 yield path, problem
     pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
              ROOT / "scripts/maintain.txt"]

@@ -125,9 +125,8 @@ void print_task(const Settings& settings, const TaskResult& task) {
   }
   if (task.held) {
     std::printf(
-        "    These points count as soon as the following test passes, in tasks 2 to 7 on two or\n"
-        "    more ranks. It measures whether a rank holds less memory than the whole takes. It\n"
-        "    cannot measure ranks that stop early.\n"
+        "    This task has no points until the following test passes. It fails only if a rank\n"
+        "    holds as much memory as without the task, or ends early.\n"
         "    %s\n",
         task.task->sentinel.c_str());
   }
@@ -167,8 +166,15 @@ void print_failures(const std::vector<TestResult>& tests) {
     std::printf("failed: %s%s\n", test.c_str(), ranks.c_str());
 }
 
-void print_next_step(const std::vector<TaskResult>& tasks) {
-  const auto task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
+void print_next_step(const Settings& settings, const std::vector<TaskResult>& tasks) {
+  const bool solution_is_here = std::any_of(
+      tasks.begin(), tasks.end(),
+      [&](const TaskResult& result) { return settings.solutions_under(*result.task) > 0; });
+  auto task = std::find_if(tasks.begin(), tasks.end(), [&](const TaskResult& result) {
+    const bool may_wait = result.task->number == 1 && result.not_started() && solution_is_here;
+    return !may_wait && first_incomplete(result);
+  });
+  if (task == tasks.end()) task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
   if (task == tasks.end()) return;
   const auto& [problem, tally] = *first_incomplete(*task);
   if (tally.tests() == 0 && !tally.untested) return;  // what is missing cannot be told

@@ -24,7 +24,8 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 void print_failures(const std::vector<TestResult>& tests);
 
 // The first problem that is not complete, or the one that its tests need before, and what to do.
-void print_next_step(const std::vector<TaskResult>& tasks);
+// Task 1 comes last if it is not begun and its solution is in this copy.
+void print_next_step(const Settings& settings, const std::vector<TaskResult>& tasks);
 
 // The test whose timeline the file has, if it is there.
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests);

@@ -12,10 +12,10 @@ namespace fsdp {
 // - The forward pre-hook calls unit->unshard() on every call of the module: one all-gather, unless
 //   the unit is unsharded or somebody has issued its all-gather already. When the module runs, its
 //   parameters have their values.
-// - The forward hook calls unit->reshard() if `reshard_after_forward` is on. If it is off, as for
-//   the root, which backward needs first, the unit stays unsharded for backward. But if the thread
-//   records no gradients (at::GradMode) or forward threw, no backward follows, and the unit is
-//   resharded in any case.
+// - The forward hook calls unit->reshard() if `reshard_after_forward` is on. If it is off, the unit
+//   stays unsharded for backward. (It is off for the root, which backward needs first.) But if the
+//   thread records no gradients (at::GradMode) or forward threw, no backward follows, and the unit
+//   is resharded in any case.
 void register_forward_hooks(Module& module, std::shared_ptr<FlatParameter> unit,
                             bool reshard_after_forward);
 

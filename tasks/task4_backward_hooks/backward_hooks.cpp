@@ -37,7 +37,7 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
 }
 
 void BackwardHooksImpl::begin_backward() {
-  todo("BackwardHooks::begin_backward", "4.4");
+  // Problem 4.4. Until then it does nothing, so that the problems before can be tested.
 }
 
 void BackwardHooksImpl::post_backward(Unit& unit) {

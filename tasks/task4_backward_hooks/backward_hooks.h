@@ -15,11 +15,12 @@ namespace fsdp {
 //   reads_parameters_in_backward() is false.
 // - When the gradient of one of its parameters is complete, it is collected.
 // - When all calls of its module in forward have come back in full backward hooks, the unit is
-//   reduced: its reduce-scatter is issued and it is resharded, in either order. Just before, and
-//   not earlier, the reduce-scatter before is waited for. So one computes while another is reduced,
-//   and at most two flat gradients are alive besides the root's.
-// - At the end of the pass the remaining units are reduced, in reverse order of add(): the input of
-//   a call needs no gradient, or its output is not part of the loss. Then all units are resharded.
+//   reduced: its reduce-scatter is issued and it is resharded, in either order. The reduce-scatter
+//   of the previous unit is waited for only when this one is about to be issued. So one computes
+//   while another is reduced, and at most two flat gradients are alive besides the root's.
+// - At the end of the pass the remaining units are reduced, in reverse order of add(): those with a
+//   call whose input needs no gradient or whose output is not part of the loss. Then all units are
+//   resharded.
 // A unit with a trainable parameter is reduced exactly once per pass, whatever parameters got a
 // gradient. All ranks reduce in one order if all call their modules in one order and alike. If a
 // gradient arrives after its unit was reduced, the pass throws std::logic_error, which names unit
@@ -35,12 +36,12 @@ class BackwardHooks {
   BackwardHooks(const BackwardHooks&) = delete;  // the hooks hold this object
 
   // Registers the hooks on `module` and on the unit's parameters. Call it in the order of forward.
-  // The module's hooks own this object and the unit, a parameter's hooks own neither: with the
-  // modules everything is freed. The hooks of a parameter that is still held then do nothing.
+  // The module's hooks own this object and the unit; a parameter's hooks own neither. So all are
+  // freed with the modules. If somebody still holds a parameter then, its hooks do nothing.
   virtual void add(Module& module, std::shared_ptr<FlatParameter> unit) = 0;
 
   // Sets what runs at the end of every backward pass, when all units are reduced and resharded. For
-  // a pass that broke off it runs at that first sign of what comes next.
+  // a pass that broke off it runs when the next forward or backward notices this.
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
 
   // Extension (see "Going further" in the handout), with FSDP2's name. While this is off, a pass

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -51,21 +52,29 @@ struct Sharded : ShardedToy {
   }
 
   void observe_gradients(TestRank& rank, const std::string& prefix = "") const {
-    for (const auto& unit : units) {
-      if (unit->sharded_gradient().defined()) {
-        rank.observe(prefix + unit->unit(), unit->sharded_gradient(), places_of_shard(*unit));
-      } else {
-        rank.observe(prefix + unit->unit(), "no sharded gradient");
-      }
+    for (const auto& unit : units)
+      observe_gradient(rank, *unit, prefix);
+  }
+
+  // Of the blocks, whose reductions are issued before the pass ends; waits for the last one.
+  void observe_gradients_of_blocks(TestRank& rank) const {
+    for (size_t i = 1; i < units.size(); ++i) {
+      units[i]->wait_for_reduction();
+      observe_gradient(rank, *units[i], "");
     }
   }
 
-  // A unit whose parameters have no values yet gives gradients that hold nan.
+  // A unit whose parameters have no values yet gives gradients that hold nan, reduced or not.
   void observe_units_whose_gradient_holds_nan(TestRank& rank) const {
+    const auto holds_nan = [](const at::Tensor& gradient) {
+      return gradient.defined() && gradient.isnan().any().item<bool>();
+    };
     std::string names;
     for (const auto& unit : units) {
-      const at::Tensor& gradient = unit->sharded_gradient();
-      if (gradient.defined() && gradient.isnan().any().item<bool>()) names += unit->unit() + " ";
+      bool found = holds_nan(unit->sharded_gradient());
+      for (const auto& parameter : unit->parameters())
+        found = found || holds_nan(parameter.tensor.grad());
+      if (found) names += unit->unit() + " ";
     }
     rank.observe(kHoldNan, names);
   }
@@ -84,6 +93,15 @@ struct Sharded : ShardedToy {
   }
 
   std::shared_ptr<BackwardHooks> hooks;
+
+ private:
+  static void observe_gradient(TestRank& rank, const FlatParameter& unit,
+                               const std::string& prefix) {
+    if (unit.sharded_gradient().defined())
+      rank.observe(prefix + unit.unit(), unit.sharded_gradient(), places_of_shard(unit));
+    else
+      rank.observe(prefix + unit.unit(), "no sharded gradient");
+  }
 };
 
 // What `look` says when the gradient of each block's output arrives, after the hooks of its unit
@@ -159,6 +177,14 @@ inline void expect_gradients(const RankRun& run, const RankRun& expected,
     expect_shards(run, expected, prefix + unit);
 }
 
+// The same for observe_gradients_of_blocks().
+inline void expect_gradients_of_blocks(const RankRun& run, const Loss& loss,
+                                       const MakeToy& make = kThreeBlocks) {
+  const RankRun expected = oracle(run.world_size(), loss, make);
+  for (const std::string unit : {"blocks0", "blocks1", "blocks2"})
+    expect_shards(run, expected, unit);
+}
+
 inline void expect_gradients_of_one_process(const RankRun& run, const Loss& loss,
                                             const MakeToy& make = kThreeBlocks) {
   expect_gradients(run, oracle(run.world_size(), loss, make));
@@ -181,6 +207,10 @@ inline std::string units_of(const std::string& operation, const std::string& cal
     at = end;
   }
   return result;
+}
+// What the end of the pass adds for the root is left out.
+inline std::string without_root(const std::string& calls) {
+  return std::regex_replace(calls, std::regex("(reduce_scatter )?root; "), "");
 }
 inline std::string reductions(const std::string& calls) {
   return units_of("reduce_scatter", calls);

@@ -18,62 +18,38 @@ const Loss kTwoForwards = [](ToyModel& model, int rank) {
   return one + plain_loss(model, rank + 3);
 };
 
+// Each unit but the root, which is reduced at the end of the pass.
 void expect_one_reduction_each(int world_size, const Loss& loss, const std::string& expected,
-                               int frozen_block = -1, const std::string& or_this = "") {
+                               int frozen_block = -1) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     Sharded sharded(rank, 3, frozen_block);
     loss(*sharded.model, rank.rank()).backward();
-    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
-    sharded.observe_gradients(rank);
-    rank.observe("units still gathered", sharded.gathered());
+    rank.observe("units reduced, in order",
+                 without_root(reductions(take_calls(*rank.communicator()))));
+    sharded.observe_gradients_of_blocks(rank);
   });
-  const std::string order = "units reduced, in order";
-  expect_on_all_ranks(run, order, run.at(0, order) == or_this ? or_this : expected);
-  expect_on_all_ranks(run, "units still gathered", "");
-  if (frozen_block < 0) expect_gradients_of_one_process(run, loss);
+  expect_on_all_ranks(run, "units reduced, in order", expected);
+  if (frozen_block < 0) expect_gradients_of_blocks(run, loss);
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_an_unused_parameter_is_reduced_once) {
-  expect_one_reduction_each(world_size(), kSpareUnused, "blocks2; blocks1; blocks0; root; ");
+  expect_one_reduction_each(world_size(), kSpareUnused, "blocks2; blocks1; blocks0; ");
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_a_parameter_unused_on_one_rank_is_reduced_once) {
-  expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank,
-                            "blocks2; blocks1; blocks0; root; ");
-}
-
-MULTI_RANK_TEST(T4_3_exactly_once, an_unused_unit_is_reduced_once) {
-  expect_one_reduction_each(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
+  expect_one_reduction_each(world_size(), kSpareUnusedOnOneRank, "blocks2; blocks1; blocks0; ");
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, a_unit_used_twice_is_reduced_once) {
-  expect_one_reduction_each(world_size(), kBlockUsedTwice, "blocks2; blocks1; blocks0; root; ");
+  expect_one_reduction_each(world_size(), kBlockUsedTwice, "blocks2; blocks1; blocks0; ");
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, two_forwards_before_one_backward_reduce_each_unit_once) {
-  expect_one_reduction_each(world_size(), kTwoForwards, "blocks2; blocks1; blocks0; root; ");
-}
-
-MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
-  // Whether a call that can no longer come back is waited for until the end of the pass is open.
-  expect_one_reduction_each(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ", -1,
-                            "blocks2; blocks1; blocks0; root; ");
+  expect_one_reduction_each(world_size(), kTwoForwards, "blocks2; blocks1; blocks0; ");
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
-  expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; root; ", 1);
-}
-
-// The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
-// first, so that its gradient comes last, after the other call's hook.
-const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
-  const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
-  return plain_loss(model, rank) + on_constant.sum();
-};
-
-MULTI_RANK_TEST(T4_3_exactly_once, a_unit_with_an_input_without_gradient_is_reduced_once) {
-  expect_one_reduction_each(world_size(), kOneInputNeedsNoGradient,
-                            "blocks2; blocks0; blocks1; root; ");
+  expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; ", 1);
 }
 
 // The collectives of a backward pass in which the blocks were called in some order. A unit is
@@ -86,19 +62,19 @@ struct OrderOfCalls {
 const std::vector<OrderOfCalls> kOrders{
     {{2, 1, 0},
      "all_gather blocks0; reduce_scatter blocks0; all_gather blocks1; reduce_scatter blocks1; "
-     "all_gather blocks2; reduce_scatter blocks2; reduce_scatter root; "},
+     "all_gather blocks2; reduce_scatter blocks2; "},
     {{0, 0, 1, 2},
      "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
-     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; "},
+     "all_gather blocks0; reduce_scatter blocks0; "},
     {{0, 1, 2, 2, 2},
      "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
-     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; "},
+     "all_gather blocks0; reduce_scatter blocks0; "},
     {{0, 1, 2, 0, 1, 2},
      "all_gather blocks2; all_gather blocks1; all_gather blocks0; reduce_scatter blocks2; "
-     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; "},
-    {{1, 0, 1},
-     "all_gather blocks1; all_gather blocks0; reduce_scatter blocks0; reduce_scatter blocks1; "
-     "reduce_scatter blocks2; reduce_scatter root; "}};
+     "reduce_scatter blocks1; reduce_scatter blocks0; "},
+    {{1, 0, 1, 2},
+     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; all_gather blocks0; "
+     "reduce_scatter blocks0; reduce_scatter blocks1; "}};
 
 MULTI_RANK_TEST(T4_3_exactly_once, units_used_in_any_order_are_reduced_once) {
   for (const auto& order : kOrders) {
@@ -113,11 +89,11 @@ MULTI_RANK_TEST(T4_3_exactly_once, units_used_in_any_order_are_reduced_once) {
       const auto value = loss(*sharded.model, rank.rank());
       take_calls(*rank.communicator());
       value.backward();
-      rank.observe("calls", take_calls(*rank.communicator()));
-      sharded.observe_gradients(rank);
+      rank.observe("calls", without_root(take_calls(*rank.communicator())));
+      sharded.observe_gradients_of_blocks(rank);
     });
     expect_on_all_ranks(run, "calls", order.backward);
-    expect_gradients_of_one_process(run, loss);
+    expect_gradients_of_blocks(run, loss);
   }
 }
 
@@ -144,11 +120,11 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
     const auto value = loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     value.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
-    sharded.observe_gradients(rank);
+    rank.observe("calls", without_root(take_calls(*rank.communicator())));
+    sharded.observe_gradients_of_blocks(rank);
   });
-  expect_on_all_ranks(run, "calls", kBackward);
-  expect_gradients_of_one_process(run, loss, make);
+  expect_on_all_ranks(run, "calls", without_root(kBackward));
+  expect_gradients_of_blocks(run, loss, make);
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
@@ -167,17 +143,19 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[1]->fails = true;
-    rank.observe("what forward throws", thrown_by([&] { (*sharded.model)(toy_tokens(0)); }));
+    rank.observe("what forward throws", thrown_by([&] {
+                   (*sharded.model->blocks[1])(at::ones({1, 7}));
+                 }));
     sharded.model->blocks[1]->fails = false;
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
-    sharded.observe_gradients(rank);
+    rank.observe("calls", without_root(take_calls(*rank.communicator())));
+    sharded.observe_gradients_of_blocks(rank);
   });
   expect_error(run, "what forward throws", {"std::runtime_error"});
-  expect_on_all_ranks(run, "calls", kBackward);
-  expect_gradients_of_one_process(run, plain_loss);
+  expect_on_all_ranks(run, "calls", without_root(kBackward));
+  expect_gradients_of_blocks(run, plain_loss);
 }
 
 MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for) {
@@ -190,12 +168,66 @@ MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for
     const auto loss = plain_loss(*sharded.model, rank.rank());
     take_calls(*rank.communicator());
     loss.backward();
-    rank.observe("calls", take_calls(*rank.communicator()));
+    rank.observe("calls", without_root(take_calls(*rank.communicator())));
   });
-  expect_on_all_ranks(run, "calls", kBackward);
+  expect_on_all_ranks(run, "calls", without_root(kBackward));
 }
 
-MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_new_forward_is_like_the_first) {
+// The weight is also used before its module is called, so its gradient comes after the module's.
+MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    sharded.units[1]->unshard();
+    const auto early = sharded.model->blocks[0]->weight.sum();
+    const auto loss = plain_loss(*sharded.model, rank.rank()) + early;
+    rank.observe("what backward throws", thrown_by([&] { loss.backward(); }));
+    rank.observe("units reduced before it", reductions(take_calls(*rank.communicator())));
+  });
+  expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
+  expect_error(run, "what backward throws", {"std::logic_error", "blocks0", "weight"});
+}
+
+MULTI_RANK_SUITE(T4_4_remaining);
+
+// Each unit once, the root too: those that give no sign at the end of the pass.
+void expect_reduced_by_the_end(int world_size, const Loss& loss, const std::string& expected,
+                               const std::string& or_this = "") {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded sharded(rank);
+    loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+    rank.observe("units still gathered", sharded.gathered());
+  });
+  const std::string order = "units reduced, in order";
+  expect_on_all_ranks(run, order, run.at(0, order) == or_this ? or_this : expected);
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_gradients_of_one_process(run, loss);
+}
+
+MULTI_RANK_TEST(T4_4_remaining, an_unused_unit_is_reduced_once) {
+  expect_reduced_by_the_end(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
+}
+
+MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
+  // Whether a call that can no longer come back is waited for until the end of the pass is open.
+  expect_reduced_by_the_end(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ",
+                            "blocks2; blocks1; blocks0; root; ");
+}
+
+// The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
+// first, so that its gradient comes last, after the other call's hook.
+const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
+  const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
+  return plain_loss(model, rank) + on_constant.sum();
+};
+
+MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_input_without_gradient_is_reduced_once) {
+  expect_reduced_by_the_end(world_size(), kOneInputNeedsNoGradient,
+                            "blocks2; blocks0; blocks1; root; ");
+}
+
+MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_new_forward_is_like_the_first) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;
@@ -213,7 +245,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_new_forward_is_like_the_
 }
 
 // Where backward runs several times over one graph, all passes see the same calls come back.
-MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
+MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
@@ -254,7 +286,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_second_pass_over_a_retained_graph_reduces_e
 }
 
 // The calls of a graph that is kept come back beside those of the next forward.
-MULTI_RANK_TEST(T4_3_exactly_once, a_retained_graph_and_a_new_one_in_one_loss_reduce_a_unit_once) {
+MULTI_RANK_TEST(T4_4_remaining, a_retained_graph_and_a_new_one_in_one_loss_reduce_a_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto first = plain_loss(*sharded.model, rank.rank());
@@ -270,20 +302,6 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_retained_graph_and_a_new_one_in_one_loss_re
   expect_on_all_ranks(run, "units reduced in the second pass", "blocks2; blocks1; blocks0; root; ");
   expect_gradients_of_one_process(
       run, [](ToyModel& model, int rank) { return plain_loss(model, rank) * 2; });
-}
-
-// The weight is also used before its module is called, so its gradient comes after the module's.
-MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    sharded.units[1]->unshard();
-    const auto early = sharded.model->blocks[0]->weight.sum();
-    const auto loss = plain_loss(*sharded.model, rank.rank()) + early;
-    rank.observe("what backward throws", thrown_by([&] { loss.backward(); }));
-    rank.observe("units reduced before it", reductions(take_calls(*rank.communicator())));
-  });
-  expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
-  expect_error(run, "what backward throws", {"std::logic_error", "blocks0", "weight"});
 }
 
 }  // namespace

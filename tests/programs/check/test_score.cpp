@@ -125,7 +125,7 @@ TEST(Check, says_of_points_that_are_held_back_when_they_count) {
   result.task = &course()[1];
   result.held = true;
   const std::string text = printed([&] { print_task(Settings(), result); });
-  EXPECT_CONTAINS(text, "These points count as soon as the following test passes");
+  EXPECT_CONTAINS(text, "This task has no points until the following test passes");
   EXPECT_CONTAINS(text, "    " + course()[1].sentinel + "\n");
 }
 
@@ -153,9 +153,10 @@ TEST(Check, says_of_each_task_what_it_was_tested_over) {
 std::string report(const std::string& what, const TaskResult& task) {
   Settings settings;
   settings.what = what;
+  settings.stacks.assign(course().size(), "mine");
   return printed([&] {
     print_task(settings, task);
-    print_next_step({task});
+    print_next_step(settings, {task});
   });
 }
 
@@ -221,6 +222,23 @@ TEST(Check, names_the_problem_to_go_on_with_and_the_folder_of_its_functions) {
                                {"T6_2_forward", "b", Outcome::not_started,
                                 "Prefetcher::pre_backward (problem 6.3)"}}),
                   "Next: problem 6.2 forward,");
+}
+
+TEST(Check, sends_to_task_1_last_if_it_is_not_begun_and_its_solution_is_here) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine");
+  settings.stacks[1] = "mine_on_1";
+  const auto outcome = [](int task, Outcome value) {
+    return result_of(task, {{course().at(task - 1).problems[0].suites[0], "a", value}});
+  };
+  const auto next = [&](Outcome one, Outcome two) {
+    return printed([&] { print_next_step(settings, {outcome(1, one), outcome(2, two)}); });
+  };
+  EXPECT_CONTAINS(next(Outcome::not_started, Outcome::not_started), "Next: problem 2.1 ");
+  EXPECT_CONTAINS(next(Outcome::not_started, Outcome::passed), "Next: problem 1.1 ");
+  EXPECT_CONTAINS(next(Outcome::failed, Outcome::not_started), "Next: problem 1.1 ");
+  settings.stacks[1] = "mine";
+  EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
 }
 
 TEST(Check, names_the_test_whose_timeline_the_file_has) {
