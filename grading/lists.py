@@ -1,0 +1,34 @@
+"""What the programs that go through a list have in common: faults, exploits, ordinary, course/samples."""
+
+import argparse
+import sys
+
+from grader.course import ROOT, tomllib
+
+
+def load(file):
+    """The tables of a file of grading/, each with its `name`."""
+    return [{"name": name, **entry} for name, entry in tomllib.loads((ROOT / "grading" / file).read_text()).items()]
+
+
+def parser(description):
+    made = argparse.ArgumentParser(description=description.splitlines()[0])
+    made.add_argument("--only", nargs="+", metavar="NAME", help="only what has these names")
+    made.add_argument("--part", metavar="I/N", help="only the I-th of N parts of the list")
+    made.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
+    return made
+
+
+def chosen(entries, arguments):
+    """Those of the entries that --only and --part choose."""
+    entries = [entry for entry in entries if not arguments.only or entry["name"] in arguments.only]
+    part, parts = map(int, (arguments.part or "0/1").split("/"))
+    return entries[part % parts :: parts]
+
+
+def finish(arguments, passed, failed, skipped=0):
+    """Ends the program."""
+    if arguments.totals:
+        with open(arguments.totals, "a") as file:
+            file.write(f"{passed} {failed} {skipped}\n")
+    sys.exit(1 if failed else 0)
