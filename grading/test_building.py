@@ -3,17 +3,15 @@
 import fcntl
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import ordinary  # noqa: E402
-from grader import compiling, course, programs, run, score, submission  # noqa: E402
-from grader.compiling import Compiled  # noqa: E402
-from grader.programs import Built, Program  # noqa: E402
-from grader.run import Result  # noqa: E402
+import ordinary
+from grader import compiling, course, programs, run, score, submission
+from grader.compiling import Compiled
+from grader.programs import Built, Program
+from grader.run import Result
 
 OF_TASK = {task.number: task.files[0] for task in course.tasks()}
 EXTENSION = next(name for name in course.tasks()[3].files if name.startswith("extensions/"))
@@ -272,7 +270,3 @@ class Ordinary(unittest.TestCase):
             made = ordinary.handed_in(entry)
             self.assertLessEqual(set(course.blank()), set(made.files))
             self.assertEqual(len({entry["name"] for entry in entries}), len(entries))
-
-
-if __name__ == "__main__":
-    unittest.main()

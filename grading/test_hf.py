@@ -7,7 +7,6 @@ skipped if there is none.
 
 import hashlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -169,8 +168,3 @@ class HuggingFace(unittest.TestCase):
         with torch.no_grad():
             self.assert_same(model(tokens_of(PROMPT.encode()))[0], logits)
             self.assertEqual(greedy(model, TINY["n_positions"]), text)
-
-
-if __name__ == "__main__":
-    os.chdir(ROOT / "grading")
-    unittest.main()

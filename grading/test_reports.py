@@ -15,14 +15,13 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from grader import classroom, course, programs, report, score  # noqa: E402
-from grader import grade as grading  # noqa: E402
-from grader.grade import Grade, most_extension_points, most_points  # noqa: E402
-from grader.progress import Progress  # noqa: E402
-from grader.run import Result  # noqa: E402
-import schema  # noqa: E402
-from invented import result_of, scored, whole_grade  # noqa: E402
+from grader import classroom, course, programs, report, score
+from grader import grade as grading
+from grader.grade import Grade, most_extension_points, most_points
+from grader.progress import Progress
+from grader.run import Result
+import schema
+from invented import result_of, scored, whole_grade
 
 
 class Reports(unittest.TestCase):
@@ -226,7 +225,3 @@ class Reports(unittest.TestCase):
                               env={**os.environ, "PYTHONIOENCODING": "ascii"})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(done.stdout.endswith(b"\\u5b66\n"))
-
-
-if __name__ == "__main__":
-    unittest.main()

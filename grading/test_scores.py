@@ -4,18 +4,16 @@ import json
 import os
 import pathlib
 import random
-import sys
 import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from grader import classroom, compiling, course, programs, report, run, score, submission, throughput  # noqa: E402
-from grader import grade as grading  # noqa: E402
-from grader.grade import Grade  # noqa: E402
-from grader.run import Result  # noqa: E402
-import schema  # noqa: E402
-from invented import result_of, scored  # noqa: E402
+from grader import classroom, compiling, course, programs, report, run, score, submission, throughput
+from grader import grade as grading
+from grader.grade import Grade
+from grader.run import Result
+import schema
+from invented import result_of, scored
 
 
 class Scores(unittest.TestCase):
@@ -256,7 +254,3 @@ class Throughput(unittest.TestCase):
     def test_training_that_fails_says_how(self):
         self.assertIn("no loss", self.trained("no loss").why)
         self.assertIn("at the end", self.trained(self.PRINTED + "at the end", 1).why)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,14 +7,12 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 import unittest.mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import handout  # noqa: E402
-import skeletons  # noqa: E402
+import handout
+import skeletons
 
 ROOT = skeletons.ROOT
 
@@ -326,7 +324,3 @@ class StagedRelease(unittest.TestCase):
         os.replace(self.copy.folder / "kept.cpp", own)
         self.copy.check("1", 15, [])
         self.assertEqual(self.copy.wrong, [])
-
-
-if __name__ == "__main__":
-    unittest.main()

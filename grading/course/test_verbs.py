@@ -7,12 +7,10 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import skeletons  # noqa: E402
+import skeletons
 
 SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
 EXTENSION = "tasks/extensions/task5_sharded_optimizer/locate.cpp"
@@ -355,7 +353,3 @@ class Generate(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True)
         reason = "--prompt: has the byte 97, and the model knows those below 61"
         self.assertEqual((done.returncode, done.stderr), (2, f"fsdp generate: {reason}\n"))
-
-
-if __name__ == "__main__":
-    unittest.main()
