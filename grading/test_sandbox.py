@@ -27,17 +27,27 @@ def text_of(path):
         return ""
 
 
+def wait_while(true):
+    """But not for ever."""
+    deadline = time.monotonic() + session.PATIENCE
+    while true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def is_running(number):
     return text_of(pathlib.Path(f"/proc/{number}/stat")).rpartition(") ")[2][:1] not in ("", "Z")
 
 
 class InEveryMode(unittest.TestCase):
-    def sandboxed(self, words, mode, seconds=60, **how):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.chmod(folder.name, 0o755)
+        self.script = pathlib.Path(folder.name) / "run"
+
+    def sandboxed(self, words, mode, **how):
         """The status and what is printed."""
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)
-            script = sandbox.make(f"{folder}/run", sandbox.limits_of_runs(), mode=mode, **how)
-            return run.run([script, *words], None, seconds)
+        return run.run([sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode, **how), *words], None, 60)
 
     def for_each(self, *which):
         for mode in MODES:
@@ -91,20 +101,16 @@ class InEveryMode(unittest.TestCase):
 
     def test_what_it_has_started_ends_with_it(self):
         for mode in self.for_each():
-            with tempfile.TemporaryDirectory() as folder:
-                os.chmod(folder, 0o755)
-                script = sandbox.make(f"{folder}/run", sandbox.limits_of_runs(), mode=mode)
-                words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
-                process = subprocess.Popen([script, *words], start_new_session=True, stderr=subprocess.DEVNULL)
-                while len(self.sleeping("604")) < 2:
-                    self.assertIsNone(process.poll())
-                    time.sleep(0.01)
-                self.assertTrue(session.end(process))
-                process.wait()
-                deadline = time.monotonic() + session.PATIENCE
-                while self.sleeping("604") and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                self.assertEqual(self.sleeping("604"), [])
+            script = sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode)
+            words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
+            process = subprocess.Popen([script, *words], start_new_session=True, stderr=subprocess.DEVNULL)
+            while len(self.sleeping("604")) < 2:
+                self.assertIsNone(process.poll())
+                time.sleep(0.01)
+            self.assertTrue(session.end(process))
+            process.wait()
+            wait_while(lambda: self.sleeping("604"))
+            self.assertEqual(self.sleeping("604"), [])
 
     def sleeping(self, seconds):
         return [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
@@ -205,9 +211,7 @@ class Running(unittest.TestCase):
             grader.send_signal(signal.SIGKILL)
             grader.wait()
             number = text_of(told).strip()
-            deadline = time.monotonic() + 20
-            while is_running(number) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_while(lambda: is_running(number))
         self.assertFalse(is_running(number))
 
 
