@@ -1,18 +1,15 @@
 """How points come about, and what becomes of results that are none."""
 
 import json
-import os
 import pathlib
-import random
 import tempfile
 import unittest
 from unittest import mock
 
-from grader import classroom, compiling, course, programs, report, run, score, submission, throughput
+from grader import compiling, course, programs, report, run, score, submission, throughput
 from grader import grade as grading
 from grader.grade import Grade
 from grader.run import Result
-import schema
 from invented import result_of, scored
 
 
@@ -68,54 +65,10 @@ class Scores(unittest.TestCase):
         self.assertTrue(result.sentinel_fails)
         self.assertFalse(other.sentinel_fails)
 
-
-class HostileResults(unittest.TestCase):
-    """As many as FSDP_HOSTILE says. What is no result of `check` gives no point and no traceback."""
-
-    VALUES = [None, True, -1, 1, 2, 1e308, float("nan"), float("inf"), 2**70, "", "x\udcff\0\x1b[2J", [], {}, [[]],
-              {"number": []}, "9" * 5000]
-
-    def spoil(self, value, dice):
-        """A copy in which one part is another, is missing, or is there twice."""
-        if not isinstance(value, (dict, list)) or not value or dice.random() < 0.15:
-            return dice.choice(self.VALUES)
-        copy = value.copy()
-        at = dice.choice(list(copy)) if isinstance(copy, dict) else dice.randrange(len(copy))
-        kind = dice.random()
-        if kind < 0.15:
-            del copy[at]
-        elif kind < 0.3 and isinstance(copy, list):
-            copy.append(copy[at])
-        else:
-            copy[at] = self.spoil(copy[at], dice)
-        return copy
-
-    def test_are_no_result_and_bring_no_point(self):
-        task = course.tasks()[1]
-        failed = result_of(task, "failed")
-        written = {"sentinel_fails": [], "problems": list(failed.problems.values()), "tests": failed.tests}
+    def test_what_is_no_result_of_check_is_none(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "tests.json"
-            for number in range(int(os.environ.get("FSDP_HOSTILE", "200"))):
-                dice = random.Random(number)
-                text = json.dumps(self.spoil(written, dice) if number else written).encode()
-                for _ in range(dice.choice([0, 0, 1, 5])):
-                    at = dice.randrange(len(text))
-                    text = text[:at] + bytes([dice.choice(b"\xff\0[{\"x,")]) + text[at + dice.randrange(3):]
-                with self.subTest(number=number):
-                    path.write_bytes(text)
-                    result = run.read_result(path, task, 0)
-                    got = score.score_task(task, "own", {"tests": result, "hidden": result})
-                    grade = Grade("ada", scores={2: [got]}, complete=True)
-                    self.assertEqual(grade.points, 0)
-                    self.assertEqual(schema.wrong(report.gradescope(grade)), [])
-                    classroom.class_page([grade])
-                    report.student_page(grade).encode()
-
-    def test_nested_without_end_are_none(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "tests.json"
-            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000):
+            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000, "{}", '{"tests": [{}]}'):
                 path.write_text(text)
                 self.assertIn("gave no result", run.read_result(path, course.tasks()[1], 0).why)
 
