@@ -1,11 +1,11 @@
 """The reference solutions with a change: the program of one task's tests, with one file compiled anew.
 
-A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` if it has a
-second place: in the file of that name of the task's solution or its extensions, each old text becomes the
-new one. Uses the commands of build/default.
+A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if it has more
+places: in the file of that name of the task's solution or its extensions, each old text becomes the new one. Uses the commands of build/default.
 """
 
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,9 +22,8 @@ def paths_of(task):
 
 def replaced(text, change, where):
     """The text with the change. Each old text must occur in it once."""
-    for old, new in (("old", "new"), ("old_2", "new_2")):
-        if old not in change:
-            continue
+    for old in [name for name in change if re.fullmatch(r"old(_\d)?", name)]:
+        new = old.replace("old", "new")
         count = text.count(change[old])
         if count != 1 or change[old] == change[new] or not change[old].strip():
             raise Refused(f"{where}: its `{old}` occurs {count} times in {change['file']}, or nothing changes")

@@ -21,7 +21,7 @@ from grader import course
 from grader.course import ROOT, Refused, tomllib
 
 FIELDS = {"name", "task", "test", "mistake", "file", "old", "new", "message"}
-OPTIONAL = {"old_2", "new_2"}
+OPTIONAL = {"old_2", "new_2", "old_3", "new_3"}
 SECONDS = 120  # for the run of a test
 TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$', re.MULTILINE)
 
