@@ -9,10 +9,8 @@ import contextlib
 import ctypes
 import datetime
 import json
-import multiprocessing
-import multiprocessing.connection
 import os
-import signal
+import pathlib
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # not n
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -59,13 +58,9 @@ def build_ddp(options, world):
     model = gpt2.build_on_meta(options)
     model.to_empty(device="cpu")
     gpt2.draw_weights(model, options, SEED, place)
-    return DistributedDataParallel(
-        model,
-        init_sync=False,  # the replicas were drawn alike
-        broadcast_buffers=False,
-        gradient_as_bucket_view=True,
-        static_graph=True,
-    )
+    # init_sync: the replicas were drawn alike.
+    return DistributedDataParallel(model, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True,
+                                   static_graph=True)
 
 
 BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
@@ -82,9 +77,8 @@ def local_batch(options, args, rank, step):
 def train(rank, args):
     options = MODELS[args.model]
     model = BUILD[args.mode](options, args.world)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=args.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, fused=True
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01,
+                                  fused=True)
     params = sum(parameter.numel() for parameter in model.parameters())
     losses, seconds, moved = [], [], {}
     for step in range(args.steps):
@@ -116,8 +110,6 @@ def count_storage(library):
 
 
 def run_rank(rank, args, folder):
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # it ends with its parent
     peak = count_storage(args.counter) if args.counter else lambda: None
     torch.set_num_threads(1)
     store = dist.FileStore(os.path.join(folder, "store"), args.world)
@@ -125,36 +117,16 @@ def run_rank(rank, args, folder):
     result = train(rank, args)
     dist.barrier()  # no rank leaves while another still talks to it
     result.update(peak_bytes=peak(), cpu_seconds=sum(os.times()[:2]))
-    with open(os.path.join(folder, f"rank{rank}"), "w") as file:
-        json.dump(result, file)
+    pathlib.Path(folder, f"rank{rank}").write_text(json.dumps(result))
     sys.stdout.flush()
     os._exit(0)
 
 
 def run_ranks(args, folder):
-    """Starts the ranks and waits; the first that fails ends the others."""
+    """The first rank that fails ends the others."""
     # Forked: torch is imported once, and no thread of it runs yet.
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=run_rank, args=(rank, args, folder)) for rank in range(args.world)]
-    for process in ranks:
-        process.start()
-    try:
-        running = list(ranks)
-        while running:
-            multiprocessing.connection.wait([process.sentinel for process in running])
-            for process in [p for p in running if p.exitcode is not None]:
-                running.remove(process)
-                if process.exitcode != 0:
-                    sys.exit(f"peer {args.mode}: rank {ranks.index(process)} failed, see above")
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
-    results = []
-    for rank in range(args.world):
-        with open(os.path.join(folder, f"rank{rank}")) as file:
-            results.append(json.load(file))
-    return results
+    torch.multiprocessing.start_processes(run_rank, (args, folder), args.world, start_method="fork")
+    return [json.loads(pathlib.Path(folder, f"rank{rank}").read_text()) for rank in range(args.world)]
 
 
 def lines(args, results):
@@ -170,25 +142,23 @@ def lines(args, results):
     yield final
 
 
-def parse(argv):
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--mode", choices=sorted(BUILD), required=True)
-    parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
-    parser.add_argument("--batch", type=int, required=True, help="global rows a step")
-    parser.add_argument("--seq", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True)
+    for name, text in (("world", "ranks"), ("batch", "global rows a step"), ("seq", "tokens a row"), ("steps", "")):
+        parser.add_argument(f"--{name}", type=int, required=True, help=text)
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--counter", help="libpeers_counter.so; torch's own allocator if absent")
     parser.add_argument("--json", help="file; standard output if absent")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if args.batch % args.world:
         parser.error(f"--batch {args.batch} cannot be cut into {args.world} equal parts")
     return args
 
 
 def main():
-    args = parse(sys.argv[1:])
+    args = parse()
     with tempfile.TemporaryDirectory() as folder:
         results = run_ranks(args, folder)
     with open(args.json, "w") if args.json else contextlib.nullcontext(sys.stdout) as out:
