@@ -80,10 +80,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(results["score"], course.tasks()[0].points)
         self.assertIn("The grader stopped early", results["output"])
 
-    def test_names_and_texts_of_students_are_no_formula_no_html_and_no_command_of_a_terminal(self):
-        for name in ("=HYPERLINK(1)", "+1", "-1", "@x"):
-            cells = next(csv.reader([classroom.table([Grade(name, refused=name)]).splitlines()[1]]))
-            self.assertEqual((cells[0], cells[-1]), (f"'{name}", f"'{name}"))
+    def test_names_and_texts_of_students_are_no_html_and_no_command_of_a_terminal(self):
         grade = Grade("<b>ada</b>", refused="<script>")
         for page in (report.student_page(grade), classroom.class_page([grade])):
             self.assertNotIn("<b>ada", page)
@@ -208,11 +205,11 @@ class Reports(unittest.TestCase):
         self.assertIn(f"4 submissions, median {most_points() / 2:g} of", page)
 
     def test_no_cell_of_the_table_is_a_formula_whatever_ends_a_cell(self):
-        for name in ("=1+1", "bob;=cmd|' -C calc'!A1;x", "\uff1d1+1", 'a";=1', "a,=1", "a\t=1"):
-            text = classroom.table([Grade(name)])
+        for name in ("=1+1", "bob;=cmd|' -C calc'!A1;x", "\uff1d1+1", 'a";=1', "a,=1", "a\t=1", "+1", "-1", "@x"):
+            text = classroom.table([Grade(name, refused=name)])
             for ends in ",;\t":
                 for row in csv.reader(io.StringIO(text), delimiter=ends):
-                    self.assertFalse([cell for cell in row if cell.startswith(("=", "\uff1d"))], (name, ends))
+                    self.assertFalse([cell for cell in row if cell.startswith(("=", "\uff1d", "+", "-", "@"))], name)
 
     def test_a_name_that_the_terminal_cannot_show_ends_no_class(self):
         script = ("import sys; sys.argv = ['grade', '--help']; import grade\n"

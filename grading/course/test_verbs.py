@@ -190,7 +190,7 @@ class Verbs(unittest.TestCase):
     def test_what_is_current_does_not_wait_for_another_build(self):
         self.assertEqual(self.build_while_another_holds_the_lock("touch made"), "")
 
-    def test_what_is_not_current_waits_for_another_build_and_says_for_which(self):
+    def test_who_waits_for_another_build_says_for_which(self):
         process = os.getpid()
         words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ").rstrip(" ")
         for known, which in (("", ""), (process, f" (process {process}: {words})")):
@@ -224,8 +224,10 @@ class Verbs(unittest.TestCase):
             self.skipTest("this user may not mount")
         return done.returncode, done.stdout + done.stderr
 
-    def test_only_what_is_not_current_needs_a_folder_that_can_be_written(self):
+    def test_what_is_current_needs_no_folder_that_can_be_written(self):
         self.assertEqual(self.read_only_build("touch made"), (0, "built\n"))
+
+    def test_what_is_not_current_needs_a_folder_that_can_be_written(self):
         status, said = self.read_only_build("true")
         self.assertEqual(status, 1)
         self.assertIn("fsdp: build/default can't be written, and does not hold made", said)

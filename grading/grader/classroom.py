@@ -138,14 +138,14 @@ def cell(text):
 
 def table(grades):
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # some take ; for the end of a cell
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # some take ; for the end of a cell, also below
     names = [f"task {task.number}" for task in course.tasks()]
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
         points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
         name, trains = cell(course.one_line(done.name)), done.throughput.get("points", 0)
         writer.writerow([name, f"{done.points:g}", *points, trains,
-                         f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark)])
+                         f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark.replace(";", ","))])
     return text.getvalue()
 
 
