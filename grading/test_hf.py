@@ -148,9 +148,7 @@ class HuggingFace(unittest.TestCase):
     def test_transformers_reads_what_export_writes(self):
         run = self.trained()
         fsdp("export", "--checkpoint", run, "--format", "hf", "--output", self.folder / "ours")
-        model, loading = transformers.GPT2LMHeadModel.from_pretrained(
-            self.folder / "ours", output_loading_info=True
-        )
+        model, loading = transformers.GPT2LMHeadModel.from_pretrained(self.folder / "ours", output_loading_info=True)
         for what, names in loading.items():
             self.assertEqual(list(names), [], what)
         text, logits = self.generated("--checkpoint", run)
@@ -161,8 +159,7 @@ class HuggingFace(unittest.TestCase):
         run = self.trained()
         plain = self.folder / "plain"
         fsdp("export", "--checkpoint", run, "--format", "safetensors", "--output", plain)
-        model = gpt2.GPT2(types.SimpleNamespace(vocabulary=256, context=19, d_model=35, layers=3,
-                                                heads=5, d_ff=121))
+        model = gpt2.GPT2(types.SimpleNamespace(vocabulary=256, context=19, d_model=35, layers=3, heads=5, d_ff=121))
         load_model(model, plain / "model.safetensors")  # every name, and no other
         text, logits = self.generated("--checkpoint", run)
         with torch.no_grad():
