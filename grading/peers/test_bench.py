@@ -1,4 +1,4 @@
-"""python -m unittest in this folder; needs no torch."""
+"""The code that reads and summarizes the runs; needs no torch."""
 
 import unittest
 
