@@ -1,9 +1,11 @@
 """What the programs that go through a list have in common: faults, exploits, ordinary, course/samples."""
 
 import argparse
+import subprocess
 import sys
+import time
 
-from grader.course import ROOT, tomllib
+from grader.course import ROOT, Refused, tomllib
 
 
 def load(file):
@@ -32,3 +34,17 @@ def finish(arguments, passed, failed, skipped=0):
         with open(arguments.totals, "a") as file:
             file.write(f"{passed} {failed} {skipped}\n")
     sys.exit(1 if failed else 0)
+
+
+def play(arguments, entries, attempt):
+    """Prints a line for each entry: what is wrong with it, which `attempt` finds out. Ends the program."""
+    failed = 0
+    for entry in entries:
+        started = time.monotonic()
+        try:
+            wrong = attempt(entry)
+        except (Refused, subprocess.TimeoutExpired) as error:
+            wrong = str(error)
+        failed += bool(wrong)
+        print(f"{entry['name'][:70]:70} {time.monotonic() - started:4.0f} s {wrong or 'as it should be'}", flush=True)
+    finish(arguments, len(entries) - failed, failed)

@@ -4,7 +4,6 @@ their tests: each has all points of its task. Prints a line for each; exits with
 
 import dataclasses
 import sys
-import time
 
 import lists
 from grader import course, grade, run, score, submission
@@ -65,17 +64,12 @@ def main():
     parser = lists.parser(__doc__)
     parser.add_argument("--points", action="store_true", help="also run the tests, and compare the points")
     arguments = parser.parse_args()
-    entries, failed = lists.chosen(load(), arguments), 0
+    entries = lists.chosen(load(), arguments)
     try:
         grade.prepare(sorted({task_of(entry).number for entry in entries}))
-        for entry in entries:
-            started = time.monotonic()
-            why = wrong(entry, arguments.points)
-            failed += bool(why)
-            print(f"{entry['name']:46} {time.monotonic() - started:4.0f} s {why or 'as it should be'}", flush=True)
     except Refused as refused:
         sys.exit(f"ordinary: {refused}")
-    lists.finish(arguments, len(entries) - failed, failed)
+    lists.play(arguments, entries, lambda entry: wrong(entry, arguments.points))
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def play(sample, write=False):
     if write and before != now:
         path.write_text(text[:begin] + printed + text[end:])
     lines = zip([*before.splitlines(), "the end"], [*now.splitlines(), "the end"])
-    return [f"shows '{a}', prints '{b}'" for a, b in lines if a != b][:3]
+    return [f"{sample['page']} shows '{a}', prints '{b}'" for a, b in lines if a != b][:3]
 
 
 def wrong_quotes(page):
@@ -183,19 +183,10 @@ def main():
     arguments = parser.parse_args()
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
-    count, samples = 0, lists.chosen(load(), arguments)
+    samples = lists.chosen(load(), arguments)
     changed.prepare("appendix_programs", "check", "hello", "reference_train",
                     *(f"reference_task{task.number}_tests" for task in tasks()))
-    for sample in samples:
-        try:
-            wrong = play(sample, arguments.write)
-        except (Refused, subprocess.TimeoutExpired) as refused:
-            wrong = [str(refused)]
-        verdict = "differs" if wrong else "as shown"
-        print(f"{sample['page']}: {sample['name'][:60]:60} {verdict}", flush=True)
-        print("".join(f"    {line}\n" for line in wrong), end="", flush=True)
-        count += bool(wrong)
-    lists.finish(arguments, len(samples) - count, count)
+    lists.play(arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)))
 
 
 if __name__ == "__main__":
