@@ -1,41 +1,29 @@
 """The reference solutions with a change: the program of one task's tests, with one file compiled anew.
 
-A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` if it has a
-second place: in the file of that name of the task's solution or its extensions, each old text becomes the
-new one. Uses the commands of build/default.
+A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if it has more
+places: in the file of that name of the task's solution or its extensions, each old text becomes the new one. Uses the commands of build/default.
 """
 
-import functools
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
 
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib  # noqa: F401
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "default"
-
-
-class Refused(Exception):
-    """A change that can't be made or built, and why."""
+from grader.course import BUILD, ROOT, Refused
+from grader.programs import command_for
 
 
 def paths_of(task):
-    """Name -> path, of the files of a task's solution."""
-    folders = [*(ROOT / "solutions").glob(f"task{task}_*"), *(ROOT / "solutions/extensions").glob(f"task{task}_*")]
-    return {path.name: path for folder in folders for path in sorted(folder.glob("*.*"))}
+    """Name -> path, of the files of a task's solution and of its extensions."""
+    return {path.name: path for path in sorted((ROOT / "solutions").rglob(f"task{task}_*/*.*"))}
 
 
 def replaced(text, change, where):
     """The text with the change. Each old text must occur in it once."""
-    for old, new in (("old", "new"), ("old_2", "new_2")):
-        if old not in change:
-            continue
+    for old in [name for name in change if re.fullmatch(r"old(_\d)?", name)]:
+        new = old.replace("old", "new")
         count = text.count(change[old])
         if count != 1 or change[old] == change[new] or not change[old].strip():
             raise Refused(f"{where}: its `{old}` occurs {count} times in {change['file']}, or nothing changes")
@@ -44,10 +32,9 @@ def replaced(text, change, where):
 
 
 def changed_text(task, change):
-    where = change.get("name", change.get("command", "a change"))
     if change["file"] not in paths_of(task):
-        raise Refused(f"{where}: task {task} has no file {change['file']}")
-    return replaced(paths_of(task)[change["file"]].read_text(), change, where)
+        raise Refused(f"{change['name']}: task {task} has no file {change['file']}")
+    return replaced(paths_of(task)[change["file"]].read_text(), change, change["name"])
 
 
 def prepare(*targets):
@@ -56,14 +43,9 @@ def prepare(*targets):
         raise SystemExit(1)
 
 
-@functools.cache
 def command(target):
     """The one command with which ninja makes a target, as words."""
-    done = subprocess.run(["ninja", "-t", "commands", "-s", target], cwd=BUILD, capture_output=True, text=True)
-    words = shlex.split(done.stdout)
-    if done.returncode or not words:
-        raise Refused(f"build/default does not know {target}: run ./fsdp build {target.rpartition('/')[2]}")
-    return [word for word in words if word not in (":", "&&")]
+    return [word for word in shlex.split(command_for(target)) if word not in (":", "&&")]
 
 
 def call(words):
@@ -109,36 +91,26 @@ def build(task, change, program):
         link_with(task, objects, paths, program)
 
 
+def tests_in(program):
+    """SUITE.NAME of each test of a program, with /N for its number of ranks."""
+    listed = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True).stdout
+    names, suite = [], ""
+    for line in listed.splitlines():
+        if line.startswith("  "):
+            names.append(suite + line.split()[0])
+        else:
+            suite = line.split("#")[0].strip()
+    return names
+
+
 def run(program, tests, seconds):
     """Exit status and output of the tests: SUITE.NAME, or "*" for all. A program that does not end within
     `seconds` is killed, with the status None."""
     names = ":".join(f"{test}:{test}/*" if test != "*" else test for test in tests)
     words = [program, f"--gtest_filter={names}", "--gtest_brief=1"]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               cwd=program.parent)
     try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-        return None, output.decode(errors="replace")
-    return process.returncode, output.decode(errors="replace")
-
-
-def add_options(parser):
-    parser.add_argument("--part", metavar="I/N", help="only the I-th of N parts of the list")
-    parser.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
-
-
-def part_of(entries, arguments):
-    if not arguments.part:
-        return entries
-    part, parts = map(int, arguments.part.split("/"))
-    begin, end = (len(entries) * (part % parts + i) // parts for i in (0, 1))
-    return entries[begin:end]
-
-
-def add_totals(arguments, passed, failed, skipped=0):
-    if arguments.totals:
-        with open(arguments.totals, "a") as file:
-            file.write(f"{passed} {failed} {skipped}\n")
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              cwd=program.parent, timeout=seconds)
+    except subprocess.TimeoutExpired as expired:
+        return None, (expired.output or b"").decode(errors="replace")
+    return done.returncode, done.stdout.decode(errors="replace")

@@ -7,31 +7,32 @@ fault, and exits with 1 if one survives. --nothing lists instead the tests that 
 of the task's skeleton does anything. grading/faults/README.md says more.
 """
 
-import argparse
 import concurrent.futures
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import changed  # noqa: E402
-from changed import ROOT, Refused, tomllib  # noqa: E402
+import changed
+import lists
+from grader import course
+from grader.course import ROOT, Refused, tomllib
 
-BANK = ROOT / "grading" / "faults"
-FIELDS = {"mistake", "old", "new", "test", "message"}
-OPTIONAL = {"file", "old_2", "new_2"}
+FIELDS = {"name", "task", "test", "mistake", "file", "old", "new", "message"}
+OPTIONAL = {"old_2", "new_2", "old_3", "new_3"}
 SECONDS = 120  # for the run of a test
 TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$', re.MULTILINE)
 
 
 def load(task):
     """The faults of a task."""
-    faults = tomllib.loads((BANK / f"task{task}.toml").read_text())
-    return [{"name": name, "task": task, "file": file_of(task, fault["old"]), **fault}
+    text = (ROOT / "grading" / "faults" / f"task{task}.toml").read_text()
+    return [{"name": name, "task": task, "test": f"{suite}.{test}", "file": file_of(task, fault["old"]), "new": "",
+             **fault}
+            for suite, tests in tomllib.loads(text).items()
+            for test, faults in tests.items()
             for name, fault in faults.items()]
 
 
@@ -41,18 +42,11 @@ def file_of(task, old):
     return found[0] if len(found) == 1 else "none"
 
 
-def tests_of(task):
-    """SUITE.NAME of every test of a task."""
-    texts = [path.read_text() for folder in (ROOT / "tests").glob(f"task{task}_*") for path in folder.rglob("*.cpp")]
-    found = re.findall(r"\b(?:TEST(?:_[PF])?|MULTI_RANK_TEST)\(\s*(\w+),\s*(\w+)", " ".join(texts))
-    return {".".join(names) for names in found}
-
-
 def wrong_forms(faults):
     """What is wrong with the bank before anything runs."""
-    tests = {task: tests_of(task) for task in range(1, 8)}
+    tests = {task.number: course.test_names(task.folder) for task in course.tasks()}
     for fault in faults:
-        if wrong := FIELDS.symmetric_difference(fault) - OPTIONAL - {"name", "task"}:
+        if wrong := FIELDS.symmetric_difference(fault) - OPTIONAL:
             yield f"{fault['name']}: too few fields or too many: {', '.join(sorted(wrong))}"
             continue
         if fault["test"] not in tests[fault["task"]]:
@@ -115,23 +109,17 @@ def passing_on_nothing(task):
                 objects.append(source.with_suffix(".o"))
                 changed.compile_as(like, source, task, objects[-1])
         changed.link_with(task, objects, changed.paths_of(task).values(), folder / "tests")
-        listed = subprocess.run([folder / "tests", "--gtest_list_tests"], capture_output=True, text=True).stdout
-        names, suite = [], ""
-        for line in listed.splitlines():
-            suite = line.strip() if not line.startswith(" ") else suite
-            names += [suite + line.split()[0]] if line.startswith("  ") else []
-        runs = ((name, *changed.run(folder / "tests", [name], SECONDS)) for name in names)
+        program = folder / "tests"
+        runs = ((name, *changed.run(program, [name], SECONDS)) for name in changed.tests_in(program))
         return [name for name, status, output in runs if status == 0 and "[  SKIPPED ]" not in output]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = lists.parser(__doc__)
     parser.add_argument("--task", type=int, choices=range(1, 8), help="only of this task")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these faults")
     parser.add_argument("--show", action="store_true", help="print what the tests print")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
     parser.add_argument("--nothing", action="store_true", help="the tests that pass on functions that do nothing")
-    changed.add_options(parser)
     arguments = parser.parse_args()
     tasks = [arguments.task] if arguments.task else range(1, 8)
     if arguments.nothing:
@@ -141,16 +129,13 @@ def main():
     faults = [fault for task in tasks for fault in load(task)]
     if arguments.check:
         sys.exit("\n".join(wrong_forms(faults)) or 0)
-    if arguments.only:
-        faults = [fault for fault in faults if fault["name"] in arguments.only]
-    faults = changed.part_of(faults, arguments)
+    faults = lists.chosen(faults, arguments)
     changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
     started = time.monotonic()
     survivors = play(faults, arguments.show)
     print(f"{len(faults)} faults, {len(faults) - survivors} caught, {survivors} survive, "
           f"{time.monotonic() - started:.0f} s")
-    changed.add_totals(arguments, len(faults) - survivors, survivors)
-    sys.exit(1 if survivors else 0)
+    lists.finish(arguments, len(faults) - survivors, survivors)
 
 
 if __name__ == "__main__":

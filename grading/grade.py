@@ -13,12 +13,11 @@ import pathlib
 import sys
 import textwrap
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from grader import classroom, report, sandbox, submission, whole_file  # noqa: E402
-from grader import grade as grader  # noqa: E402
-from grader.course import Refused, one_line, tasks  # noqa: E402
-from grader.programs import new_job  # noqa: E402
-from grader.progress import show_line  # noqa: E402
+from grader import classroom, report, sandbox, submission, whole_file
+from grader import grade as grader
+from grader.course import Refused, one_line, tasks
+from grader.programs import new_job
+from grader.progress import show_line
 
 
 def parse():

@@ -10,10 +10,9 @@ import sys
 import tarfile
 import zipfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from course import handout  # noqa: E402
-from course.handout import ROOT  # noqa: E402
-from course.skeletons import is_source  # noqa: E402
+from course import handout
+from course.handout import ROOT
+from course.skeletons import is_source
 
 # What goes in, by the beginning of the path: what a student builds, the solutions, and the grader.
 GIVEN = tuple(name for name in handout.GIVEN if not name.startswith(("docs/", "appendix/", ".devcontainer/", "Dockerfile")))

@@ -1,12 +1,9 @@
 """Results and grades of nobody, for the tests of the grader."""
 
-import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from grader import course, programs, score  # noqa: E402
-from grader.grade import Grade  # noqa: E402
-from grader.run import Result  # noqa: E402
+from grader import course, programs, score
+from grader.grade import Grade
+from grader.run import Result
 
 OUTCOMES = {"passed": (2, 0, 0), "failed": (0, 2, 0), "not started": (0, 0, 2)}
 

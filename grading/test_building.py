@@ -3,17 +3,15 @@
 import fcntl
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import ordinary  # noqa: E402
-from grader import compiling, course, programs, run, score, submission  # noqa: E402
-from grader.compiling import Compiled  # noqa: E402
-from grader.programs import Built, Program  # noqa: E402
-from grader.run import Result  # noqa: E402
+import ordinary
+from grader import compiling, course, programs, run, score, submission
+from grader.compiling import Compiled
+from grader.programs import Built, Program
+from grader.run import Result
 
 OF_TASK = {task.number: task.files[0] for task in course.tasks()}
 EXTENSION = next(name for name in course.tasks()[3].files if name.startswith("extensions/"))
@@ -31,13 +29,11 @@ class Errors(unittest.TestCase):
                       "vfork: Resource temporarily unavailable"):
             self.assertIn(words, compiling.first_errors(f"tasks/a.cpp:1: error: mine\n{words}\n"))
 
-    def test_those_of_the_assembler_are_told(self):
-        self.assertEqual(compiling.first_errors("/tmp/c.s: Assembler messages:\n/tmp/c.s:3: Error: file not found: x\n"),
-                         "/tmp/c.s:3: Error: file not found: x")
-
-    def test_what_a_student_writes_about_a_machine_is_none(self):
+    def test_what_a_student_writes_about_a_machine_is_none_and_the_assembler_s_are_told(self):
         log = "tasks/a.cpp:1:2: error: x\n    12 | // out of memory\n      | signal 9\n"
         self.assertEqual(compiling.first_errors(log), "tasks/a.cpp:1:2: error: x")
+        self.assertEqual(compiling.first_errors("/tmp/c.s: Assembler messages:\n/tmp/c.s:3: Error: not found: x\n"),
+                         "/tmp/c.s:3: Error: not found: x")
 
 
 class Commands(unittest.TestCase):
@@ -56,18 +52,15 @@ class LimitedRuns(unittest.TestCase):
     def test_tell_the_status_and_what_is_printed(self):
         self.assertEqual(compiling.run_limited(["sh", "-c", "echo a; echo b >&2; exit 3"], 60), (3, "a\nb\n"))
 
-    def test_end_when_too_much_is_printed(self):
+    def test_end_when_too_much_is_printed_or_the_time_is_over(self):
         limits = {**course.rubric()["limits"], "log_characters": 5000}
         with mock.patch.object(course, "rubric", lambda: {"limits": limits}):
-            status, log = compiling.run_limited(["yes"], 60)
-        self.assertIsNone(status)
-        self.assertIn(compiling.TOO_MUCH, log)
-        self.assertLess(len(log), 6000)
-
-    def test_end_when_the_time_is_over(self):
-        status, log = compiling.run_limited(["sh", "-c", "sleep 607 & wait"], 0.2)
-        self.assertIsNone(status)
-        self.assertIn(compiling.NO_TIME, log)
+            for words, seconds, why in ((["yes"], 60, compiling.TOO_MUCH),
+                                        (["sh", "-c", "sleep 607 & wait"], 0.2, compiling.NO_TIME)):
+                status, log = compiling.run_limited(words, seconds)
+                self.assertIsNone(status)
+                self.assertIn(why, log)
+                self.assertLess(len(log), 6000)
 
 
 class Looks(unittest.TestCase):
@@ -272,7 +265,3 @@ class Ordinary(unittest.TestCase):
             made = ordinary.handed_in(entry)
             self.assertLessEqual(set(course.blank()), set(made.files))
             self.assertEqual(len({entry["name"] for entry in entries}), len(entries))
-
-
-if __name__ == "__main__":
-    unittest.main()

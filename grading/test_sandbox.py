@@ -11,9 +11,7 @@ import time
 import unittest
 from unittest import mock
 
-GRADING = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(GRADING))
-from grader import compiling, course, run, sandbox, session, whole_file  # noqa: E402
+from grader import compiling, course, run, sandbox, session, whole_file
 
 MODES = [mode for mode in ("namespaces", "user", "limits")
          if mode == "limits" or sandbox.works(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], mode)
@@ -29,17 +27,27 @@ def text_of(path):
         return ""
 
 
+def wait_while(true):
+    """But not for ever."""
+    deadline = time.monotonic() + session.PATIENCE
+    while true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def is_running(number):
     return text_of(pathlib.Path(f"/proc/{number}/stat")).rpartition(") ")[2][:1] not in ("", "Z")
 
 
 class InEveryMode(unittest.TestCase):
-    def sandboxed(self, words, mode, seconds=60, **how):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.chmod(folder.name, 0o755)
+        self.script = pathlib.Path(folder.name) / "run"
+
+    def sandboxed(self, words, mode, **how):
         """The status and what is printed."""
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)
-            script = sandbox.make(f"{folder}/run", sandbox.limits_of_runs(), mode=mode, **how)
-            return run.run([script, *words], None, seconds)
+        return run.run([sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode, **how), *words], None, 60)
 
     def for_each(self, *which):
         for mode in MODES:
@@ -93,20 +101,16 @@ class InEveryMode(unittest.TestCase):
 
     def test_what_it_has_started_ends_with_it(self):
         for mode in self.for_each():
-            with tempfile.TemporaryDirectory() as folder:
-                os.chmod(folder, 0o755)
-                script = sandbox.make(f"{folder}/run", sandbox.limits_of_runs(), mode=mode)
-                words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
-                process = subprocess.Popen([script, *words], start_new_session=True, stderr=subprocess.DEVNULL)
-                while len(self.sleeping("604")) < 2:
-                    self.assertIsNone(process.poll())
-                    time.sleep(0.01)
-                self.assertTrue(session.end(process))
-                process.wait()
-                deadline = time.monotonic() + session.PATIENCE
-                while self.sleeping("604") and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                self.assertEqual(self.sleeping("604"), [])
+            script = sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode)
+            words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
+            process = subprocess.Popen([script, *words], start_new_session=True, stderr=subprocess.DEVNULL)
+            while len(self.sleeping("604")) < 2:
+                self.assertIsNone(process.poll())
+                time.sleep(0.01)
+            self.assertTrue(session.end(process))
+            process.wait()
+            wait_while(lambda: self.sleeping("604"))
+            self.assertEqual(self.sleeping("604"), [])
 
     def sleeping(self, seconds):
         return [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
@@ -200,16 +204,14 @@ class Running(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             told = pathlib.Path(folder) / "number"
             command = ["sh", "-c", f"echo $$ > {told}; exec sleep 606"]
-            code = f"import sys; sys.path.append({str(GRADING)!r}); from grader import run; run.run({command}, {{}}, 600)"
-            grader = subprocess.Popen([sys.executable, "-c", code])
+            code = f"from grader import run; run.run({command}, {{}}, 600)"
+            grader = subprocess.Popen([sys.executable, "-c", code], cwd=course.ROOT / "grading")
             while not text_of(told).endswith("\n"):
                 time.sleep(0.01)
             grader.send_signal(signal.SIGKILL)
             grader.wait()
             number = text_of(told).strip()
-            deadline = time.monotonic() + 20
-            while is_running(number) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_while(lambda: is_running(number))
         self.assertFalse(is_running(number))
 
 
@@ -225,7 +227,3 @@ class Files(unittest.TestCase):
             path = pathlib.Path(folder) / "page"
             list(pool.map(lambda _: whole_file.write(path, "text"), range(2000)))
             self.assertEqual([*path.parent.iterdir()], [path])
-
-
-if __name__ == "__main__":
-    unittest.main()

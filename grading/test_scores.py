@@ -1,30 +1,22 @@
 """How points come about, and what becomes of results that are none."""
 
 import json
-import os
 import pathlib
-import random
-import sys
 import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from grader import classroom, compiling, course, programs, report, run, score, submission, throughput  # noqa: E402
-from grader import grade as grading  # noqa: E402
-from grader.grade import Grade  # noqa: E402
-from grader.run import Result  # noqa: E402
-import schema  # noqa: E402
-from invented import result_of, scored  # noqa: E402
+from grader import compiling, course, programs, report, run, score, submission, throughput
+from grader import grade as grading
+from grader.grade import Grade
+from grader.run import Result
+from invented import result_of, scored
 
 
 class Scores(unittest.TestCase):
-    def test_everything_passed_gives_all_points(self):
+    def test_all_passed_gives_all_points_and_nothing_started_none(self):
         for task in course.tasks():
             self.assertAlmostEqual(scored(task, "own").points, task.points)
-
-    def test_nothing_started_gives_none(self):
-        for task in course.tasks():
             self.assertEqual(scored(task, "own", "not started", sentinel_fails=True).points, 0)
 
     def test_a_task_whose_sentinel_fails_has_no_points_and_the_remark_says_why(self):
@@ -32,19 +24,6 @@ class Scores(unittest.TestCase):
             got = scored(task, "own", sentinel_fails=True)
             self.assertEqual(got.points, 0)
             self.assertIn(task.sentinel, got.remark)
-
-    def test_code_that_does_not_compile_is_told_as_that(self):
-        task = course.tasks()[1]
-        result = Result([], "does not compile:\ntasks/x.cpp:1: error")
-        got = score.score_task(task, "own", {"tests": result, "hidden": result})
-        self.assertEqual(got.points, 0)
-        self.assertIn("does not compile", got.problems[0].text)
-
-    def test_the_better_base_counts(self):
-        task = course.tasks()[3]
-        own, other = scored(task, "own", "failed"), scored(task, "reference")
-        self.assertEqual(score.better([own, other]).base, "reference")
-        self.assertEqual(score.better([scored(task, "own"), other]).base, "own")
 
     def mixed(self, base, usual, hidden):
         task = course.tasks()[1]
@@ -59,8 +38,10 @@ class Scores(unittest.TestCase):
                 self.assertEqual(best.points_of("hidden"), course.tasks()[1].points * course.rubric()["hidden"])
 
     def test_the_better_of_the_usual_tests_and_the_better_of_the_hidden_cases_count(self):
-        best = score.better([self.mixed("own", "passed", "failed"), self.mixed("reference", "failed", "passed")])
-        self.assertEqual(best.points, course.tasks()[1].points)
+        for own, other in (("passed", "failed"), ("failed", "passed")):
+            best = score.better([self.mixed("own", own, other), self.mixed("reference", other, own)])
+            self.assertEqual(best.base, "own" if own == "passed" else "reference")
+            self.assertEqual(best.points, course.tasks()[1].points)
 
     def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
         task = course.tasks()[1]
@@ -84,54 +65,10 @@ class Scores(unittest.TestCase):
         self.assertTrue(result.sentinel_fails)
         self.assertFalse(other.sentinel_fails)
 
-
-class HostileResults(unittest.TestCase):
-    """As many as FSDP_HOSTILE says. What is no result of `check` gives no point and no traceback."""
-
-    VALUES = [None, True, -1, 1, 2, 1e308, float("nan"), float("inf"), 2**70, "", "x\udcff\0\x1b[2J", [], {}, [[]],
-              {"number": []}, "9" * 5000]
-
-    def spoil(self, value, dice):
-        """A copy in which one part is another, is missing, or is there twice."""
-        if not isinstance(value, (dict, list)) or not value or dice.random() < 0.15:
-            return dice.choice(self.VALUES)
-        copy = value.copy()
-        at = dice.choice(list(copy)) if isinstance(copy, dict) else dice.randrange(len(copy))
-        kind = dice.random()
-        if kind < 0.15:
-            del copy[at]
-        elif kind < 0.3 and isinstance(copy, list):
-            copy.append(copy[at])
-        else:
-            copy[at] = self.spoil(copy[at], dice)
-        return copy
-
-    def test_are_no_result_and_bring_no_point(self):
-        task = course.tasks()[1]
-        failed = result_of(task, "failed")
-        written = {"sentinel_fails": [], "problems": list(failed.problems.values()), "tests": failed.tests}
+    def test_what_is_no_result_of_check_is_none(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "tests.json"
-            for number in range(int(os.environ.get("FSDP_HOSTILE", "200"))):
-                dice = random.Random(number)
-                text = json.dumps(self.spoil(written, dice) if number else written).encode()
-                for _ in range(dice.choice([0, 0, 1, 5])):
-                    at = dice.randrange(len(text))
-                    text = text[:at] + bytes([dice.choice(b"\xff\0[{\"x,")]) + text[at + dice.randrange(3):]
-                with self.subTest(number=number):
-                    path.write_bytes(text)
-                    result = run.read_result(path, task, 0)
-                    got = score.score_task(task, "own", {"tests": result, "hidden": result})
-                    grade = Grade("ada", scores={2: [got]}, complete=True)
-                    self.assertEqual(grade.points, 0)
-                    self.assertEqual(schema.wrong(report.gradescope(grade)), [])
-                    classroom.class_page([grade])
-                    report.student_page(grade).encode()
-
-    def test_nested_without_end_are_none(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "tests.json"
-            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000):
+            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000, "{}", '{"tests": [{}]}'):
                 path.write_text(text)
                 self.assertIn("gave no result", run.read_result(path, course.tasks()[1], 0).why)
 
@@ -256,7 +193,3 @@ class Throughput(unittest.TestCase):
     def test_training_that_fails_says_how(self):
         self.assertIn("no loss", self.trained("no loss").why)
         self.assertIn("at the end", self.trained(self.PRINTED + "at the end", 1).why)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -37,7 +37,3 @@ class StateDict(unittest.TestCase):
             with_python = first_loss(folder)
             pathlib.Path(folder, "model.pt").write_bytes(before)
             self.assertGreater(with_python, 2 * first_loss(folder))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -23,57 +23,21 @@ ROOT = skeletons.ROOT
 FOLDER = "fsdp-course"
 
 # What is given, by the beginning of the path. The rest of the repository is the maintainers'.
-GIVEN = (
-    ".clang-format",
-    ".clangd",
-    ".devcontainer/",
-    ".dockerignore",
-    ".gitignore",
-    ".vscode/",
-    "AGENTS.md",
-    "CMakeLists.txt",
-    "CMakePresets.json",
-    "Dockerfile",
-    "LICENSE",
-    "appendix/",
-    "cmake/",
-    "common/",
-    "course.toml",
-    "docs/checkpoints.md",
-    "docs/debugging.md",
-    "docs/hugging_face.md",
-    "docs/manners.md",
-    "docs/memory-",
-    "docs/modules.md",
-    "docs/telemetry.md",
-    "fsdp",
-    "programs/check",
-    "programs/export_model.cpp",
-    "programs/generate.cpp",
-    "programs/hello.cpp",
-    "programs/inspect.cpp",
-    "programs/train.cpp",
-    "scripts/build.sh",
-    "scripts/doctor.sh",
-    "scripts/hint.sh",
-    "scripts/look.sh",
-    "scripts/reset.sh",
-    "scripts/setup.sh",
-    "tasks/",
-    "tests/task",
-    "trainer/",
-)
+GIVEN = tuple("""
+    .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md CMakeLists.txt
+    CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml docs/checkpoints.md
+    docs/debugging.md docs/hugging_face.md docs/manners.md docs/memory- docs/modules.md docs/telemetry.md fsdp
+    programs/check programs/export_model.cpp programs/generate.cpp programs/hello.cpp programs/inspect.cpp
+    programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh
+    scripts/setup.sh tasks/ tests/task trainer/
+""".split())
 LIST = ".pristine/delivered"
 RENAMED = {"COURSE.md": "README.md"}
 
 
 def tracked():
-    listing = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "--deduplicate"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "--deduplicate"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True)
     return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
 
 
@@ -126,14 +90,8 @@ def write(out, files, seconds):
 def main():
     parser = argparse.ArgumentParser(prog="fsdp handout", description=__doc__.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path, metavar="OUT.tar.gz")
-    parser.add_argument(
-        "--release",
-        type=int,
-        default=1,
-        choices=range(1, 9),
-        metavar="K",
-        help="with the solutions of tasks 1 to K-1",
-    )
+    parser.add_argument("--release", type=int, default=1, choices=range(1, 9), metavar="K",
+                        help="with the solutions of tasks 1 to K-1")
     arguments = parser.parse_args()
     if not arguments.out.name.endswith(".tar.gz"):
         parser.error(f"{arguments.out}: the name must end in .tar.gz")

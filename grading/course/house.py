@@ -9,13 +9,11 @@ files within a module, include one another in a circle.
 
 import argparse
 import graphlib
-import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import handout  # noqa: E402
-from includes import included, reached  # noqa: E402
+import handout
+from includes import included, reached
 
 ROOT = handout.ROOT
 PAGE = ROOT / "CONTRIBUTING.md"

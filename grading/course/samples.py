@@ -5,7 +5,6 @@ Prints a line for each sample, and exits with 1 if one differs. --write puts wha
 page.
 """
 
-import argparse
 import os
 import pathlib
 import re
@@ -15,9 +14,9 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import changed  # noqa: E402
-from changed import BUILD, ROOT, Refused, tomllib  # noqa: E402
+import lists  # noqa: E402
+from grader.course import BUILD, ROOT, Refused, tasks  # noqa: E402
 
-SAMPLES = ROOT / "grading" / "course" / "samples.toml"
 BIN = BUILD / "bin"
 APPENDIX = pathlib.Path("appendix/README.md")
 SECONDS = 240  # that a program may take
@@ -36,9 +35,9 @@ LEVERS = (
 
 
 def load():
-    appendix = [{"page": str(APPENDIX), "command": f"./fsdp appendix {pathlib.Path(program).stem}",
+    appendix = [{"page": str(APPENDIX), "name": f"./fsdp appendix {pathlib.Path(program).stem}",
                  "from": f"<!-- output of {program} -->\n", "kind": "program"} for program in programs()]
-    return tomllib.loads(SAMPLES.read_text())["sample"] + appendix
+    return lists.load("course/samples.toml") + appendix
 
 
 def programs():
@@ -53,15 +52,15 @@ def run(words):
 
 def block_span(text, sample):
     """Where the output is in the page: the first block after the command, fenced or indented."""
-    at = text.find(f"    {sample['command']}\n") if "from" not in sample else text.find(sample["from"])
+    at = text.find(f"    {sample['name']}\n") if "from" not in sample else text.find(sample["from"])
     if at < 0:
-        raise Refused(f"{sample['page']} does not show the command {sample['command']}")
+        raise Refused(f"{sample['page']} does not show the command {sample['name']}")
     if sample["kind"] == "indented":
         found = re.compile(r"(?:    .*\n|\n(?=    ))+").search(text, text.index("\n\n", at) + 2)
         return found.start(), found.end()
     begin = text.find("```\n", at) + 4
     if begin < 4:
-        raise Refused(f"{sample['page']} shows no output of {sample['command']}")
+        raise Refused(f"{sample['page']} shows no output of {sample['name']}")
     return begin, text.index("```", begin)
 
 
@@ -73,7 +72,7 @@ def check_with_a_mistake(sample):
         check = folder / "check"  # finds the tests beside it
         check.write_bytes((BIN / "check").read_bytes())
         check.chmod(0o700)
-        return run([check, *sample["command"].split()[2:], "--stacks", sample["stack"]]).stdout
+        return run([check, *sample["name"].split()[2:], "--stacks", sample["stack"]]).stdout
 
 
 def check_of_nothing(_):
@@ -82,36 +81,30 @@ def check_of_nothing(_):
 
 def check_of_solutions(_):
     """As `check --solutions` prints it if every test passes: only the tests are counted here."""
-    lines, tests, more, all_points, more_points = [], 0, 0, 0, 0
     row = "{:24} ################ {:5.1f} of {:3.0f}   complete, {} tests".format
-    for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
-        listed = run([BIN / f"reference_task{task['number']}_tests", "--gtest_list_tests"]).stdout
-        required = [p for p in task["problem"] if not p.get("extension")]
-        extensions = [p for p in task["problem"] if p.get("extension")]
-        suites, others = ({suite for p in problems for suite in p["suites"]} for problems in (required, extensions))
-        count, suite = 0, ""
-        for line in listed.splitlines():
-            suite = line.strip().rstrip(".").lstrip("/") if not line.startswith(" ") else suite
-            count += line.startswith("  ") and suite in suites
-            more += line.startswith("  ") and suite in others
-        points = sum(p["points"] for p in required)
-        more_points += sum(p["points"] for p in extensions)
-        lines.append(row(f"task {task['number']} {task['name']}", points, points, count))
-        all_points += points
-        tests += count
-    lines.append(row("all", all_points, all_points, tests))
-    lines.append(row("extensions", more_points, more_points, more))
+    lines, sums = [], [0, 0, 0, 0]  # points and tests of the tasks, and of the extensions
+    for task in tasks():
+        suites = [test.partition(".")[0].partition("/")[0]
+                  for test in changed.tests_in(BIN / f"reference_task{task.number}_tests")]
+        found = []
+        for problems in (task.problems, task.extensions):
+            counted = {suite for problem in problems for suite in problem.suites}
+            found += [sum(problem.points for problem in problems), sum(suite in counted for suite in suites)]
+        lines.append(row(f"task {task.number} {task.name}", found[0], found[0], found[1]))
+        sums = [a + b for a, b in zip(sums, found)]
+    for what, points, tests in (("all", *sums[:2]), ("extensions", *sums[2:])):
+        lines.append(row(what, points, points, tests))
     return "\n".join([*lines, "Tested the reference solutions, not tasks/.", ""])
 
 
 def failing_training(sample):
     """The error, indented."""
-    error = run([BIN / "reference_train", *sample["command"].split()[2:]]).stderr
+    error = run([BIN / "reference_train", *sample["name"].split()[2:]]).stderr
     return "".join(f"    {line}\n" for line in error.splitlines())
 
 
 def program_of_appendix(sample):
-    done = run([BIN / f"appendix_{sample['command'].split()[-1]}"])
+    done = run([BIN / f"appendix_{sample['name'].split()[-1]}"])
     return done.stdout + done.stderr + (f"exit status {done.returncode}\n" if done.returncode else "")
 
 
@@ -122,7 +115,7 @@ def levers_of_memory(sample):
         for title, words in LEVERS:
             options.update(zip(words.split()[::2], words.split()[1::2]))
             given = [word.replace("DIR", folder) for pair in options.items() for word in pair]
-            printed = run([BIN / "reference_train", *sample["command"].split()[2:], *given]).stdout
+            printed = run([BIN / "reference_train", *sample["name"].split()[2:], *given]).stdout
             lines.append(f"{title:30}{words:39}{re.search(r'peak ([0-9,]*[0-9])', printed)[1]:>13}\n")
     return "".join(lines)
 
@@ -133,7 +126,7 @@ KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solution
 
 def play_numbers(sample):
     """Whether the page says the numbers that the command prints."""
-    words = sample["command"].split()
+    words = sample["name"].split()
     found = re.findall(sample["pattern"], run([BIN / words[1], *words[2:]]).stdout)
     says = sample["says"].format(", ".join(found))
     text = " ".join((ROOT / sample["page"]).read_text().split())
@@ -153,7 +146,7 @@ def play(sample, write=False):
     if write and before != now:
         path.write_text(text[:begin] + printed + text[end:])
     lines = zip([*before.splitlines(), "the end"], [*now.splitlines(), "the end"])
-    return [f"shows '{a}', prints '{b}'" for a, b in lines if a != b][:3]
+    return [f"{sample['page']} shows '{a}', prints '{b}'" for a, b in lines if a != b][:3]
 
 
 def wrong_quotes(page):
@@ -184,27 +177,16 @@ def wrong_forms():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = lists.parser(__doc__)
     parser.add_argument("--write", action="store_true", help="put what the runs print into the pages")
     parser.add_argument("--check", action="store_true", help="the form of the list; runs nothing")
-    changed.add_options(parser)
     arguments = parser.parse_args()
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
-    count, samples = 0, changed.part_of(load(), arguments)
+    samples = lists.chosen(load(), arguments)
     changed.prepare("appendix_programs", "check", "hello", "reference_train",
-                    *(f"reference_task{task}_tests" for task in range(1, 8)))
-    for sample in samples:
-        try:
-            wrong = play(sample, arguments.write)
-        except (Refused, subprocess.TimeoutExpired) as refused:
-            wrong = [str(refused)]
-        verdict = "differs" if wrong else "as shown"
-        print(f"{sample['page']}: {sample['command'][:60]:60} {verdict}", flush=True)
-        print("".join(f"    {line}\n" for line in wrong), end="", flush=True)
-        count += bool(wrong)
-    changed.add_totals(arguments, len(samples) - count, count)
-    sys.exit(1 if count else 0)
+                    *(f"reference_task{task.number}_tests" for task in tasks()))
+    lists.play(arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,13 @@
 import pathlib
 import posixpath
 import re
-import sys
 import tarfile
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import handout  # noqa: E402
-import skeletons  # noqa: E402
-import texts  # noqa: E402
+import handout
+import skeletons
+import texts
 
 
 def telling_lines(text):
@@ -115,7 +113,3 @@ class Handout(unittest.TestCase):
                     member = archive.getmember("fsdp-course/fsdp")
                     self.assertEqual((member.mode, member.mtime), (0o755, 1_700_000_000))
             self.assertEqual(archives[0], archives[1])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,14 +7,12 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 import unittest.mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import handout  # noqa: E402
-import skeletons  # noqa: E402
+import handout
+import skeletons
 
 ROOT = skeletons.ROOT
 
@@ -100,11 +98,6 @@ class SmallCourse:
     def suites(self, task):
         return [suite for p in self.tasks[task - 1]["problem"] for suite in p["suites"]]
 
-    def headers(self, task):
-        folder, extensions = skeletons.folders_of(self.folder(task))
-        return {f"{extensions}/more{task}.h": f"#pragma once\nint more{task}();\n",
-                f"{folder}/task{task}.h": f"#pragma once\n#include <string>\nstd::string task{task}();\n"}
-
     def sources(self, task, returned):
         folder, extensions = skeletons.folders_of(self.folder(task))
         return {
@@ -114,7 +107,10 @@ class SmallCourse:
         }
 
     def skeleton(self, task):
-        return {**self.headers(task), **self.sources(task, f'"task{task} (problem {task}.1)"')}
+        folder, extensions = skeletons.folders_of(self.folder(task))
+        return {f"{extensions}/more{task}.h": f"#pragma once\nint more{task}();\n",
+                f"{folder}/task{task}.h": f"#pragma once\n#include <string>\nstd::string task{task}();\n",
+                **self.sources(task, f'"task{task} (problem {task}.1)"')}
 
     def own(self, task):
         return self.sources(task, f"task{task - 1}()" if task > 1 else '""')
@@ -126,9 +122,6 @@ class SmallCourse:
         own = f"more{task}() == {task} ? task{task}() : std::string()"
         text += f'int main(int n, char** a) {{ return run(n, a, {suites}, "{name}", {own}); }}\n'
         return f"tests/{self.folder(task)}/test.cpp", text.encode()
-
-    def marked(self, task, release):
-        return self.tests(task, f"is_of_release_{release}")
 
     def contents(self, release):
         texts = {
@@ -152,9 +145,7 @@ class SmallCourse:
         for name in ("fsdp", "course.toml", "CMakePresets.json", "cmake/isolate.sh", "cmake/stacks.cmake",
                      "scripts/build.sh", "scripts/look.sh"):
             files[name] = ((ROOT / name).read_bytes(), not name.startswith(("C", "cmake/stacks", "course")))
-        for task in range(1, 8):
-            name, content = self.tests(task, "works")
-            files[name] = (content, False)
+        files |= {name: (content, False) for name, content in (self.tests(task, "works") for task in range(1, 8))}
         return handout.with_list(files)
 
 
@@ -170,7 +161,7 @@ class Copy:
         """Unpacks it, into the copy if there is one. The archives are all older than anything that was
         built. Each has another file of task 1's tests."""
         files = self.course.contents(number)
-        name, content = self.course.marked(1, number)
+        name, content = self.course.tests(1, f"is_of_release_{number}")
         files[name] = (content, False)
         archive = self.folder / f"release{number}.tar.gz"
         handout.write(archive, files, 1_600_000_000 + number)
@@ -290,20 +281,18 @@ class StagedRelease(unittest.TestCase):
         self.copy.release(1)
         self.copy.write(2)
         tasks = self.copy.root / "tasks"
-        (tasks / "WRITEUP.md").write_text("mine\n")
-        begun = ["task2_flat_parameter/task2.cpp", "extensions/task2_flat_parameter/more2.cpp", "WRITEUP.md"]
+        begun = ["WRITEUP.md", "task2_flat_parameter/task2.cpp", "extensions/task2_flat_parameter/more2.cpp"]
+        (tasks / begun[0]).write_text("mine\n")
+        kept = [(tasks / name).read_text() for name in begun]
         brought = ["task2_flat_parameter/task2.h", "task3_forward_hooks/task3.h",
                    "extensions/task3_forward_hooks/more3.cpp"]
-        kept = [(tasks / name).read_text() for name in begun]
-        changed = {name: "3" for name in [*begun[:2], *brought]}
+        changed = {name: "3" for name in [*begun[1:], *brought]}
         with unittest.mock.patch.object(SmallCourse, "skeleton", lambda *_: changed):
             self.copy.release(3)
-        self.assertEqual([(tasks / name).read_text() for name in begun], kept)
-        self.assertEqual([(tasks / name).read_text() for name in brought], ["3"] * 3)
+        self.assertEqual([(tasks / name).read_text() for name in begun + brought], kept + ["3"] * 3)
         self.assertFalse((tasks / "task3_forward_hooks/task3.cpp").exists())  # what a release has no more is gone
         done = subprocess.run([self.copy.root / "fsdp", "update"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr),
-                         (2, "fsdp: update wants the archive of a later release\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "fsdp: update wants the archive of a later release\n"))
 
     def test_update_removes_what_the_later_release_has_no_more_and_nothing_of_the_student(self):
         renamed = {"common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp", "tests/task1_meta_init/test.cpp"}
@@ -338,7 +327,3 @@ class StagedRelease(unittest.TestCase):
         os.replace(self.copy.folder / "kept.cpp", own)
         self.copy.check("1", 15, [])
         self.assertEqual(self.copy.wrong, [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,11 +1,8 @@
 """What is found in the texts: python3 -m unittest discover grading/course."""
 
-import pathlib
-import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import texts  # noqa: E402
+import texts
 
 TESTS = {"AnyModel.trains", "AnyModel.loads", "Launcher.ends"}
 
@@ -37,7 +34,3 @@ class Rows(unittest.TestCase):
         self.assertEqual(problems("| one | right | `AnyModel.trains` |",
                                   after="`model.parameters()` and `.wrap` (`AnyModel.loads`, `AnyModel.is_gone`)"),
                          ["there is no test AnyModel.is_gone"])
-
-
-if __name__ == "__main__":
-    unittest.main()

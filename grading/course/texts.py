@@ -53,10 +53,7 @@ def verbs():
         "gradescope": ["grading/gradescope.py"],
         "bench": ["fsdp", "grading/peers/bench.py", "programs/transport_bench.cpp"],
     }
-    return {
-        name: "".join((ROOT / path).read_text() for path in sources.get(name, ["fsdp"]))
-        for name in names
-    }
+    return {name: "".join((ROOT / path).read_text() for path in sources.get(name, ["fsdp"])) for name in names}
 
 
 def problems_of_task(text, task):
@@ -173,28 +170,23 @@ def problems():
         for name, check in (("README.md", problems_of_task), ("README.md", problems_of_predictions),
                             ("HINTS.md", problems_of_hints)):
             path = folder / name
-            if not path.exists():
-                yield path, "is missing"
-                continue
             more = folder / "EXTENSIONS.md"  # may hold the last problems of the handout
             text = path.read_text() + (more.read_text() if check is problems_of_task and more.exists() else "")
-            for problem in check(text, task):
-                yield path, problem
+            yield from ((path, problem) for problem in check(text, task))
     pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
              ROOT / "scripts/maintain.txt"]
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
-        if not path.exists():
-            yield path, "is missing"
-            continue
-        for problem in problems_of_text(path, path.read_text(), known_tests, known_verbs):
-            yield path, problem
+        found = problems_of_text(path, path.read_text(), known_tests, known_verbs)
+        yield from ((path, problem) for problem in found)
     for path in (ROOT / "docs" / "what_works.md", ROOT / "docs" / "manners.md"):
-        for problem in problems_of_rows(path.read_text(), known_tests):
-            yield path, problem
+        yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))
 
 
 def main():
-    sys.exit("\n".join(f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()) or 0)
+    try:
+        sys.exit("\n".join(f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()) or 0)
+    except FileNotFoundError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -66,12 +66,7 @@ def only_one(paths):
 def class_seed(arguments, out):
     """The same for the whole class, also when it is resumed."""
     file = out / SEED
-    if arguments.seed:
-        seed = arguments.seed
-    elif file.exists():
-        seed = file.read_text().strip()
-    else:
-        seed = os.urandom(8).hex()
+    seed = arguments.seed or (file.read_text().strip() if file.exists() else os.urandom(8).hex())
     whole_file.write(file, seed + "\n")
     file.chmod(0o600)
     return seed
@@ -115,10 +110,8 @@ def grade_all(arguments):
     progress, grades = Progress(len(found)), {}
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        running = [
-            pool.submit(grade_into, name, paths, seed, arguments.fresh, out, progress)
-            for name, paths in found.items()
-        ]
+        running = [pool.submit(grade_into, name, paths, seed, arguments.fresh, out, progress)
+                   for name, paths in found.items()]
         for future in concurrent.futures.as_completed(running):
             done = future.result()
             grades[done.name] = done
@@ -136,16 +129,24 @@ def cell(text):
     return f"'{text}" if text.startswith(tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")) else text
 
 
+def points_of_tasks(done):
+    best = map(done.best, course.tasks())
+    return [f"{one.points:g}" if one else "0" for one in best]
+
+
+def numbers(*texts):
+    return "".join(f"<td class=number>{text}" for text in texts)
+
+
 def table(grades):
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # some take ; for the end of a cell
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # some take ; for the end of a cell, also below
     names = [f"task {task.number}" for task in course.tasks()]
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
-        points = [f"{done.best(task).points:g}" if done.best(task) else "0" for task in course.tasks()]
         name, trains = cell(course.one_line(done.name)), done.throughput.get("points", 0)
-        writer.writerow([name, f"{done.points:g}", *points, trains,
-                         f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark)])
+        writer.writerow([name, f"{done.points:g}", *points_of_tasks(done), trains,
+                         f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark.replace(";", ","))])
     return text.getvalue()
 
 
@@ -158,12 +159,9 @@ def histogram(points, most):
     bars = []
     for i, count in enumerate(counts):
         height = 120 * count / highest
-        label = f"{most * i / 10:g}&ndash;{most * (i + 1) / 10:g}"
-        bars.append(
-            f"<rect x={i * 60 + 6} y={140 - height:.1f} width=48 height={height:.1f} />"
-            f"<text x={i * 60 + 30} y=156>{label}</text>"
-            + (f"<text x={i * 60 + 30} y={134 - height:.1f}>{count}</text>" if count else "")
-        )
+        bars.append(f"<rect x={i * 60 + 6} y={140 - height:.1f} width=48 height={height:.1f} />"
+                    f"<text x={i * 60 + 30} y=156>{most * i / 10:g}&ndash;{most * (i + 1) / 10:g}</text>"
+                    f"<text x={i * 60 + 30} y={134 - height:.1f}>{count or ''}</text>")
     return f"<svg viewBox='0 0 600 165' role=img aria-label='points'>{''.join(bars)}</svg>"
 
 
@@ -186,13 +184,8 @@ def class_page(grades):
         f"<tr><td class=name><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
         f"{html.escape(course.one_line(done.name))}</a><small>{html.escape(done.remark)}</small>"
         f"<small>{html.escape(course.one_line('; '.join(done.notes)))}</small>"
-        f"<td class=number>{done.points:g}"
-        + "".join(
-            f"<td class=number>{done.best(task).points if done.best(task) else 0:g}"
-            for task in course.tasks()
-        )
-        + f"<td class=number>{done.throughput.get('points', 0):g}"
-        f"<td class=number>{done.extension_points:g}<td class=number>{done.seconds:.0f}"
+        + numbers(f"{done.points:g}", *points_of_tasks(done), f"{done.throughput.get('points', 0):g}",
+                  f"{done.extension_points:g}", f"{done.seconds:.0f}")
         for done in sorted(grades, key=lambda done: -done.points)
     )
     heads = "".join(f"<th class=number>task {task.number}<small>of {task.points:g}</small>" for task in course.tasks())

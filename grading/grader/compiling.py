@@ -206,7 +206,6 @@ class Compiler:
         return ""
 
 
-
 def require_that_compilers_run():
     """Throws Refused if the compiler of graded code does not work in the sandbox."""
     with tempfile.TemporaryDirectory(prefix="fsdp-trial-") as folder:

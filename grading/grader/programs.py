@@ -60,10 +60,7 @@ class Program:
 
 
 def all_programs():
-    return [
-        Program(task, base) for task in course.tasks() for base in BASES
-        if base == "own" or task.number > 1
-    ]
+    return [Program(task, base) for task in course.tasks() for base in BASES if base == "own" or task.number > 1]
 
 
 def training_program():

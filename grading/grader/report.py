@@ -15,13 +15,8 @@ TWICE = ("Each task but the first was graded twice. The better result counts, on
 
 
 def counts_text(counts):
-    passed, failed, waiting = counts
-    words = [f"{passed} passed"]
-    if failed:
-        words.append(f"{failed} failed")
-    if waiting:
-        words.append(f"{waiting} not started")
-    return ", ".join(words)
+    words = zip(counts, ("passed", "failed", "not started"))
+    return ", ".join(f"{count} {word}" for count, word in words if count or word == "passed")
 
 
 def bases_text(grade, task):
@@ -57,17 +52,9 @@ def most_shown_points():
 
 def entry(name, number, points, output, visibility, tags=()):
     score, most = points
-    return {
-        "name": name,
-        "number": number,
-        "score": score,
-        "max_score": most,
-        "status": "passed" if score == most else "failed",
-        "output": output,
-        "output_format": "text",
-        "tags": list(tags),
-        "visibility": visibility,
-    }
+    return {"name": name, "number": number, "score": score, "max_score": most,
+            "status": "passed" if score == most else "failed", "output": output, "output_format": "text",
+            "tags": list(tags), "visibility": visibility}
 
 
 def of_problem(task_score, problem_score):
@@ -85,21 +72,14 @@ def of_problem(task_score, problem_score):
         f"{problem_score.texts['hidden']}"
     )
     name = f"{problem.number} {problem.name}"
-    yield entry(name, problem.number, problem_score.points["tests"], usual.strip(),
-                visibility["tests"], [task])
-    yield entry(f"{name}, hidden cases", problem.number, problem_score.points["hidden"], hidden.strip(),
-                visibility["hidden"], [task, "hidden"])
+    points = problem_score.points
+    yield entry(name, problem.number, points["tests"], usual.strip(), visibility["tests"], [task])
+    yield entry(f"{name}, hidden cases", problem.number, points["hidden"], hidden.strip(), visibility["hidden"],
+                [task, "hidden"])
 
 
 def waiting(grade):
     return "not graded: see the remark on the whole" if grade.refused else "not graded yet"
-
-
-def unknown(task, why):
-    """Of a task that was not graded yet, or never will be."""
-    for problem in task.problems:
-        yield entry(f"{problem.number} {problem.name}", problem.number, (0, problem.points),
-                    why, "visible", [f"task {task.number}"])
 
 
 def of_throughput(grade):
@@ -124,12 +104,8 @@ def of_extensions(grade):
     left_out = dict.fromkeys(score.left_out for score in map(grade.best, course.tasks()) if score and score.left_out)
     if left_out:
         lines += ["", "The tasks were graded as if these extensions had not been handed in:", *left_out]
-    return {
-        "name": "extensions",
-        "output": "\n".join([head, *lines]),
-        "output_format": "text",
-        "visibility": "visible",
-    }
+    return {"name": "extensions", "output": "\n".join([head, *lines]), "output_format": "text",
+            "visibility": "visible"}
 
 
 def of_notes(grade):
@@ -187,7 +163,8 @@ def gradescope(grade):
         for problem in best.problems if best else ():
             tests.extend(of_problem(best, problem))
         if best is None:
-            tests.extend(unknown(task, waiting(grade)))
+            tests.extend(entry(f"{p.number} {p.name}", p.number, (0, p.points), waiting(grade), "visible",
+                               [f"task {task.number}"]) for p in task.problems)
     tests.append(of_throughput(grade))
     score = round(sum(test["score"] for test in tests), 2)
     return {
@@ -201,10 +178,8 @@ def gradescope(grade):
         "leaderboard": leaderboard(grade),
         "extra_data": {
             "complete": grade.complete,
-            "bases": {
-                f"task {number}": {score.base: shown_points(score) for score in scores}
-                for number, scores in grade.scores.items()
-            },
+            "bases": {f"task {number}": {score.base: shown_points(score) for score in scores}
+                      for number, scores in grade.scores.items()},
         },
     }
 

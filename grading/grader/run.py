@@ -60,36 +60,14 @@ def shortened(entry, name):
     return {**entry, name: text if len(text) <= 20_000 else text[:20_000] + "\n..."}
 
 
-TEST = {"test": str, "ranks": str, "outcome": str, "text": str}
-PROBLEM = {"number": str, "passed": int, "failed": int, "not_started": int, "share": (int, float),
-           "explanation": str}
-
-
-def require(entry, fields):
-    for name, kind in fields.items():
-        if not isinstance(entry[name], kind) or isinstance(entry[name], bool):
-            raise ValueError(f"{name} is {entry[name]!r}"[:100])
-
-
-def read_problem(entry):
-    require(entry, PROBLEM)
-    counts = [entry[name] for name in ("passed", "failed", "not_started")]
-    if min(counts) < 0 or abs(entry["share"] * sum(counts) - counts[0]) > 1e-6 or not 0 <= entry["share"] <= 1:
-        raise ValueError(f"{counts} give no share of {entry['share']}")
-    return shortened(entry, "explanation")
-
-
 def read_result(path, task, seconds):
-    """The result of the task from the file that `check --json` has written. A file that it can't have
-    written gives none."""
+    """The result of the task from the file that `check --json` has written, the grader's own program."""
     try:
         if (size := os.path.getsize(path)) > MOST_RESULT:
             raise ValueError(f"it has {size} bytes")
         found = json.loads(pathlib.Path(path).read_text(errors="replace"))
-        for test in found["tests"]:
-            require(test, TEST)
         tests = [shortened(test, "text") for test in found["tests"]]
-        problems = {problem["number"]: read_problem(problem) for problem in found["problems"]}
+        problems = {problem["number"]: shortened(problem, "explanation") for problem in found["problems"]}
         return Result(tests, "", seconds, problems, task.number in found["sentinel_fails"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Result([], f"gave no result: what check wrote is none: {error}", seconds)

@@ -146,22 +146,19 @@ def read_zip(path):
         raise Refused(f"{path.name} can't be read as a zip: {error}") from None
 
 
-def read_files(path):
-    if path.is_dir():
-        try:
-            return read_folder(path)
-        except (OSError, RecursionError, ValueError) as error:
-            raise Refused(f"{path.name} can't be read: {error}") from None
-    if path.is_file():
-        return read_zip(path)
-    raise Refused(f"{path} is neither a folder nor a zip")
-
-
 def read(path):
+    path = pathlib.Path(path)
     try:
-        files, ignored = read_files(pathlib.Path(path))
+        if path.is_file():
+            files, ignored = read_zip(path)
+        elif path.is_dir():
+            files, ignored = read_folder(path)
+        else:
+            raise Refused(f"{path} is neither a folder nor a zip")
     except Refused as refused:  # one line, whatever names are in it
         raise Refused(course.one_line(str(refused))) from None
+    except (OSError, RecursionError, ValueError) as error:
+        raise Refused(course.one_line(f"{path.name} can't be read: {error}")) from None
     return completed(files, ignored)
 
 

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import math
 import os
+import pathlib
 import platform
 import re
 import statistics
@@ -19,15 +20,14 @@ import tempfile
 
 from sizes import MODELS
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+TRAIN = ROOT / "build/default/bin/reference_train"
+COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # counts the peers' bytes
 
-OURS = "fsdp"
-# W processes that train the model at once, each alone: nothing is sharded, and nobody waits for
-# anybody. What is computed in a step can't be had faster on this machine.
-ALONE = "alone"
-OUR_DDP = "our-ddp"
-PROGRAMS = (OURS, "fsdp2", OUR_DDP, "ddp", ALONE)
+# Program -> its name in the table. Alone: W processes that train the model at once, each by itself. What is
+# computed in a step can't be had faster on this machine.
+OURS, OUR_DDP, ALONE = "fsdp", "our-ddp", "alone"
 LABELS = {OURS: "ours", "fsdp2": "FSDP2", OUR_DDP: "our DDP", "ddp": "DDP", ALONE: "alone"}
 MODES = {OURS: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
 
@@ -44,79 +44,56 @@ class Failure(Exception):
     pass
 
 
-def positive(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
-    return int(text)
+def list_of(kind):
+    return lambda text: [kind(part) for part in text.split(",")]
 
 
-def model_name(text):
-    if text not in MODELS:
-        raise argparse.ArgumentTypeError(f"'{text}' is unknown; known are {', '.join(MODELS)}")
-    return text
-
-
-def list_of(read):
-    return lambda text: [read(part) for part in text.split(",")]
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def parse(argv):
-    parser = Parser(
-        prog="fsdp bench --peers", description=__doc__.splitlines()[0], allow_abbrev=False
-    )
-    build = os.path.join(ROOT, "build", "default")
-    parser.add_argument("--world", type=list_of(positive), default="2,4", metavar="LIST")
-    parser.add_argument("--model", type=list_of(model_name), default="gpt2-36m,gpt2-124m",
-                        metavar="LIST")
-    parser.add_argument("--rounds", type=positive, default=5)
-    parser.add_argument("--steps", type=positive, default=8,
-                        help=f"timed in each run, after {WARMUP} that are not")
-    parser.add_argument("--rows", type=positive, default=1, help="per rank")
-    parser.add_argument("--seq", type=positive, default=16, help="tokens a row")
+def parse():
+    parser = argparse.ArgumentParser(prog="fsdp bench --peers", description=__doc__.splitlines()[0])
+    parser.add_argument("--world", type=list_of(int), default="2,4", metavar="LIST")
+    parser.add_argument("--model", type=list_of(str), default="gpt2-36m,gpt2-124m", metavar="LIST")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8, help=f"timed in each run, after {WARMUP} that are not")
+    parser.add_argument("--rows", type=int, default=1, help="per rank")
+    parser.add_argument("--seq", type=int, default=16, help="tokens a row")
     parser.add_argument("--torch-allocator", action="store_true",
                         help="peers with torch's own allocator: slower, bytes not counted")
     parser.add_argument("--json", metavar="FILE", help="every run and every result, one a line")
-    parser.add_argument("--train", metavar="PROGRAM", help="our train program",
-                        default=os.path.join(build, "bin", "reference_train"))
-    parser.add_argument("--counter", metavar="LIBRARY", help="counts the peers' bytes",
-                        default=os.path.join(build, "lib", "libpeers_counter.so"))
-    return parser.parse_args(argv)
+    args = parser.parse_args()
+    for name in args.model:
+        if name not in MODELS:
+            parser.error(f"--model '{name}' is unknown; known are {', '.join(MODELS)}")
+    for name in ("world", "rounds", "steps", "rows", "seq"):
+        if min([getattr(args, name)] if name != "world" else args.world) < 1:
+            parser.error(f"--{name}: takes numbers above 0")
+    return args
 
 
 def command(program, args, model, world, out):
     if program == ALONE:
         world = 1
-    common = ["--world", world, "--model", model, "--batch", args.rows * world, "--seq", args.seq]
-    common += ["--steps", WARMUP + args.steps, "--lr", LR, "--json", out]
     if program in MODES:
-        start = [args.train, "--mode", MODES[program], "--recipe", "published", "--threads", 1]
-        start += ["--log", log_beside(out)]
+        start = [TRAIN, "--mode", MODES[program], "--recipe", "published", "--threads", 1, "--log", f"{out}.log"]
     else:
-        start = [sys.executable, os.path.join(HERE, "peer.py"), "--mode", program]
-        if not args.torch_allocator:
-            start += ["--counter", args.counter]
-    return [str(word) for word in start + common]
+        start = [sys.executable, HERE / "peer.py", "--mode", program]
+        start += [] if args.torch_allocator else ["--counter", COUNTER]
+    start += ["--world", world, "--model", model, "--batch", args.rows * world, "--seq", args.seq]
+    start += ["--steps", WARMUP + args.steps, "--lr", LR, "--json", out]
+    return [str(word) for word in start]
 
 
-def environment():
+def launch(words):
     """One thread a rank in every library; gloo over the loopback, whatever the host's name is."""
-    return {
-        "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
-        "FSDP_ROOT": ROOT, **os.environ,
-    }
+    environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+                   "FSDP_ROOT": str(ROOT), **os.environ}
+    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def read_run(lines):
     """The lines that train or a peer wrote -> losses, tokens per second, the last line."""
-    records = [json.loads(line) for line in lines]
-    if not records or not records[-1].get("final"):
+    *steps, final = [json.loads(line) for line in lines] or [{}]
+    if not final.get("final"):
         raise Failure("its JSON has no final line")
-    steps, final = records[:-1], records[-1]
     if [record["step"] for record in steps] != list(range(len(steps))):
         raise Failure("its JSON does not have one line for every step")
     return {
@@ -127,40 +104,10 @@ def read_run(lines):
     }
 
 
-def run(program, args, model, world):
-    count = world if program == ALONE else 1
-    with tempfile.TemporaryDirectory() as folder:
-        outs = [os.path.join(folder, str(number)) for number in range(count)]
-        running = [launch(command(program, args, model, world, out)) for out in outs]
-        for process in running:  # all of them, before one is found to have failed
-            process.errors = process.communicate()[1]
-        for process in running:
-            if process.returncode != 0:
-                tail = "\n".join(process.errors.strip().splitlines()[-5:])
-                raise Failure(f"{LABELS[program]} failed on {model}, W = {world}: {tail}\n"
-                              f"  the command: {' '.join(process.args)}")
-        try:
-            return together([read_files(out) for out in outs])
-        except Failure as error:
-            raise Failure(f"{LABELS[program]} on {model}, W = {world}: {error}") from None
-
-
-def launch(words):
-    return subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True)
-
-
-def log_beside(out):
-    return f"{out}.log"
-
-
-def read_files(out):
-    with open(out) as file:
-        one = read_run(file.readlines())
-    if os.path.exists(log_beside(out)):
-        with open(log_beside(out)) as file:
-            one["waiting"] = [waiting(json.loads(line)) for line in file]
-    return one
+def together(runs):
+    """Runs that took place at once: the first, with the tokens per second of all."""
+    speeds = zip(*(one["tokens_per_s"] for one in runs))
+    return {**runs[0], "tokens_per_s": [sum(step) for step in speeds]}
 
 
 def waiting(step):
@@ -169,26 +116,32 @@ def waiting(step):
             for operation, counted in step["operations"].items()}
 
 
-def together(runs):
-    """Runs that took place at once: the first, with the tokens per second of all."""
-    speeds = zip(*(one["tokens_per_s"] for one in runs))
-    return {**runs[0], "tokens_per_s": [sum(step) for step in speeds]}
+def run(program, args, model, world):
+    with tempfile.TemporaryDirectory() as folder:
+        outs = [pathlib.Path(folder, str(number)) for number in range(world if program == ALONE else 1)]
+        running = [launch(command(program, args, model, world, out)) for out in outs]
+        said = [process.communicate()[1] for process in running]  # all of them, before one is found to have failed
+        for process, errors in zip(running, said):
+            if process.returncode != 0:
+                tail = "\n".join(errors.strip().splitlines()[-5:])
+                raise Failure(f"{LABELS[program]} failed on {model}, W = {world}: {tail}\n"
+                              f"  the command: {' '.join(process.args)}")
+        try:
+            found = together([read_run(out.read_text().splitlines()) for out in outs])
+        except Failure as error:
+            raise Failure(f"{LABELS[program]} on {model}, W = {world}: {error}") from None
+        if program == OURS:
+            log = pathlib.Path(f"{outs[0]}.log").read_text()
+            found["waiting"] = [waiting(json.loads(line)) for line in log.splitlines()]
+        return found
 
 
 def loss_difference(losses, others):
-    """The largest over steps, relative."""
+    """The largest over steps, relative; infinite if a loss is no number."""
     if len(losses) != len(others):
         raise Failure(f"{len(losses)} losses beside {len(others)}")
-    return worst(abs(a - b) / abs(b) for a, b in zip(losses, others))
-
-
-def worst(differences):
-    """The largest; what is not a number, which max() may pass over, is larger than all."""
-    return max(differences, key=lambda value: math.inf if math.isnan(value) else value)
-
-
-def losses_agree(row):
-    return row["loss_difference"] <= LOSS_TOLERANCE
+    differences = [abs(a - b) / abs(b) for a, b in zip(losses, others)]
+    return math.inf if any(map(math.isnan, differences)) else max(differences)
 
 
 def spread(values):
@@ -199,10 +152,8 @@ def summarize(runs):
     """runs: program -> its run in every round. Per program the speed (each run's median step, over
     rounds), ratios ours : peer within a round (of DDP our DDP : DDP), peak bytes and the loss
     difference to ours."""
-    speeds = {
-        program: [statistics.median(one["tokens_per_s"][WARMUP:]) for one in rounds]
-        for program, rounds in runs.items()
-    }
+    speeds = {program: [statistics.median(one["tokens_per_s"][WARMUP:]) for one in rounds]
+              for program, rounds in runs.items()}
     expected = runs[OURS][0]
     summary = {}
     for program, rounds in runs.items():
@@ -210,139 +161,111 @@ def summarize(runs):
         if any(final["params"] != expected["final"]["params"] for final in finals):
             raise Failure(f"{LABELS[program]} has {finals[0]['params']} parameters, ours has "
                           f"{expected['final']['params']}")
-        shards = program != ALONE
         ours = speeds[OUR_DDP if program == "ddp" and OUR_DDP in runs else OURS]
-        peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes") and shards]
         summary[program] = {
             "tokens_per_s": spread(speeds[program]),
             "ratio": spread([own / other for own, other in zip(ours, speeds[program])]),
-            "peak_bytes": spread(peaks) if peaks else None,
-            "comm_bytes": finals[0].get("comm_bytes") if shards else None,
-            # Who is alone trains on the rows of rank 0.
-            "loss_difference": worst(
-                loss_difference(one["losses"], expected["losses"]) for one in rounds
-            ) if shards else 0.0,
+            "peak_bytes": None, "comm_bytes": None, "loss_difference": 0.0,
         }
+        if program == ALONE:  # it holds all, moves nothing, and trains on the rows of rank 0
+            continue
+        peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes")]
+        differences = [loss_difference(one["losses"], expected["losses"]) for one in rounds]
+        # Between rounds a peer's peak varies: a gloo thread lets go of a buffer sooner or later. The peer has
+        # the benefit of the doubt.
+        summary[program] |= {"peak_bytes": (max if program in MODES else min)(peaks) if peaks else None,
+                             "comm_bytes": finals[0].get("comm_bytes"), "loss_difference": max(differences)}
     return summary
 
 
 def waiting_share(rounds):
     """The median over all timed steps, by operation."""
     steps = [step for one in rounds for step in one["waiting"][WARMUP:]]
-    return {operation: statistics.median(step[operation] for step in steps)
-            for operation in steps[0]}
+    return {operation: statistics.median(step[operation] for step in steps) for operation in steps[0]}
 
 
-def torch_folder():
+def check_torch():
+    """The version; fails unless the train program's LibTorch is the very one the peers import."""
     spec = importlib.util.find_spec("torch")
     if spec is None:
         raise Failure("this Python has no torch; run ./fsdp setup --peers")
-    return spec.submodule_search_locations[0]
-
-
-def check_torch(train):
-    """The version; fails unless the train program's LibTorch is the very one the peers import."""
-    linked = subprocess.run(["ldd", train], capture_output=True, text=True).stdout
+    folder = pathlib.Path(spec.submodule_search_locations[0])
+    linked = subprocess.run(["ldd", TRAIN], capture_output=True, text=True).stdout
     ours = re.search(r"libtorch_cpu\.so => (\S+)", linked)
-    theirs = os.path.join(torch_folder(), "lib", "libtorch_cpu.so")
+    theirs = folder / "lib" / "libtorch_cpu.so"
     if not ours:
-        raise Failure(f"{train} is not linked to libtorch_cpu.so; build it with ./fsdp build")
+        raise Failure(f"{TRAIN} is not linked to libtorch_cpu.so; build it with ./fsdp build")
     if not filecmp.cmp(ours[1], theirs, shallow=False):
         raise Failure(f"the peers' LibTorch is another: {theirs} differs from {ours[1]}")
-    with open(os.path.join(torch_folder(), "version.py")) as file:
-        return re.search(r"__version__ = '([^']+)'", file.read())[1]
+    return re.search(r"__version__ = '([^']+)'", (folder / "version.py").read_text())[1]
 
 
 def git(*words):
-    done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True).stdout.strip()
 
 
-def context(args, torch_version):
+def context(args):
     """What every line of JSON carries."""
-    with open("/proc/cpuinfo") as file:
-        cpu = re.search(r"model name\s*: (.*)", file.read())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {
-            "cpu": cpu[1] if cpu else platform.machine(), "cores": os.cpu_count(),
-            "memory_bytes": memory, "kernel": platform.release(),
-        },
-        "versions": {"torch": torch_version, "python": platform.python_version()},
+        "machine": {"cpu": cpu[1] if cpu else platform.machine(), "cores": os.cpu_count(),
+                    "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+                    "kernel": platform.release()},
+        "versions": {"torch": check_torch(), "python": platform.python_version()},
         "commit": git("rev-parse", "HEAD"),
         "changed": bool(git("status", "--porcelain")),
-        "configuration": {
-            "rows_per_rank": args.rows, "seq": args.seq, "warmup": WARMUP, "steps": args.steps,
-            "rounds": args.rounds, "threads": 1, "lr": LR, "optimizer": "adamw, fused",
-            "peers_allocator": "torch" if args.torch_allocator else "counting",
-        },
+        "configuration": {**vars(args), "warmup": WARMUP, "threads": 1, "lr": LR, "optimizer": "adamw, fused"},
     }
-
-
-def show(model, world, args, summary):
-    print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, "
-          f"{args.rounds} rounds of {args.steps} steps")
-    print(f"{'':8}{'tokens/s':>10}{'min .. max':>20}{'ours/it':>9}{'min .. max':>17}"
-          f"{'peak bytes/rank':>17}{'loss diff.':>11}")
-    for program, row in summary.items():
-        speed, ratio, peak = row["tokens_per_s"], row["ratio"], row["peak_bytes"]
-        cells = [f"{LABELS[program]:8}", f"{speed['median']:10.1f}", f"{span(speed, 1):>20}"]
-        if program == OURS:
-            cells.append(f"{'':26}")
-        else:
-            cells += [f"{ratio['median']:9.2f}", f"{span(ratio, 2):>17}"]
-        # Between rounds it may vary: a gloo thread lets go of a buffer sooner or later. The peer
-        # has the benefit of the doubt.
-        bytes_alive = peak and peak["max" if program in MODES else "min"]
-        cells.append(f"{bytes_alive:17,}" if peak else f"{'':17}")
-        cells.append(f"{row['loss_difference']:11.1e}" if program != ALONE else "")
-        print("".join(cells).rstrip())
-    for program, row in summary.items():
-        if program == ALONE:
-            continue
-        moved = ", ".join(f"{key} {size:,}" for key, size in (row["comm_bytes"] or {}).items())
-        print(f"{LABELS[program]:8}bytes moved a step and rank: {moved or 'not known'}")
-
-
-    shares = ", ".join(f"{name} {share:.1%}" for name, share in summary[OURS]["waiting"].items())
-    print(f"ours    share of a step spent waiting on rank 0: {shares}")
 
 
 def span(values, digits):
     return f"{values['min']:.{digits}f} .. {values['max']:.{digits}f}"
 
 
+def show(model, world, args, summary):
+    print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, "
+          f"{args.rounds} rounds of {args.steps} steps")
+    row = "{:8}{:>10}{:>20}{:>9}{:>17}{:>17}{:>11}".format
+    print(row("", "tokens/s", "min .. max", "ours/it", "min .. max", "peak bytes/rank", "loss diff."))
+    for program, found in summary.items():
+        speed, ratio, peak = found["tokens_per_s"], found["ratio"], found["peak_bytes"]
+        ratios = ("", "") if program == OURS else (f"{ratio['median']:.2f}", span(ratio, 2))
+        difference = "" if program == ALONE else f"{found['loss_difference']:.1e}"
+        print(row(LABELS[program], f"{speed['median']:.1f}", span(speed, 1), *ratios, f"{peak:,}" if peak else "",
+                  difference).rstrip())
+    for program, found in summary.items():
+        if program != ALONE:
+            moved = ", ".join(f"{key} {size:,}" for key, size in (found["comm_bytes"] or {}).items())
+            print(f"{LABELS[program]:8}bytes moved a step and rank: {moved or 'not known'}")
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in summary[OURS]["waiting"].items())
+    print(f"ours    share of a step spent waiting on rank 0: {shares}")
+
+
 def measure(args, model, world, report):
-    runs = {program: [] for program in PROGRAMS}
+    """What is wrong with the losses, a line a program."""
+    runs = {program: [] for program in LABELS}
     for number in range(args.rounds):
-        for program in PROGRAMS:
+        for program in LABELS:
             if sys.stderr.isatty():
-                print(f"\r{model} W = {world} round {number + 1}/{args.rounds} {LABELS[program]:8}",
+                print(f"\r\033[K{model} W = {world} round {number + 1}/{args.rounds} {LABELS[program]}\r",
                       end="", file=sys.stderr)
             one = run(program, args, model, world)
             runs[program].append(one)
             report({"run": program, "model": model, "world": world, "round": number, **one})
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
     summary = summarize(runs)
     summary[OURS]["waiting"] = waiting_share(runs[OURS])
     show(model, world, args, summary)
     report({"summary": summary, "model": model, "world": world})
-    return [
-        f"{model}, W = {world}: the losses of {LABELS[program]} differ from ours by "
-        f"{row['loss_difference']:.1e}, more than {LOSS_TOLERANCE:.0e}"
-        for program, row in summary.items() if not losses_agree(row)
-    ]
+    return [f"{model}, W = {world}: the losses of {LABELS[program]} differ from ours by "
+            f"{found['loss_difference']:.1e}, more than {LOSS_TOLERANCE:.0e}"
+            for program, found in summary.items() if found["loss_difference"] > LOSS_TOLERANCE]
 
 
 def main():
-    args = parse(sys.argv[1:])
+    args = parse()
     try:
-        for path in (args.train, args.counter):
-            if not os.path.exists(path):
-                raise Failure(f"{path} is not there; ./fsdp build makes it")
-        carried = context(args, check_torch(args.train))
+        carried = context(args)
         print(f"torch {carried['versions']['torch']}, {carried['machine']['cores']} x "
               f"{carried['machine']['cpu']}, 1 thread a rank")
         with open(args.json or os.devnull, "w") as file:
@@ -355,8 +278,7 @@ def main():
         sys.exit(f"fsdp bench --peers: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    print(f"\nlosses agree to {LOSS_TOLERANCE:.0e}, relative, at every step" if not wrong else
-          "\n" + "\n".join(wrong))
+    print("\n" + ("\n".join(wrong) or f"losses agree to {LOSS_TOLERANCE:.0e}, relative, at every step"))
     sys.exit(bool(wrong))
 
 

@@ -1,59 +1,14 @@
-"""Bytes of a rank: tensor storage alive, and what its collectives move.
-
-Storage is counted by the train program's own counter (libpeers_counter.so, from common/memory),
-put in place of torch's CPU allocator before the process has a tensor. torch.profiler would not
-do: a block that a gloo thread frees after its operation goes unseen, and the sum drifts by
-whole units."""
+"""What the collectives of a rank move, by the textbook count: (W - 1) / W of the whole, of an all-reduce twice."""
 
 import collections
 import contextlib
-import ctypes
 
 import torch.distributed as dist
 
 
-class LiveBytes:
-    """Counts in this process from now on. Call before the first tensor."""
-
-    def __init__(self, library):
-        self._counter = ctypes.CDLL(library)
-        self._counter.counter_phase_name.restype = ctypes.c_char_p
-        self._counter.counter_peak.restype = ctypes.c_int64
-        self._counter.counter_peak_total.restype = ctypes.c_int64
-        count = self._counter.counter_phases()
-        self._phases = {
-            self._counter.counter_phase_name(phase).decode(): phase for phase in range(count)
-        }
-        self._counter.counter_install()
-
-    def enter(self, phase):
-        self._counter.counter_enter(self._phases[phase])
-
-    def forget_phases(self):
-        self._counter.counter_forget_phases()
-
-    def result(self):
-        phases = {name: self._counter.counter_peak(phase) for name, phase in self._phases.items()}
-        return {"peak_bytes": self._counter.counter_peak_total(), "phase_bytes": phases}
-
-
-class NoLiveBytes:
-    """torch's own allocator, nothing counted."""
-
-    def enter(self, phase):
-        pass
-
-    def forget_phases(self):
-        pass
-
-    def result(self):
-        return {}
-
-
 @contextlib.contextmanager
 def counted_collectives(world):
-    """While it lasts, what FSDP2 gathers and scatters is added up in the Counter it yields:
-    operation -> bytes by the textbook count, (W - 1) / W of the whole."""
+    """While it lasts, what FSDP2 gathers and scatters is added up in the Counter it yields: operation -> bytes."""
     moved = collections.Counter()
 
     def counted(function, operation, keyword, position):

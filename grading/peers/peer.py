@@ -9,10 +9,8 @@ import contextlib
 import ctypes
 import datetime
 import json
-import multiprocessing
-import multiprocessing.connection
 import os
-import signal
+import pathlib
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # not n
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -38,9 +37,7 @@ TIMEOUT = datetime.timedelta(seconds=300)
 def place(parameter, whole):
     if isinstance(parameter, DTensor):
         # Every rank drew the same tensor: each cuts its own part, nothing is sent.
-        part = distribute_tensor(
-            whole, parameter.device_mesh, parameter.placements, src_data_rank=None
-        )
+        part = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
         parameter.to_local().copy_(part.to_local())
     else:
         parameter.copy_(whole)
@@ -61,13 +58,9 @@ def build_ddp(options, world):
     model = gpt2.build_on_meta(options)
     model.to_empty(device="cpu")
     gpt2.draw_weights(model, options, SEED, place)
-    return DistributedDataParallel(
-        model,
-        init_sync=False,  # the replicas were drawn alike
-        broadcast_buffers=False,
-        gradient_as_bucket_view=True,
-        static_graph=True,
-    )
+    # init_sync: the replicas were drawn alike.
+    return DistributedDataParallel(model, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True,
+                                   static_graph=True)
 
 
 BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
@@ -76,41 +69,29 @@ BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
 def local_batch(options, args, rank, step):
     """The published recipe's tokens of this step, this rank's rows."""
     generator = torch.Generator().manual_seed(SEED + 100 + step)
-    tokens = torch.randint(
-        0, options.vocabulary, (args.batch, args.seq + 1), generator=generator
-    ).chunk(args.world)[rank]
-    return tokens[:, :-1], tokens[:, 1:]
+    tokens = torch.randint(0, options.vocabulary, (args.batch, args.seq + 1), generator=generator)
+    rows = tokens.chunk(args.world)[rank]
+    return rows[:, :-1], rows[:, 1:]
 
 
-def train(rank, args, live):
+def train(rank, args):
     options = MODELS[args.model]
-    live.enter("init")
     model = BUILD[args.mode](options, args.world)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=args.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, fused=True
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01,
+                                  fused=True)
     params = sum(parameter.numel() for parameter in model.parameters())
-
-    def train_step(inputs, targets):
-        live.enter("forward")
-        loss = gpt2.loss_of(model, inputs, targets)
-        live.enter("backward")
-        loss.backward()
-        live.enter("optimizer")
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.item()
-
     losses, seconds, moved = [], [], {}
     for step in range(args.steps):
         inputs, targets = local_batch(options, args, rank, step)
-        if step == 1:
-            live.forget_phases()  # from here on optimizer state exists in every phase
         counted = step == 1
         scope = counting.counted_collectives(args.world) if counted else contextlib.nullcontext()
         with scope as counts:
             start = time.perf_counter()
-            losses.append(train_step(inputs, targets))
+            loss = gpt2.loss_of(model, inputs, targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(loss.item())
             seconds.append(time.perf_counter() - start)
         moved = counts or moved
     if args.mode == "ddp":
@@ -118,94 +99,66 @@ def train(rank, args, live):
     return {"losses": losses, "seconds": seconds, "params": params, "comm_bytes": dict(moved)}
 
 
-def die_with_parent():
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def count_storage(library):
+    """Puts the allocator of our train program, which counts, in the place of torch's before this process has a
+    tensor. torch.profiler would not do: a block that a gloo thread frees after its operation goes unseen, and
+    the sum drifts by whole units. Returns the function that tells the peak."""
+    counter = ctypes.CDLL(library)
+    counter.counter_peak.restype = ctypes.c_int64
+    counter.counter_install()
+    return counter.counter_peak
 
 
 def run_rank(rank, args, folder):
-    die_with_parent()
-    live = counting.LiveBytes(args.counter) if args.counter else counting.NoLiveBytes()
+    peak = count_storage(args.counter) if args.counter else lambda: None
     torch.set_num_threads(1)
     store = dist.FileStore(os.path.join(folder, "store"), args.world)
-    dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=args.world, timeout=TIMEOUT
-    )
-    result = train(rank, args, live)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=args.world, timeout=TIMEOUT)
+    result = train(rank, args)
     dist.barrier()  # no rank leaves while another still talks to it
-    result.update(live.result(), cpu_seconds=sum(os.times()[:2]))
-    with open(os.path.join(folder, f"rank{rank}"), "w") as file:
-        json.dump(result, file)
+    result.update(peak_bytes=peak(), cpu_seconds=sum(os.times()[:2]))
+    pathlib.Path(folder, f"rank{rank}").write_text(json.dumps(result))
     sys.stdout.flush()
     os._exit(0)
 
 
 def run_ranks(args, folder):
-    """Starts the ranks and waits; the first that fails ends the others."""
+    """The first rank that fails ends the others."""
     # Forked: torch is imported once, and no thread of it runs yet.
-    context = multiprocessing.get_context("fork")
-    ranks = [
-        context.Process(target=run_rank, args=(rank, args, folder)) for rank in range(args.world)
-    ]
-    for process in ranks:
-        process.start()
-    try:
-        running = list(ranks)
-        while running:
-            multiprocessing.connection.wait([process.sentinel for process in running])
-            for process in [p for p in running if p.exitcode is not None]:
-                running.remove(process)
-                if process.exitcode != 0:
-                    sys.exit(f"peer {args.mode}: rank {ranks.index(process)} failed, see above")
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
-    results = []
-    for rank in range(args.world):
-        with open(os.path.join(folder, f"rank{rank}")) as file:
-            results.append(json.load(file))
-    return results
+    torch.multiprocessing.start_processes(run_rank, (args, folder), args.world, start_method="fork")
+    return [json.loads(pathlib.Path(folder, f"rank{rank}").read_text()) for rank in range(args.world)]
 
 
 def lines(args, results):
     """One line per step and a last one, under the names that ./fsdp train --json uses."""
     for step, losses in enumerate(zip(*(result["losses"] for result in results))):
         seconds = results[0]["seconds"][step]
-        yield {
-            "step": step,
-            "loss": sum(losses) / args.world,
-            "tokens_per_s": args.batch * args.seq / seconds,
-        }
-    final = {"final": True, "mode": args.mode, "model": args.model, "world": args.world}
-    final.update(batch=args.batch, seq=args.seq, steps=args.steps, threads=1, backend="gloo")
-    for key in ("params", "comm_bytes", "phase_bytes"):
-        final[key] = results[0].get(key)
-    if args.counter:
-        final["peak_bytes"] = [result["peak_bytes"] for result in results]
-    final["cpu_seconds"] = [result["cpu_seconds"] for result in results]
+        yield {"step": step, "loss": sum(losses) / args.world, "tokens_per_s": args.batch * args.seq / seconds}
+    final = {"final": True, **vars(args), "threads": 1, "backend": "gloo"}
+    for key in ("params", "comm_bytes"):
+        final[key] = results[0][key]
+    for key in ("peak_bytes", "cpu_seconds"):
+        final[key] = [result[key] for result in results if result[key] is not None]
     yield final
 
 
-def parse(argv):
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--mode", choices=sorted(BUILD), required=True)
-    parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
-    parser.add_argument("--batch", type=int, required=True, help="global rows a step")
-    parser.add_argument("--seq", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True)
+    for name, text in (("world", "ranks"), ("batch", "global rows a step"), ("seq", "tokens a row"), ("steps", "")):
+        parser.add_argument(f"--{name}", type=int, required=True, help=text)
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--counter", help="libpeers_counter.so; torch's own allocator if absent")
     parser.add_argument("--json", help="file; standard output if absent")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if args.batch % args.world:
         parser.error(f"--batch {args.batch} cannot be cut into {args.world} equal parts")
     return args
 
 
 def main():
-    args = parse(sys.argv[1:])
+    args = parse()
     with tempfile.TemporaryDirectory() as folder:
         results = run_ranks(args, folder)
     with open(args.json, "w") if args.json else contextlib.nullcontext(sys.stdout) as out:

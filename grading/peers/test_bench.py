@@ -1,4 +1,4 @@
-"""python -m unittest in this folder; needs no torch."""
+"""The code that reads and summarizes the runs; needs no torch."""
 
 import unittest
 
@@ -42,7 +42,7 @@ class Summary(unittest.TestCase):
         self.assertEqual(summary["fsdp"]["tokens_per_s"]["median"], 10)
 
     def test_the_peak_is_that_of_the_rank_with_most(self):
-        self.assertEqual(bench.summarize({"fsdp": rounds(1.0)})["fsdp"]["peak_bytes"]["max"], 8)
+        self.assertEqual(bench.summarize({"fsdp": rounds(1.0)})["fsdp"]["peak_bytes"], 8)
 
     def test_a_loss_that_differs_at_one_step_is_reported(self):
         runs = {"fsdp": rounds(1.0), "ddp": rounds(1.0, losses=(3.0, 2.5, 2.25, 2.5))}
@@ -50,13 +50,13 @@ class Summary(unittest.TestCase):
 
     def test_a_loss_that_is_no_number_does_not_pass(self):
         runs = {"fsdp": rounds(1.0), "ddp": rounds(1.0, losses=(3.0, "NaN", 2.25, 2.0))}
-        self.assertFalse(bench.losses_agree(bench.summarize(runs)["ddp"]))
+        self.assertGreater(bench.summarize(runs)["ddp"]["loss_difference"], bench.LOSS_TOLERANCE)
 
     def test_processes_alone_are_as_fast_as_all_of_them_together(self):
         alone = [bench.together(rounds(10.0, 30.0, losses=(9.0, 8.0, 7.0, 6.0)))]
         summary = bench.summarize({"fsdp": rounds(20.0), "alone": alone})["alone"]
         self.assertEqual(summary["ratio"]["median"], 0.5)
-        self.assertTrue(bench.losses_agree(summary))
+        self.assertEqual(summary["loss_difference"], 0)
         self.assertIsNone(summary["peak_bytes"])
 
     def test_the_share_of_waiting_is_the_median_after_the_warm_up(self):
@@ -71,7 +71,3 @@ class Summary(unittest.TestCase):
     def test_a_peer_with_another_number_of_parameters_is_refused(self):
         with self.assertRaisesRegex(bench.Failure, "parameters"):
             bench.summarize({"fsdp": rounds(1.0), "ddp": rounds(1.0, params=4)})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,6 @@
 #include <c10/util/ScopeExit.h>
 #include <meta_init.h>
-#include <nn/operator_call.h>
+#include <nn/construction.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -26,25 +26,6 @@ struct Step {
   std::vector<c10::Storage> makes;  // meta storages of its results, in order
   at::Generator generator;          // undefined: it draws nothing
   at::Tensor generator_state;       // [5056] bytes, from before it drew
-};
-
-// Puts a generator to where it was before a step, and back.
-class Rewound {
- public:
-  explicit Rewound(const Step& step) : generator_(step.generator) {
-    if (!generator_.defined()) return;
-    state_ = generator_.get_state();
-    generator_.set_state(step.generator_state);
-  }
-  ~Rewound() {
-    if (generator_.defined()) generator_.set_state(state_);
-  }
-  Rewound(const Rewound&) = delete;
-  Rewound& operator=(const Rewound&) = delete;
-
- private:
-  at::Generator generator_;
-  at::Tensor state_;
 };
 
 at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
@@ -83,13 +64,6 @@ void on_call(const OperatorHandle& op, c10::DispatchKeySet, Values* stack) {
     stack->push_back(std::move(result));
 }
 
-void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
-  const auto device = device_of(op, arguments);
-  if (!device || device->is_cpu() || device->is_meta()) return;
-  throw std::runtime_error("DeferredInit: " + name_of(op) + " wants the device " + device->str() +
-                           "; make it on the CPU, and move what is materialized");
-}
-
 void run(Tape& tape, const std::function<void()>& construct) {
   if (tape_in_use != nullptr) {
     throw std::logic_error("DeferredInit inside DeferredInit: record the outermost module alone");
@@ -97,13 +71,7 @@ void run(Tape& tape, const std::function<void()>& construct) {
   tape_in_use = &tape;
   const auto stop = c10::make_scope_exit([] { tape_in_use = nullptr; });
   c10::impl::IncludeDispatchKeyGuard start(c10::DispatchKey::DeferredInit);
-  try {
-    construct();
-  } catch (const c10::Error& error) {
-    const std::string text = error.what();
-    if (text.find("data is not allocated") == std::string::npos) throw;
-    throw std::runtime_error("DeferredInit: a tensor without memory was used through a pointer");
-  }
+  call_constructor(construct);
 }
 
 }  // namespace
@@ -218,7 +186,7 @@ Storages Tape::replay(std::vector<size_t> last_steps) const {
   Storages real;
   for (const size_t index : chosen) {
     const Step& step = steps[index];
-    const Rewound rewound(step);
+    const Rewound rewound(step.generator, step.generator_state);
     const Values results =
         call_on(at::kCPU, step.op,
                 map_tensors(step.op, step.arguments, [&](const at::Tensor& tensor, bool) {

@@ -52,11 +52,8 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   parameters_ = std::move(parameters);
   comm_ = std::move(comm);
   at::NoGradGuard no_grad;
-  std::vector<int64_t> numels;
   check_fp32(unit_, parameters_);
-  for (const NamedParameter& parameter : parameters_)
-    numels.push_back(parameter.tensor.numel());
-  layout_ = flat_layout(numels, comm_->world_size());
+  layout_ = flat_layout(numel_of_each(parameters_), comm_->world_size());
   {
     const MemoryScope scope(MemoryClass::shards);
     shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
@@ -99,10 +96,8 @@ void FlatParameterImpl::keep_shard_of(size_t index, const Materialize& materiali
 }
 
 bool FlatParameterImpl::trainable() const {
-  for (const auto& parameter : parameters_) {
-    if (parameter.tensor.requires_grad()) return true;
-  }
-  return false;
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [](const NamedParameter& p) { return p.tensor.requires_grad(); });
 }
 
 void FlatParameterImpl::set_memory(size_t bytes) {

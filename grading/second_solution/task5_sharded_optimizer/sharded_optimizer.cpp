@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 
@@ -17,7 +18,7 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
 
   void step() override;
   void zero_grad() override;
-  double clip_grad_norm(double max_norm) override;
+  double clip_grad_norm(double max_norm) override { return clip_grad_norm(max_norm, 2); }
   double clip_grad_norm(double max_norm, double norm_type) override;
   std::vector<StateRange> state() override;
 
@@ -96,39 +97,34 @@ std::vector<at::Tensor> ShardedOptimizerImpl::gradients() const {
   return gradients;
 }
 
-double ShardedOptimizerImpl::clip_grad_norm(double max_norm) {
-  at::NoGradGuard no_grad;
-  std::vector<at::Tensor> sums{
-      at::zeros({kDigits}, at::TensorOptions(at::kDouble).device(comm_->device()))};
-  for (const at::Tensor& gradient : gradients())
-    sums.push_back(sum_of_squares(gradient));
-  const at::Tensor all = at::stack(sums).sum(0);
-  comm_->all_reduce(all, kNorm).wait();
-  const double norm = std::sqrt(value_of_sum(all));
-  const double scale = std::min(1.0, max_norm / (norm + 1e-6));
-  for (const at::Tensor& gradient : gradients())
-    gradient.mul_(scale);
-  return norm;
-}
-
 double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
   check_norm_type(norm_type);
-  if (norm_type == 2) return clip_grad_norm(max_norm);
   at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> gradients = this->gradients();
   const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
-  std::vector<at::Tensor> magnitudes{at::zeros({1}, options)};
-  std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
-  for (const at::Tensor& gradient : gradients())
-    magnitudes.push_back(largest_magnitude(gradient));
-  const at::Tensor of_ranks = at::zeros({comm_->world_size()}, options);
-  comm_->all_gather_into(of_ranks, at::cat(magnitudes).max().reshape({1}), kNorm).wait();
-  const auto largest = of_ranks.max().item<double>();
-  for (const at::Tensor& gradient : gradients())
-    sums.push_back(sum_of_powers(gradient, norm_type, largest));
-  const at::Tensor sum = at::stack(sums).sum(0);
-  if (!std::isinf(norm_type)) comm_->all_reduce(sum, kNorm).wait();
-  const double norm = p_norm(norm_type, largest, sum);
-  for (const at::Tensor& gradient : gradients())
+  const auto total = [&](const auto& of_gradient) {  // over the ranks too
+    std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
+    std::transform(gradients.begin(), gradients.end(), std::back_inserter(sums), of_gradient);
+    const at::Tensor sum = at::stack(sums).sum(0);
+    comm_->all_reduce(sum, kNorm).wait();
+    return sum;
+  };
+  double norm{};
+  if (norm_type == 2) {
+    norm = std::sqrt(value_of_sum(total(sum_of_squares)));
+  } else {
+    std::vector<at::Tensor> magnitudes{at::zeros({1}, options)};
+    for (const at::Tensor& gradient : gradients)
+      magnitudes.push_back(largest_magnitude(gradient));
+    const at::Tensor of_ranks = at::zeros({comm_->world_size()}, options);
+    comm_->all_gather_into(of_ranks, at::cat(magnitudes).max().reshape({1}), kNorm).wait();
+    norm = of_ranks.max().item<double>();
+    if (!std::isinf(norm_type))
+      norm = p_norm(norm_type, norm, total([&, largest = norm](const at::Tensor& gradient) {
+                      return sum_of_powers(gradient, norm_type, largest);
+                    }));
+  }
+  for (const at::Tensor& gradient : gradients)
     gradient.mul_(std::min(1.0, max_norm / (norm + 1e-6)));
   return norm;
 }

@@ -81,29 +81,22 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {
   ShardLayout layout;
   layout.world_size = world_size;
-  std::vector<FlatLayout> flats;
+  std::unordered_map<const c10::TensorImpl*, std::pair<size_t, int64_t>> places;  // unit, offset
   for (const UnitPlan& unit : plan) {
-    std::vector<int64_t> numels;
+    const FlatLayout flat = flat_layout(numel_of_each(unit.parameters), world_size);
     bool trainable = false;
-    for (const auto& parameter : unit.parameters) {
-      numels.push_back(parameter.tensor.numel());
-      trainable |= parameter.tensor.requires_grad();
+    for (size_t i = 0; i < unit.parameters.size(); ++i) {
+      const at::Tensor& parameter = unit.parameters[i].tensor;
+      trainable |= parameter.requires_grad();
+      places[parameter.unsafeGetTensorImpl()] = {layout.units.size(), flat.offsets[i]};
     }
-    flats.push_back(flat_layout(numels, world_size));
-    layout.units.push_back({unit.name, flats.back().padded_numel, unit.module == &root, trainable});
+    layout.units.push_back({unit.name, flat.padded_numel, unit.module == &root, trainable});
   }
-  for (const NamedParameter& parameter : distinct_parameters(root)) {
-    for (size_t unit = 0; unit < plan.size(); ++unit) {
-      const auto& parameters = plan[unit].parameters;
-      const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& other) {
-        return other.tensor.is_same(parameter.tensor);
-      });
-      if (found == parameters.end()) continue;
-      layout.parameters.push_back(
-          {parameter.name, unit,
-           flats[unit].offsets[static_cast<size_t>(found - parameters.begin())],
-           parameter.tensor.numel(), parameter.tensor.requires_grad()});
-    }
+  for (const auto& [name, parameter] : distinct_parameters(root)) {
+    const auto place = places.find(parameter.unsafeGetTensorImpl());
+    if (place == places.end()) continue;
+    const auto [unit, offset] = place->second;
+    layout.parameters.push_back({name, unit, offset, parameter.numel(), parameter.requires_grad()});
   }
   return layout;
 }

@@ -38,10 +38,7 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   parameters_ = std::move(parameters);
   comm_ = std::move(comm);
   const at::NoGradGuard no_grad;
-  std::vector<int64_t> numels;
-  for (const auto& [name, parameter] : parameters_)
-    numels.push_back(parameter.numel());
-  layout_ = flat_layout(numels, comm_->world_size());
+  layout_ = flat_layout(numel_of_each(parameters_), comm_->world_size());
   shard_ = at::zeros({layout_.padded_numel});
   for (size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& parameter = parameters_[i].tensor;

@@ -1,0 +1,50 @@
+"""What the programs that go through a list have in common: faults, exploits, ordinary, course/samples."""
+
+import argparse
+import subprocess
+import sys
+import time
+
+from grader.course import ROOT, Refused, tomllib
+
+
+def load(file):
+    """The tables of a file of grading/, each with its `name`."""
+    return [{"name": name, **entry} for name, entry in tomllib.loads((ROOT / "grading" / file).read_text()).items()]
+
+
+def parser(description):
+    made = argparse.ArgumentParser(description=description.splitlines()[0])
+    made.add_argument("--only", nargs="+", metavar="NAME", help="only what has these names")
+    made.add_argument("--part", metavar="I/N", help="only the I-th of N parts of the list")
+    made.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
+    return made
+
+
+def chosen(entries, arguments):
+    """Those of the entries that --only and --part choose."""
+    entries = [entry for entry in entries if not arguments.only or entry["name"] in arguments.only]
+    part, parts = map(int, (arguments.part or "0/1").split("/"))
+    return entries[part % parts :: parts]
+
+
+def finish(arguments, passed, failed, skipped=0):
+    """Ends the program."""
+    if arguments.totals:
+        with open(arguments.totals, "a") as file:
+            file.write(f"{passed} {failed} {skipped}\n")
+    sys.exit(1 if failed else 0)
+
+
+def play(arguments, entries, attempt):
+    """Prints a line for each entry: what is wrong with it, which `attempt` finds out. Ends the program."""
+    failed = 0
+    for entry in entries:
+        started = time.monotonic()
+        try:
+            wrong = attempt(entry)
+        except (Refused, subprocess.TimeoutExpired) as error:
+            wrong = str(error)
+        failed += bool(wrong)
+        print(f"{entry['name'][:70]:70} {time.monotonic() - started:4.0f} s {wrong or 'as it should be'}", flush=True)
+    finish(arguments, len(entries) - failed, failed)
