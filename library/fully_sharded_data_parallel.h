@@ -64,10 +64,10 @@ class ShardedModel {
   // shards, in the order of net.parameters(). Of some parameters a rank owns no element; their
   // tensor is empty. From the first call on, gradients are in their .grad, also those of passes
   // before, and the units keep none (ShardedOptimizer then finds none). Hooks on them are called. A
-  // frozen parameter gets none; freeze and unfreeze here or in the module. A parameter without a
-  // gradient in a pass has zeros, as in PyTorch's FSDP. Write to them between steps by any means.
-  // Optimizers that compute each element by itself end with the bits of one process: all of
-  // torch's but LBFGS, which is refused at its first step.
+  // frozen parameter gets none; freeze it here or in the module, and unfreeze it there. A parameter
+  // without a gradient in a pass has zeros, as in PyTorch's FSDP. Write to them between steps by
+  // any means. Optimizers that compute each element by itself end with the bits of one process: all
+  // of torch's but LBFGS, which is refused at its first step.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // the same, by first name
   void zero_grad();  // drops all gradients, as the optimizer's does, and the module's

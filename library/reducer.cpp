@@ -114,13 +114,17 @@ void Reducer::lay_out() {
   std::vector<int64_t> numels;
   for (Entry& entry : entries_) {
     check_fp32("root", {entry});
-    if (entry.waits && !entry.tensor.grad().is_same(entry.waiting)) {  // dropped or replaced
+    at::Tensor& gradient = entry.tensor.mutable_grad();
+    const bool waits = gradient.is_same(entry.waiting);
+    entry.arrived = false;
+    entry.trains = entry.tensor.requires_grad() || waits;
+    if (!waits) {  // what has waited, if anything, was dropped or replaced
       entry.local.reset();
       entry.reduced.reset();
-      entry.waits = entry.broken = false;
+      entry.broken = false;
+      if (entry.trains || gradient.defined())
+        entry.reduced = std::exchange(gradient, entry.waiting);
     }
-    entry.arrived = false;
-    entry.trains = entry.tensor.requires_grad() || entry.waits;
     if (entry.trains) numels.push_back(entry.tensor.numel());
   }
   const GradientBuckets layout = gradient_buckets(numels, {cap_, cap_});
@@ -149,7 +153,7 @@ void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
                            ".sparse(true)");
   begin_pass();
   if (!entry.trains) return;
-  entry.aside = std::exchange(entry.tensor.mutable_grad(), {});
+  entry.tensor.mutable_grad().reset();
   entry.arriving = true;
   // The last hook of the parameter, so that all others find the gradient of this pass in .grad.
   entry.remove_hook();
@@ -163,8 +167,7 @@ void Reducer::collect(Entry& entry) {
   const at::NoGradGuard no_grad;
   if (!std::exchange(entry.arriving, false)) return;
   entry.arrived = true;
-  const at::Tensor gradient =
-      std::exchange(entry.tensor.mutable_grad(), std::exchange(entry.aside, {}));
+  const at::Tensor gradient = std::exchange(entry.tensor.mutable_grad(), entry.waiting);
   if (!reduces_) {
     entry.fresh = gradient;
     return;
@@ -205,15 +208,12 @@ void Reducer::end_pass() {
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
     if (std::exchange(entry.arriving, false))  // an undefined gradient
-      entry.tensor.mutable_grad() = std::exchange(entry.aside, {});
+      entry.tensor.mutable_grad() = entry.waiting;
     if (entry.fresh.defined() && entry.local.defined()) entry.local.add_(entry.fresh);
     if (entry.fresh.defined() && !entry.local.defined()) entry.local = entry.fresh;
     entry.fresh.reset();
   }
   if (reduces_) give_gradients();
-  for (Entry& entry : entries_)
-    if (!reduces_ && entry.trains && !std::exchange(entry.waits, true))
-      entry.reduced = std::exchange(entry.tensor.mutable_grad(), entry.waiting);
   buckets_.clear();
 }
 
@@ -230,10 +230,11 @@ void Reducer::give_gradients() {
     bucket.sum.div_(comm_->summed_ranks());  // once, after the sum: 1/W is not exact for every W
   }
   for (Entry& entry : entries_) {
-    if (!entry.trains || entry.broken) continue;
     at::Tensor& gradient = entry.tensor.mutable_grad();
-    if (std::exchange(entry.waits, false)) gradient = std::exchange(entry.reduced, {});
+    if (entry.broken || !gradient.is_same(entry.waiting)) continue;
+    gradient = std::exchange(entry.reduced, {});
     entry.local.reset();
+    if (!entry.trains) continue;
     gradient = gradient.defined() ? gradient.add_(slot(entry)) : slot(entry);
   }
 }
@@ -248,12 +249,10 @@ void Reducer::break_off() {
   }
   buckets_.clear();
   for (Entry& entry : entries_) {
-    entry.arriving = false;
-    for (at::Tensor* part : {&entry.aside, &entry.fresh, &entry.local, &entry.reduced})
+    if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.waiting;
+    for (at::Tensor* part : {&entry.fresh, &entry.local, &entry.reduced})
       part->reset();
-    if (!entry.trains && !entry.tensor.grad().defined()) continue;
-    entry.tensor.mutable_grad() = entry.waiting;
-    entry.waits = entry.broken = true;
+    entry.broken = entry.tensor.grad().is_same(entry.waiting);  // else it has been dropped
   }
 }
 

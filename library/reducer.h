@@ -18,13 +18,11 @@ namespace fsdp {
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
-    at::Tensor waiting;  // a trap: in .grad while a gradient is incomplete, which waits for a pass
-    bool waits{};        // outside of no_sync()
-    bool broken{};       // a part of it was lost in a pass that threw
+    at::Tensor waiting;  // a trap: in .grad in a pass, and until one outside of no_sync() ends
     at::Tensor local{}, reduced{};  // then: this rank's sum, and what `waiting` has replaced
+    bool broken{};                  // a part of them was lost in a pass that threw
     // Of the pass that has not ended.
     bool trains{}, arriving{}, arrived{};
-    at::Tensor aside{};  // what was in .grad, while `arriving`
     at::Tensor fresh{};  // what arrived in no_sync()
     GradientBuckets::Place place{};
     std::function<void()> remove_hook{[] {}};

@@ -222,10 +222,7 @@ void ShardTensors::break_off() {
   for (Entry& entry : entries_) {
     entry.whole.mutable_grad().reset();
     entry.reduced.reset();
-    at::Tensor& gradient = entry.own.mutable_grad();
-    if (!gives_gradients_ || !(entry.requires_grad || gradient.defined())) continue;
-    gradient = entry.incomplete;
-    entry.broken = true;
+    entry.broken = entry.own.grad().is_same(entry.incomplete);  // else it has been dropped
   }
   set_traps();
 }
@@ -314,6 +311,7 @@ void ShardTensors::forget(Entry& entry) {
 }
 
 void ShardTensors::zero_grad() {
+  settle_broken_passes();
   expect_drop();
   for (const auto& unit : units_) {
     unit->abandon_gradient();

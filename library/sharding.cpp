@@ -138,13 +138,15 @@ void Sharding::guard_units() {
     const auto& parameters = unit.parameters();
     watched->storage = parameters.front().tensor.storage();
     const size_t others = parameters.size() - 1;
-    guard_storage(watched->storage,
-                  "parameter " + parameters.front().name +
-                      (others > 0 ? " and " + std::to_string(others) + " more" : "") + " of unit " +
-                      unit.unit() + (others > 0 ? " are" : " is") +
-                      " sharded now: call the module (module(x), not module.forward(x)), or "
-                      "use summon_full_params(); other causes are in docs/what_works.md",
-                  unit.layout().padded_numel * unit.shard().element_size());
+    guard_storage(
+        watched->storage,
+        "parameter " + parameters.front().name +
+            (others > 0 ? " and " + std::to_string(others) + " more" : "") + " of unit " +
+            unit.unit() + (others > 0 ? " are" : " is") +
+            " sharded now: call the module (module(x), not module.forward(x)), or "
+            "use summon_full_params(); optimizers take model.parameters(); other causes are in "
+            "docs/what_works.md",
+        unit.layout().padded_numel * unit.shard().element_size());
   }
 }
 

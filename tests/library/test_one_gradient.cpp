@@ -7,6 +7,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
+#include <thread>
+
 // A parameter of the module and what model.parameters() has of it are one parameter with one value
 // and one gradient, whoever changes it and by what means.
 namespace fsdp {
@@ -68,6 +70,23 @@ MULTI_RANK_TEST(OneGradient, that_is_incomplete_is_refused_by_a_step) {
   });
   for (const char* what : {"thrown", "waiting"})
     expect_on_all_ranks(run, what, true);
+}
+
+// As a thread of the engine may be the last to hold a pass on a GPU.
+MULTI_RANK_TEST(OneGradient, that_was_lost_in_another_thread_is_refused_until_it_is_dropped) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet plain(rank, momentum), sharded(rank, momentum);
+    const at::Tensor x = at::ones({2, 7}).requires_grad_();
+    x.register_hook([](const at::Tensor&) { throw std::domain_error("broken"); });
+    const at::Tensor loss = (*sharded.net)(x).sum();
+    std::thread([&] { EXPECT_THROW(loss.backward(), std::exception); }).join();
+    EXPECT_CONTAINS(error_of([&] { sharded.optimizer->step(); }), "call zero_grad()");
+    sharded.model.zero_grad();
+    for (ShardedNet* one : {&plain, &sharded})
+      one->step();
+    rank.observe("equal", at::equal(plain.all_parameters(), sharded.all_parameters()));
+  });
+  expect_on_all_ranks(run, "equal", true);
 }
 
 MULTI_RANK_TEST(OneGradient, that_was_put_into_the_modules_parameters_is_refused) {

@@ -165,6 +165,8 @@ class Run {
     } else if (op.what == "clip") {
       rank_.observe("norm " + std::to_string(at_), player.clip());
     } else {
+      // A drop in the module is noticed once after each call of it, so one comes before.
+      if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, player);
       for (const at::Tensor& leaf : player.leaves) {
         if (op.what == "write .grad")
           leaf.mutable_grad() = leaf.detach().sign();
@@ -206,8 +208,10 @@ class Run {
     } else if (op.what == "freeze" || op.what == "freeze in module" || op.what == "unfreeze") {
       player.optimizer->zero_grad();
       player.dropped_gradients();
-      const auto& parameters = op.what == "freeze" ? leaves : player.net->parameters();
-      parameters[one].set_requires_grad(op.what == "unfreeze");
+      // Unfrozen on both sides: of one alone nothing would tell that the other is older.
+      if (op.what != "freeze in module") leaves[one].set_requires_grad(op.what == "unfreeze");
+      if (op.what != "freeze")
+        player.net->parameters()[one].set_requires_grad(op.what == "unfreeze");
     } else {
       play_leaves(op, player);
     }
