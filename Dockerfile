@@ -4,7 +4,7 @@ FROM debian:12
 
 # The packages come before the sources, so that a changed source does not install them again.
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      ca-certificates cmake g++ git libcli11-dev libgtest-dev libssl-dev ninja-build \
+      ca-certificates clangd cmake g++ gdb git libcli11-dev libgtest-dev libssl-dev ninja-build \
       nlohmann-json3-dev python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
 

@@ -1,24 +1,19 @@
 # The target `fsdp`: the library, with the reference solutions and all else that it is linked to, as one
-# archive; and its installation. Programs find the headers below as <fsdp/fully_shard.h>,
-# <fsdp/nn/module.h>, here and after `cmake --install build/default --prefix P`:
-#   P/lib/libfsdp.a, P/include/fsdp/
-#   P/lib/cmake/fsdp/           find_package(fsdp), which gives the target fsdp::fsdp
+# archive. `cmake --install build/default --prefix P` installs it as P/lib/libfsdp.a, P/include/fsdp/ and
+# P/lib/cmake/fsdp/, where find_package(fsdp) finds the target fsdp::fsdp.
 
-# What <fsdp/fsdp.h> includes, directly or not. The others are internal.
+# What programs include, as <fsdp/fully_shard.h>, <fsdp/nn/module.h>: <fsdp/fsdp.h> and what it includes.
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h distributed_data_parallel.h
     flat_layout.h flat_parameter.h forward_method.h fsdp.h fully_shard.h fully_sharded_data_parallel.h
     ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h prefetch.h
     sequential.h sharded_optimizer.h state_dict.h unit_plan.h visit_tensors.h wrap_by_size.h
-    wrap_policy.h
-    base/todo.h base/torch.h
-    comm/call.h comm/clock.h comm/communicator.h comm/communicator_options.h comm/group.h comm/handle.h
-    comm/launcher.h comm/link.h comm/mapping.h comm/rank_status.h comm/shared_region.h
-    memory/live_bytes.h memory/memory_class.h
-    nn/module.h nn/unit_policy.h
-    optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
-    optim/shard_layout.h optim/state_range.h optim/update_rule.h
-    state/checkpoint.h state/model_state.h state/whole_state.h)
+    wrap_policy.h base/todo.h base/torch.h comm/call.h comm/clock.h comm/communicator.h
+    comm/communicator_options.h comm/group.h comm/handle.h comm/launcher.h comm/link.h comm/mapping.h
+    comm/rank_status.h comm/shared_region.h memory/live_bytes.h memory/memory_class.h nn/module.h
+    nn/unit_policy.h optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h
+    optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
+    state/model_state.h state/whole_state.h)
 
 # FullyShardedDataParallel for one's own models, over the reference solutions.
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
@@ -36,10 +31,9 @@ target_compile_features(fsdp PUBLIC cxx_std_20)
 target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json
                       PRIVATE OpenSSL::Crypto)
 
-# The objects of all that the library is linked to, directly or not, and the folders of their headers.
+# The objects of all that the library is linked to, directly or not.
 set(left fsdp_cuda fsdp_library)
 set(seen)
-set(folders ${PROJECT_SOURCE_DIR}/common ${PROJECT_SOURCE_DIR}/trainer)
 while(left)
   list(POP_FRONT left one)
   if(NOT TARGET ${one} OR one IN_LIST seen)
@@ -51,8 +45,6 @@ while(left)
     target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${one}>)
   endif()
   get_target_property(bases ${one} INTERFACE_LINK_LIBRARIES)
-  get_target_property(own ${one} INTERFACE_INCLUDE_DIRECTORIES)
-  list(APPEND folders ${own})
   if(bases)
     list(APPEND left ${bases})
   endif()
@@ -61,8 +53,8 @@ endwhile()
 # Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be the user's.
 list(JOIN public_headers "|" names)
 foreach(header ${public_headers})
-  unset(found)
-  find_file(found ${header} PATHS ${folders} ${PROJECT_SOURCE_DIR}/library REQUIRED NO_CACHE NO_DEFAULT_PATH)
+  file(GLOB found library/${header} common/${header} trainer/${header} tasks/*/${header}
+       tasks/extensions/*/${header})
   set(copy ${PROJECT_BINARY_DIR}/include/fsdp/${header})
   cmake_path(GET copy PARENT_PATH folder)
   file(MAKE_DIRECTORY ${folder})
@@ -85,9 +77,8 @@ foreach(example own_model own_training)
   target_precompile_headers(${example} REUSE_FROM fsdp_pch)
 endforeach()
 
-set(package lib/cmake/fsdp)
 install(TARGETS fsdp EXPORT fsdp ARCHIVE DESTINATION lib)
-install(EXPORT fsdp NAMESPACE fsdp:: FILE fsdpTargets.cmake DESTINATION ${package})
+install(EXPORT fsdp NAMESPACE fsdp:: FILE fsdpTargets.cmake DESTINATION lib/cmake/fsdp)
 foreach(header ${public_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${PROJECT_BINARY_DIR}/include/fsdp/${header} DESTINATION include/fsdp/${folder})
@@ -97,4 +88,4 @@ include(CMakePackageConfigHelpers)
 write_basic_package_version_file(fsdpConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/fsdpConfig.cmake ${PROJECT_BINARY_DIR}/fsdpConfigVersion.cmake
               cmake/FindLibTorch.cmake cmake/locate_libtorch.cmake
-        DESTINATION ${package})
+        DESTINATION lib/cmake/fsdp)

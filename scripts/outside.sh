@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs the library, moves it, and builds examples/outside with it as a project elsewhere, where a
 # warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
-# torchrun if ./fsdp setup --peers has installed that. Then builds a project of one file in each way that
-# CMake knows, with g++ and clang, Debug and Release. Those that compile the library are one in turn at
-# every commit, or all of them with --all. Adds "passed failed skipped" to the file $1.
+# torchrun if ./fsdp setup --peers has installed that. Then a project of one file takes the library in each
+# of CMake's ways, with g++ and clang, Debug and Release; those that compile it take turns, but with --all.
+# Adds "passed failed skipped" to the file $1.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"

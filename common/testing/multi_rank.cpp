@@ -16,7 +16,6 @@
 #include <testing/story.h>
 #include <trace/recorder.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -109,11 +108,9 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
 
 RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
   using remote_ranks::kTimeLimit;
-  if (remote_ranks::reporting()) {
-    options.time_limit = std::min<std::chrono::milliseconds>(options.time_limit, kTimeLimit);
-  } else if (std::getenv("FSDP_DEBUG") != nullptr) {  // a debugger may hold a rank
+  if (std::getenv("FSDP_DEBUG") != nullptr)  // a debugger may hold a rank
     options.timeout = options.time_limit = std::chrono::hours(1);
-  }
+  if (remote_ranks::reporting() && options.time_limit > kTimeLimit) options.time_limit = kTimeLimit;
   require_one_thread("run_ranks()");
   take_todo();
   Shared shared(world_size, options.record);
