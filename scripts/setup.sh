@@ -8,6 +8,7 @@ source "$root/scripts/build.sh"
 torch_version=2.11.0
 clang_format_version=14.0.6
 clang_tidy_version=23.1.4
+matplotlib_version=3.10
 
 venv=$root/.venv
 mkdir -p "$root/.cache"
@@ -38,7 +39,7 @@ missing_packages() {
 
 # Prints the packages that the grader's sandbox needs, where there is a grader. Without them it protects less.
 missing_for_grading() {
-  [[ -d $root/grading/grader ]] || return 0
+  [[ -f $root/grading/grade.py ]] || return 0
   command -v bwrap >/dev/null || echo bubblewrap
   compgen -G '/usr/lib/*/libseccomp.so.2' >/dev/null || echo libseccomp2
 }
@@ -86,12 +87,14 @@ make_venv() {
 
 # pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
 # environment FOLDER.
-pip_install() {
+pip_install() { pip_with_dependencies "$1" --no-deps "${@:2}"; }
+
+pip_with_dependencies() {
   local into=$1 quiet=(--quiet)
   shift
   if [[ -t 2 ]]; then quiet=(); fi
   make_venv "$into"
-  "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
+  "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check "$@" >&2
 }
 
 # The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd which
@@ -135,10 +138,18 @@ install_peers() {
     fail "could not install grading/peers/requirements.txt"
 }
 
-peers='' build_only='' python_only=''
+# With what it depends on: the versions of these differ between Pythons.
+install_plots() {
+  ! has_wheel "matplotlib-$matplotlib_version*" || return 0
+  say "installing matplotlib $matplotlib_version (170 MB) into .venv"
+  pip_with_dependencies "$venv" "matplotlib==$matplotlib_version.*" || fail "could not install matplotlib"
+}
+
+peers='' plots='' build_only='' python_only=''
 while (($#)); do
   case $1 in
     --peers) peers=yes ;;
+    --plots) plots=yes ;;
     --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
     --python-only) python_only=yes ;;  # what the scripts of grading/ need
     --wheels | --wheels=*)
@@ -149,7 +160,7 @@ while (($#)); do
       PIP_FIND_LINKS=$(cd "$wheels" && pwd)
       export PIP_FIND_LINKS PIP_NO_INDEX=1
       ;;
-    *) refuse "option '$1' is unknown to setup; allowed: --peers, --wheels DIR" ;;
+    *) refuse "option '$1' is unknown to setup; allowed: --peers, --plots, --wheels DIR" ;;
   esac
   shift
 done
@@ -167,4 +178,5 @@ install_libtorch
 if [[ $build_only ]]; then exit; fi
 install_tools
 if [[ $peers ]]; then install_peers; fi
+if [[ $plots ]]; then install_plots; fi
 say "everything is installed; LibTorch: $(libtorch_folder)"
