@@ -101,6 +101,7 @@ int check_course(const Settings& settings) {
                         [](const TestResult& test) { return !problem_of(test).extension; });
   print_failures(tests);
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
+  if (!settings.page.empty()) write_whole_file(settings.page, html_map(settings, result));
   if (!result.complete()) print_next_step(result.tasks);
   print_timeline(settings.trace, tests);
   return result.complete() ? 0 : 1;

@@ -223,6 +223,26 @@ TEST(Check, names_the_problem_to_go_on_with_and_the_folder_of_its_functions) {
                   "Next: problem 6.2 forward,");
 }
 
+TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine_on_1");
+  CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),
+                       result_of(2, {{"T2_1_layout", "a", Outcome::passed}}),
+                       result_of(3, {{"T3_1_pre_forward", "a", Outcome::failed}}),
+                       result_of(4, {{"T4_1_pre_backward", "a", Outcome::not_started, "f<T>"}})}};
+  const std::string page = html_map(settings, course);
+  for (const char* part :
+       {"<p>Next: problem 1.1 redirect, in tasks/task1_*/; then ./fsdp check 1.1</p>",
+        "task ready'><b>1<", "task complete'><b>&#10003;<", "task begun'><b>3<",
+        "task waits'><b>4<", ">can begin<",
+        ">complete; stands on the reference solution of task 1<",
+        ">begins after task 3; stands on the reference solution of task 1 and your own tasks",
+        ">2.1 layout</span><span>4.0 of 4<", ">next; not started<", ">needs f&lt;T><",
+        ">0 of 1 tests passed<"})
+    EXPECT_CONTAINS(page, part);
+  EXPECT_LACKS(page, "http");
+}
+
 TEST(Check, names_the_test_whose_timeline_the_file_has) {
   std::vector<TestResult> tests{{"T2_3_unshard", "a/W2", Outcome::passed},
                                 {"T2_3_unshard", "b/W2", Outcome::failed},
