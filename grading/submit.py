@@ -39,9 +39,8 @@ def check_place(out, root=ROOT):
     """Only an older zip of this program is replaced."""
     if out.suffix != ".zip" or not out.parent.is_dir() or (root / "tasks").resolve() in out.resolve().parents:
         raise Refused(f"{out}: name a file OUT.zip in a folder that exists, outside of tasks/")
-    if out.exists() or out.is_symlink():
-        if not zipfile.is_zipfile(out) or zipfile.ZipFile(out).comment != NOTE:
-            raise Refused(f"{out} exists, and ./fsdp submit has not made it: choose another name")
+    if (out.exists() or out.is_symlink()) and not (zipfile.is_zipfile(out) and zipfile.ZipFile(out).comment == NOTE):
+        raise Refused(f"{out} exists, and ./fsdp submit has not made it: choose another name")
 
 
 def write(out, files):
@@ -67,9 +66,9 @@ def main(out, results=None, refused=None):
         points = json.loads(results.read_text())
     except (OSError, Refused) as error:
         sys.exit(f"fsdp submit: {error}")
-    points = ", ".join(f"{name} {part['points']:.1f} of {part['possible']:.0f}"
-                       for name, part in (("points", points), ("extensions", points["extensions"])))
-    print("", *remarks, f"{out}: {len(files)} files; {points}, by the tests of ./fsdp check", sep="\n", flush=True)
+    points, more = (f"{part['points']:.1f} of {part['possible']:.0f}" for part in (points, points["extensions"]))
+    print("", *remarks, f"{out}: {len(files)} files; points {points}, extensions {more}, by the tests of ./fsdp check",
+          sep="\n", flush=True)
     if lines := refused.read_text().splitlines():
         sys.exit("\n  ".join(("The grader gives no points for what is wrong here:", *lines)))
     print("The grader takes all of it.")
