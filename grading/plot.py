@@ -53,9 +53,8 @@ def draw(runs, out, ink, paper):
         **{f"{name}color": ink for name in ("text.", "axes.label", "axes.edge", "xtick.", "ytick.", "grid.")}})
     from matplotlib import pyplot
     panels = [panel for panel in PANELS if any(points(steps, panel) for steps in runs.values())]
-    figure, all_axes = pyplot.subplots(len(panels), sharex=True, squeeze=False, layout="constrained",
-                                       figsize=(5.4, 0.7 + 1.8 * len(panels)))
-    for axes, panel in zip(all_axes[:, 0], panels, strict=True):
+    figure = pyplot.figure(layout="constrained", figsize=(5.4, 0.7 + 1.8 * len(panels)))
+    for axes, panel in zip(figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0], panels, strict=True):
         axes.set_title(panel, loc="left")
         axes.grid(alpha=0.15)
         for i, (label, steps) in enumerate(runs.items()):
@@ -65,7 +64,7 @@ def draw(runs, out, ink, paper):
                       linewidth=0.8 if panel == "tokens/s" else 1.4 if i else 2, marker="o" if len(curve) == 1 else None)
         axes.set_ylim(*((-4, 104) if "%" in panel else (0, None)))
     axes.set_xlabel("step")
-    figure.legend(*all_axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=min(len(runs), 3))
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=min(len(runs), 3))
     figure.savefig(out, dpi=200, metadata={"Date": None} if out.suffix == ".svg" else None)
 
 

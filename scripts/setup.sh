@@ -87,14 +87,12 @@ make_venv() {
 
 # pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
 # environment FOLDER.
-pip_install() { pip_with_dependencies "$1" --no-deps "${@:2}"; }
-
-pip_with_dependencies() {
+pip_install() {
   local into=$1 quiet=(--quiet)
   shift
   if [[ -t 2 ]]; then quiet=(); fi
   make_venv "$into"
-  "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check "$@" >&2
+  "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
 # The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd which
@@ -142,7 +140,8 @@ install_peers() {
 install_plots() {
   ! has_wheel "matplotlib-$matplotlib_version*" || return 0
   say "installing matplotlib $matplotlib_version (170 MB) into .venv"
-  pip_with_dependencies "$venv" "matplotlib==$matplotlib_version.*" || fail "could not install matplotlib"
+  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "matplotlib==$matplotlib_version.*" >&2 ||
+    fail "could not install matplotlib $matplotlib_version"
 }
 
 peers='' plots='' build_only='' python_only=''

@@ -102,7 +102,7 @@ int check_course(const Settings& settings) {
   print_failures(tests);
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
   if (!settings.page.empty()) write_whole_file(settings.page, html_map(settings, result));
-  if (!result.complete()) print_next_step(result.tasks);
+  if (!result.complete()) std::printf("%s", next_step(result.tasks).second.c_str());
   print_timeline(settings.trace, tests);
   return result.complete() ? 0 : 1;
 }

@@ -72,10 +72,10 @@ std::string problem_item(const TaskResult& task, const Problem& problem, const T
 }  // namespace
 
 std::string html_map(const Settings& settings, const CourseResult& course) {
-  const NextStep next = next_step(course.tasks);
+  const auto [next, text] = next_step(course.tasks);
   std::string page = kHead;
   page += row("<h1>The seven tasks</h1>", course.sum) + "<p>" +
-          (course.complete() ? "Every task is complete." : escaped(next.text)) + "</p>\n<ol>\n";
+          (next ? text.substr(text.find("Next: ")) : "Every task is complete.") + "</p>\n<ol>\n";
   int incomplete = 0;  // the last task before this one that is not complete
   for (const TaskResult& task : course.tasks) {
     const int solutions = settings.solutions_under(*task.task);
@@ -101,7 +101,7 @@ std::string html_map(const Settings& settings, const CourseResult& course) {
             row("<h2>" + number + ' ' + task.task->name + "</h2>", task.sum) + "<small>" + state +
             "</small><ul>\n";
     for (const auto& [problem, tally] : task.problems)
-      page += problem_item(task, *problem, tally, problem == next.problem);
+      page += problem_item(task, *problem, tally, problem == next);
     page += "</ul></li>\n";
   }
   return page + "</ol>\n" + row("<h2>Extensions</h2>", course.extensions) + "</html>\n";

@@ -165,7 +165,7 @@ void print_failures(const std::vector<TestResult>& tests) {
     std::printf("failed: %s%s\n", test.c_str(), ranks.c_str());
 }
 
-NextStep next_step(const std::vector<TaskResult>& tasks) {
+std::pair<const Problem*, std::string> next_step(const std::vector<TaskResult>& tasks) {
   const auto task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
   if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
@@ -173,24 +173,17 @@ NextStep next_step(const std::vector<TaskResult>& tasks) {
   const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
   const Problem& next = other ? *other : *problem;
-  return {&next,
-          other ? "The tests of problem " + problem->number +
-                      " need a function that is still to be written: " + missing
-                : "",
-          "Next: problem " + next.number + ' ' + next.name + ", in tasks/" +
-              (next.in_extensions ? "extensions/" : "") + "task" + next.number[0] +
-              "_*/; then ./fsdp check " + problem->number};
-}
-
-void print_next_step(const std::vector<TaskResult>& tasks) {
-  NextStep next = next_step(tasks);
-  if (!next.problem) return;
-  if (next.why.empty() && std::all_of(tasks.begin(), tasks.end(), [](const TaskResult& result) {
-        return result.not_started();
-      }))
-    next.why = "Nothing of this is written yet, so this is how it should look.";
-  if (!next.why.empty()) next.why += '\n';
-  std::printf("\n%s%s\n", next.why.c_str(), next.text.c_str());
+  std::string text = "\n";
+  if (other) {
+    text += "The tests of problem " + problem->number +
+            " need a function that is still to be written: " + missing + '\n';
+  } else if (std::all_of(tasks.begin(), tasks.end(),
+                         [](const TaskResult& result) { return result.not_started(); })) {
+    text += "Nothing of this is written yet, so this is how it should look.\n";
+  }
+  return {&next, text + "Next: problem " + next.number + ' ' + next.name + ", in tasks/" +
+                     (next.in_extensions ? "extensions/" : "") + "task" + next.number[0] +
+                     "_*/; then ./fsdp check " + problem->number + '\n'};
 }
 
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests) {

@@ -15,14 +15,9 @@ std::string base_text(int task, int solutions);
 // Why the tests of the problem, or of the whole task, did not run.
 std::string reason(const TaskResult& task, const Problem* problem = nullptr);
 
-struct NextStep {
-  const Problem* problem{};  // null: there is none
-  std::string why;           // if the tests of another problem need a function of it
-  std::string text;
-};
-
 // The first problem that is not complete, or the one that its tests need before, and what to do.
-NextStep next_step(const std::vector<TaskResult>& tasks);
+// Null and nothing if there is none.
+std::pair<const Problem*, std::string> next_step(const std::vector<TaskResult>& tasks);
 
 // A line with a bar: "task 2 flat_parameter    ########........   8.0 of  20   8 passed, ...". If
 // no test ran to its end, `why` says more than "not started".
@@ -38,8 +33,6 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 // One failure in full: which promise does not hold, what the ranks did, where it shows. Then the
 // names of all tests that failed, with their numbers of ranks.
 void print_failures(const std::vector<TestResult>& tests);
-
-void print_next_step(const std::vector<TaskResult>& tasks);
 
 // The map of the course as a page of HTML that needs no other file: each task with its problems and
 // points, what is next, and which tasks can begin.

@@ -40,7 +40,7 @@ void add_public_options(CLI::App& app, Settings& settings) {
   app.add_option("--json", settings.json, "write the points and every test's result to FILE");
   app.add_option(
       "--page", settings.page,
-      "write a map of the tasks to FILE.html: what is done, what is next, what can begin");
+      "write a map of the tasks to FILE, as HTML: what is done, what is next, what can begin");
 }
 
 // For the scripts that call this program.
@@ -143,9 +143,8 @@ Settings parse_settings(int argc, char** argv) {
       throw std::invalid_argument("--test wants the problem too, as in ./fsdp check 3.2 --test " +
                                   settings.test);
     }
-    if (!settings.page.empty() && !(settings.page.ends_with(".html") && settings.what.empty())) {
-      throw std::invalid_argument(
-          "--page wants FILE.html, and shows the whole course: name no task or problem beside it");
+    if (!settings.page.empty() && (!settings.what.empty() || !settings.worlds.empty())) {
+      throw std::invalid_argument("--page shows everything: leave out the task, and --world");
     }
     if (!settings.trace.empty()) prepare_trace(settings.trace);
   } catch (const CLI::CallForHelp& help) {

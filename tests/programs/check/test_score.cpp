@@ -155,7 +155,7 @@ std::string report(const std::string& what, const TaskResult& task) {
   settings.what = what;
   return printed([&] {
     print_task(settings, task);
-    print_next_step({task});
+    std::printf("%s", next_step({task}).second.c_str());
   });
 }
 
@@ -232,7 +232,7 @@ TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
                        result_of(4, {{"T4_1_pre_backward", "a", Outcome::not_started, "f<T>"}})}};
   const std::string page = html_map(settings, course);
   for (const char* part :
-       {"<p>Next: problem 1.1 redirect, in tasks/task1_*/; then ./fsdp check 1.1</p>",
+       {"<p>Next: problem 1.1 redirect, in tasks/task1_*/; then ./fsdp check 1.1\n</p>",
         "task ready'><b>1<", "task complete'><b>&#10003;<", "task begun'><b>3<",
         "task waits'><b>4<", ">can begin<",
         ">complete; stands on the reference solution of task 1<",
