@@ -1,14 +1,19 @@
 """What the grader takes from what is handed in, and what it refuses."""
 
 import io
+import json
 import os
 import pathlib
+import re
 import subprocess
+import sys
 import tempfile
 import tracemalloc
 import unittest
 import zipfile
 
+import submit
+from course import handout
 from grader import course, report, submission
 from grader.grade import Grade
 
@@ -183,3 +188,66 @@ class HostileSubmissions(unittest.TestCase):
             with self.assertRaises(course.Refused):
                 submission.read(folder)
             subprocess.run(["rm", "-rf", os.path.join(folder, "d")], check=True)
+
+
+class Submit(unittest.TestCase):
+    """./fsdp submit in a student's copy."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root, self.out = pathlib.Path(folder.name) / "a copy", pathlib.Path(folder.name) / "mine.zip"
+        for name, (content, _) in handout.contents().items():
+            if name.startswith(("grading/", "tasks/", ".pristine/", "course.toml")):
+                self.put(name, content)
+
+    def put(self, name, content=b"// mine\n"):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def submit(self, *arguments):
+        done = subprocess.run([sys.executable, self.root / "grading/submit.py", self.out, *arguments], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_the_grader_finds_every_file_in_the_zip_and_unpacked(self):
+        own = {f"tasks/{name}" for name in (LISTED, EXTENSION, "task7_integration/more.cpp", "task2_flat_parameter/detail/x.inl")}
+        for name in own:
+            self.put(name)
+        files, remarks = submit.collect(self.root)
+        self.assertEqual((remarks, own - files.keys()), ([], set()))
+        zips = []
+        for _ in range(2):
+            submit.check_place(self.out, self.root)
+            submit.write(self.out, files)
+            zips.append(self.out.read_bytes())
+        self.assertEqual(*zips)
+        with zipfile.ZipFile(self.out) as archive:
+            archive.extractall(self.root / "unpacked")
+        for where in (self.out, self.root / "unpacked"):
+            read = submission.read(where)
+            self.assertEqual({submit.WRITEUP: files[submit.WRITEUP], **{f"tasks/{name}": read.files[name] for name in read.files}}, files)
+            self.assertEqual((read.missing, read.ignored, read.changed), ((), (), ()))
+
+    def test_replaces_no_other_file_and_writes_none_into_tasks(self):
+        for make in (lambda: self.out.mkdir(), lambda: self.out.symlink_to("none"), lambda: zipfile.ZipFile(self.out, "w").close()):
+            make()
+            self.assertIn("choose another name", self.submit()[1])
+            self.out.rmdir() if self.out.is_dir() else self.out.unlink()
+        for self.out in (self.root / "tasks/mine.zip", self.root / "mine.tar", self.root / "none/mine.zip"):
+            self.assertIn("name a file OUT.zip", self.submit()[1])
+
+    def test_names_what_the_grader_does_not_take_and_what_costs_points(self):
+        for name in ("deep/x.cpp", "x.cc", "notes.txt", ".#x.cpp", "forward_hooks.h"):
+            self.put(f"tasks/task3_forward_hooks/{name}")
+        (self.root / "tasks/task3_forward_hooks/forward_hooks.cpp").unlink()
+        self.put("results", json.dumps({"points": 20.5, "possible": 120, "extensions": {"points": 0, "possible": 39}}).encode())
+        for refused, status, end in ((b"", 0, "takes all of it.\n"), (b"task 3: x\n", 1, "wrong here:\n  task 3: x\n")):
+            self.put("refused", refused)
+            result, said = self.submit(self.root / "results", self.root / "refused")
+            self.assertEqual(re.findall("^tasks/task3_forward_hooks/(.*):", said, re.MULTILINE), [
+                "deep/x.cpp is not taken", "x.cc is not taken", "forward_hooks.cpp is missing", "forward_hooks.h is changed"])
+            self.assertIn("files; points 20.5 of 120, extensions 0.0 of 39, by the tests of ./fsdp check\n", said)
+            self.assertEqual((result, said[-len(end):]), (status, end))
+        (self.root / "tasks/task1_meta_init/link.h").symlink_to("/etc/passwd")
+        self.assertEqual(self.submit(), (1, "fsdp submit: tasks/task1_meta_init/link.h is not a regular file\n"))

@@ -3,6 +3,12 @@
 
 say() { echo "fsdp: $*" >&2; }
 
+# For what costs points: submit repeats it.
+say_refused() {
+  say "$*"
+  echo "$*" >>"${FSDP_REFUSED:-/dev/null}"
+}
+
 # Ends with the status of a wrong command line.
 refuse() {
   say "$*"

@@ -10,6 +10,7 @@ clang_format_version=14.0.6
 clang_tidy_version=23.1.4
 ruff_version=0.17.6
 shellcheck_version=0.11.0.1
+matplotlib_version=3.10
 
 venv=$root/.venv
 mkdir -p "$root/.cache"
@@ -40,7 +41,7 @@ missing_packages() {
 
 # Prints the packages that the grader's sandbox needs, where there is a grader. Without them it protects less.
 missing_for_grading() {
-  [[ -d $root/grading/grader ]] || return 0
+  [[ -f $root/grading/grade.py ]] || return 0
   command -v bwrap >/dev/null || echo bubblewrap
   compgen -G '/usr/lib/*/libseccomp.so.2' >/dev/null || echo libseccomp2
 }
@@ -140,10 +141,19 @@ install_peers() {
     fail "could not install grading/peers/requirements.txt"
 }
 
-peers='' build_only='' python_only=''
+# With what it depends on: the versions of these differ between Pythons.
+install_plots() {
+  ! has_wheel "matplotlib-$matplotlib_version*" || return 0
+  say "installing matplotlib $matplotlib_version (170 MB) into .venv"
+  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "matplotlib==$matplotlib_version.*" >&2 ||
+    fail "could not install matplotlib $matplotlib_version"
+}
+
+peers='' plots='' build_only='' python_only=''
 while (($#)); do
   case $1 in
     --peers) peers=yes ;;
+    --plots) plots=yes ;;
     --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
     --python-only) python_only=yes ;;  # what the scripts of grading/ need
     --wheels | --wheels=*)
@@ -154,7 +164,7 @@ while (($#)); do
       PIP_FIND_LINKS=$(cd "$wheels" && pwd)
       export PIP_FIND_LINKS PIP_NO_INDEX=1
       ;;
-    *) refuse "option '$1' is unknown to setup; allowed: --peers, --wheels DIR" ;;
+    *) refuse "option '$1' is unknown to setup; allowed: --peers, --plots, --wheels DIR" ;;
   esac
   shift
 done
@@ -172,4 +182,5 @@ install_libtorch
 if [[ $build_only ]]; then exit; fi
 install_tools
 if [[ $peers ]]; then install_peers; fi
+if [[ $plots ]]; then install_plots; fi
 say "everything is installed; LibTorch: $(libtorch_folder)"

@@ -49,6 +49,7 @@ def verbs():
         "inspect": ["programs/inspect.cpp"],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],
+        "plot": ["grading/plot.py"],
         "grade": ["grading/grade.py"],
         "gradescope": ["grading/gradescope.py"],
         "bench": ["fsdp", "grading/peers/bench.py", "programs/transport_bench.cpp"],

@@ -90,11 +90,11 @@ def chosen(paths):
     return taken, tuple(ignored)
 
 
-def read_folder(folder):
-    """Name in tasks/ -> content, and the sources that nobody compiles."""
+def read_folder(folder, under="."):
+    """Name in tasks/ -> content, and the sources that nobody compiles. Takes what is in folder/under."""
     paths = {
         path.relative_to(folder).as_posix(): path.relative_to(folder).parts
-        for path in sorted(folder.rglob("*"))
+        for path in sorted((folder / under).rglob("*"))
         if not any(part.startswith(".") for part in path.relative_to(folder).parts) and not path.is_dir()
     }
     taken, ignored = chosen(paths)

@@ -101,7 +101,8 @@ int check_course(const Settings& settings) {
                         [](const TestResult& test) { return !problem_of(test).extension; });
   print_failures(tests);
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
-  if (!result.complete()) print_next_step(settings, result.tasks);
+  if (!settings.page.empty()) write_whole_file(settings.page, html_map(settings, result));
+  if (!result.complete()) std::printf("%s", next_step(settings, result.tasks).second.c_str());
   print_timeline(settings.trace, tests);
   return result.complete() ? 0 : 1;
 }

@@ -44,15 +44,6 @@ std::string tasks_text(int first, int last) {
          std::to_string(last);
 }
 
-// "the reference solutions of tasks 1 to 3 and your own task 4"
-std::string base_text(int task, int solutions) {
-  std::string own = "your own " + tasks_text(solutions + 1, task - 1);
-  if (solutions == 0) return own;
-  const std::string given =
-      solutions == 1 ? "the reference solution of " : "the reference solutions of ";
-  return given + tasks_text(1, solutions) + (solutions == task - 1 ? "" : " and " + own);
-}
-
 // The first problem that is not complete, of the task. An extension is none unless it alone was
 // wanted.
 const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task) {
@@ -88,14 +79,21 @@ std::string needs(const TaskResult& task, const Problem* problem = nullptr) {
   return found;
 }
 
-// Why the tests did not run.
-std::string reason(const TaskResult& task, const Problem* problem = nullptr) {
+}  // namespace
+
+std::string base_text(int task, int solutions) {
+  std::string own = "your own " + tasks_text(solutions + 1, task - 1);
+  if (solutions == 0) return own;
+  const std::string given =
+      solutions == 1 ? "the reference solution of " : "the reference solutions of ";
+  return given + tasks_text(1, solutions) + (solutions == task - 1 ? "" : " and " + own);
+}
+
+std::string reason(const TaskResult& task, const Problem* problem) {
   if (!task.unusable.empty()) return task.unusable;
   const std::string missing = needs(task, problem);
   return missing.empty() ? "not started" : "needs " + missing;
 }
-
-}  // namespace
 
 void print_tally(const std::string& label, const Tally& tally, const std::string& why) {
   std::printf("%-24s %s %5.1f of %3.0f   ", label.c_str(), bar(tally).c_str(), tally.points,
@@ -166,7 +164,8 @@ void print_failures(const std::vector<TestResult>& tests) {
     std::printf("failed: %s%s\n", test.c_str(), ranks.c_str());
 }
 
-void print_next_step(const Settings& settings, const std::vector<TaskResult>& tasks) {
+std::pair<const Problem*, std::string> next_step(const Settings& settings,
+                                                 const std::vector<TaskResult>& tasks) {
   const bool solution_is_here = std::any_of(
       tasks.begin(), tasks.end(),
       [&](const TaskResult& result) { return settings.solutions_under(*result.task) > 0; });
@@ -175,24 +174,23 @@ void print_next_step(const Settings& settings, const std::vector<TaskResult>& ta
     return !may_wait && first_incomplete(result);
   });
   if (task == tasks.end()) task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
-  if (task == tasks.end()) return;
+  if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
-  if (tally.tests() == 0 && !tally.untested) return;  // what is missing cannot be told
+  if (tally.tests() == 0 && !tally.untested) return {};  // what is missing cannot be told
   const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
-  const bool nothing = std::all_of(tasks.begin(), tasks.end(),
-                                   [](const TaskResult& result) { return result.not_started(); });
-  if (other) {
-    std::printf("\nThe tests of problem %s need a function that is still to be written: %s\n",
-                problem->number.c_str(), missing.c_str());
-  } else {
-    std::printf(nothing ? "\nNothing of this is written yet, so this is how it should look.\n"
-                        : "\n");
-  }
   const Problem& next = other ? *other : *problem;
-  std::printf("Next: problem %s %s, in tasks/%stask%c_*/; then ./fsdp check %s\n",
-              next.number.c_str(), next.name.c_str(), next.in_extensions ? "extensions/" : "",
-              next.number[0], problem->number.c_str());
+  std::string text = "\n";
+  if (other) {
+    text += "The tests of problem " + problem->number +
+            " need a function that is still to be written: " + missing + '\n';
+  } else if (std::all_of(tasks.begin(), tasks.end(),
+                         [](const TaskResult& result) { return result.not_started(); })) {
+    text += "Nothing of this is written yet, so this is how it should look.\n";
+  }
+  return {&next, text + "Next: problem " + next.number + ' ' + next.name + ", in tasks/" +
+                     (next.in_extensions ? "extensions/" : "") + "task" + next.number[0] +
+                     "_*/; then ./fsdp check " + problem->number + '\n'};
 }
 
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests) {

@@ -8,6 +8,19 @@
 
 namespace fsdp {
 
+// "the reference solutions of tasks 1 to 3 and your own task 4": what `task` stands on, if
+// `solutions` tasks under it are not the student's.
+std::string base_text(int task, int solutions);
+
+// Why the tests of the problem, or of the whole task, did not run.
+std::string reason(const TaskResult& task, const Problem* problem = nullptr);
+
+// The first problem that is not complete, or the one that its tests need before, and what to do.
+// Null and nothing if there is none. Task 1 comes last if it is not begun and its solution is in
+// this copy.
+std::pair<const Problem*, std::string> next_step(const Settings& settings,
+                                                 const std::vector<TaskResult>& tasks);
+
 // A line with a bar: "task 2 flat_parameter    ########........   8.0 of  20   8 passed, ...". If
 // no test ran to its end, `why` says more than "not started".
 void print_tally(const std::string& label, const Tally& tally, const std::string& why = "");
@@ -23,9 +36,9 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 // names of all tests that failed, with their numbers of ranks.
 void print_failures(const std::vector<TestResult>& tests);
 
-// The first problem that is not complete, or the one that its tests need before, and what to do.
-// Task 1 comes last if it is not begun and its solution is in this copy.
-void print_next_step(const Settings& settings, const std::vector<TaskResult>& tasks);
+// The map of the course as a page of HTML that needs no other file: each task with its problems and
+// points, what is next, and which tasks can begin.
+std::string html_map(const Settings& settings, const CourseResult& course);
 
 // The test whose timeline the file has, if it is there.
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests);

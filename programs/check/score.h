@@ -19,6 +19,7 @@ struct Tally {
 
   int tests() const { return passed + failed + not_started; }
   double share() const;  // the part of the tests that passed, 0 to 1; 0 if there is no test
+  bool begun() const { return passed + failed > 0; }
   bool complete() const { return tests() > 0 && passed == tests() && !untested; }
   Tally& operator+=(const Tally& other);
 };

@@ -38,6 +38,9 @@ void add_public_options(CLI::App& app, Settings& settings) {
                  "write the timeline of the first test that fails, or of the last test if none "
                  "fails, to FILE.txt, .json or .html; with --test, of that test");
   app.add_option("--json", settings.json, "write the points and every test's result to FILE");
+  app.add_option(
+      "--page", settings.page,
+      "write a map of the tasks to FILE, as HTML: what is done, what is next, what can begin");
 }
 
 // For the scripts that call this program.
@@ -139,6 +142,9 @@ Settings parse_settings(int argc, char** argv) {
     if (!settings.test.empty() && settings.wants_whole_tasks()) {
       throw std::invalid_argument("--test wants the problem too, as in ./fsdp check 3.2 --test " +
                                   settings.test);
+    }
+    if (!settings.page.empty() && (!settings.what.empty() || !settings.worlds.empty())) {
+      throw std::invalid_argument("--page shows everything: leave out the task, and --world");
     }
     if (!settings.trace.empty()) prepare_trace(settings.trace);
   } catch (const CLI::CallForHelp& help) {

@@ -15,6 +15,7 @@ struct Settings {
   std::string test{};                 // the name of the only test to run; empty: all
   std::string trace{};                // a file for the timeline; empty: none
   std::string json{};                 // a file for the results; empty: none
+  std::string page{};                 // a file for the map; empty: none
   std::vector<std::string> stacks{};  // [tasks] whose code the task's tests run
   int seconds{86'400};                // for all tests of a task
   std::vector<int> broken{};          // tasks that do not compile

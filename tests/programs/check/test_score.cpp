@@ -156,7 +156,7 @@ std::string report(const std::string& what, const TaskResult& task) {
   settings.stacks.assign(course().size(), "mine");
   return printed([&] {
     print_task(settings, task);
-    print_next_step(settings, {task});
+    std::printf("%s", next_step(settings, {task}).second.c_str());
   });
 }
 
@@ -232,13 +232,33 @@ TEST(Check, sends_to_task_1_last_if_it_is_not_begun_and_its_solution_is_here) {
     return result_of(task, {{course().at(task - 1).problems[0].suites[0], "a", value}});
   };
   const auto next = [&](Outcome one, Outcome two) {
-    return printed([&] { print_next_step(settings, {outcome(1, one), outcome(2, two)}); });
+    return next_step(settings, {outcome(1, one), outcome(2, two)}).second;
   };
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::not_started), "Next: problem 2.1 ");
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::passed), "Next: problem 1.1 ");
   EXPECT_CONTAINS(next(Outcome::failed, Outcome::not_started), "Next: problem 1.1 ");
   settings.stacks[1] = "mine";
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
+}
+
+TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine_on_1");
+  CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),
+                       result_of(2, {{"T2_1_layout", "a", Outcome::passed}}),
+                       result_of(3, {{"T3_1_pre_forward", "a", Outcome::failed}}),
+                       result_of(4, {{"T4_1_pre_backward", "a", Outcome::not_started, "f<T>"}})}};
+  const std::string page = html_map(settings, course);
+  for (const char* part :
+       {"<p>Next: problem 3.1 pre_forward, in tasks/task3_*/; then ./fsdp check 3.1\n</p>",
+        "task ready'><b>1<", "task complete'><b>&#10003;<", "task begun'><b>3<",
+        "task waits'><b>4<", ">can begin<",
+        ">complete; stands on the reference solution of task 1<",
+        ">begins after task 3; stands on the reference solution of task 1 and your own tasks",
+        ">2.1 layout</span><span>4.0 of 4<", ">not started<", ">needs f&lt;T><",
+        ">next; 0 of 1 tests passed<"})
+    EXPECT_CONTAINS(page, part);
+  EXPECT_LACKS(page, "http");
 }
 
 TEST(Check, names_the_test_whose_timeline_the_file_has) {
