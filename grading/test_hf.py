@@ -29,6 +29,11 @@ else:
     sys.path.insert(0, str(ROOT / "grading/peers"))
     import gpt2
 
+# Grouped-query attention: two heads of keys and values serve six. Others than the defaults of both.
+LLAMA = {"vocab_size": 256, "max_position_embeddings": 64, "hidden_size": 48, "num_hidden_layers": 2,
+         "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 80, "rope_theta": 5e5}
+MODES = [("single", 1), ("ddp", 1), ("ddp", 2), ("ddp", 4), ("fsdp", 1), ("fsdp", 2), ("fsdp", 4)]
+
 # The model gpt2-tiny, as it is trained on text.
 TINY = {"vocab_size": 256, "n_positions": 19, "n_embd": 35, "n_layer": 3, "n_head": 5, "n_inner": 121}
 
@@ -56,11 +61,11 @@ def tokens_of(text):
     return torch.tensor([list(text)])
 
 
-def random_model(seed, **sizes):
+def random_model(seed, kind="gpt2", **sizes):
     """Of transformers. No parameter is 0 or 1, as many are after its own initialization."""
     torch.manual_seed(seed)
-    config = transformers.GPT2Config(bos_token_id=None, eos_token_id=None, **sizes)
-    model = transformers.GPT2LMHeadModel(config).eval()
+    config = transformers.AutoConfig.for_model(kind, bos_token_id=None, eos_token_id=None, **sizes)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.2)
@@ -113,15 +118,51 @@ class HuggingFace(unittest.TestCase):
     def logits_of(model):
         return lambda tokens: model(tokens).logits.detach()
 
-    def test_generate_reads_what_transformers_saves(self):
-        model = random_model(1, vocab_size=256, n_positions=64, n_embd=48, n_layer=2, n_head=4)
-        model.save_pretrained(self.folder / "theirs")
-        text, logits = self.generated("--init", f"hf:{self.folder / 'theirs'}")
+    def assert_generates(self, model, *source):
+        """Ours has the logits of theirs, and the same greedy text."""
+        text, logits = self.generated(*source)
         prompt = tokens_of(PROMPT.encode())
         self.assert_same(self.logits_of(model)(prompt)[0], logits)
         expected = model.generate(prompt, attention_mask=torch.ones_like(prompt), pad_token_id=0,
                                   do_sample=False, max_new_tokens=TOKENS)
         self.assertEqual(bytes(expected[0].tolist()), text)
+
+    def loaded(self, folder):
+        """What transformers makes of a folder of ours, if nothing in it is missing or too much."""
+        model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, output_loading_info=True
+        )
+        for what, names in loading.items():
+            self.assertEqual(list(names), [], what)
+        return model.eval()
+
+    def test_generate_reads_what_transformers_saves(self):
+        model = random_model(1, vocab_size=256, n_positions=64, n_embd=48, n_layer=2, n_head=4)
+        model.save_pretrained(self.folder / "theirs")
+        self.assert_generates(model, "--init", f"hf:{self.folder / 'theirs'}")
+
+    def test_llamas_come_in_several_files_train_to_the_same_bits_in_all_modes_and_go_out(self):
+        for kind, tied in (("llama", False), ("llama", True), ("qwen2", False), ("qwen2", True)):
+            name = f"{kind}-{tied}"
+            theirs, run, ours = (self.folder / f"{name}-{what}" for what in ("theirs", "run", "ours"))
+            model = random_model(4, kind, tie_word_embeddings=tied, **LLAMA)
+            model.save_pretrained(theirs, max_shard_size="50KB")
+            self.assertGreater(len(list(theirs.glob("*.safetensors"))), 1)
+            self.assert_generates(model, "--init", f"hf:{theirs}")
+            hashes = set()
+            for mode, world in MODES:
+                out = self.folder / "run.json"
+                saved = ["--checkpoint-dir", run] if (mode, world) == MODES[-1] else []
+                fsdp("train", "--mode", mode, "--world", world, "--parts", 4, "--batch", 4, "--seq", 16,
+                     "--steps", 5, "--init", f"hf:{theirs}", "--json", out, *saved)
+                last = json.loads(out.read_text().splitlines()[-1])
+                self.assertEqual(last["live_bytes_mismatches"], 0, (name, mode, world))
+                hashes.add(last["param_sha256"])
+            self.assertEqual(len(hashes), 1, name)
+            fsdp("export", "--checkpoint", run, "--format", "hf", "--output", ours)
+            back = self.loaded(ours)
+            self.assertEqual(type(back), type(model))
+            self.assert_generates(back, "--checkpoint", run)
 
     def test_every_mode_begins_with_what_transformers_saves(self):
         model = random_model(2, **TINY)
@@ -134,21 +175,20 @@ class HuggingFace(unittest.TestCase):
             self.assertEqual(last["param_sha256"], sha256_of(model), (mode, world))
 
     def test_halves_are_read_as_transformers_reads_them(self):
-        for dtype in (torch.float16, torch.bfloat16):
-            saved = self.folder / str(dtype)
-            random_model(3, **TINY).to(dtype).save_pretrained(saved)
-            model = transformers.GPT2LMHeadModel.from_pretrained(saved, dtype=torch.float32)
+        for kind, sizes, dtype in (("gpt2", TINY, torch.float16), ("gpt2", TINY, torch.bfloat16),
+                                   ("qwen2", LLAMA, torch.bfloat16)):
+            saved = self.folder / f"{kind}-{dtype}"
+            random_model(3, kind, **sizes).to(dtype).save_pretrained(saved)
+            model = transformers.AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
             _, logits = self.generated("--init", f"hf:{saved}")
             self.assert_same(self.logits_of(model)(tokens_of(PROMPT.encode()))[0], logits)
 
     def test_transformers_reads_what_export_writes(self):
         run = self.trained()
         fsdp("export", "--checkpoint", run, "--format", "hf", "--output", self.folder / "ours")
-        model, loading = transformers.GPT2LMHeadModel.from_pretrained(self.folder / "ours", output_loading_info=True)
-        for what, names in loading.items():
-            self.assertEqual(list(names), [], what)
+        model = self.loaded(self.folder / "ours")
         text, logits = self.generated("--checkpoint", run)
-        self.assert_same(self.logits_of(model.eval())(tokens_of(PROMPT.encode()))[0], logits)
+        self.assert_same(self.logits_of(model)(tokens_of(PROMPT.encode()))[0], logits)
         self.assertEqual(greedy(self.logits_of(model), TINY["n_positions"]), text)
 
     def test_plain_pytorch_reads_what_export_writes(self):

@@ -20,10 +20,9 @@ int export_model(int argc, char** argv) {
   app.add_option("--checkpoint", checkpoint,
                  "a checkpoint, or a folder of which to take the latest")
       ->required();
-  app.add_option(
-         "--format", format,
-         "safetensors (model.safetensors with the model's own names) or hf (also "
-         "config.json, with the names and shapes of Hugging Face's transformers; GPT-2 only)")
+  app.add_option("--format", format,
+                 "safetensors (model.safetensors with the model's own names) or hf (also "
+                 "config.json, with the names and shapes of Hugging Face's transformers)")
       ->required()
       ->transform(CLI::CheckedTransformer(formats).description("safetensors|hf"));
   app.add_option("--output", output, "the folder to make; it must not be there")->required();

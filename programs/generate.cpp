@@ -88,8 +88,9 @@ Loaded checkpoint_at(const std::string& path) {
 Loaded hugging_face_at(const std::string& path) {
   const HuggingFaceFolder folder(path);
   folder.check_head(0, 1);
-  const GPT2Options& options = folder.options();
-  Loaded loaded{std::make_shared<GPT2>(options), options.context, options.vocabulary};
+  const std::string name = model_name(folder.shape());
+  const ModelInfo info = model_info(name);
+  Loaded loaded{make_model(name), info.context, info.vocabulary};
   for (const auto& [name, tensor] : distinct_parameters(*loaded.model))
     folder.read({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
   return loaded;

@@ -9,6 +9,7 @@ namespace fsdp {
 
 struct GPT2Options {
   int64_t vocabulary, context, d_model, layers, heads, d_ff;
+  bool operator==(const GPT2Options&) const = default;
 };
 
 // x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> the same

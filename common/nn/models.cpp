@@ -1,22 +1,19 @@
 #include <nn/models.h>
-#include <nn/transformer_lm.h>
 
 #include <algorithm>
 #include <stdexcept>
-#include <variant>
 
 namespace fsdp {
 namespace {
 
-using Shape = std::variant<TransformerLMOptions, GPT2Options>;
-
 struct Entry {
-  Entry(std::string name, Shape model) : shape(model) {
+  Entry(std::string name, ModelShape model) : shape(model) {
     std::visit([&](const auto& s) { info = {std::move(name), s.vocabulary, s.context}; }, model);
+    info.seq = std::min(info.seq, std::max<int64_t>(info.context - 1, 1));
   }
 
   ModelInfo info;
-  Shape shape;
+  ModelShape shape;
 };
 
 GPT2Options gpt2(int64_t d_model, int64_t layers, int64_t heads) {
@@ -38,7 +35,6 @@ std::vector<Entry> make_registry() {
       {"gpt2-1558m", gpt2(1600, 48, 25)},
   };
   for (auto& [info, shape] : models) {
-    info.seq = std::min(info.seq, info.context - 1);
     if (info.name == "gpt2xl") {
       info.batch = 8;
       info.steps = 10;
@@ -53,13 +49,15 @@ const std::vector<Entry>& registry() {
   return models;
 }
 
-const Entry& find(const std::string& name) {
+Entry find(const std::string& name) {
   std::string known;
   for (const auto& entry : registry()) {
     if (entry.info.name == name) return entry;
-    known += (known.empty() ? "" : ", ") + entry.info.name;
+    known += entry.info.name + ", ";
   }
-  throw std::invalid_argument("model '" + name + "' is not known; known are " + known);
+  if (name.find(':') != std::string::npos) return {name, parse_shape(name)};
+  throw std::invalid_argument("model '" + name + "' is not known; known are " + known +
+                              "and sizes, as llama:vocabulary=256,...");
 }
 
 std::shared_ptr<Module> build(const TransformerLMOptions& options) {
@@ -72,7 +70,7 @@ std::shared_ptr<Module> build(const GPT2Options& options) {
 
 }  // namespace
 
-const ModelInfo& model_info(const std::string& name) {
+ModelInfo model_info(const std::string& name) {
   return find(name).info;
 }
 
@@ -83,21 +81,21 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-std::optional<GPT2Options> gpt2_options(const std::string& name) {
-  const auto* options = std::get_if<GPT2Options>(&find(name).shape);
-  return options == nullptr ? std::nullopt : std::optional(*options);
+ModelShape model_shape(const std::string& name) {
+  return find(name).shape;
 }
 
-std::string gpt2_names() {
-  std::string names;
-  for (const auto& [info, shape] : registry())
-    if (std::holds_alternative<GPT2Options>(shape))
-      names += (names.empty() ? "" : ", ") + info.name;
-  return names;
+std::string model_name(const ModelShape& shape) {
+  for (const auto& entry : registry())
+    if (entry.shape == shape) return entry.info.name;
+  return to_string(shape);
 }
 
 std::map<std::string, std::string> tied_names(const std::string& name) {
-  if (gpt2_options(name)) return {{"lm_head.weight", "wte.weight"}};
+  const ModelShape shape = model_shape(name);
+  const auto* llama = std::get_if<TransformerLMOptions>(&shape);
+  if (llama == nullptr) return {{"lm_head.weight", "wte.weight"}};
+  if (llama->tied_head) return {{"lm_head.weight", "token_embeddings.weight"}};
   return {};
 }
 

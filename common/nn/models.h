@@ -1,11 +1,10 @@
 #pragma once
 
-#include <nn/gpt2.h>
+#include <nn/model_shape.h>
 #include <nn/module.h>
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +22,14 @@ struct ModelInfo {
   double lr{1e-4};
 };
 
-// small, medium, gpt2xl (TransformerLM, as published); gpt2-tiny, gpt2-36m, gpt2-124m, gpt2-355m,
-// gpt2-774m, gpt2-1558m (GPT2, tied head). Throws std::invalid_argument that lists the names.
-const ModelInfo& model_info(const std::string& name);
-std::vector<std::string> model_names();
+// Of small, medium, gpt2xl (TransformerLM, as published); gpt2-tiny, gpt2-36m, gpt2-124m,
+// gpt2-355m, gpt2-774m, gpt2-1558m (GPT2, tied head); or of a shape that is its own name, see
+// parse_shape(). Throws std::invalid_argument that lists the names, or what parse_shape() throws.
+ModelInfo model_info(const std::string& name);
+std::vector<std::string> model_names();  // of those that have a name
 
-// The size of a model that is a GPT2; nothing for a TransformerLM.
-std::optional<GPT2Options> gpt2_options(const std::string& name);
-std::string gpt2_names();  // of all that are: "gpt2-tiny, gpt2-36m"
+ModelShape model_shape(const std::string& name);  // throws as model_info does
+std::string model_name(const ModelShape& shape);  // the inverse
 // The further names of parameters that have several: name -> first name.
 std::map<std::string, std::string> tied_names(const std::string& name);
 

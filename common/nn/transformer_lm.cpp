@@ -12,22 +12,27 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-std::shared_ptr<Linear> make_truncated_linear(int64_t in, int64_t out) {
-  const double std = std::sqrt(2.0 / static_cast<double>(in + out));
-  return std::make_shared<Linear>(truncated_normal({out, in}, std));
+at::Tensor draw_weight(int64_t in, int64_t out) {
+  return truncated_normal({out, in}, std::sqrt(2.0 / static_cast<double>(in + out)));
+}
+
+std::shared_ptr<Linear> make_truncated_linear(int64_t in, int64_t out, bool bias = false) {
+  return std::make_shared<Linear>(draw_weight(in, out), bias ? torch::zeros({out}) : at::Tensor());
 }
 
 class RMSNorm : public Module {
  public:
-  explicit RMSNorm(int64_t width) : weight_(register_parameter("weight", torch::ones({width}))) {}
+  RMSNorm(int64_t width, double eps)
+      : weight_(register_parameter("weight", torch::ones({width}))), eps_(eps) {}
 
   torch::Tensor forward(torch::Tensor x) override {
-    return at::rms_norm(x.to(at::kFloat), weight_.sizes(), weight_.to(at::kFloat), 1e-5)
+    return at::rms_norm(x.to(at::kFloat), weight_.sizes(), weight_.to(at::kFloat), eps_)
         .to(x.scalar_type());
   }
 
  private:
   torch::Tensor weight_;  // [width]
+  double eps_;
 };
 
 // cos and sin of position * theta^(-2i / d_head): [2, context, d_head / 2]
@@ -79,25 +84,28 @@ struct Rotate : torch::autograd::Function<Rotate> {
 class CausalAttention : public Module {
  public:
   CausalAttention(const TransformerLMOptions& options, const at::Tensor& rotary)
-      : heads_(options.heads), rotary_(rotary) {
-    const int64_t d = options.d_model;
-    q_proj_ = register_module("q_proj", make_truncated_linear(d, d));
-    k_proj_ = register_module("k_proj", make_truncated_linear(d, d));
-    v_proj_ = register_module("v_proj", make_truncated_linear(d, d));
+      : heads_(options.heads), kv_heads_(options.kv_heads), rotary_(rotary) {
+    const int64_t d = options.d_model, kv = d / heads_ * kv_heads_;
+    q_proj_ = register_module("q_proj", make_truncated_linear(d, d, options.qkv_bias));
+    k_proj_ = register_module("k_proj", make_truncated_linear(d, kv, options.qkv_bias));
+    v_proj_ = register_module("v_proj", make_truncated_linear(d, kv, options.qkv_bias));
     output_proj_ = register_module("output_proj", make_truncated_linear(d, d));
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    const auto split = [this](const at::Tensor& y) { return y.unflatten(-1, {heads_, -1}); };
-    const auto q = Rotate::apply(split((*q_proj_)(x)), rotary_).transpose(1, 2);
-    const auto k = Rotate::apply(split((*k_proj_)(x)), rotary_).transpose(1, 2);
-    const auto v = split((*v_proj_)(x)).transpose(1, 2);
-    const auto mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+    const auto split = [](const at::Tensor& y, int64_t heads) {
+      return y.unflatten(-1, {heads, -1});
+    };
+    const auto q = Rotate::apply(split((*q_proj_)(x), heads_), rotary_).transpose(1, 2);
+    const auto k = Rotate::apply(split((*k_proj_)(x), kv_heads_), rotary_).transpose(1, 2);
+    const auto v = split((*v_proj_)(x), kv_heads_).transpose(1, 2);
+    const auto mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true,
+                                                        /*scale=*/{}, kv_heads_ < heads_);
     return (*output_proj_)(mixed.transpose(1, 2).flatten(2));
   }
 
  private:
-  int64_t heads_;
+  int64_t heads_, kv_heads_;
   torch::Tensor rotary_;  // [2, context, d_head / 2], the model's
   std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, output_proj_;
 };
@@ -123,8 +131,8 @@ class SwiGLU : public Module {
 TransformerBlock::TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary) {
   attn_ = register_module("attn", std::make_shared<CausalAttention>(options, rotary));
   ffn_ = register_module("ffn", std::make_shared<SwiGLU>(options.d_model, options.d_ff));
-  ln1_ = register_module("ln1", std::make_shared<RMSNorm>(options.d_model));
-  ln2_ = register_module("ln2", std::make_shared<RMSNorm>(options.d_model));
+  ln1_ = register_module("ln1", std::make_shared<RMSNorm>(options.d_model, options.norm_eps));
+  ln2_ = register_module("ln2", std::make_shared<RMSNorm>(options.d_model, options.norm_eps));
 }
 
 torch::Tensor TransformerBlock::forward(torch::Tensor x) {
@@ -133,19 +141,22 @@ torch::Tensor TransformerBlock::forward(torch::Tensor x) {
 }
 
 TransformerLM::TransformerLM(const TransformerLMOptions& options) : context_(options.context) {
-  token_embeddings_ =
-      register_module("token_embeddings", std::make_shared<Embedding>(truncated_normal(
-                                              {options.vocabulary, options.d_model}, /*std=*/1.0)));
+  const int64_t d = options.d_model, vocabulary = options.vocabulary;
+  const auto embedding = std::make_shared<Embedding>(
+      options.tied_head ? draw_weight(d, vocabulary)
+                        : truncated_normal({vocabulary, d}, /*std=*/1.0));
+  token_embeddings_ = register_module("token_embeddings", embedding);
   const auto rotary = register_buffer(
-      "rotary",
-      make_rotary_cache(options.context, options.d_model / options.heads, options.rope_theta));
+      "rotary", make_rotary_cache(options.context, d / options.heads, options.rope_theta));
   auto list = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
   for (int64_t i = 0; i < options.layers; ++i) {
     layers_.push_back(std::make_shared<TransformerBlock>(options, rotary));
     list->push_back(layers_.back());
   }
-  ln_final_ = register_module("ln_final", std::make_shared<RMSNorm>(options.d_model));
-  lm_head_ = register_module("lm_head", make_truncated_linear(options.d_model, options.vocabulary));
+  ln_final_ = register_module("ln_final", std::make_shared<RMSNorm>(d, options.norm_eps));
+  lm_head_ =
+      register_module("lm_head", options.tied_head ? std::make_shared<Linear>(embedding->weight())
+                                                   : make_truncated_linear(d, vocabulary));
 }
 
 torch::Tensor TransformerLM::forward(torch::Tensor tokens) {

@@ -10,6 +10,11 @@ namespace fsdp {
 struct TransformerLMOptions {
   int64_t vocabulary, context, d_model, layers, heads, d_ff;
   double rope_theta{10000.0};
+  int64_t kv_heads{heads};  // of keys and values; each serves heads / kv_heads heads in a row
+  double norm_eps{1e-5};
+  bool qkv_bias{};   // q_proj, k_proj and v_proj have biases, as Qwen2's do
+  bool tied_head{};  // lm_head.weight is token_embeddings.weight
+  bool operator==(const TransformerLMOptions&) const = default;
 };
 
 // x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> the same
@@ -23,10 +28,11 @@ class TransformerBlock : public Module {
   std::shared_ptr<Module> attn_, ffn_, ln1_, ln2_;
 };
 
-// The language model of CS336's basics: RMSNorm before each sublayer, rotary positions, SwiGLU, no
-// biases, an untied head. Modules are made in this order, which is the order of their random draws:
-// token_embeddings; layers.N.{attn.{q_proj, k_proj, v_proj, output_proj}, ffn.{w1, w2, w3}, ln1,
-// ln2}; ln_final; lm_head. The rotary cache is one buffer shared by the layers.
+// The language model of CS336's basics: RMSNorm before each sublayer, rotary positions, SwiGLU, and
+// unless the options differ no biases and an untied head. With other options it is a Llama. Modules
+// are made in this order, which is the order of their random draws: token_embeddings;
+// layers.N.{attn.{q_proj, k_proj, v_proj, output_proj}, ffn.{w1, w2, w3}, ln1, ln2}; ln_final;
+// lm_head. The rotary cache is one buffer shared by the layers.
 class TransformerLM : public Module {
  public:
   explicit TransformerLM(const TransformerLMOptions& options);

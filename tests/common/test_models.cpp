@@ -19,6 +19,9 @@ namespace fsdp {
 namespace {
 
 const TransformerLMOptions kTinyLM{61, 19, 20, 2, 5, 33};
+const std::string kSizes = "llama:vocabulary=61,context=19,d_model=24,layers=2,heads=6,d_ff=33";
+const std::string kOthers = ",rope_theta=500.0,norm_eps=1e-06,qkv_bias=true,tied_head=true";
+const std::string kTinyLlama = kSizes + ",kv_heads=2" + kOthers;
 
 int64_t numel_of(const Module& module) {
   int64_t numel = 0;
@@ -211,6 +214,54 @@ TEST(Models, gradients_are_the_slopes_of_the_loss) {
     GPT2 gpt2({61, 19, 35, 2, 5, 121});
     expect_gradients_to_be_slopes(gpt2);
   });
+}
+
+TEST(Models, heads_share_keys_and_values_as_if_each_had_its_own_copy) {
+  in_a_process([] {
+    const auto shared = make_model(kTinyLlama), copied = make_model(kSizes + kOthers);
+    const auto named = shared->named_parameters();
+    for (const auto& [name, parameter] : distinct_parameters(*copied)) {
+      at::Tensor values = named[name].detach().normal_();
+      if (values.sizes() != parameter.sizes())
+        values = values.unflatten(0, {2, -1}).repeat_interleave(3, 0).flatten(0, 1);
+      parameter.detach().copy_(values);
+    }
+    const auto tokens = torch::randint(0, 61, {3, 13}, torch::kLong);
+    const auto loss = language_model_loss(*shared, tokens, tokens);
+    const auto loss_of_copies = language_model_loss(*copied, tokens, tokens);
+    EXPECT_NEAR(loss.item<double>(), loss_of_copies.item<double>(), 1e-4);
+    loss.backward();
+    loss_of_copies.backward();
+    for (const auto& [name, parameter] : distinct_parameters(*copied)) {
+      at::Tensor gradient = parameter.grad();
+      if (named[name].sizes() != parameter.sizes())
+        gradient = gradient.unflatten(0, {2, 3, -1}).sum(1).flatten(0, 1);
+      EXPECT_TRUE(torch::allclose(named[name].grad(), gradient, 1e-3, 1e-4)) << name;
+    }
+  });
+}
+
+TEST(Models, may_be_named_by_their_sizes) {
+  EXPECT_EQ(model_name(model_shape(kTinyLlama)), kTinyLlama);
+  EXPECT_EQ(model_name(model_shape("gpt2:context=19,vocabulary=61,d_model=35,layers=3,heads=5,"
+                                   "d_ff=121")),
+            "gpt2-tiny");
+  for (const auto& name : model_names())
+    EXPECT_EQ(parse_shape(to_string(model_shape(name))), model_shape(name));
+  EXPECT_EQ(model_info(kTinyLlama).seq, 18);
+  EXPECT_EQ(std::get<TransformerLMOptions>(model_shape(kSizes)).kv_heads, 6);
+  for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"bert:d_ff=1", "bert is no family of models; known are gpt2, llama"},
+           {"llama:", "vocabulary is missing"},
+           {"llama:vocabulary", "vocabulary is missing"},
+           {"llama:vocabulary=", "vocabulary is , not a number from 1 to 100000000"},
+           {kSizes + ",kv_heads=4", "kv_heads 4 does not divide heads 6"},
+           {kSizes + ",heads=5", "heads comes twice"},
+           {kSizes + ",bias=true", "has no bias"},
+           {kSizes + ",norm_eps=nan", "norm_eps is nan, not a number above 0 and below 1e12"},
+           {kSizes + ",tied_head=1", "tied_head is 1, not true or false"}})
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { model_shape(text); }),
+              "model '" + text + "': " + reason);
 }
 
 TEST(Models, initialize_residual_projections_with_smaller_values) {

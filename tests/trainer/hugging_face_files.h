@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// The model gpt2-tiny as Hugging Face's transformers would save it, for a test to change.
+// Tiny models as Hugging Face's transformers would save them, for a test to change.
 namespace fsdp {
 
 struct HuggingFaceFiles {
@@ -20,6 +20,7 @@ struct HuggingFaceFiles {
                                 {"n_inner", 121}};
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
+  size_t files{1};  // more: with an index, and tensor i in file i % files
 
   void add(const std::string& name, const at::Tensor& tensor) {
     names.push_back(name);
@@ -35,23 +36,79 @@ struct HuggingFaceFiles {
     tensors.erase(tensors.begin() + place);
   }
 
+  std::string file(size_t tensor) const {
+    const std::string number = std::to_string(tensor % files + 1);
+    return files == 1 ? "model.safetensors" : "model-" + number + ".safetensors";
+  }
   // Makes the folder.
   void write(const std::string& folder) const {
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/config.json") << config.dump();
-    std::vector<SafetensorsEntry> entries;
-    for (size_t i = 0; i < names.size(); ++i)
-      entries.push_back({names[i], tensors[i].scalar_type(), tensors[i].sizes().vec()});
-    SafetensorsWriter writer(folder + "/model.safetensors", entries);
-    for (const at::Tensor& tensor : tensors)
-      writer.write(tensor);
-    writer.close();
+    nlohmann::json places;
+    for (size_t first = 0; first < files; ++first) {
+      std::vector<SafetensorsEntry> entries;
+      for (size_t i = first; i < names.size(); i += files) {
+        entries.push_back({names[i], tensors[i].scalar_type(), tensors[i].sizes().vec()});
+        places[names[i]] = file(i);
+      }
+      SafetensorsWriter writer(folder + '/' + file(first), entries);
+      for (size_t i = first; i < names.size(); i += files)
+        writer.write(tensors[i]);
+      writer.close();
+    }
+    if (files > 1)
+      std::ofstream(folder + "/model.safetensors.index.json")
+          << nlohmann::json{{"metadata", {}}, {"weight_map", places}};
   }
 };
+
+inline const std::string kTinyLlama =  // heads of 6 rows
+    "llama:vocabulary=61,context=19,d_model=36,layers=2,heads=6,d_ff=33,kv_heads=2";
+inline const std::string kTinyQwen2 = kTinyLlama + ",qkv_bias=true,tied_head=true";
+
+inline HuggingFaceFiles files_of_llama(const Module& model) {
+  const bool qwen2 = model.named_parameters().contains("layers.0.attn.q_proj.bias");
+  HuggingFaceFiles files;
+  files.config = {{"model_type", qwen2 ? "qwen2" : "llama"},
+                  {"vocab_size", 61},
+                  {"max_position_embeddings", 19},
+                  {"hidden_size", 36},
+                  {"num_hidden_layers", 2},
+                  {"num_attention_heads", 6},
+                  {"num_key_value_heads", 2},
+                  {"intermediate_size", 33},
+                  {"rms_norm_eps", 1e-5},
+                  {"tie_word_embeddings", qwen2}};
+  const std::vector<std::pair<std::string, std::string>> theirs{
+      {"token_embeddings", "model.embed_tokens"},
+      {"layers.", "model.layers."},
+      {"attn.output_proj", "attn.o_proj"},
+      {"attn.", "self_attn."},
+      {"ffn.w1", "mlp.gate_proj"},
+      {"ffn.w2", "mlp.down_proj"},
+      {"ffn.w3", "mlp.up_proj"},
+      {"ln1", "input_layernorm"},
+      {"ln2", "post_attention_layernorm"},
+      {"ln_final", "model.norm"}};
+  for (auto [name, parameter] : distinct_parameters(model)) {
+    std::vector<int64_t> rows;
+    const bool rotated = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
+    for (int64_t head = 0; rotated && head < parameter.size(0); head += 6)
+      for (const int64_t row : {0, 2, 4, 1, 3, 5})
+        rows.push_back(head + row);
+    for (const auto& [own, their] : theirs)
+      if (const size_t place = name.find(own); place != name.npos)
+        name.replace(place, own.size(), their);
+    const at::Tensor values = parameter.detach();
+    files.add(name, rotated ? values.index_select(0, at::tensor(rows)) : values);
+  }
+  return files;
+}
 
 // Every matrix of a block is a linear layer's, and they have it transposed.
 inline HuggingFaceFiles files_of(const Module& model) {
   HuggingFaceFiles files;
+  if (model.named_parameters().contains("ln_final.weight")) return files_of_llama(model);
   for (const auto& [name, parameter] : distinct_parameters(model)) {
     const bool transposed = parameter.dim() == 2 && name.starts_with("h.");
     const at::Tensor values = parameter.detach();
@@ -79,13 +136,18 @@ inline ModelState cut(const Module& model, int rank, int world_size, bool moment
   return state;
 }
 
-inline std::shared_ptr<Module> tiny_gpt2(uint64_t seed = 1) {
+inline std::shared_ptr<Module> tiny(const std::string& name, uint64_t seed = 1) {
+  at::set_num_threads(1);  // so that the process may still fork
   torch::manual_seed(seed);
-  const auto model = make_model("gpt2-tiny");
+  const auto model = make_model(name);
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : model->parameters())
     parameter.normal_();  // biases too
   return model;
+}
+
+inline std::shared_ptr<Module> tiny_gpt2() {
+  return tiny("gpt2-tiny");
 }
 
 }  // namespace fsdp

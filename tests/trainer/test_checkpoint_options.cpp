@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <nn/models.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <train/checkpoints.h>
@@ -74,6 +75,14 @@ TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
   EXPECT_EQ(refused({"--no-decay", "bias"}), "no_decay \"\", and this run has \"bias\"");
   EXPECT_EQ(refusal({"--resume", path, "--lr", "0.5"}),
             "--resume " + path + ": was trained with clip 1.0, and this run has none");
+}
+
+TEST(CheckpointOptions, the_model_is_that_of_the_checkpoint_unless_it_is_given) {
+  const TemporaryFolder folder;
+  const std::string model = "llama:context=9,vocabulary=256,d_model=8,layers=1,heads=2,d_ff=8";
+  const std::string path = saved(folder, {"--model", model});
+  EXPECT_EQ(parse({"--resume", path}).model, model_name(model_shape(model)));
+  EXPECT_EQ(refusal({"--resume", path, "--model", model}), "accepted");
 }
 
 TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {

@@ -1,5 +1,4 @@
-#include <exchange/gpt2_config.h>
-#include <exchange/gpt2_names.h>
+#include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
 #include <testing/multi_rank.h>
 
@@ -22,15 +21,17 @@ ModelState zeros_of(ModelState state) {
   return state;
 }
 
+const std::vector<std::string> kTinyModels{"gpt2-tiny", kTinyLlama, kTinyQwen2};
+
 TEST(HuggingFace, names_and_shapes_are_known_without_the_model) {
-  const auto model = tiny_gpt2();
-  EXPECT_EQ(gpt2_parameters(*gpt2_options("gpt2-tiny")),
-            state_without_ranges(distinct_parameters(*model)).parameters);
+  for (const std::string& name : kTinyModels)
+    EXPECT_EQ(parameters_of(hugging_face_tensors(model_shape(name))),
+              state_without_ranges(distinct_parameters(*tiny(name))).parameters);
 }
 
 TEST(HuggingFace, tied_names_are_those_of_the_model) {
   run_ranks(1, [](TestRank&) {
-    for (const char* name : {"gpt2-tiny", "small"}) {
+    for (const std::string& name : kTinyModels) {
       std::map<const void*, std::string> first;
       std::map<std::string, std::string> tied;
       for (const auto& item : make_model(name)->named_parameters()) {
@@ -44,18 +45,39 @@ TEST(HuggingFace, tied_names_are_those_of_the_model) {
 
 TEST(HuggingFace, a_config_says_what_it_was_made_from) {
   const TemporaryFolder folder;
-  for (const std::string name : {"gpt2-tiny", "gpt2-124m"}) {
-    const GPT2Options options = *gpt2_options(name);
-    folder.write("config.json", gpt2_config(options).dump());
-    EXPECT_EQ(difference_of_sizes(read_gpt2_config(folder.path()), name, options), "");
+  for (const std::string& name : kTinyModels) {
+    const ModelShape shape = model_shape(name);
+    folder.write("config.json", hugging_face_config(shape).dump());
+    EXPECT_EQ(read_hugging_face_config(folder.path()), shape);
+    files_of(*tiny(name)).write(folder.path());
+    EXPECT_EQ(read_hugging_face_config(folder.path()), shape);
   }
   folder.write("config.json",
                R"({"model_type": "gpt2", "vocab_size": 61, "n_positions": 19, "n_embd": 35,
                    "n_layer": 3, "n_head": 5, "n_inner": null})");
-  EXPECT_EQ(read_gpt2_config(folder.path()).d_ff, 4 * 35);
-  EXPECT_EQ(
-      difference_of_sizes(read_gpt2_config(folder.path()), "gpt2-tiny", *gpt2_options("gpt2-tiny")),
-      "n_inner 140, and gpt2-tiny has 121");
+  const auto difference = [&](const std::string& name) {
+    return difference_of_shapes(read_hugging_face_config(folder.path()), name, model_shape(name));
+  };
+  EXPECT_EQ(difference("gpt2-tiny"), "n_inner 140, and gpt2-tiny has 121");
+  EXPECT_EQ(difference("small"), "model_type gpt2, and small is a llama");
+}
+
+TEST(HuggingFace, the_members_that_newer_and_older_files_have_are_read) {
+  const TemporaryFolder folder;
+  HuggingFaceFiles files = files_of(*tiny(kTinyLlama));
+  for (const char* name : {"num_key_value_heads", "rms_norm_eps", "tie_word_embeddings"})
+    files.config.erase(name);
+  files.config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 500000}};
+  files.config["head_dim"] = 6;
+  folder.write("config.json", files.config.dump());
+  EXPECT_EQ(model_name(read_hugging_face_config(folder.path())),
+            "llama:vocabulary=61,context=19,d_model=36,layers=2,heads=6,d_ff=33,kv_heads=6,"
+            "rope_theta=5e+05,norm_eps=1e-06,qkv_bias=false,tied_head=false");
+  files.config["model_type"] = "mistral";
+  files.config["num_key_value_heads"] = 3;
+  files.config["sliding_window"] = nullptr;
+  folder.write("config.json", files.config.dump());
+  EXPECT_CONTAINS(model_name(read_hugging_face_config(folder.path())), "kv_heads=3,");
 }
 
 // The files with their change, and the first part of what is said of them.
@@ -64,8 +86,9 @@ struct Refused {
   std::string text;
 };
 
-void expect_refused(const std::vector<Refused>& all, const std::string& file) {
-  const auto model = tiny_gpt2();
+void expect_refused(const std::vector<Refused>& all, const std::string& file,
+                    const std::string& name = "gpt2-tiny") {
+  const auto model = tiny(name);
   for (const auto& [change, text] : all) {
     const TemporaryFolder folder;
     HuggingFaceFiles files = files_of(*model);
@@ -92,7 +115,7 @@ TEST(HuggingFace, tensors_that_are_not_as_the_config_says_are_refused) {
        {[&](auto& files) { files.at(bias) = at::zeros({105}, at::kLong); },
         "tensor " + bias + ": has a dtype that is not F32, F16 or BF16"},
        {[](auto& files) { files.add("transformer.h.3.ln_1.bias", at::zeros({35})); },
-        "tensor transformer.h.3.ln_1.bias: is of no parameter of the GPT-2 that config.json "
+        "tensor transformer.h.3.ln_1.bias: is of no parameter of the model that config.json "
         "describes"},
        {[](auto& files) {
           files.add("wpe.weight", at::zeros({19, 35}));
@@ -105,28 +128,89 @@ TEST(HuggingFace, tensors_that_are_not_as_the_config_says_are_refused) {
       "model.safetensors");
 }
 
+Change with(const std::string& name, const nlohmann::ordered_json& value) {
+  return [=](HuggingFaceFiles& files) { files.config[name] = value; };
+}
+
 TEST(HuggingFace, models_that_compute_something_else_are_refused) {
-  const auto with = [](const std::string& name, const nlohmann::ordered_json& value) {
-    return [=](HuggingFaceFiles& files) { files.config[name] = value; };
-  };
   expect_refused(
-      {{with("model_type", "llama"), R"(model_type is "llama", not "gpt2")"},
-       {[](auto& files) { files.config.erase("model_type"); }, R"(model_type is null, not "gpt2")"},
-       {[](auto& files) { files.config.erase("n_embd"); },
-        "n_embd is null, not a number from 1 to 1000000"},
+      {{with("model_type", "bert"),
+        R"(model_type is "bert"; known are gpt2, llama, qwen2, mistral)"},
+       {[](auto& files) { files.config.erase("model_type"); },
+        "model_type is null; known are gpt2, llama, qwen2, mistral"},
+       {[](auto& files) { files.config.erase("n_embd"); }, "n_embd is missing"},
        {with("n_layer", 1000000000), "n_layer is 1000000000, not a number from 1 to 10000"},
        {with("n_layer", -1), "n_layer is -1, not a number from 1 to 10000"},
        {with("vocab_size", "61"), R"(vocab_size is "61", not a number from 1 to 100000000)"},
        {with("n_head", 4), "n_head 4 does not divide n_embd 35"},
        {with("activation_function", "relu"),
-        R"(activation_function is "relu", and this program's GPT-2 has "gelu_new")"},
+        R"(activation_function is "relu", and this program has "gelu_new")"},
        {with("layer_norm_epsilon", 1e-6),
-        "layer_norm_epsilon is 1e-06, and this program's GPT-2 has 1e-05"},
+        "layer_norm_epsilon is 1e-06, and this program has 1e-05"},
        {with("scale_attn_by_inverse_layer_idx", true),
-        "scale_attn_by_inverse_layer_idx is true, and this program's GPT-2 has false"},
+        "scale_attn_by_inverse_layer_idx is true, and this program has false"},
        {with("tie_word_embeddings", false),
-        "tie_word_embeddings is false, and this program's GPT-2 has true"}},
+        "tie_word_embeddings is false, and this program has true"}},
       "config.json");
+}
+
+TEST(HuggingFace, llamas_that_compute_something_else_are_refused) {
+  expect_refused(
+      {{with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
+        R"(rope_scaling.rope_type is "linear", and this program has "default")"},
+       {with("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 5e5}}),
+        R"(rope_parameters.rope_type is "llama3", and this program has "default")"},
+       {with("hidden_act", "gelu"), R"(hidden_act is "gelu", and this program has "silu")"},
+       {with("attention_bias", true), "attention_bias is true, and this program has false"},
+       {with("mlp_bias", true), "mlp_bias is true, and this program has false"},
+       {with("head_dim", 8), "head_dim is 8, and this program has 6"},
+       {with("quantization_config", {{"bits", 4}}),
+        R"(quantization_config is {"bits":4}, and this program has null)"},
+       {with("model_type", "mistral"), "sliding_window is 4096, and this program has null"},
+       {with("num_key_value_heads", 4),
+        "num_key_value_heads 4 does not divide num_attention_heads 6"},
+       {with("num_attention_heads", 12),
+        "hidden_size / num_attention_heads is odd, and rotary positions turn pairs"},
+       {with("rms_norm_eps", 0), "rms_norm_eps is 0, not a number above 0 and below 1e12"},
+       {with("tie_word_embeddings", "no"), R"(tie_word_embeddings is "no", not true or false)"}},
+      "config.json", kTinyLlama);
+  expect_refused(
+      {{with("use_sliding_window", true), "use_sliding_window is true, and this program has false"},
+       {with("num_key_value_heads", nullptr),
+        "num_key_value_heads is null, not a number from 1 to 1000000"}},
+      "config.json", kTinyQwen2);
+}
+
+TEST(HuggingFace, files_that_are_not_as_their_index_says_are_refused) {
+  const std::string norm = "model.norm.weight", index = "model.safetensors.index.json";
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + '/';
+  HuggingFaceFiles files = files_of(*tiny(kTinyLlama));
+  files.files = 2;
+  const auto said = [&](const std::string& place) {
+    files.write(folder.path());
+    auto json = nlohmann::json::parse(std::ifstream(path + index));
+    json["weight_map"][norm] = place;
+    if (place.empty()) json["weight_map"].erase(norm);
+    folder.write(index, json.dump());
+    return error_of([&] { HuggingFaceFolder read(folder.path()); });
+  };
+  const std::string own = files.file(files.place_of(norm));
+  const std::string other = files.file(files.place_of(norm) + 1);
+  EXPECT_EQ(said("../" + own), path + index + ": tensor " + norm + ": is in ../" + own +
+                                   ", which is no file of this folder");
+  EXPECT_EQ(said("absent"), path + "absent: can't be read: No such file or directory");
+  EXPECT_EQ(said(other),
+            path + other + ": tensor " + norm + ": is not there, and " + index + " has it here");
+  EXPECT_EQ(said(""), path + own + ": tensor " + norm + ": is there, and " + index +
+                          " does not have it here");
+  files.remove(norm);
+  files.write(folder.path());
+  EXPECT_EQ(error_of([&] { HuggingFaceFolder read(folder.path()); }),
+            path + index + ": has no tensor " + norm);
+  folder.write(index, "{}");
+  EXPECT_EQ(error_of([&] { HuggingFaceFolder read(folder.path()); }),
+            path + index + ": has no weight_map from tensors to files");
 }
 
 TEST(HuggingFace, files_that_are_cut_off_or_absent_are_refused) {
@@ -149,15 +233,23 @@ TEST(HuggingFace, files_that_are_cut_off_or_absent_are_refused) {
 // The file loses bytes at its end after the headers were compared: what is needed is still read,
 // and one byte less is not enough.
 TEST(HuggingFace, no_more_is_read_than_a_range_needs) {
-  const auto model = tiny_gpt2();
-  // Of [61, 35], and of [121, 35] as [35, 121]: three rows of ours, so three columns.
-  for (const auto& [name, left_over] : std::vector<std::pair<std::string, int64_t>>{
-           {"wte.weight", 61 * 35 - 100}, {"h.1.mlp.c_fc.weight", 121 - 3}}) {
+  struct Case {
+    std::string model, name, theirs;
+    int64_t left_over;
+  };
+  // Of [61, 35], and of [121, 35] as [35, 121]: three rows of ours, so three columns; and of
+  // [36, 36] rows 0 to 2, which are rows 0, 3 and 1 there.
+  for (const auto& [model_name, name, theirs, left_over] : std::vector<Case>{
+           {"gpt2-tiny", "wte.weight", "transformer.wte.weight", 61 * 35 - 100},
+           {"gpt2-tiny", "h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_fc.weight", 121 - 3},
+           {kTinyLlama, "layers.1.attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight",
+            36 * 36 - 4 * 36}}) {
     const TemporaryFolder folder;
+    const auto model = tiny(model_name);
     HuggingFaceFiles files = files_of(*model);
-    const at::Tensor last = files.at("transformer." + name);
-    files.remove("transformer." + name);
-    files.add("transformer." + name, last);
+    const at::Tensor last = files.at(theirs);
+    files.remove(theirs);
+    files.add(theirs, last);
     files.write(folder.path());
     const HuggingFaceFolder saved(folder.path());
     const std::string file = folder.path() + "/model.safetensors";
@@ -175,16 +267,19 @@ MULTI_RANK_SUITE(HuggingFaceOn);
 
 const std::vector<std::pair<std::string, Change>> kForms{
     {"as saved", [](HuggingFaceFiles&) {}},
-    {"with head and masks",
+    {"in three files", [](HuggingFaceFiles& files) { files.files = 3; }},
+    {"with tied head and buffers",
      [](HuggingFaceFiles& files) {
-       files.add("lm_head.weight", files.at("transformer.wte.weight"));
+       if (files.place_of("lm_head.weight") == files.names.size())
+         files.add("lm_head.weight", files.tensors[0]);
+       files.add("model.layers.0.self_attn.rotary_emb.inv_freq", at::ones({3}));
        files.add("transformer.h.0.attn.bias", at::ones({1, 1, 19, 19}, at::kByte));
        files.add("transformer.h.0.attn.masked_bias", at::full({}, -1e4));
      }},
     {"without prefix",
      [](HuggingFaceFiles& files) {
        for (std::string& name : files.names)
-         name.erase(0, std::string("transformer.").size());
+         if (!name.starts_with("lm_head")) name.erase(0, name.find('.') + 1);
      }},
     {"F16",
      [](HuggingFaceFiles& files) {
@@ -209,24 +304,29 @@ std::string load(TestRank& rank, const std::string& folder, const ModelState& st
 MULTI_RANK_TEST(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
   const TemporaryFolder folder;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto model = tiny_gpt2();
-    for (const auto& [name, change] : kForms) {
-      HuggingFaceFiles files = files_of(*model);
-      change(files);
-      if (rank.rank() == 0) files.write(folder.path() + '/' + name);
-      rank.communicator()->barrier("written").wait();
-      const ModelState state = zeros_of(cut(*model, rank.rank(), rank.world_size()));
-      rank.observe(name, load(rank, folder.path() + '/' + name, state));
-      ModelState expected = cut(*model, rank.rank(), rank.world_size());
-      const auto dtype = files.tensors[0].scalar_type();
-      for (StateRange& range : expected.ranges)
-        range.value = range.value.to(dtype).to(at::kFloat);
-      rank.observe(name + ": equal", equal(state, expected));
+    for (const std::string& model_name : kTinyModels) {
+      const auto model = tiny(model_name);
+      for (const auto& [form, change] : kForms) {
+        const std::string name = model_name + ' ' + form, path = folder.path() + '/' + name;
+        HuggingFaceFiles files = files_of(*model);
+        change(files);
+        if (rank.rank() == 0) files.write(path);
+        rank.communicator()->barrier("written").wait();
+        const ModelState state = zeros_of(cut(*model, rank.rank(), rank.world_size()));
+        rank.observe(name, load(rank, path, state));
+        ModelState expected = cut(*model, rank.rank(), rank.world_size());
+        const auto dtype = files.tensors[0].scalar_type();
+        for (StateRange& range : expected.ranges)
+          range.value = range.value.to(dtype).to(at::kFloat);
+        rank.observe(name + ": equal", equal(state, expected));
+      }
     }
   });
-  for (const auto& [name, change] : kForms) {
-    expect_on_all_ranks(run, name, "loaded");
-    expect_on_all_ranks(run, name + ": equal", true);
+  for (const std::string& model_name : kTinyModels) {
+    for (const auto& [form, change] : kForms) {
+      expect_on_all_ranks(run, model_name + ' ' + form, "loaded");
+      expect_on_all_ranks(run, model_name + ' ' + form + ": equal", true);
+    }
   }
 }
 
@@ -254,16 +354,6 @@ MULTI_RANK_TEST(HuggingFaceOn, every_rank_refuses_before_a_value_changes) {
                           "transformer.wte.weight, and they are one parameter here");
   expect_on_all_ranks(run, "other model", folder.path() + "/config.json: describes another model");
   expect_on_all_ranks(run, "unchanged", true);
-}
-
-TEST(HuggingFace, in_several_files_is_refused_with_the_way_to_one) {
-  const TemporaryFolder folder;
-  run_ranks(1, [&](TestRank&) { files_of(*tiny_gpt2()).write(folder.path()); });
-  std::filesystem::rename(folder.path() + "/model.safetensors",
-                          folder.path() + "/model.safetensors.index.json");
-  EXPECT_CONTAINS(error_of([&] { HuggingFaceFolder saved(folder.path()); }),
-                  "the tensors lie in several files, and one is read; save the model anew by "
-                  "save_pretrained(folder, max_shard_size=");
 }
 
 }  // namespace

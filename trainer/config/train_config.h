@@ -65,7 +65,7 @@ struct TrainConfig {
   std::string checkpoint_format{"sharded"};  // sharded, full
   std::string resume;                        // folder of the checkpoint to go on from; empty: none
   int64_t first_step{};  // of this run: the steps that the checkpoint has behind it
-  std::string init;      // folder with Hugging Face's GPT-2 to begin with; empty: the seed
+  std::string init;      // folder with Hugging Face's model to begin with; empty: the seed
   bool poison{};         // NaN in memory that nobody may use
   bool allow_nan{};      // go on when a loss or the norm of the gradients is not finite
   CommunicatorOptions comm{.keep_log = true};  // and the device of parameters and batches

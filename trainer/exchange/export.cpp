@@ -1,6 +1,6 @@
 #include <exchange/export.h>
-#include <exchange/gpt2_config.h>
-#include <exchange/gpt2_names.h>
+#include <exchange/hugging_face_config.h>
+#include <exchange/hugging_face_names.h>
 #include <nn/models.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
@@ -42,53 +42,47 @@ class NewFolder {
   fs::path path_, unfinished_;
 };
 
-// What is to be written of each parameter, in their order.
-std::vector<HuggingFaceTensor> tensors_of(const SavedParameters& saved, ExportFormat format) {
-  std::vector<HuggingFaceTensor> tensors;
-  for (const auto& parameter : saved.parameters)
-    tensors.push_back(format == ExportFormat::hf
-                          ? hugging_face_tensor(parameter)
-                          : HuggingFaceTensor{parameter.name, parameter.sizes, false});
+// The shape of the model that was saved. On text a model may have more ids than its own.
+ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
+  ModelShape shape = model_shape(model);
+  std::visit(
+      [&](auto& options) {
+        if (!saved.parameters.empty() && !saved.parameters[0].sizes.empty())
+          options.vocabulary = saved.parameters[0].sizes[0];
+      },
+      shape);
+  return shape;
+}
+
+// What to write of each parameter, in their order.
+std::vector<HuggingFaceTensor> saved_tensors(const SavedParameters& saved, const ModelShape& shape,
+                                             const std::string& model) {
+  auto tensors = hugging_face_tensors(shape);
+  if (saved.parameters != parameters_of(tensors))
+    throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " + model);
   return tensors;
 }
 
 void write_model(const SavedParameters& saved, const std::vector<HuggingFaceTensor>& tensors,
                  SafetensorsMetadata metadata, const std::string& path) {
   std::vector<SafetensorsEntry> entries;
-  for (const auto& [name, sizes, transposed] : tensors)
-    entries.push_back({name, at::kFloat, sizes});
+  for (const HuggingFaceTensor& tensor : tensors)
+    entries.push_back({tensor.name, at::kFloat, tensor.sizes()});
   metadata["format"] = "pt";  // which transformers asks for
   SafetensorsWriter writer(path, entries, metadata);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    at::Tensor whole = at::empty(saved.parameters[i].sizes, at::kFloat);
-    saved.read(saved.parameters[i], whole);
-    if (tensors[i].transposed) whole = whole.t().contiguous();
-    writer.write(whole);
+  for (const HuggingFaceTensor& tensor : tensors) {
+    const at::Tensor whole = at::empty(tensor.own.sizes, at::kFloat);
+    saved.read(tensor.own, whole);
+    writer.write(tensor.stored(whole));
   }
   writer.close();
 }
 
-void write_config(const GPT2Options& options, const std::string& folder) {
-  const std::string text = gpt2_config(options).dump(2) + '\n';
+void write_config(const ModelShape& shape, const std::string& folder) {
+  const std::string text = hugging_face_config(shape).dump(2) + '\n';
   FileWriter file(folder + '/' + kConfigFile);
   file.write(text.data(), text.size());
   file.close();
-}
-
-// The size of the GPT2 that was saved.
-GPT2Options gpt2_options_of(const SavedParameters& saved, const std::string& model) {
-  auto options = gpt2_options(model);
-  if (!options) {
-    throw std::runtime_error(saved.checkpoint.folder + ": is of " + model +
-                             ", which is no GPT-2; the format hf takes " + gpt2_names() +
-                             ", and safetensors takes every model");
-  }
-  // On text a model may have been trained with more ids than its own.
-  if (!saved.parameters.empty() && !saved.parameters[0].sizes.empty())
-    options->vocabulary = saved.parameters[0].sizes[0];
-  if (saved.parameters != gpt2_parameters(*options))
-    throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " + model);
-  return *options;
 }
 
 }  // namespace
@@ -98,13 +92,17 @@ void export_parameters(const std::string& checkpoint, ExportFormat format,
   NewFolder folder(output);
   const SavedParameters saved = open_parameters(checkpoint);
   const std::string model = saved.checkpoint.run.value("model", "");
+  const ModelShape shape = saved_shape(saved, model);
+  auto tensors = saved_tensors(saved, shape, model);
   SafetensorsMetadata metadata;
   if (format == ExportFormat::hf) {
-    write_config(gpt2_options_of(saved, model), folder.path());
+    write_config(shape, folder.path());
   } else {
     metadata = tied_names(model);
+    for (HuggingFaceTensor& tensor : tensors)
+      tensor = {tensor.own, tensor.own.name, Layout::same, 0};
   }
-  write_model(saved, tensors_of(saved, format), metadata, folder.path() + "/model.safetensors");
+  write_model(saved, tensors, metadata, folder.path() + "/model.safetensors");
   folder.complete();
 }
 

@@ -6,7 +6,7 @@ namespace fsdp {
 
 enum class ExportFormat {
   safetensors,  // model.safetensors, with the model's own names
-  hf,           // the same with Hugging Face's names, and config.json; GPT-2 only
+  hf,           // the same with Hugging Face's names, and config.json
 };
 
 // Writes the parameters of a checkpoint, or of the latest one in a folder of checkpoints, into the

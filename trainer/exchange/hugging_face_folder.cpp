@@ -1,119 +1,154 @@
-#include <exchange/gpt2_config.h>
-#include <exchange/gpt2_names.h>
+#include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
 #include <state/agreement.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <stdexcept>
 
 namespace fsdp {
 namespace {
 
+namespace fs = std::filesystem;
+using Files = std::map<std::string, std::unique_ptr<SafetensorsReader>>;
+
+const std::string kFile = "model.safetensors", kIndex = kFile + ".index.json";
+constexpr int64_t kLongestIndex = 100'000'000;  // [bytes]
+
 std::string shape_of(const std::vector<int64_t>& sizes) {
   return nlohmann::json(sizes).dump();
 }
 
-// Of one tensor, without what `name` begins with in some files.
-std::string without_prefix(const std::string& name) {
-  return name.starts_with(kHuggingFacePrefix) ? name.substr(kHuggingFacePrefix.size()) : name;
+[[noreturn]] void refuse(const SafetensorsReader& file, const std::string& tensor,
+                         const std::string& what) {
+  throw std::runtime_error(file.file().path() + ": tensor " + tensor + ": " + what);
 }
 
-// Throws unless the tensors of the folder lie in one file, whose path it returns.
-std::string path_of_tensors(const std::string& folder) {
-  const std::string path = folder + "/model.safetensors";
-  if (!std::filesystem::exists(path) && std::filesystem::exists(path + ".index.json")) {
-    throw std::runtime_error(path +
-                             ".index.json: the tensors lie in several files, and one is "
-                             "read; save the model anew by save_pretrained(folder, "
-                             "max_shard_size=\"100GB\")");
+// What older versions of transformers save: the causal mask, and the frequencies of the positions.
+bool is_buffer(const std::string& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+// Where each tensor is: tensor -> name of the file, in the folder of the index.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  const auto json = nlohmann::json::parse(read_text(path, kLongestIndex), nullptr,
+                                          /*allow_exceptions=*/false);
+  try {
+    return json.at("weight_map").get<std::map<std::string, std::string>>();
+  } catch (const nlohmann::json::exception&) {
+    throw std::runtime_error(path + ": has no weight_map from tensors to files");
   }
-  return path;
 }
 
-// The causal mask, which older versions of transformers save.
-bool is_mask(const std::string& name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+Files open_files(const std::string& folder) {
+  Files files;
+  if (fs::exists(folder + '/' + kFile) || !fs::exists(folder + '/' + kIndex)) {
+    files[kFile] = std::make_unique<SafetensorsReader>(folder + '/' + kFile);
+    return files;
+  }
+  const std::string index = folder + '/' + kIndex;
+  const auto places = read_index(index);
+  for (const auto& [tensor, file] : places) {
+    if (fs::path(file).filename() != file)
+      throw std::runtime_error(index + ": tensor " + tensor + ": is in " + file +
+                               ", which is no file of this folder");
+    auto& reader = files[file];
+    if (!reader) reader = std::make_unique<SafetensorsReader>(folder + '/' + file);
+    if (!reader->entries().contains(tensor))
+      refuse(*reader, tensor, "is not there, and " + kIndex + " has it here");
+  }
+  for (const auto& [name, reader] : files)
+    for (const auto& [tensor, entry] : reader->entries())
+      if (const auto place = places.find(tensor); place == places.end() || place->second != name)
+        refuse(*reader, tensor, "is there, and " + kIndex + " does not have it here");
+  return files;
 }
 
 }  // namespace
 
 HuggingFaceFolder::HuggingFaceFolder(const std::string& folder)
-    : options_(read_gpt2_config(folder)),
-      parameters_(gpt2_parameters(options_)),
-      file_(path_of_tensors(folder)) {
-  std::map<std::string, const ModelState::Parameter*> expected;
-  for (const auto& parameter : parameters_)
-    expected[parameter.name] = &parameter;
-  expected[kHeadName] = expected.at(kEmbeddingName);
-  for (const auto& [name, entry] : file_.entries())
-    if (!is_mask(name)) add(name, entry, expected);
-  for (const auto& parameter : parameters_)
-    if (!sources_.contains(parameter.name))
-      throw std::runtime_error(file_.file().path() + ": has no tensor " +
-                               hugging_face_tensor(parameter).name);
+    : shape_(read_hugging_face_config(folder)),
+      tensors_(hugging_face_tensors(shape_)),
+      files_(open_files(folder)) {
+  const std::string& prefix = prefix_of(shape_);
+  const auto without_prefix = [&](const std::string& name) {
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  };
+  std::map<std::string, const HuggingFaceTensor*> expected{{kHeadName, &tensors_.front()}};
+  for (const HuggingFaceTensor& tensor : tensors_)
+    expected[without_prefix(tensor.name)] = &tensor;
+  for (const auto& [file_name, file] : files_) {
+    for (const auto& [name, entry] : file->entries()) {
+      if (is_buffer(name)) continue;
+      const auto tensor = expected.find(without_prefix(name));
+      if (tensor == expected.end())
+        refuse(*file, name, "is of no parameter of the model that " + kConfigFile + " describes");
+      add({name, tensor->second, file.get(), &entry}, tensor->first == kHeadName);
+    }
+  }
+  for (const HuggingFaceTensor& tensor : tensors_)
+    if (!sources_.contains(tensor.own.name))
+      throw std::runtime_error(folder + '/' + (files_.contains(kFile) ? kFile : kIndex) +
+                               ": has no tensor " + tensor.name);
 }
 
-void HuggingFaceFolder::refuse(const std::string& tensor, const std::string& what) const {
-  throw std::runtime_error(file_.file().path() + ": tensor " + tensor + ": " + what);
-}
-
-void HuggingFaceFolder::add(const std::string& name, const SafetensorsReader::Entry& entry,
-                            const std::map<std::string, const ModelState::Parameter*>& expected) {
-  const std::string own = without_prefix(name);
-  const auto parameter = expected.find(own);
-  if (parameter == expected.end())
-    refuse(name, "is of no parameter of the GPT-2 that " + kConfigFile + " describes");
-  const auto [other, sizes, transposed] = hugging_face_tensor(*parameter->second);
-  const auto dtype = entry.dtype;
+void HuggingFaceFolder::add(const Source& source, bool head) {
+  const auto& [name, tensor, file, entry] = source;
+  const auto dtype = entry->dtype;
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16)
-    refuse(name, "has a dtype that is not F32, F16 or BF16");
-  if (entry.sizes != sizes)
-    refuse(name, "has the shape " + shape_of(entry.sizes) + ", not " + shape_of(sizes));
-  const auto [source, is_new] = sources_.insert({own, {name, &entry, transposed}});
-  if (!is_new) refuse(name, "is there as " + source->second.name + " too");
+    refuse(*file, name, "has a dtype that is not F32, F16 or BF16");
+  if (entry->sizes != tensor->sizes())
+    refuse(*file, name,
+           "has the shape " + shape_of(entry->sizes) + ", not " + shape_of(tensor->sizes()));
+  const auto [other, is_new] = sources_.insert({head ? kHeadName : tensor->own.name, source});
+  if (!is_new) refuse(*file, name, "is there as " + other->second.name + " too");
 }
 
 void HuggingFaceFolder::check_head(int part, int parts) const {
   const auto head = sources_.find(kHeadName);
-  if (head == sources_.end()) return;
+  if (head == sources_.end() || tensors_.back().own.name == kHeadName) return;
   constexpr int64_t kPiece = 1 << 20;  // [elements]
-  const Source& embedding = sources_.at(kEmbeddingName);
+  const Source& embedding = sources_.at(tensors_.front().own.name);
   const int64_t numel = embedding.entry->numel;
   for (int64_t begin = part * kPiece; begin < numel; begin += parts * kPiece) {
     const int64_t end = std::min(begin + kPiece, numel);
-    const auto values = [&](const Source& source) {
-      return elements(*source.entry, begin, end).to(at::kFloat);
-    };
-    if (!values(head->second).equal(values(embedding)))
-      refuse(head->second.name,
+    if (!head->second.read(begin, end)
+             .to(at::kFloat)
+             .equal(embedding.read(begin, end).to(at::kFloat)))
+      refuse(*head->second.file, head->second.name,
              "differs from " + embedding.name + ", and they are one parameter here");
   }
 }
 
-at::Tensor HuggingFaceFolder::elements(const SafetensorsReader::Entry& entry, int64_t begin,
-                                       int64_t end) const {
-  const at::Tensor elements = at::empty({end - begin}, entry.dtype);
-  file_.read(entry, begin, elements);
+at::Tensor HuggingFaceFolder::Source::read(int64_t begin, int64_t end) const {
+  if (tensor->layout == Layout::transposed) return read_columns(begin, end);
+  const at::Tensor elements = at::empty({end - begin}, entry->dtype);
+  if (tensor->layout == Layout::same) {
+    file->read(*entry, begin, elements);
+    return elements;
+  }
+  const int64_t columns = entry->numel / entry->sizes[0];
+  for (int64_t next, from = begin; from < end; from = next) {
+    const int64_t row = from / columns;
+    next = std::min((row + 1) * columns, end);
+    file->read(*entry, (tensor->row(row) - row) * columns + from,
+               elements.slice(0, from - begin, next - begin));
+  }
   return elements;
 }
 
-at::Tensor HuggingFaceFolder::transposed_elements(const SafetensorsReader::Entry& entry,
-                                                  int64_t begin, int64_t end) const {
-  const int64_t in = entry.sizes[0], out = entry.sizes[1];
+at::Tensor HuggingFaceFolder::Source::read_columns(int64_t begin, int64_t end) const {
+  const int64_t in = entry->sizes[0], out = entry->sizes[1];
   const int64_t first = begin / in, last = (end + in - 1) / in;  // our rows
-  const at::Tensor columns = at::empty({in, last - first}, entry.dtype);
+  const at::Tensor columns = at::empty({in, last - first}, entry->dtype);
   for (int64_t row = 0; row < in; ++row)
-    file_.read(entry, row * out + first, columns[row]);
+    file->read(*entry, row * out + first, columns[row]);
   return columns.t().reshape({-1}).narrow(0, begin - first * in, end - begin);
 }
 
 void HuggingFaceFolder::read(const StateRange& range) const {
-  const Source& source = sources_.at(range.parameter);
-  const auto read =
-      source.transposed ? &HuggingFaceFolder::transposed_elements : &HuggingFaceFolder::elements;
-  range.value.copy_((this->*read)(*source.entry, range.begin, range.end));
+  range.value.copy_(sources_.at(range.parameter).read(range.begin, range.end));
 }
 
 void load_hugging_face(const std::string& folder, const ModelState& state, Communicator& comm) {

@@ -30,6 +30,10 @@ struct Defaults {
 };
 Defaults defaults_of(const TrainConfig& config, const DataOptions& data);
 
+// The model. Where --model is not given, take_model() takes that of --init or --resume.
+void add_model_option(CLI::App& app, TrainConfig& config);
+void take_model(const CLI::App& app, TrainConfig& config);
+
 // What the parameters begin with. check_init_option() compares the folder with the model, and reads
 // no tensor.
 void add_init_option(CLI::App& app, TrainConfig& config);

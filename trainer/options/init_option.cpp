@@ -1,9 +1,9 @@
 #include <command_line/command_line.h>
-#include <exchange/gpt2_config.h>
+#include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
 #include <nn/models.h>
 #include <options/groups.h>
-#include <strategies/build_model.h>
+#include <state/checkpoint.h>
 #include <strategies/data_of_run.h>
 
 namespace fsdp {
@@ -21,22 +21,52 @@ void add_init_option(CLI::App& app, TrainConfig& config) {
   };
   app.add_option_function<std::string>(
          "--init", take,
-         "begin with the parameters of a GPT-2 that Hugging Face's transformers or ./fsdp export "
-         "has written (docs/hugging_face.md)")
+         "begin with the parameters of a GPT-2, a Llama or a Qwen2 that Hugging Face's transformers "
+         "or ./fsdp export has written (docs/hugging_face.md)")
       ->type_name("hf:FOLDER");
+}
+
+void add_model_option(CLI::App& app, TrainConfig& config) {
+  const auto take = [&config](const std::string& text) {
+    try {
+      config.model = model_name(model_shape(text));
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(std::string("--model: ") + error.what());
+    }
+  };
+  std::string names;
+  for (const std::string& name : model_names())
+    names += (names.empty() ? "" : ", ") + name;
+  app.add_option_function<std::string>(
+         "--model", take,
+         names +
+             ", or sizes, as llama:vocabulary=256,... (docs/hugging_face.md) (default: small, "
+             "or the model of --init or --resume)")
+      ->type_name("NAME");
+}
+
+void take_model(const CLI::App& app, TrainConfig& config) {
+  if (app.count("--model") > 0) return;
+  try {
+    if (!config.init.empty()) config.model = model_name(read_hugging_face_config(config.init));
+    if (!config.resume.empty())
+      config.model = find_checkpoint(config.resume).run.value("model", config.model);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(error.what());
+  }
 }
 
 void check_init_option(const TrainConfig& config) {
   if (config.init.empty()) return;
   const std::string option = "--init " + kKind + config.init;
   if (!config.resume.empty()) throw UsageError("--init and --resume: give one of them");
-  auto own = gpt2_options(config.model);
-  if (!own)
-    throw UsageError(option + ": " + config.model + " is no GPT-2; give --model " + gpt2_names());
-  own->vocabulary = vocabulary_of(config);
+  ModelShape own = model_shape(config.model);
+  std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, own);
+  const bool more_ids = vocabulary_of(config) != model_info(config.model).vocabulary;
+  const std::string name = config.model + (more_ids ? " on " + describe_data(config) : "");
   try {
     const std::string difference =
-        difference_of_sizes(read_gpt2_config(config.init), config.model, *own);
+        difference_of_shapes(read_hugging_face_config(config.init), name, own);
     if (!difference.empty()) throw std::runtime_error(kConfigFile + " has " + difference);
     const HuggingFaceFolder folder(config.init);
   } catch (const std::exception& error) {

@@ -43,8 +43,7 @@ void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
       ->check(CLI::IsMember({"single", "ddp", "fsdp"}));
   add_number(app, "--world", config.world, NumberRange<int64_t>{1, kMaxWorld},
              "number of ranks (default 1, or torchrun's)");
-  app.add_option("--model", config.model, "the model (default small)")
-      ->check(CLI::IsMember(model_names()));
+  add_model_option(app, config);
   add_data_options(app, config, given.data);
   add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
              "optimizer steps; 0 computes the loss only (default 100)");
@@ -376,6 +375,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     take_world_from_environment(config, app.count("--world") > 0);
     find_checkpoint_to_resume(config, given.parts);
     take_data(app, config, given.data);
+    take_model(app, config);
     fill_in_defaults(config, given);
     take_strategy(config, given.strategy, given.shard_size,
                   app.count("--reshard-after-forward") > 0);

@@ -1,0 +1,155 @@
+#include <nn/model_shape.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <sstream>
+#include <stdexcept>
+#include <type_traits>
+
+namespace fsdp {
+namespace {
+
+// Calls visit(name, member, the most that it may be). The limits keep products of sizes small.
+template <typename Options, typename Visit>
+void visit_fields(Options& options, const Visit& visit) {
+  visit("vocabulary", options.vocabulary, 100'000'000);
+  visit("context", options.context, 100'000'000);
+  visit("d_model", options.d_model, 1'000'000);
+  visit("layers", options.layers, 10'000);
+  visit("heads", options.heads, 1'000'000);
+  visit("d_ff", options.d_ff, 10'000'000);
+  if constexpr (std::is_same_v<std::remove_const_t<Options>, TransformerLMOptions>) {
+    visit("kv_heads", options.kv_heads, 1'000'000);
+    visit("rope_theta", options.rope_theta, 0);
+    visit("norm_eps", options.norm_eps, 0);
+    visit("qkv_bias", options.qkv_bias, 0);
+    visit("tied_head", options.tied_head, 0);
+  }
+}
+
+std::string text_of(int64_t value) {
+  return std::to_string(value);
+}
+
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+
+// The shortest text that is read as the same value.
+std::string text_of(double value) {
+  std::array<char, 32> digits{};
+  const std::string text(digits.data(), std::to_chars(digits.begin(), digits.end(), value).ptr);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+template <typename Number>
+bool read_number(const std::string& text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value > 0;
+}
+
+// Each returns what the text is not, or nothing.
+std::string read(const std::string& text, int64_t& value, int64_t most) {
+  if (read_number(text, value) && value <= most) return "";
+  return "a number from 1 to " + std::to_string(most);
+}
+
+std::string read(const std::string& text, double& value, int64_t) {
+  return read_number(text, value) && value < 1e12 ? "" : "a number above 0 and below 1e12";
+}
+
+std::string read(const std::string& text, bool& value, int64_t) {
+  value = text == "true";
+  return value || text == "false" ? "" : "true or false";
+}
+
+using Texts = std::map<std::string, std::string>;
+
+std::string name_in(const Texts& names, const std::string& name) {
+  const auto other = names.find(name);
+  return other == names.end() ? name : other->second;
+}
+
+template <typename Options>
+Options options_of(const Texts& values, const Texts& names) {
+  Options options{};
+  const auto require_divides = [&](const char* part, int64_t parts, const char* whole, int64_t of) {
+    if (of % parts == 0) return;
+    throw std::invalid_argument(name_in(names, part) + ' ' + std::to_string(parts) +
+                                " does not divide " + name_in(names, whole) + ' ' +
+                                std::to_string(of));
+  };
+  Texts unknown = values;
+  visit_fields(options, [&]<typename Value>(const std::string& name, Value& value, int64_t most) {
+    if (name == "kv_heads") value = static_cast<Value>(options.heads);
+    const auto text = values.find(name);
+    if (text == values.end()) {
+      if (value == Value{} && !std::is_same_v<Value, bool>)
+        throw std::invalid_argument(name_in(names, name) + " is missing");
+      return;
+    }
+    unknown.erase(name);
+    if (const std::string other = read(text->second, value, most); !other.empty())
+      throw std::invalid_argument(name_in(names, name) + " is " + text->second + ", not " + other);
+  });
+  if (!unknown.empty()) throw std::invalid_argument("has no " + unknown.begin()->first);
+  require_divides("heads", options.heads, "d_model", options.d_model);
+  if constexpr (std::is_same_v<Options, TransformerLMOptions>) {
+    require_divides("kv_heads", options.kv_heads, "heads", options.heads);
+    if (options.d_model / options.heads % 2 != 0)
+      throw std::invalid_argument(name_in(names, "d_model") + " / " + name_in(names, "heads") +
+                                  " is odd, and rotary positions turn pairs");
+  }
+  return options;
+}
+
+}  // namespace
+
+const char* family_of(const ModelShape& shape) {
+  return std::holds_alternative<GPT2Options>(shape) ? "gpt2" : "llama";
+}
+
+std::vector<std::pair<std::string, std::string>> fields_of(const ModelShape& shape) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  std::visit(
+      [&](const auto& options) {
+        visit_fields(options, [&](const char* name, const auto& value, int64_t) {
+          fields.emplace_back(name, text_of(value));
+        });
+      },
+      shape);
+  return fields;
+}
+
+std::string to_string(const ModelShape& shape) {
+  std::string text = family_of(shape);
+  for (const auto& [name, value] : fields_of(shape))
+    text += (text.find(':') == std::string::npos ? ":" : ",") + name + '=' + value;
+  return text;
+}
+
+ModelShape make_shape(const std::string& family, const Texts& values, const Texts& names) {
+  if (family == "gpt2") return options_of<GPT2Options>(values, names);
+  if (family == "llama") return options_of<TransformerLMOptions>(values, names);
+  throw std::invalid_argument(family + " is no family of models; known are gpt2, llama");
+}
+
+ModelShape parse_shape(const std::string& text) {
+  std::istringstream rest(text);
+  std::string family, field;
+  std::getline(rest, family, ':');
+  try {
+    Texts values;
+    while (std::getline(rest, field, ',')) {
+      const size_t equals = std::min(field.find('='), field.size() - 1);
+      if (!values.emplace(field.substr(0, equals), field.substr(equals + 1)).second)
+        throw std::invalid_argument(field.substr(0, equals) + " comes twice");
+    }
+    return make_shape(family, values);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("model '" + text + "': " + error.what());
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,202 @@
+#include <exchange/hugging_face_config.h>
+#include <state/files.h>
+
+#include <map>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Texts = std::map<std::string, std::string>;
+
+constexpr int64_t kLongestConfig = 1 << 20;  // [bytes]
+
+// What makes a model compute something else, and the values with which it computes what ours does.
+struct Variant {
+  std::string name;
+  std::vector<Json> ours;
+  Json missing = ours.at(0);  // the default of transformers
+};
+
+// What a model_type of transformers is here.
+struct ModelType {
+  std::string name, architecture, family;
+  Texts names;  // of our fields in config.json
+  std::vector<Variant> variants;
+  std::vector<std::string> dropouts;  // which our files have as 0; others' are ignored
+};
+
+std::vector<ModelType> make_model_types() {
+  const ModelType gpt2{"gpt2",
+                       "GPT2LMHeadModel",
+                       "gpt2",
+                       {{"vocabulary", "vocab_size"},
+                        {"context", "n_positions"},
+                        {"d_model", "n_embd"},
+                        {"layers", "n_layer"},
+                        {"heads", "n_head"},
+                        {"d_ff", "n_inner"}},
+                       // The same function: GELU by tanh.
+                       {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
+                        {"layer_norm_epsilon", {1e-5}},
+                        {"scale_attn_weights", {true}},
+                        {"scale_attn_by_inverse_layer_idx", {false}},
+                        {"add_cross_attention", {false}},
+                        {"tie_word_embeddings", {true}}},
+                       {"resid_pdrop", "embd_pdrop", "attn_pdrop"}};
+  const ModelType llama{"llama",
+                        "LlamaForCausalLM",
+                        "llama",
+                        {{"vocabulary", "vocab_size"},
+                         {"context", "max_position_embeddings"},
+                         {"d_model", "hidden_size"},
+                         {"layers", "num_hidden_layers"},
+                         {"heads", "num_attention_heads"},
+                         {"d_ff", "intermediate_size"},
+                         {"kv_heads", "num_key_value_heads"},
+                         {"rope_theta", "rope_theta"},
+                         {"norm_eps", "rms_norm_eps"},
+                         {"tied_head", "tie_word_embeddings"}},
+                        {{"hidden_act", {"silu", "swish"}},
+                         {"attention_bias", {false}},
+                         {"mlp_bias", {false}},
+                         {"partial_rotary_factor", {1.0}},
+                         {"quantization_config", {Json()}}},
+                        {"attention_dropout"}};
+  ModelType qwen2 = llama, mistral = llama;
+  qwen2.name = "qwen2";
+  qwen2.architecture = "Qwen2ForCausalLM";
+  qwen2.variants.push_back({"use_sliding_window", {false}});
+  mistral.name = "mistral";
+  mistral.variants.push_back({"sliding_window", {Json()}, 4096});
+  return {gpt2, llama, qwen2, mistral};
+}
+
+const std::vector<ModelType>& model_types() {
+  static const std::vector<ModelType> all = make_model_types();
+  return all;
+}
+
+const ModelType& type_of(const ModelShape& shape) {
+  const auto* llama = std::get_if<TransformerLMOptions>(&shape);
+  return model_types()[llama == nullptr ? 0 : llama->qkv_bias ? 2 : 1];
+}
+
+const ModelType& type_of(const Json& config) {
+  std::string known;
+  for (const ModelType& type : model_types()) {
+    if (config.value("model_type", Json()) == type.name) return type;
+    known += (known.empty() ? "" : ", ") + type.name;
+  }
+  throw std::runtime_error("model_type is " + config.value("model_type", Json()).dump() +
+                           "; known are " + known);
+}
+
+Json parse(const std::string& path) {
+  const Json json = Json::parse(read_text(path, kLongestConfig), nullptr,
+                                /*allow_exceptions=*/false);
+  if (!json.is_object()) throw std::runtime_error(path + ": is no JSON object");
+  return json;
+}
+
+// Throws unless the value of a member is one of ours.
+void check(const std::string& name, const Json& value, const std::vector<Json>& ours) {
+  for (const Json& one : ours)
+    if (value == one) return;
+  throw std::runtime_error(name + " is " + value.dump() + ", and this program has " +
+                           ours[0].dump());
+}
+
+// Checks the rotary positions. Newer files have their base in rope_parameters.
+void take_rope(Json& config) {
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const Json rope = config.value(name, Json());
+    if (!rope.is_object()) {
+      check(name, rope, {Json()});
+      continue;
+    }
+    check(std::string(name) + ".rope_type", rope.value("rope_type", rope.value("type", Json())),
+          {"default"});
+    if (rope.contains("rope_theta")) config["rope_theta"] = rope["rope_theta"];
+  }
+}
+
+// Members whose default depends on others.
+void take_defaults(Json& config, const ModelType& type) {
+  constexpr int64_t kMost = 1'000'000'000;
+  const auto number = [&](const char* name) {
+    const Json value = config.value(name, Json());
+    return value.is_number_integer() && value >= 0 && value <= kMost ? value.get<int64_t>() : 0;
+  };
+  const auto is_null = [&](const char* name) { return config.value(name, Json()).is_null(); };
+  if (type.family == "gpt2") {
+    if (is_null("n_inner") && !is_null("n_embd")) config["n_inner"] = 4 * number("n_embd");
+    return;
+  }
+  take_rope(config);
+  const int64_t heads = number("num_attention_heads");
+  if (is_null("num_key_value_heads"))
+    config["num_key_value_heads"] = type.name == "llama" ? Json(heads) : Json();
+  if (!is_null("head_dim") && heads > 0)
+    check("head_dim", config["head_dim"], {number("hidden_size") / heads});
+  if (!config.contains("rms_norm_eps")) config["rms_norm_eps"] = 1e-6;
+}
+
+ModelShape to_shape(Json config) {
+  const ModelType& type = type_of(config);
+  for (const auto& [name, ours, missing] : type.variants)
+    check(name, config.value(name, missing), ours);
+  take_defaults(config, type);
+  Texts values;
+  for (const auto& [own, theirs] : type.names)
+    if (config.contains(theirs)) values[own] = config[theirs].dump();
+  if (type.name == "qwen2") values["qkv_bias"] = "true";
+  return make_shape(type.family, values, type.names);
+}
+
+}  // namespace
+
+Json hugging_face_config(const ModelShape& shape) {
+  const ModelType& type = type_of(shape);
+  Json config{{"architectures", {type.architecture}}, {"model_type", type.name}};
+  for (const auto& [own, value] : fields_of(shape))
+    if (const auto theirs = type.names.find(own); theirs != type.names.end())
+      config[theirs->second] = Json::parse(value);
+  if (config.contains("n_positions")) config["n_ctx"] = config["n_positions"];  // its older name
+  for (const auto& [name, ours, missing] : type.variants)
+    if (!ours[0].is_null()) config[name] = ours[0];
+  for (const std::string& dropout : type.dropouts)
+    config[dropout] = 0.0;
+  config["bos_token_id"] = config["eos_token_id"] = nullptr;
+  config["torch_dtype"] = "float32";
+  return config;
+}
+
+ModelShape read_hugging_face_config(const std::string& folder) {
+  const std::string path = folder + '/' + kConfigFile;
+  const Json config = parse(path);
+  try {
+    return to_shape(config);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(path + ": " + error.what());
+  }
+}
+
+std::string difference_of_shapes(const ModelShape& file, const std::string& model,
+                                 const ModelShape& own) {
+  const ModelType& type = type_of(file);
+  if (file.index() != own.index())
+    return "model_type " + type.name + ", and " + model + " is a " + family_of(own);
+  const auto fields = fields_of(file), own_fields = fields_of(own);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const auto& [name, value] = fields[i];
+    if (value == own_fields[i].second) continue;
+    const auto theirs = type.names.find(name);
+    return (theirs == type.names.end() ? name : theirs->second) + ' ' + value + ", and " + model +
+           " has " + own_fields[i].second;
+  }
+  return "";
+}
+
+}  // namespace fsdp
