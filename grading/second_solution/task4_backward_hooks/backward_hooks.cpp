@@ -17,7 +17,7 @@ class BackwardHooksImpl final : public BackwardHooks,
                                 public std::enable_shared_from_this<BackwardHooksImpl> {
  public:
   void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
-  void set_requires_gradient_sync(bool sync) override;
+  void set_requires_gradient_sync(bool sync) override { sync_ = sync; }
   void sync_gradients() override;
 
  private:
@@ -36,8 +36,6 @@ class BackwardHooksImpl final : public BackwardHooks,
 
     void forget_calls(bool graph_is_kept);
   };
-  struct Pass {};
-
   at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
   at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
   void enter_backward(Unit& unit, Call& call);
@@ -52,7 +50,7 @@ class BackwardHooksImpl final : public BackwardHooks,
 
   std::vector<std::shared_ptr<Unit>> units_;
   std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
-  std::weak_ptr<Pass> pass_;                 // held by the engine while a backward pass lasts
+  std::weak_ptr<bool> pass_;                 // held by the engine while a backward pass lasts
   bool ended_{true};                         // the latest one reached its end
   bool sync_{true};
 };
@@ -158,7 +156,7 @@ void BackwardHooksImpl::begin_backward() {
   if (!pass_.expired()) return;
   drop_broken_pass();
   ended_ = false;
-  auto pass = std::make_shared<Pass>();
+  auto pass = std::make_shared<bool>();
   pass_ = pass;
   torch::autograd::Engine::get_default_engine().queue_callback(
       [self = shared_from_this(), pass] { self->end_backward(); });
@@ -216,10 +214,6 @@ void BackwardHooksImpl::end_backward() {
   pass_.reset();
   ended_ = true;
   finish();
-}
-
-void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
-  sync_ = sync;
 }
 
 void BackwardHooksImpl::sync_gradients() {

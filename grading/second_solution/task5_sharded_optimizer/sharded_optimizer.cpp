@@ -148,11 +148,8 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
       const int64_t begin = std::clamp(shard, offset, offset + numel);
       const int64_t end = std::clamp(shard + unit->shard_numel(), offset, offset + numel);
       if (begin == end) continue;
-      StateRange range;
-      range.parameter = unit->parameters()[i].name;
-      range.begin = begin - offset;
-      range.end = end - offset;
-      range.value = unit->shard().slice(0, begin - shard, end - shard);
+      const at::Tensor value = unit->shard().slice(0, begin - shard, end - shard);
+      StateRange range{unit->parameters()[i].name, begin - offset, end - offset, value, {}, {}, {}};
       if (const Piece* piece = trained[{unit.get(), i}]; piece && piece->step.defined()) {
         range.exp_avg = piece->exp_avg.slice(0, 0, end - begin);
         range.exp_avg_sq = piece->exp_avg_sq.slice(0, 0, end - begin);

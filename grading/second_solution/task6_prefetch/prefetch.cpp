@@ -22,16 +22,20 @@ void pass_over(Iterator begin, Iterator end) {
 class PrefetcherImpl final : public Prefetcher,
                              public std::enable_shared_from_this<PrefetcherImpl> {
  public:
-  explicit PrefetcherImpl(int limit);
+  explicit PrefetcherImpl(int limit) { PrefetcherImpl::set_limit(limit); }
 
   void set_limit(int limit) override;
   void add_root(Module& root) override;
   void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
   void end_backward() override;
   void set_modules_to_forward_prefetch(Module& module,
-                                       const std::vector<Module*>& modules) override;
+                                       const std::vector<Module*>& modules) override {
+    set(forward_, module, modules);
+  }
   void set_modules_to_backward_prefetch(Module& module,
-                                        const std::vector<Module*>& modules) override;
+                                        const std::vector<Module*>& modules) override {
+    set(backward_, module, modules);
+  }
   const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const override {
     return order_;
   }
@@ -52,10 +56,6 @@ class PrefetcherImpl final : public Prefetcher,
   Direction forward_;                                  // as the last forward went on
   Direction backward_;                                 // ended in forward, the latest first
 };
-
-PrefetcherImpl::PrefetcherImpl(int limit) {
-  PrefetcherImpl::set_limit(limit);
-}
 
 void PrefetcherImpl::set_limit(int limit) {
   if (limit < 1) throw std::invalid_argument("prefetch: a limit has to be 1 or more");
@@ -132,16 +132,6 @@ void PrefetcherImpl::set(Direction& direction, Module& module,
     list.push_back(unit_of_.at(other));
   }
   direction.lists.insert_or_assign(unit_of_.at(&module).get(), std::move(list));
-}
-
-void PrefetcherImpl::set_modules_to_forward_prefetch(Module& module,
-                                                     const std::vector<Module*>& modules) {
-  set(forward_, module, modules);
-}
-
-void PrefetcherImpl::set_modules_to_backward_prefetch(Module& module,
-                                                      const std::vector<Module*>& modules) {
-  set(backward_, module, modules);
 }
 
 }  // namespace

@@ -14,12 +14,17 @@ class FlatParameterImpl final : public FlatParameter {
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
                     std::shared_ptr<Communicator> comm, const Materialize& materialize);
 
-  bool trainable() const override;
+  bool trainable() const override {
+    return std::any_of(parameters_.begin(), parameters_.end(),
+                       [](const NamedParameter& p) { return p.tensor.requires_grad(); });
+  }
   void unshard_async() override;
   void unshard() override;
-  void reshard() override;
-  void collect_gradient(size_t index) override;
-  bool has_gradient() const override;
+  void reshard() override { state_ = UnitState::sharded; }
+  void collect_gradient(size_t index) override { collected_[index] = true; }
+  bool has_gradient() const override {
+    return std::find(collected_.begin(), collected_.end(), true) != collected_.end();
+  }
   void reduce_gradient() override;
   void wait_for_reduction() override;
   void abandon_gradient() override;
@@ -50,11 +55,6 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   }
 }
 
-bool FlatParameterImpl::trainable() const {
-  return std::any_of(parameters_.begin(), parameters_.end(),
-                     [](const NamedParameter& p) { return p.tensor.requires_grad(); });
-}
-
 void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   state_ = UnitState::gathering;
@@ -66,18 +66,6 @@ void FlatParameterImpl::unshard_async() {
 void FlatParameterImpl::unshard() {
   unshard_async();
   state_ = UnitState::unsharded;
-}
-
-void FlatParameterImpl::reshard() {
-  state_ = UnitState::sharded;
-}
-
-void FlatParameterImpl::collect_gradient(size_t index) {
-  collected_[index] = true;
-}
-
-bool FlatParameterImpl::has_gradient() const {
-  return std::find(collected_.begin(), collected_.end(), true) != collected_.end();
 }
 
 void FlatParameterImpl::reduce_gradient() {
