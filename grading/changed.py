@@ -1,7 +1,8 @@
 """The reference solutions with a change: the program of one task's tests, with one file compiled anew.
 
-A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if it has more
-places: in the file of that name of the task's solution or its extensions, each old text becomes the new one. Uses the commands of build/default.
+A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if it has
+more places: in the file of that name of the task's solution or its extensions, each old text becomes the new
+one. Uses the commands of build/default.
 """
 
 import pathlib

@@ -140,7 +140,7 @@ def numbers(*texts):
 
 def table(grades):
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # some take ; for the end of a cell, also below
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # for some, ; ends a cell
     names = [f"task {task.number}" for task in course.tasks()]
     writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark"])
     for done in grades:
