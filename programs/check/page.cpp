@@ -74,7 +74,7 @@ std::string problem_item(const TaskResult& task, const Problem& problem, const T
 std::string html_map(const Settings& settings, const CourseResult& course) {
   const auto [next, text] = next_step(settings, course.tasks);
   std::string page = kHead;
-  page += row("<h1>The seven tasks</h1>", course.sum) + "<p>" +
+  page += row("<h1>The seven tasks and their points</h1>", course.sum) + "<p>" +
           (next ? text.substr(text.find("Next: ")) : "Every task is complete.") + "</p>\n<ol>\n";
   int incomplete = 0;  // the last task before this one that is not complete
   for (const TaskResult& task : course.tasks) {

@@ -247,7 +247,9 @@ TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
   CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),
                        result_of(2, {{"T2_1_layout", "a", Outcome::passed}}),
                        result_of(3, {{"T3_1_pre_forward", "a", Outcome::failed}}),
-                       result_of(4, {{"T4_1_pre_backward", "a", Outcome::not_started, "f<T>"}})}};
+                       result_of(4, {{"T4_1_pre_backward", "a", Outcome::not_started, "f<T>"}})},
+                      {},
+                      {}};
   const std::string page = html_map(settings, course);
   for (const char* part :
        {"<p>Next: problem 3.1 pre_forward, in tasks/task3_*/; then ./fsdp check 3.1\n</p>",
