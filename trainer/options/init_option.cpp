@@ -31,7 +31,7 @@ void add_model_option(CLI::App& app, TrainConfig& config) {
     try {
       config.model = model_name(model_shape(text));
     } catch (const std::invalid_argument& error) {
-      throw UsageError(std::string("--model: ") + error.what());
+      throw UsageError(error.what());
     }
   };
   std::string names;
