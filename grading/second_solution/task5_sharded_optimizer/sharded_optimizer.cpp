@@ -105,7 +105,7 @@ double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
   const auto total = [&](const auto& of_gradient) {  // over the ranks too
     std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
     std::transform(gradients.begin(), gradients.end(), std::back_inserter(sums), of_gradient);
-    const at::Tensor sum = at::stack(sums).sum(0);
+    at::Tensor sum = at::stack(sums).sum(0);
     comm_->all_reduce(sum, kNorm).wait();
     return sum;
   };
