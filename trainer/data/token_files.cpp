@@ -1,8 +1,6 @@
 #include <data/token_files.h>
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>

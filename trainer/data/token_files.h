@@ -18,9 +18,9 @@ struct TokenFile {
   int64_t size;   // [ids]
 };
 
-// Trains on the first file. Holds out the second one, or, if there is one, its last tenth. The
-// files are mapped into memory, not read. batch() and held_out() throw std::invalid_argument for an
-// id that is not below `vocabulary`.
+// Trains on the first file, and holds out the second. Of a single file the last tenth is held out.
+// The files are mapped into memory, not read. batch() and held_out() throw std::invalid_argument
+// for an id that is not below `vocabulary`.
 std::shared_ptr<Dataset> make_token_dataset(const std::vector<std::string>& paths,
                                             int64_t vocabulary, uint64_t seed);
 
