@@ -1,5 +1,6 @@
 #include <backward_pass.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <memory>
 #include <mutex>
@@ -29,6 +30,14 @@ struct Pass {
 };
 
 }  // namespace
+
+Destination destination_at(const torch::autograd::Node* node) {
+  const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
+  if (chosen == nullptr || chosen->empty()) return {.grad = true};
+  const auto found = chosen->find(const_cast<torch::autograd::Node*>(node));
+  if (found == chosen->end()) return {};
+  return {found->second.needed_, found->second.captures_ != nullptr};
+}
 
 void when_pass_ends(std::function<void()> ended, std::function<void()> broken) {
   const auto pass = std::make_shared<Pass>(std::move(broken));

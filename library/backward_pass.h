@@ -2,7 +2,19 @@
 
 #include <functional>
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace fsdp {
+
+// What the pass under way does with the gradient that arrives at `node`: backward() adds it to
+// .grad, autograd::grad() gives what was asked for to its caller. Null: at no node, where only a
+// backward() of the whole graph adds something.
+struct Destination {
+  bool grad{}, caller{};
+};
+Destination destination_at(const torch::autograd::Node* node);
 
 // At the first sign of a backward pass: from now on calls `ended` when all of it has run, or
 // `broken` when it has thrown, before backward() throws. On a GPU a thread of the engine may still

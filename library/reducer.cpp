@@ -23,15 +23,6 @@ std::set<const at::TensorImpl*>& replicated_parameters() {
   return all;
 }
 
-// Whether this pass adds to .grad what arrives: at the node that runs, or at any. What
-// autograd::grad() asks for goes to its caller.
-bool adds_to_grad(const torch::autograd::Node* node) {
-  const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
-  if (chosen == nullptr || chosen->empty()) return true;
-  const auto found = chosen->find(const_cast<torch::autograd::Node*>(node));
-  return found != chosen->end() && found->second.needed_;
-}
-
 }  // namespace
 
 bool is_replicated(const at::Tensor& parameter) {
@@ -73,7 +64,7 @@ void Reducer::register_hooks() {
   }
   // So a rank that uses no parameter in a pass takes part in it.
   net_.register_full_backward_pre_hook([self = shared_from_this()](Module&) {
-    if (adds_to_grad(nullptr)) self->begin_pass();
+    if (destination_at(nullptr).grad) self->begin_pass();
   });
 }
 
@@ -141,7 +132,7 @@ void Reducer::lay_out() {
 }
 
 void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
-  if (!adds_to_grad(torch::autograd::get_current_node().get())) return;
+  if (!destination_at(torch::autograd::get_current_node().get()).grad) return;
   const std::string where = "backward: the gradient of parameter " + entry.name;
   if (at::GradMode::is_enabled())
     throw std::logic_error(where +

@@ -4,7 +4,6 @@
 #include <part_of_gradient.h>
 #include <shard_tensors.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -151,19 +150,16 @@ void ShardTensors::leave_pass() {
 
 // Not a pass of autograd::grad(), which gives gradients to its caller.
 bool ShardTensors::adds_up() const {
-  const auto* asked = torch::autograd::get_current_graph_task_exec_info();
-  if (asked == nullptr || asked->empty()) return true;
-  bool adds_up = false;
+  bool adds_up = destination_at(nullptr).grad;
   for (const Entry& entry : entries_) {
     const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
-    const auto found = asked->find(accumulator.get());
-    if (found == asked->end()) continue;
-    if (found->second.captures_) {
+    const Destination at = destination_at(accumulator.get());
+    if (at.caller) {
       throw std::logic_error("autograd::grad() of parameter " + entry.name +
                              ", which is sharded, would be of this rank's batch alone; run "
                              "backward(), and take .grad of model.parameters()");
     }
-    adds_up |= found->second.needed_;
+    adds_up |= at.grad;
   }
   return adds_up;
 }
