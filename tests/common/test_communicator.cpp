@@ -94,7 +94,8 @@ TEST_P(Collectives, reduce_scatter_and_all_reduce_sum_as_a_tree) {
   on_ranks([](Communicator& comm) {
     for (const int64_t n : kSizes) {
       const int64_t numel = comm.world_size() * n;
-      for (const at::Tensor& tensor : {comm.empty(numel), at::empty({numel})}) {
+      for (const at::Tensor& tensor :
+           {comm.empty(numel), at::empty({numel}), comm.empty(numel + 16).narrow(0, 16, numel)}) {
         const at::Tensor output = at::zeros({n});
         comm.reduce_scatter_into(output, tensor.copy_(part(comm.rank(), numel)), "unit").wait();
         require_equal(output, reduced_of(comm, n));

@@ -74,6 +74,7 @@ TEST(TreeSum, is_a_tree_of_trees_for_other_numbers) {
       EXPECT_TRUE(at::equal(sum({3, 2, 2}), rows));             // of two replicas of three
       EXPECT_TRUE(at::equal(sum({2, 3, 2}), pairs));            // of three replicas of two
       EXPECT_TRUE(at::equal(sum(turns_first), rows));           // three turns of each of four
+      EXPECT_TRUE(at::equal(sum({3, 2, 2, true}), pairs));      // two of each of two times three
     }
     EXPECT_FALSE(at::equal(rows, pairs));
     EXPECT_EQ(turns_first.part(/*rank=*/2, /*turn=*/1), 7);
