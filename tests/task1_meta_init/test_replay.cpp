@@ -132,7 +132,7 @@ TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
 
 TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
-    at::Tensor outside = torch::arange(6.0F);
+    at::Tensor outside = torch::arange(6.0F), columns = torch::arange(6.0F).view({3, 2}).t();
     std::vector<float> values{1, 2, 3};
     std::shared_ptr<Holder> module;
     const DeferredInit init([&] {
@@ -141,11 +141,13 @@ TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded)
         outside.mul_(10);
         self.buffer("tenfold, doubled", torch::full({6}, 2.0F) * outside);
         self.buffer("in a list", torch::cat({outside, torch::ones({1})}));
+        self.buffer("of columns", columns * torch::ones({}));
         self.buffer("of a vector", torch::ones({3}).mul_(torch::from_blob(values.data(), {3})));
       });
     });
     rank.observe("the tensor made before, multiplied by 10", numbers_of(outside));
     outside.fill_(-1);
+    columns.fill_(-1);
     outside.reset();
     values.assign(3, NAN);
     init.materialize_module(*module);
@@ -160,6 +162,7 @@ TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded)
                             {buffer("one more"), {1, 2, 3, 4, 5, 6}},
                             {buffer("tenfold, doubled"), {0, 20, 40, 60, 80, 100}},
                             {buffer("in a list"), {0, 10, 20, 30, 40, 50, 1}},
+                            {buffer("of columns"), {0, 2, 4, 1, 3, 5}},
                             {buffer("of a vector"), {1, 2, 3}}});
 }
 

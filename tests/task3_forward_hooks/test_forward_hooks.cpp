@@ -178,7 +178,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
       Scaled module(rank);
-      const auto input = at::ones({7}).requires_grad_(true);
+      const auto input = at::ones({7, 2}).t().requires_grad_(true);  // not contiguous
       module(input);
       rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
                    module.input.is_same(input));
@@ -239,7 +239,7 @@ MULTI_RANK_TEST(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
       Scaled module(rank);
-      const auto output = module(at::ones({7}));
+      const auto output = module(at::ones({7, 2}).t());  // so it is not contiguous
       rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
                    output.is_same(module.output));
     }

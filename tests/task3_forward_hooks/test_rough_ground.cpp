@@ -168,20 +168,29 @@ MULTI_RANK_TEST(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
                       false);
 }
 
+// In the module, or in a pre-hook: the unit's own has not run then, and its forward hook runs.
 MULTI_RANK_TEST(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ShardedToy sharded(rank);
-    sharded.model->blocks[1]->fails = true;
-    rank.observe("what forward throws", thrown_by([&] { (*sharded.model)(toy_tokens(0)); }));
-    rank.observe("units gathered afterwards", sharded.gathered());
-    sharded.model->blocks[1]->fails = false;
-    rank.observe("output", (*sharded.model)(toy_tokens(0)).detach());
-    rank.observe("units gathered after the next forward", sharded.gathered());
-  });
-  expect_error(run, "what forward throws", {"std::runtime_error"});
-  expect_on_all_ranks(run, "units gathered afterwards", "");
-  expect_on_all_ranks(run, "units gathered after the next forward", "root ");
-  expect_on_all_ranks(run, "output", eager_output());
+  for (const std::string place : {"blocks1 throws", "a pre-hook before the unit's throws"}) {
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      const auto model = std::make_shared<ToyModel>(2);
+      bool fails = true;
+      model->blocks[1]->fails = place == "blocks1 throws";
+      model->blocks[1]->register_forward_pre_hook([&](Module& block, const at::Tensor&) {
+        if (fails && !static_cast<ToyBlock&>(block).fails) throw std::runtime_error("no");
+        return at::Tensor();
+      });
+      ShardedToy sharded(rank, model);
+      rank.observe(place, thrown_by([&] { (*model)(toy_tokens(0)); }));
+      rank.observe("units gathered after " + place, sharded.gathered());
+      model->blocks[1]->fails = fails = false;
+      rank.observe("output", (*model)(toy_tokens(0)).detach());
+      rank.observe("units gathered after the next forward", sharded.gathered());
+    });
+    expect_error(run, place, {"std::runtime_error"});
+    expect_on_all_ranks(run, "units gathered after " + place, "");
+    expect_on_all_ranks(run, "units gathered after the next forward", "root ");
+    expect_on_all_ranks(run, "output", eager_output());
+  }
 }
 
 MULTI_RANK_TEST(T3_4_rough_ground,

@@ -38,6 +38,19 @@ inline std::shared_ptr<ToyModel> shifting_toy(int layers) {
   return model;
 }
 
+// A model whose parameters are frozen, and whose first block gets `input` in place of its own.
+inline std::shared_ptr<ToyModel> frozen_model(const at::Tensor& input) {
+  auto model = toy_model(3);
+  for (auto& parameter : model->parameters())
+    parameter.set_requires_grad(false);
+  model->blocks[0]->register_forward_pre_hook([=](Module&, const at::Tensor&) { return input; });
+  return model;
+}
+
+inline at::Tensor trainable_input(int rank) {
+  return (at::arange(35, at::kFloat).view({5, 7}) / (7 + rank)).requires_grad_(true);
+}
+
 inline const std::string kHoldNan =
     "units whose gradient holds nan, as memory that nobody has written yet does";
 

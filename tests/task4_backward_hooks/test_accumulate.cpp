@@ -53,14 +53,20 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
+// A gradient that comes after its module's is no error: its unit is not reduced.
 MULTI_RANK_TEST(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
   const Loss both = [](ToyModel& model, int rank) {
-    return plain_loss(model, rank) + plain_loss(model, rank + 5);
+    model.blocks[0]->use_spare = false;
+    const auto early = model.blocks[0]->spare.sum();
+    return early + plain_loss(model, rank) + plain_loss(model, rank + 5);
   };
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
-    plain_loss(*sharded.model, rank.rank()).backward();
+    sharded.units[1]->unshard();
+    sharded.model->blocks[0]->use_spare = false;
+    const auto early = sharded.model->blocks[0]->spare.sum();
+    (plain_loss(*sharded.model, rank.rank()) + early).backward();
     plain_loss(*sharded.model, rank.rank() + 5).backward();
     sharded.hooks->sync_gradients();
     sharded.observe_gradients(rank);

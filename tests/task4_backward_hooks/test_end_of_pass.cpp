@@ -54,7 +54,20 @@ MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharde
     plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("units gathered at each on_end()", gathered);
     rank.observe("units reduced at each on_end()", reduced);
+
+    auto gone = std::make_unique<Sharded>(rank);
+    const std::weak_ptr<BackwardHooks> hooks = gone->hooks;
+    int ends = 0;
+    gone->hooks->on_end([&] { ++ends; });
+    gone->model->embedding.register_hook([&](const at::Tensor&) {
+      gone.reset();
+      rank.observe("the model is gone in a pass, and BackwardHooks is alive", !hooks.expired());
+    });
+    plain_loss(*gone->model, rank.rank()).backward();
+    rank.observe("calls of on_end() in this pass", ends);
   });
+  expect_on_all_ranks(run, {{"the model is gone in a pass, and BackwardHooks is alive", true},
+                            {"calls of on_end() in this pass", 1}});
   expect_on_all_ranks(run, "units gathered at each on_end()", "| ");
   expect_on_all_ranks(run, "units reduced at each on_end()", "root blocks0 blocks1 blocks2 | ");
 }
@@ -71,19 +84,6 @@ MULTI_RANK_TEST(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resha
   });
   expect_on_all_ranks(run, "units still gathered", "");
   expect_gradients_of_one_process(run, plain_loss);
-}
-
-// A model whose parameters are frozen, and whose first block gets `input` in place of its own.
-std::shared_ptr<ToyModel> frozen_model(const at::Tensor& input) {
-  auto model = toy_model(3);
-  for (auto& parameter : model->parameters())
-    parameter.set_requires_grad(false);
-  model->blocks[0]->register_forward_pre_hook([=](Module&, const at::Tensor&) { return input; });
-  return model;
-}
-
-at::Tensor trainable_input(int rank) {
-  return (at::arange(35, at::kFloat).view({5, 7}) / (7 + rank)).requires_grad_(true);
 }
 
 // No parameter gets a gradient, only the input of the first block does.

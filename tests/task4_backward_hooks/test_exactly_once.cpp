@@ -173,18 +173,22 @@ MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for
   expect_on_all_ranks(run, "calls", without_root(kBackward));
 }
 
-// The weight is also used before its module is called, so its gradient comes after the module's.
+// The weight is also used before its module is called, so its gradient comes after the module's:
+// while its unit's reduction is under way, and when that has been waited for.
 MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank);
-    sharded.units[1]->unshard();
-    const auto early = sharded.model->blocks[0]->weight.sum();
-    const auto loss = plain_loss(*sharded.model, rank.rank()) + early;
-    rank.observe("what backward throws", thrown_by([&] { loss.backward(); }));
-    rank.observe("units reduced before it", reductions(take_calls(*rank.communicator())));
-  });
-  expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
-  expect_error(run, "what backward throws", {"std::logic_error", "blocks0", "weight"});
+  for (const size_t block : {size_t{0}, size_t{2}}) {
+    const std::string name = "blocks" + std::to_string(block), late = name + "'s comes late: ";
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      Sharded sharded(rank);
+      sharded.units[block + 1]->unshard();
+      const auto early = sharded.model->blocks[block]->weight.sum();
+      const auto loss = plain_loss(*sharded.model, rank.rank()) + early;
+      rank.observe(late + "what backward throws", thrown_by([&] { loss.backward(); }));
+      rank.observe("units reduced before it", reductions(take_calls(*rank.communicator())));
+    });
+    expect_on_all_ranks(run, "units reduced before it", "blocks2; blocks1; blocks0; ");
+    expect_error(run, late + "what backward throws", {"std::logic_error", name, "weight"});
+  }
 }
 
 MULTI_RANK_SUITE(T4_4_remaining);

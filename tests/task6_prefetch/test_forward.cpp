@@ -101,9 +101,9 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
         {"forward of blocks2", ""},
         {"forward of blocks3", ""}}}};
   for (const auto& [limit, issues] : expected) {
-    const std::string prefix = "limit " + std::to_string(limit) + ": ";
+    const std::string prefix = "evaluation with limit " + std::to_string(limit) + ": ";
     const RankRun run = run_ranks(world_size(), [&, limit = limit](TestRank& rank) {
-      PrefetchingToy toy(rank, limit);
+      PrefetchingToy toy(rank, limit, toy_model(4, /*frozen=*/1));  // which forward uses, too
       toy.evaluate();
       IssueLog log(rank, toy);
       log.prefix = prefix;

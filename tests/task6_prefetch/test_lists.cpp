@@ -9,18 +9,23 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_modul
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     const auto& blocks = toy.model->blocks;
-    toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[2].get(), blocks[1].get()});
-    toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {blocks[1].get()});
+    for (const auto& last : {blocks[3], blocks[1]}) {  // a second list replaces the first
+      toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[2].get(), last.get()});
+      toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {last.get()});
+    }
+    toy.evaluate();
+    rank.observe("evaluation forward", take_calls(*rank.communicator()));
     for (const std::string step : {"first", "second"}) {
       const auto [forward, backward] = toy.step(rank);
       rank.observe(step + " forward", forward);
       rank.observe(step + " backward", backward);
     }
   });
-  for (const std::string step : {"first", "second"}) {
+  for (const std::string step : {"evaluation", "first", "second"}) {
     expect_on_all_ranks(run, step + " forward",
                         "all_gather root; all_gather blocks0; all_gather blocks2; "
                         "all_gather blocks1; all_gather blocks3; ");
+    if (step == "evaluation") continue;
     expect_on_all_ranks(run, step + " backward",
                         "all_gather blocks3; all_gather blocks1; reduce_scatter blocks3; "
                         "all_gather blocks2; reduce_scatter blocks2; all_gather blocks0; "

@@ -36,6 +36,7 @@ MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = odd_model();
     const auto sharded = fully_shard(*model, rank.communicator());
+    const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::forward);
     std::vector<std::string> names;
     bool detached = true;
@@ -52,6 +53,8 @@ MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_
     }
     rank.observe("gathered bytes beyond the largest unit",
                  live_bytes::peak(Phase::forward)[MemoryClass::gathered] - largest);
+    rank.observe("twice the largest unit holds all that the export allocates, of any class",
+                 live_bytes::peak(Phase::forward).total - before <= 2 * largest);
     rank.observe("gathered bytes afterwards", live_bytes::now()[MemoryClass::gathered]);
   });
   for (const std::string& name : oracle.names(0))
@@ -61,6 +64,8 @@ MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_
   }
   expect_on_all_ranks(run, "every parameter was detached", true);
   expect_on_all_ranks(run, "gathered bytes beyond the largest unit", 0);
+  expect_on_all_ranks(
+      run, "twice the largest unit holds all that the export allocates, of any class", true);
   expect_on_all_ranks(run, "gathered bytes afterwards", 0);
 }
 

@@ -100,7 +100,18 @@ MULTI_RANK_TEST(T7_9_keep_fp32_ranks, its_unit_is_unsharded_from_forward_to_the_
     rank.observe("unsharded after forward", unsharded);
     loss.backward();
     rank.observe("calls of backward", take_calls(*rank.communicator()));
+
+    ToyModel other(2);
+    const auto narrow = fully_shard(other, rank.communicator(), options);
+    for (const auto& unit : narrow->units())
+      if (unit->unit() != "root.fp32") unit->set_mixed_precision({at::kBFloat16, at::kFloat});
+    std::string wide;
+    narrow->full_parameters([&](const std::string& name, const at::Tensor& parameter) {
+      if (parameter.scalar_type() == at::kFloat) wide += name + " ";
+    });
+    if (rank.rank() == 0) rank.observe("exported in fp32, the rest in bf16", wide);
   });
+  expect_on_rank(run, 0, "exported in fp32, the rest in bf16", "blocks0.bias blocks1.bias ");
   expect_on_all_ranks(run, "calls of forward",
                       "all_gather root; all_gather root.fp32; all_gather blocks0; "
                       "all_gather blocks1; ");
