@@ -42,7 +42,8 @@ class Module : public torch::nn::Module {
   using Hook = std::function<torch::Tensor(Module& module, const torch::Tensor& tensor)>;
   using BackwardHook = std::function<void(Module& module)>;
 
-  // Keeps its hook registered until remove(); may outlive the module.
+  // remove() takes the hook from its module, and does nothing if the module is gone. Without it the
+  // hook stays.
   class HookHandle {
    public:
     void remove();
