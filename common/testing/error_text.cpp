@@ -15,7 +15,7 @@ constexpr const char* kNoKey =
     "looks up there, and who should have put it in";
 
 // What an error says -> what that means here.
-constexpr std::array<std::pair<const char*, const char*>, 9> kMeanings{{
+constexpr std::array<std::pair<const char*, const char*>, 10> kMeanings{{
     {"Cannot copy out of meta tensor",
      "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},
     {"with Meta tensors", "a tensor is still on the meta device: it was not materialized"},
@@ -24,6 +24,9 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kMeanings{{
     {"UndefinedTensorImpl",
      "a tensor was used that is not defined, as .grad is before the parameter's gradient is "
      "complete, or as an element at an index that a closure caught by reference"},
+    {"exceeds dimension size",
+     "a view was cut that ends behind its tensor, as that of a piece does which goes on into the "
+     "next unit's shard"},
     {"map::at", kNoKey},
     {"_Map_base::at", kNoKey},
     {"can't allocate memory", "it exceeded the limit of memory of a test"},

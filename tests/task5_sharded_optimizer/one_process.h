@@ -19,6 +19,7 @@ struct Training {
   std::string prefix{};  // of the observations' names
   int steps{8};
   double norm_type{2};
+  int compared_from{};  // this step; an early one may differ by a rounding alone
 };
 
 inline std::string norm_of_step(int step) {
@@ -157,7 +158,7 @@ inline void expect_as_one_process(int world_size, const std::vector<Training>& t
     std::vector<std::string> names;
     for (int step = 0; training.max_norm > 0 && step < training.steps; ++step)
       names.push_back(norm_of_step(step));
-    for (int step = 0; step < training.steps; ++step)
+    for (int step = training.compared_from; step < training.steps; ++step)
       for (const Trained& parameter : kParameters)
         names.push_back(parameter.name + after(step));
     for (const std::string& name : names)

@@ -171,8 +171,10 @@ MULTI_RANK_TEST(T5_1_step_on_shards, groups_have_their_own_options) {
   for (const auto& [option, change] : changes) {
     OptimizerOptions of_biases = adamw();
     change(of_biases);
-    trainings.push_back(
-        {{{"bias", of_biases}, {"", adamw()}}, 0, "where biases have another " + option + ": ", 3});
+    trainings.push_back({.groups = {{"bias", of_biases}, {"", adamw()}},
+                         .prefix = "where biases have another " + option + ": ",
+                         .steps = 3,
+                         .compared_from = 2});
   }
   expect_as_one_process(world_size(), trainings);
 }
