@@ -48,7 +48,7 @@ int Task::points() const {
 }
 
 double Tally::share() const {
-  return tests() == 0 ? 0 : static_cast<double>(passed) / tests();
+  return possible == 0 ? 0 : points / possible;
 }
 
 Tally& Tally::operator+=(const Tally& other) {
@@ -75,6 +75,7 @@ Tally tally(const Problem& problem, const std::vector<TestResult>& results) {
     tally.not_started += result.outcome == Outcome::not_started;
   }
   if (tally.tests() > 0) tally.points = tally.possible * tally.passed / tally.tests();
+  if (!tally.complete()) tally.points = std::min(tally.points, tally.possible - 0.5);
   return tally;
 }
 

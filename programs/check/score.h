@@ -18,7 +18,7 @@ struct Tally {
   double possible{};
 
   int tests() const { return passed + failed + not_started; }
-  double share() const;  // the part of the tests that passed, 0 to 1; 0 if there is no test
+  double share() const;  // the part of the points, 0 to 1
   bool begun() const { return passed + failed > 0; }
   bool complete() const { return tests() > 0 && passed == tests() && !untested; }
   Tally& operator+=(const Tally& other);
@@ -27,7 +27,7 @@ struct Tally {
 // A test that was skipped counts as failed: nobody knows whether it would pass.
 bool has_failed(const TestResult& result);
 
-// Each test of a problem brings the same part of its points.
+// Each test of a problem brings the same part of its points. A failure costs half a point or more.
 Tally tally(const Problem& problem, const std::vector<TestResult>& results);
 
 // Whether the task's sentinel ran and did not pass; a test of several ranks: on none of the numbers

@@ -34,7 +34,7 @@ struct CourseResult {
   bool complete() const { return (sum.possible > 0 ? sum : extensions).complete(); }
 };
 
-// The results as JSON: points; for each problem its counts, its share of passed tests and the text
+// The results as JSON: points; for each problem its counts, its share of the points and the text
 // that explains it; every test. The grader reads this.
 std::string to_json(const CourseResult& course);
 

@@ -22,6 +22,9 @@ TEST(Score, gives_each_test_an_equal_part_of_the_points_of_its_problem) {
   EXPECT_EQ(sum.points, 2);
   EXPECT_EQ(sum.tests(), 3);
   EXPECT_FALSE(sum.complete());
+  std::vector<TestResult> one_of_many(100, results[0]);
+  one_of_many[0].outcome = Outcome::failed;
+  EXPECT_EQ(tally(problem, one_of_many).points, 5.5) << "half a point is lost at least";
 }
 
 TEST(Score, counts_a_skipped_test_as_failed) {
