@@ -8,9 +8,8 @@ struct Node;
 
 namespace fsdp {
 
-// What the pass under way does with the gradient that arrives at `node`: backward() adds it to
-// .grad, autograd::grad() gives what was asked for to its caller. Null: at no node, where only a
-// backward() of the whole graph adds something.
+// Where this pass puts the gradient of `node`: backward() adds it to .grad, autograd::grad() gives
+// it to its caller. Null: of a node that only a backward() of the whole graph reaches.
 struct Destination {
   bool grad{}, caller{};
 };

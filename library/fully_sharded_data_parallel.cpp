@@ -2,9 +2,42 @@
 #include <model_checks.h>
 #include <sharding.h>
 
+#include <map>
 #include <stdexcept>
 
 namespace fsdp {
+namespace {
+
+// Of each marked module, whether it has been chosen. The module's hook owns that.
+thread_local std::map<const Module*, std::weak_ptr<bool>> marks;
+
+}  // namespace
+
+void fully_shard(Module& module) {
+  if (marks[&module].lock()) return;
+  const auto chosen = std::make_shared<bool>();
+  marks[&module] = chosen;
+  module.register_forward_pre_hook([chosen](Module& called, const at::Tensor&) {
+    if (*chosen) return at::Tensor();
+    throw std::logic_error(called.name() +
+                           ": fully_shard(module) has marked it as a unit of a model that is not "
+                           "sharded; shard the model before, with .wrap = wrap_marked()");
+  });
+}
+
+WrapPolicy wrap_marked() {
+  return [](Module& root) {
+    std::vector<Module*> units;
+    for (const auto& module : root.modules(/*include_self=*/false)) {
+      const auto found = marks.find(dynamic_cast<Module*>(module.get()));
+      const auto chosen = found == marks.end() ? nullptr : found->second.lock();
+      if (!chosen) continue;
+      *chosen = true;
+      units.push_back(dynamic_cast<Module*>(module.get()));
+    }
+    return units;
+  };
+}
 
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options)

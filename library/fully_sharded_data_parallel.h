@@ -32,6 +32,12 @@ struct FullyShardedDataParallelOptions {
   bool broadcast_buffers{};   // rank 0's buffers go to every rank before each forward, as in DDP
 };
 
+// FSDP2's calls from the inside out. The first marks `module` as a unit of the model around it,
+// which is sharded later, as a whole and with the second as .wrap. A call of `module` before that
+// throws std::logic_error: nobody would reduce its gradients.
+void fully_shard(Module& module);
+WrapPolicy wrap_marked();
+
 class ShardedOptimizer;
 struct ModelState;
 

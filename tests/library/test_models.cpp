@@ -33,6 +33,19 @@ MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_by_hand) {
   expect_equal_to_one_process(world_size(), training);
 }
 
+// Units inside units.
+MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_from_the_inside_out) {
+  Training training = training_of<RowOf<BlockNet>>();
+  training.options.wrap = [](Module& model) {
+    for (const auto& module : model.modules(/*include_self=*/false))
+      if (auto* unit = dynamic_cast<Module*>(module.get())) fully_shard(*unit);
+    EXPECT_CONTAINS(error_of([&] { mean_square(model, 0, 1, 0); }),
+                    "BlockNet: fully_shard(module)");
+    return wrap_marked()(model);
+  };
+  expect_equal_to_one_process(world_size(), training, {train_sharded});
+}
+
 // Of a unit and of the root.
 struct CodingNet : BlockNet {
   std::pair<at::Tensor, at::Tensor> encode(const at::Tensor& x) {
