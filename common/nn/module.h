@@ -42,8 +42,7 @@ class Module : public torch::nn::Module {
   using Hook = std::function<torch::Tensor(Module& module, const torch::Tensor& tensor)>;
   using BackwardHook = std::function<void(Module& module)>;
 
-  // remove() takes the hook from its module, and does nothing if the module is gone. Without it the
-  // hook stays.
+  // The module keeps its hook until remove(). The handle may outlive the module.
   class HookHandle {
    public:
     void remove();

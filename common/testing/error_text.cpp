@@ -25,8 +25,7 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kMeanings{{
      "a tensor was used that is not defined, as .grad is before the parameter's gradient is "
      "complete, or as an element at an index that a closure caught by reference"},
     {"exceeds dimension size",
-     "a view was cut that ends behind its tensor, as that of a piece does which goes on into the "
-     "next unit's shard"},
+     "a view ends behind its tensor, as that of a piece which goes on into another unit"},
     {"map::at", kNoKey},
     {"_Map_base::at", kNoKey},
     {"can't allocate memory", "it exceeded the limit of memory of a test"},

@@ -173,16 +173,15 @@ MULTI_RANK_TEST(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   for (const std::string place : {"blocks1 throws", "a pre-hook before the unit's throws"}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       const auto model = std::make_shared<ToyModel>(2);
-      bool fails = true;
-      model->blocks[1]->fails = place == "blocks1 throws";
-      model->blocks[1]->register_forward_pre_hook([&](Module& block, const at::Tensor&) {
-        if (fails && !static_cast<ToyBlock&>(block).fails) throw std::runtime_error("no");
-        return at::Tensor();
+      model->blocks[1]->fails = true;
+      auto hook = model->blocks[1]->register_forward_pre_hook([&](Module&, const at::Tensor& x) {
+        return place == "blocks1 throws" ? x : throw std::runtime_error("no");
       });
       ShardedToy sharded(rank, model);
       rank.observe(place, thrown_by([&] { (*model)(toy_tokens(0)); }));
       rank.observe("units gathered after " + place, sharded.gathered());
-      model->blocks[1]->fails = fails = false;
+      model->blocks[1]->fails = false;
+      hook.remove();
       rank.observe("output", (*model)(toy_tokens(0)).detach());
       rank.observe("units gathered after the next forward", sharded.gathered());
     });

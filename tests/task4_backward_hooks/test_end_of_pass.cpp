@@ -54,20 +54,15 @@ MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharde
     plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("units gathered at each on_end()", gathered);
     rank.observe("units reduced at each on_end()", reduced);
-
     auto gone = std::make_unique<Sharded>(rank);
     const std::weak_ptr<BackwardHooks> hooks = gone->hooks;
-    int ends = 0;
-    gone->hooks->on_end([&] { ++ends; });
     gone->model->embedding.register_hook([&](const at::Tensor&) {
       gone.reset();
-      rank.observe("the model is gone in a pass, and BackwardHooks is alive", !hooks.expired());
+      rank.observe("BackwardHooks is alive in a pass whose model is gone", !hooks.expired());
     });
     plain_loss(*gone->model, rank.rank()).backward();
-    rank.observe("calls of on_end() in this pass", ends);
   });
-  expect_on_all_ranks(run, {{"the model is gone in a pass, and BackwardHooks is alive", true},
-                            {"calls of on_end() in this pass", 1}});
+  expect_on_all_ranks(run, "BackwardHooks is alive in a pass whose model is gone", true);
   expect_on_all_ranks(run, "units gathered at each on_end()", "| ");
   expect_on_all_ranks(run, "units reduced at each on_end()", "root blocks0 blocks1 blocks2 | ");
 }

@@ -100,7 +100,6 @@ MULTI_RANK_TEST(T7_9_keep_fp32_ranks, its_unit_is_unsharded_from_forward_to_the_
     rank.observe("unsharded after forward", unsharded);
     loss.backward();
     rank.observe("calls of backward", take_calls(*rank.communicator()));
-
     ToyModel other(2);
     const auto narrow = fully_shard(other, rank.communicator(), options);
     for (const auto& unit : narrow->units())
