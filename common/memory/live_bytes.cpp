@@ -6,17 +6,21 @@
 #include <utility>
 
 namespace fsdp {
-namespace {
 
-// Only what needs no destructor: tensors of static duration are freed after main().
-struct Counters {
-  std::mutex mutex;
-  LiveBytes now;
+struct live_bytes::Rehearsal::Peaks {
   LiveBytes peak;                         // since enter()
   std::array<LiveBytes, kPhases> phases;  // peaks since reset()
   Phase phase{Phase::init};
   int64_t peak_total{};
   int64_t peak_to_take{};  // since take_peak()
+};
+
+namespace {
+
+// Only what needs no destructor: tensors of static duration are freed after main().
+struct Counters : live_bytes::Rehearsal::Peaks {
+  std::mutex mutex;
+  LiveBytes now;
 };
 
 std::atomic<live_bytes::FreeCallback> free_callback;
@@ -79,6 +83,16 @@ void reset(Phase phase) {
   Counters& all = counters();
   std::lock_guard lock(all.mutex);
   all.phases[static_cast<size_t>(phase)] = all.phase == phase ? all.now : LiveBytes{};
+}
+
+Rehearsal::Rehearsal() {
+  std::lock_guard lock(counters().mutex);
+  before_ = std::make_unique<Peaks>(counters());
+}
+
+Rehearsal::~Rehearsal() {
+  std::lock_guard lock(counters().mutex);
+  static_cast<Peaks&>(counters()) = *before_;
 }
 
 void add(MemoryClass cls, int64_t bytes) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 // The exact bytes of tensor storage that are alive in this process, by class. They are counted
 // where storage is allocated and freed: the count includes memory that only a view keeps alive, and
@@ -32,6 +33,19 @@ int64_t peak_total();         // [bytes] maximum of the total since the process 
 int64_t take_peak();          // [bytes] maximum of the total since the last take_peak()
 void enter(Phase phase);      // begins `phase`; its peak() starts at what is alive now
 void reset(Phase phase);      // forgets the peaks of `phase`
+
+// While it lives, peaks are those of something that is not a part of the run. Then they are as
+// before, and the phase too. What was allocated meanwhile has been freed, or is not a peak.
+class [[nodiscard]] Rehearsal {
+ public:
+  Rehearsal();
+  ~Rehearsal();
+  Rehearsal(const Rehearsal&) = delete;
+  struct Peaks;
+
+ private:
+  std::unique_ptr<Peaks> before_;
+};
 
 // For allocators. Counts `bytes` more of `cls`, or fewer if `bytes` is negative.
 void add(MemoryClass cls, int64_t bytes);
