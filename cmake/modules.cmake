@@ -55,7 +55,8 @@ torch_trainer_module(state base comm digest optim)
 torch_trainer_module(prediction base comm config memory offload optim trace)
 torch_trainer_module(exchange comm nn state)
 torch_trainer_module(strategies comm config data memory nn offload optim prediction state trace)
-torch_trainer_module(train base comm config cuda data exchange memory optim prediction report state
+torch_trainer_module(planning base comm config memory nn optim prediction strategies)
+torch_trainer_module(train base comm config cuda data exchange memory optim planning prediction report state
                      strategies trace)
 torch_trainer_module(options base comm command_line config cuda data exchange nn optim report
                      strategies trace train)

@@ -1,5 +1,6 @@
 #include <command_line/command_line.h>
 #include <command_line/commit.h>
+#include <meta_init.h>
 #include <options/options.h>
 #include <strategies/fsdp/checkpoint_blocks.h>
 #include <strategies/fsdp/fsdp_strategy.h>
@@ -12,7 +13,9 @@ int main(int argc, char** argv) {
     auto config = fsdp::parse_train_options(
         argc, argv, [](const std::string& wrap) { fsdp::wrap_policy_of(wrap); });
     if (!config.json.empty()) config.commit = fsdp::current_commit();
-    return fsdp::run_training(
-        config, {fsdp::make_fsdp_strategy, fsdp::shard_layout, fsdp::checkpoint_blocks}, program);
+    return fsdp::run_training(config,
+                              {fsdp::make_fsdp_strategy, fsdp::shard_layout,
+                               fsdp::checkpoint_blocks, fsdp::construct_on_meta},
+                              program);
   });
 }

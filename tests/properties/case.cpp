@@ -87,13 +87,9 @@ std::string text(const Case& c) {
   return nlohmann::json(c).dump();
 }
 
-bool plain(const Case& c) {
-  // What lies between the units is a part of the root, whose gradients would come between theirs.
-  return std::all_of(c.layers.begin(), c.layers.end(), [&](const Layer& layer) {
-    const bool one_unit = layer.block && layer.kind != "nested" && layer.kind != "paired";
-    const bool in_order = c.wrap == "none" || one_unit;
-    return layer.use == "always" && layer.tied < 0 && in_order && !c.wrap.starts_with("size");
-  });
+bool has_one_path(const Case& c) {
+  return std::none_of(c.layers.begin(), c.layers.end(),
+                      [](const Layer& layer) { return layer.use == "odd"; });
 }
 
 }  // namespace fsdp

@@ -60,8 +60,7 @@ Case draw(uint64_t seed);
 
 std::string text(const Case& c);  // JSON in one line
 
-// Whether each module is called once in a step, in the order of the layers, and gives each
-// parameter a gradient. Then bytes and traffic can be predicted.
-bool plain(const Case& c);
+// Whether every part of a step calls the same modules. Then bytes and traffic can be predicted.
+bool has_one_path(const Case& c);
 
 }  // namespace fsdp

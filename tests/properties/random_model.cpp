@@ -136,7 +136,7 @@ Workload workload_of(const Case& c) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(c.values + 1000 * step);
     const at::Tensor batch = at::randn({2 * parts, c.width}, generator);
     dynamic_cast<RandomModel&>(model).odd = (step + part) % 2 == 1;
-    return model(batch.chunk(parts)[part]).to(at::kFloat).square().mean();
+    return model(to_device_of(model, batch.chunk(parts)[part])).to(at::kFloat).square().mean();
   };
   return {build, loss};
 }

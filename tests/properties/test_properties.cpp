@@ -29,7 +29,7 @@ void for_each_seed(const char* what, uint64_t otherwise,
 }
 
 TEST(Properties, hold) {
-  for_each_seed("models", 40, [](uint64_t seed) {
+  for_each_seed("models", 80, [](uint64_t seed) {
     const Case c = draw(seed);
     EXPECT_EQ(fault_of(c), "") << "seed " << seed << ": " << text(c);
   });

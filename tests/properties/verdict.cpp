@@ -1,4 +1,6 @@
 #include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <planning/rehearsal.h>
 #include <prediction/prediction.h>
 #include <properties/random_model.h>
 #include <properties/verdict.h>
@@ -65,32 +67,33 @@ void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config, co
   load_checkpoint(find_checkpoint(folder).folder, strategy->state(), strategy->locate(), comm);
 }
 
+void compare(std::string& differences, const std::string& what, int64_t measured,
+             std::optional<int64_t> predicted) {
+  if (predicted && *predicted != measured)
+    differences += "; " + what + ": " + std::to_string(measured) + " bytes, predicted " +
+                   std::to_string(*predicted);
+}
+
 // What differs between the bytes that were predicted for the last step and those of this rank.
-// Where the order of a step is not that of the layers, only what gradients cost is predicted.
-void observe_bytes(TestRank& rank, const Case& c, const std::vector<Call>& log,
-                   const Schedule& step) {
-  std::map<std::string, int64_t> measured;
+void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule& step) {
+  std::map<std::string, int64_t> received;
   for (const Call& call : log)
-    measured[call.unit.is_label() ? call.unit.str() : to_string(call.operation)] += call.bytes;
+    received[call.unit.is_label() ? call.unit.str() : to_string(call.operation)] += call.bytes;
   std::string differences;
   for (const auto& [key, bytes] : predict_comm_bytes(step)) {
-    if (key == "all_gather" && !plain(c)) continue;
     const std::string name = key == "norm" || key == "metrics" ? "<" + key + ">" : key;
-    if (measured[name] != bytes)
-      differences += "; " + key + ": " + std::to_string(measured[name]) + " bytes, predicted " +
-                     std::to_string(bytes);
+    compare(differences, key, received[name], bytes);
   }
-  const auto predicted = predict_live_bytes(step, rank.communicator()->backend());
-  for (size_t phase = 0; plain(c) && phase < kPhases; ++phase) {
+  const std::string backend = rank.communicator()->backend();
+  const auto predicted = predict_live_bytes(step, backend);
+  const auto totals = predict_live_totals(step, backend);
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    const std::string in = std::string("live in ") + to_string(static_cast<Phase>(phase)) + ", ";
     const LiveBytes peak = live_bytes::peak(static_cast<Phase>(phase));
-    for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
-      const auto& bytes = predicted[phase][cls];
-      if (!bytes || *bytes == peak.by_class[cls]) continue;
-      differences += std::string("; live in ") + to_string(static_cast<Phase>(phase)) + ", " +
-                     to_string(static_cast<MemoryClass>(cls)) + ": " +
-                     std::to_string(peak.by_class[cls]) + " bytes, predicted " +
-                     std::to_string(*bytes);
-    }
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls)
+      compare(differences, in + to_string(static_cast<MemoryClass>(cls)), peak.by_class[cls],
+              predicted[phase][cls]);
+    compare(differences, in + "in all", peak.total, totals[phase]);
   }
   rank.observe("bytes", differences);
 }
@@ -107,6 +110,8 @@ void train(TestRank& rank, const Case& c, const std::string& mode, const std::st
     config.offload_dir = folder;
     config.pinned = c.pinned;
   }
+  const Workload workload = workload_of(c);
+  const auto traces = rehearse(config, workload, shard_layout(config, workload), construct_on_meta);
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
   const bool replicas = mode == "fsdp" && config.shards() < config.world;
@@ -128,8 +133,8 @@ void train(TestRank& rank, const Case& c, const std::string& mode, const std::st
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
         log.push_back(call);  // none, if it is the same communicator
-      observe_bytes(rank, c, log,
-                    schedule(config, strategy->layout(), rank.rank(), knows_no_order(c)));
+      observe_bytes(rank, log,
+                    schedule(config, strategy->layout(), rank.rank(), knows_no_order(c), traces));
     }
     live_bytes::enter(Phase::init);  // of no step
     ParameterSummary parameters;
@@ -180,7 +185,7 @@ std::string fault_of(const Case& c) {
       }
     }
   }
-  for (int rank = 0; rank < c.world; ++rank) {
+  for (int rank = 0; rank < c.world && has_one_path(c); ++rank) {
     const auto differences = run.at(rank, "bytes").get<std::string>();
     if (!differences.empty()) return "rank " + std::to_string(rank) + differences;
   }

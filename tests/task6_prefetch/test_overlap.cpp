@@ -217,9 +217,13 @@ MULTI_RANK_TEST(T6_5_overlap, a_step_takes_as_long_as_predicted) {
       expect_on_all_ranks(run, wait, expected.at(i));
       step += run.at(0, wait).get<int64_t>();
     }
-    std::vector<UnitTime> units{{0, 0, each, each}};
-    units.resize(1 + kLayers, {c.computing, 2 * c.computing, each, each});
-    const int64_t predicted = predict_step_time(units, c.limit, c.reshard);
+    std::vector<UnitTime> units(1 + kLayers, {c.computing, 2 * c.computing});
+    units[0] = {};
+    TrainConfig config;
+    config.limit = c.limit;
+    config.reshard_after_forward = c.reshard;
+    const int64_t predicted =
+        predict_step_time(config, units, [&](const auto&) { return each; }).total();
     EXPECT_EQ(step, predicted) << c.text() << "the step takes " << step
                                << " ns, but predict_step_time() says " << predicted << " ns";
   }

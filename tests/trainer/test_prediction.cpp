@@ -69,10 +69,15 @@ std::map<std::string, int64_t> traffic(const TrainConfig& config, const ShardLay
 
 TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
   // The pictures of the handout of task 6: 34 or 26 ms in forward, 64 or 48 ms in backward.
-  std::vector<UnitTime> units(4, {6, 12, 4, 4});
-  units[0].forward = units[0].backward = 0;
-  EXPECT_EQ(predict_step_time(units, 1, true, 1, 2), 34 + 48);
-  EXPECT_EQ(predict_step_time(units, 2, true, 1, 1), 26 + 64);
+  const std::vector<UnitTime> units{{0, 0}, {6, 12}, {6, 12}, {6, 12}};
+  const auto total = [&](int forward, int backward) {
+    TrainConfig config;
+    config.forward_limit = forward;
+    config.backward_limit = backward;
+    return predict_step_time(config, units, [](const auto&) { return 4; }).total();
+  };
+  EXPECT_EQ(total(1, 2), 34 + 48);
+  EXPECT_EQ(total(2, 1), 26 + 64);
 }
 
 TEST(PredictedLiveBytes, exclude_the_gradients_of_a_frozen_unit) {

@@ -1,5 +1,6 @@
 #include <base/median.h>
 #include <prediction/link_report.h>
+#include <prediction/schedule.h>
 #include <prediction/step_time.h>
 #include <trace/compute_times.h>
 
@@ -8,19 +9,13 @@
 namespace fsdp {
 namespace {
 
-// What each unit costs in one turn of a step. Nothing if what a unit computed was not recorded.
-std::optional<std::vector<UnitTime>> unit_times(const Link& link, const ShardLayout& layout,
+// What each unit computed in one turn of a step. Nothing if that was not recorded.
+std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
                                                 const std::vector<ComputeTime>& computing,
                                                 int turns) {
   std::vector<UnitTime> units;
   for (const auto& unit : layout.units) {
-    const int64_t bytes = unit.padded_numel * 4 / layout.world_size * (layout.world_size - 1);
-    const auto on_link = [&](Operation operation) {
-      return link.time(operation, bytes, layout.world_size);
-    };
     UnitTime time;
-    time.all_gather = on_link(Operation::all_gather);
-    if (unit.trainable) time.reduce_scatter = on_link(Operation::reduce_scatter);
     bool recorded = false;
     for (const ComputeTime& part : computing) {
       if (part.unit != unit.name) continue;
@@ -66,17 +61,20 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;
-    const auto units = unit_times(link, layout, compute_times(events, step.call.sequence), turns);
+    const auto units = unit_times(layout, compute_times(events, step.call.sequence), turns);
     if (!units) return std::nullopt;
     const int64_t rest = rest_of_step(link, layout.world_size, events, step);
-    const auto predict = [&](int limit, int backward_limit) {
-      const int64_t model =
-          predict_step_time(*units, limit, config.reshard_after_forward, turns, backward_limit);
+    const ModelTraces traces = chain_of(config, layout, *units);
+    const auto predict = [&](bool prefetch) {
+      TrainConfig other = config;
+      other.prefetch = prefetch;
+      const Schedule scheduled = schedule(other, layout, 0, /*first=*/false, traces);
+      const int64_t model = predict_step_time(scheduled, over(link)).total();
       return static_cast<double>(model + rest) * 1e-9;
     };
     measured.push_back(static_cast<double>(step.duration()) * 1e-9);
-    predicted.push_back(predict(config.limit_in_forward(), config.limit_in_backward()));
-    without_prefetch.push_back(predict(1, 1));
+    predicted.push_back(predict(config.prefetch));
+    without_prefetch.push_back(predict(false));
   }
   if (measured.empty()) return std::nullopt;
   return StepTimes{median(measured), median(predicted), median(without_prefetch)};

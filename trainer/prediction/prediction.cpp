@@ -1,6 +1,7 @@
 #include <prediction/prediction.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace fsdp {
@@ -11,6 +12,7 @@ namespace {
 struct TransportBuffers {
   int64_t issued{};
   int64_t waiting{};
+  int64_t summing{};  // while waited for
 };
 
 // Gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
@@ -21,29 +23,48 @@ TransportBuffers transport_buffers(const std::string& backend, const Schedule::I
   const int64_t bytes = call.numel * call.element_bytes;
   if (backend == "shm") {
     const int64_t given = call.operation == Operation::all_gather ? bytes / call.ranks : bytes;
-    return {call.in_arena ? 0 : given, 0};
+    return {call.in_arena ? 0 : given, 0, 0};
   }
   if (backend == "nccl") {
     const bool widens = call.operation == Operation::reduce_scatter && call.element_bytes < 4;
-    return {widens ? bytes / call.ranks : 0, 0};
+    return {widens ? bytes / call.ranks : 0, 0, 0};
   }
   if (backend != "gloo") return {};
-  if (call.operation != Operation::all_reduce) return {bytes, 0};
+  if (call.operation != Operation::all_reduce) return {bytes, 0, 0};
   const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;
-  return {2 * call.ranks * part, part};
+  return {2 * call.ranks * part, part, 0};
+}
+
+// The activations' class has what sum_as_tree() takes while a rank adds its part of the sum.
+int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
+  constexpr int64_t kChunk = 16384;  // elements
+  if (backend == "nccl" || call.operation == Operation::all_gather) return 0;
+  int64_t numel = round_up(call.numel, call.ranks) / call.ranks;
+  if (backend == "shm" && call.operation == Operation::all_reduce) {
+    const int64_t each = round_up(numel, kAlignment);
+    numel = std::clamp<int64_t>(call.numel - call.place * each, 0, each);
+  }
+  const int64_t chunk = std::min(numel, kChunk);
+  const int64_t levels =
+      std::max<int64_t>(1, std::bit_width(static_cast<uint64_t>(call.ranks)) - 1);
+  const int64_t widened = call.element_bytes < 4 ? call.ranks : 0;  // chunks of 16 bits, in fp32
+  return (levels + widened) * chunk * std::max<int64_t>(call.element_bytes, 4);
 }
 
 // The bytes alive as a step goes on, and their largest values in each phase.
 class LiveBytesOfAStep {
  public:
   LiveBytesOfAStep(const Schedule& schedule, const std::string& backend)
-      : backend_(backend), buffers_(schedule.actions.size()) {
+      : backend_(backend),
+        has_activations_(schedule.has_activations),
+        buffers_(schedule.actions.size()) {
     for (; at_ < schedule.actions.size(); ++at_)
       std::visit(*this, schedule.actions[at_]);
   }
 
   const PredictedBytes& peaks() const { return peaks_; }
-  int64_t peak_of_all() const { return peak_of_all_; }
+  const PredictedTotals& totals() const { return totals_; }
+  const Peak& peak() const { return peak_; }
 
   void operator()(const Schedule::Enter& entered) {
     phase_ = entered.phase;
@@ -51,35 +72,47 @@ class LiveBytesOfAStep {
       add(static_cast<MemoryClass>(cls), 0);
   }
   void operator()(const Schedule::Allocate& block) { add(block.cls, block.bytes); }
-  void operator()(const Schedule::Compute&) {}
+  void operator()(const Schedule::Compute& part) {
+    unit_ = part.unit;
+    add(MemoryClass::rest, part.peak - now_[MemoryClass::rest]);
+    add(MemoryClass::rest, part.rest - now_[MemoryClass::rest]);
+  }
   void operator()(const Schedule::Issue& call) {
     buffers_[at_] = transport_buffers(backend_, call);
+    if (has_activations_) buffers_[at_].summing = sum_scratch(backend_, call);
     add(MemoryClass::communication, buffers_[at_].issued);
   }
   void operator()(const Schedule::Wait& wait) {
-    const auto [issued, waiting] = std::exchange(buffers_[wait.action], {});
+    const auto [issued, waiting, summing] = std::exchange(buffers_[wait.action], {});
     add(MemoryClass::communication, waiting);
+    add(MemoryClass::rest, summing);
+    add(MemoryClass::rest, -summing);
     add(MemoryClass::communication, -waiting - issued);
   }
 
  private:
   void add(MemoryClass cls, int64_t bytes) {
-    const auto column = static_cast<size_t>(cls);
-    now_[column] += bytes;
-    all_ += bytes;
-    peak_of_all_ = std::max(peak_of_all_, all_);
+    now_.by_class[static_cast<size_t>(cls)] += bytes;
+    now_.total += bytes;
+    if (now_.total > peak_.bytes.total) peak_ = {now_, phase_.value_or(Phase::init), unit_};
     if (!phase_) return;
-    auto& peak = peaks_[static_cast<size_t>(*phase_)][column];
-    peak = std::max(peak.value_or(0), now_[column]);
+    const auto raise = [](std::optional<int64_t>& peak, int64_t to) {
+      peak = std::max(peak.value_or(0), to);
+    };
+    raise(peaks_[static_cast<size_t>(*phase_)][static_cast<size_t>(cls)], now_[cls]);
+    raise(totals_[static_cast<size_t>(*phase_)], now_.total);
   }
 
   const std::string& backend_;
+  const bool has_activations_;
   std::vector<TransportBuffers> buffers_;  // by action: of a call that is under way
   size_t at_{};                            // the action
   std::optional<Phase> phase_;
-  std::array<int64_t, kMemoryClasses> now_{};
+  std::optional<size_t> unit_;  // that runs
+  LiveBytes now_;
   PredictedBytes peaks_{};
-  int64_t all_{}, peak_of_all_{};  // classes together
+  PredictedTotals totals_{};
+  Peak peak_;
 };
 
 }  // namespace
@@ -90,15 +123,20 @@ PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& b
     for (auto& phase : predicted)
       phase[static_cast<size_t>(cls)].reset();
   };
-  drop(MemoryClass::rest);
+  if (!schedule.has_activations) drop(MemoryClass::rest);
   if (schedule.in_order) return predicted;
   drop(MemoryClass::gathered);
   drop(MemoryClass::gradients);
   return predicted;
 }
 
-int64_t predict_peak_bytes(const Schedule& schedule, const std::string& backend) {
-  return LiveBytesOfAStep(schedule, backend).peak_of_all();
+PredictedTotals predict_live_totals(const Schedule& schedule, const std::string& backend) {
+  if (!schedule.has_activations || !schedule.in_order) return {};
+  return LiveBytesOfAStep(schedule, backend).totals();
+}
+
+Peak predict_peak(const Schedule& schedule, const std::string& backend) {
+  return LiveBytesOfAStep(schedule, backend).peak();
 }
 
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {

@@ -13,157 +13,180 @@ int64_t padded(const ShardLayout::Parameter& parameter) {
   return round_up(parameter.numel, kAlignment);
 }
 
-// fsdp. The root, if it holds parameters, stays gathered to the end of the pass. The other units
-// compute in the order of the layout, and in backward in the opposite one.
+// fsdp. What happens at an event is what the hooks of tasks 3, 4 and 6 do.
 class ShardedStep : public ScheduledStep {
  public:
-  ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first)
-      : ScheduledStep(config, layout, first),
+  ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
+              const ModelTraces& traces)
+      : ScheduledStep(config, layout, rank, first, traces),
         shard_(rank % layout.world_size),
         precision_(layout.units.size()),
-        gradient_bytes_(layout.units.size()),
-        has_gradient_(layout.units.size()),
-        state_of_unit_(layout.units.size()),
-        root_bytes_inside_(layout.units.size()),
-        gathers_(layout.units.size()) {
-    for (size_t unit = 0; unit < layout.units.size(); ++unit) {
-      (layout.units[unit].root ? roots_ : order_).push_back(unit);
+        units_(layout.units.size()) {
+    for (size_t unit = 0; unit < units_.size(); ++unit)
       if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
-    }
-    root_bytes_after_.resize(order_.size() + 1);
-    size_t met = 0;  // units
-    for (const auto& parameter : layout.parameters) {
-      const bool of_root = layout.units[parameter.unit].root;
-      const auto place = std::find(order_.begin(), order_.end(), parameter.unit) - order_.begin();
-      if (!of_root) met = std::max(met, static_cast<size_t>(place) + 1);
+    for (const auto& parameter : layout.parameters)
       precision_[parameter.unit] = config.precision_of(parameter.name);  // as that of its others
-      if (!parameter.trainable) continue;
-      const int64_t bytes = parameter.numel * precision_[parameter.unit].param_bytes();
-      gradient_bytes_[parameter.unit] += bytes;
-      const auto inside = std::find_if(order_.begin(), order_.end(), [&](size_t unit) {
-        return parameter.unit == unit || parameter.name.starts_with(layout.units[unit].name + ".");
-      });
-      const bool between = inside == order_.end();
-      const size_t next = between ? met : static_cast<size_t>(inside - order_.begin()) + 1;
-      first_with_gradient_ = std::min(first_with_gradient_, next);
-      if (of_root) (between ? root_bytes_after_[met] : root_bytes_inside_[*inside]) += bytes;
-    }
+    for (const auto& event : traces.begins.forward)
+      if (event.kind == Kind::pre_forward && !root(event.index)) order_.push_back(event.index);
     const auto holds = [](const auto& outer, const auto& inner) {
       return !outer.root && inner.name.starts_with(outer.name + ".");
     };
-    const auto& units = layout.units;
-    schedule_.in_order = std::adjacent_find(units.begin(), units.end(), holds) == units.end();
+    schedule_.in_order =
+        traces.has_activations ||
+        std::adjacent_find(layout.units.begin(), layout.units.end(), holds) == layout.units.end();
   }
 
  private:
+  using Kind = ModelTrace::Kind;
+  struct Unit {
+    std::optional<size_t> gather;   // the Issue that gathered it, or none
+    int64_t unsharded_gradients{};  // [bytes] of the parameters' .grad
+    bool has_gradient{};            // sharded
+    bool reduced{};                 // in this pass
+    int64_t state{}, for_update{};  // [bytes] of its optimizer
+  };
+  bool root(size_t unit) const { return layout_.units[unit].root; }
+
   void hold() override {
-    for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
       allocate(MemoryClass::shards, shard_bytes(unit));
-      if (precision_[unit].rounds_parameters()) {
+      if (precision_[unit].rounds_parameters())
         allocate(MemoryClass::shards, gathered_bytes(unit) / layout_.world_size);
-      }
-      add_state_of_shard(unit);
+      add_pieces(unit);
     }
   }
 
-  void forward() override {
+  void at(const ModelTrace::Event& event) override {
+    switch (event.kind) {
+      case Kind::pre_forward:
+        return pre_forward(event.index);
+      case Kind::post_forward:
+        return post_forward(event);
+      case Kind::pre_backward:
+        return pre_backward(event.index);
+      case Kind::gradient:
+        allocate(MemoryClass::gradients, event.gradient_bytes);
+        units_[layout_.parameters[event.index].unit].unsharded_gradients += event.gradient_bytes;
+        return;
+      case Kind::post_backward:
+        if (event.last) post_backward(event.index);
+        if (config_.step_in_backward && !root(event.index)) step_reduced_units();
+        return;
+      case Kind::end:
+        return end_backward();
+      case Kind::none:
+        return;
+    }
+  }
+
+  // The root's units first. Then the first step knows no order to prefetch by.
+  void pre_forward(size_t unit) {
     const size_t window = first_ && part_ == 0 ? 0 : forward_window_;
-    for (const size_t root : roots_)
-      unshard(root);
-    gather(order_, 0, window);
-    pass(Phase::forward, order_, window, [&](size_t unit) {
-      if (config_.reshard_after_forward || !training_) reshard(unit);
-    });
-    for (const size_t root : roots_) {
-      add(Schedule::Compute{root, Phase::forward});
-      if (!training_) reshard(root);
+    unshard(unit);
+    if (root(unit)) {
+      if (unit + 1 == units_.size() || !root(unit + 1)) gather(order_, 0, window);
+      return;
     }
+    gather(order_, ++forwards_, window);
+  }
+  void post_forward(const ModelTrace::Event& event) {
+    const bool reshards = config_.reshard_after_forward && !root(event.index);
+    if (reshards || !training_) reshard(event.index);
+    if (!root(event.index) && event.last) comes_back_.push_back(event.index);
   }
 
-  void backward() override {
-    if (puts_aside()) has_gradient_.assign(has_gradient_.size(), false);
-    for (const size_t root : roots_)
-      add(Schedule::Compute{root, Phase::backward});
-    if (arrangement_.turns_first) return backward_without_reduction();
-    size_t left = order_.size();
-    allocate(MemoryClass::gradients, root_bytes_after_[left]);
-    pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
-      allocate(MemoryClass::gradients, gradient_bytes_[unit] + root_bytes_inside_[unit]);
-      reshard(unit);
-      reduce(unit);
-      --left;
-      if (config_.step_in_backward && left >= first_with_gradient_) step_reduced_units();
-      allocate(MemoryClass::gradients, root_bytes_after_[left]);
-    });
-    for (auto root = roots_.rbegin(); root != roots_.rend(); ++root) {
-      reshard(*root);
-      reduce(*root);
+  void begin_backward() override {
+    forwards_ = 0;
+    if (!puts_aside()) return;
+    for (Unit& unit : units_) {
+      unit.has_gradient = false;
+      unit.unsharded_gradients = 0;
     }
+  }
+  void pre_backward(size_t unit) {
+    if (!layout_.unread_in_backward.contains(unit)) unshard(unit);
+    const auto found = std::find(comes_back_.rbegin(), comes_back_.rend(), unit);
+    if (found == comes_back_.rend()) return;
+    comes_back_.erase(found.base() - 1, comes_back_.end());
+    gather({comes_back_.rbegin(), comes_back_.rend()}, 0, backward_window_);
+  }
+  void post_backward(size_t unit) {
+    reshard(unit);
+    if (arrangement_.turns_first) return;
+    reduce(unit);
+    units_[unit].reduced = true;
+  }
+  void end_backward() {
+    for (size_t unit = units_.size(); unit-- > 0;) {
+      if (!units_[unit].reduced) post_backward(unit);
+      reshard(unit);
+      units_[unit].reduced = false;
+    }
+    comes_back_.clear();
     wait_for_reduction();
-  }
-
-  // A gradient is added to that of the part before, or begins another partial sum.
-  void backward_without_reduction() {
-    const int begun = begins_sum() ? 1 : 0;
-    size_t left = order_.size();
-    allocate(MemoryClass::gradients, begun * root_bytes_after_[left]);
-    pass(Phase::backward, {order_.rbegin(), order_.rend()}, backward_window_, [&](size_t unit) {
-      allocate(MemoryClass::gradients, begun * (gradient_bytes_[unit] + root_bytes_inside_[unit]));
-      reshard(unit);
-      allocate(MemoryClass::gradients, begun * root_bytes_after_[--left]);
-    });
-    for (const size_t root : roots_)
-      reshard(root);
   }
 
   Sum sum() const override {
     if (!arrangement_.turns_first) return {MemoryClass::sharded_gradients, trainable_bytes_};
-    return {MemoryClass::gradients,
-            std::accumulate(gradient_bytes_.begin(), gradient_bytes_.end(), int64_t{})};
+    int64_t bytes = 0;
+    for (const Unit& unit : units_)
+      bytes += unit.unsharded_gradients;
+    return {MemoryClass::gradients, bytes};
   }
 
   void reduce_last() override {
-    for (const auto& units : {order_, roots_})
-      for (auto unit = units.rbegin(); unit != units.rend(); ++unit)
-        reduce(*unit);
+    for (size_t unit = units_.size(); unit-- > 0;)
+      reduce(unit);
     wait_for_reduction();
   }
 
-  void update() override {
-    if (config_.step_in_backward) step_reduced_units();
-    allocate_state();
-  }
-  void step_reduced_units() {
-    for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
-      if (!has_gradient_[unit]) continue;
-      allocate_state(state_of_unit_[unit]);
-      allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
-      has_gradient_[unit] = false;
+  // A norm_type of 2 needs no largest magnitude, and an infinite one no sum. The exact sum of a
+  // unit is added to that of all; the largest magnitude is found through four fp32 numbers and
+  // one more of each kind.
+  void clip() override {
+    const int ranks = arrangement_.shards;
+    constexpr int64_t kSum = kDigits * kScalar;
+    rest(kSum);
+    if (config_.norm_type == 2) {
+      rest_for_a_while(kSum);
+    } else {
+      rest(kScalar);
+      rest_for_a_while(5 * kElement + kScalar);
+      rest(ranks * kScalar);
+      wait(add(Schedule::Issue{Operation::all_gather,
+                               ranks,
+                               kScalar,
+                               ranks,
+                               1,
+                               shard_,
+                               /*in_arena=*/false,
+                               {},
+                               "norm"}));
+      rest_for_a_while(std::isfinite(config_.norm_type) ? kSum : kScalar);
     }
+    if (std::isfinite(config_.norm_type)) reduce_scalars(kDigits, ranks, shard_, "norm");
+    rest(-kSum - (config_.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
   }
 
-  // The units compute in this order, while up to `window` units that come next are on their way.
-  template <typename Then>
-  void pass(Phase phase, const std::vector<size_t>& order, size_t window, const Then& then) {
-    std::vector<size_t> read;
-    std::ranges::copy_if(order, std::back_inserter(read), [&](size_t unit) {
-      return phase == Phase::forward || !layout_.unread_in_backward.contains(unit);
-    });
-    size_t begun = 0;  // of those
-    for (const size_t unit : order) {
-      if (begun < read.size() && read[begun] == unit) {
-        unshard(unit);
-        gather(read, ++begun, window);
-      }
-      add(Schedule::Compute{unit, phase});
-      then(unit);
+  void update() override {
+    if (config_.step_in_backward) return step_reduced_units();
+    ScheduledStep::update();
+  }
+  void step_reduced_units() {
+    for (size_t i = 0; i < units_.size(); ++i) {
+      Unit& unit = units_[i];
+      if (!unit.has_gradient) continue;
+      allocate_state(unit.state);
+      rest_for_a_while(unit.for_update);
+      allocate(MemoryClass::sharded_gradients, -shard_bytes(i));
+      unit.has_gradient = false;
     }
   }
 
   // Issues the all-gathers of the `count` units of `order` from `begin` on.
   void gather(const std::vector<size_t>& order, size_t begin, size_t count) {
     for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
-      auto& gather = gathers_[order[i]];
+      auto& gather = units_[order[i]].gather;
       if (gather) continue;
       allocate(MemoryClass::gathered, gathered_bytes(order[i]));
       gather = issue(Operation::all_gather, order[i], precision_[order[i]].param_bytes());
@@ -171,11 +194,12 @@ class ShardedStep : public ScheduledStep {
   }
   void unshard(size_t unit) {
     gather({unit}, 0, 1);
-    wait(*gathers_[unit]);
+    wait(*units_[unit].gather);
   }
   void reshard(size_t unit) {
-    if (!gathers_[unit]) return;
-    gathers_[unit].reset();
+    if (!units_[unit].gather) return;
+    wait(*units_[unit].gather);
+    units_[unit].gather.reset();
     allocate(MemoryClass::gathered, -gathered_bytes(unit));
   }
 
@@ -184,7 +208,7 @@ class ShardedStep : public ScheduledStep {
     if (!layout_.units[unit].trainable) return;
     wait_for_reduction();
     allocate(MemoryClass::gradients, reduced_bytes(unit));
-    allocate(MemoryClass::gradients, -gradient_bytes_[unit]);
+    allocate(MemoryClass::gradients, -std::exchange(units_[unit].unsharded_gradients, 0));
     allocate(MemoryClass::sharded_gradients, shard_bytes(unit));
     reduction_ = {unit, issue(Operation::reduce_scatter, unit, precision_[unit].reduce_bytes())};
   }
@@ -194,15 +218,23 @@ class ShardedStep : public ScheduledStep {
     wait(issued);
     if (arrangement_.replicas > 1) wait(sum_over_replicas(unit));
     allocate(MemoryClass::gradients, -reduced_bytes(unit));
-    if (has_gradient_[unit]) allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
-    has_gradient_[unit] = true;
+    rest_for_a_while(kNumber);
+    if (units_[unit].has_gradient) allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
+    units_[unit].has_gradient = true;
     reduction_.reset();
   }
 
   size_t issue(Operation operation, size_t unit, int64_t element_bytes) {
     const int64_t numel = layout_.units[unit].padded_numel;
-    return add(Schedule::Issue{
-        operation, numel, element_bytes, arrangement_.shards, /*in_arena=*/true, unit, {}});
+    return add(Schedule::Issue{operation,
+                               numel,
+                               element_bytes,
+                               arrangement_.shards,
+                               1,
+                               shard_,
+                               /*in_arena=*/true,
+                               unit,
+                               {}});
   }
   size_t sum_over_replicas(size_t unit) {
     const int64_t numel = layout_.units[unit].padded_numel / arrangement_.shards;
@@ -210,6 +242,8 @@ class ShardedStep : public ScheduledStep {
                                numel,
                                kElement,
                                arrangement_.replicas,
+                               arrangement_.shards,
+                               rank_ / arrangement_.shards,
                                /*in_arena=*/true,
                                unit,
                                {}});
@@ -225,22 +259,32 @@ class ShardedStep : public ScheduledStep {
     return layout_.units[unit].padded_numel * kElement / layout_.world_size;
   }
 
-  // Paints blocks of kAlignment elements with their group: a piece is a run of one colour.
-  void add_state_of_shard(size_t unit) {
-    std::vector<std::optional<size_t>> blocks(
-        static_cast<size_t>(layout_.units[unit].padded_numel / kAlignment));
+  // The runs of the unit's parameters, with their padding, that lie in this rank's shard and belong
+  // to one group.
+  void add_pieces(size_t unit) {
+    const int64_t count = layout_.units[unit].padded_numel / layout_.world_size;
+    const int64_t shard = count * shard_;
+    const int64_t state_before = state_bytes();
+    std::vector<std::pair<int64_t, int64_t>> runs(groups_.size());  // begin and end, by group
+    const auto add_run = [&](size_t group) {
+      const auto [begin, end] = std::exchange(runs[group], {});
+      if (begin == end) return;
+      const int64_t needed = add_piece(end - begin, groups_[group].options);
+      units_[unit].for_update = std::max(units_[unit].for_update, needed);
+    };
     for (const auto& parameter : layout_.parameters) {
       if (parameter.unit != unit || !parameter.trainable) continue;
-      std::fill_n(blocks.begin() + parameter.offset / kAlignment, padded(parameter) / kAlignment,
-                  group_of(parameter.name, groups_));
+      const int64_t begin = std::max(parameter.offset, shard);
+      const int64_t end = std::min(parameter.offset + padded(parameter), shard + count);
+      if (begin >= end) continue;
+      const size_t group = group_of(parameter.name, groups_);
+      if (runs[group].second != begin) add_run(group);
+      if (runs[group].second != begin) runs[group].first = begin;
+      runs[group].second = end;
     }
-    const size_t count = blocks.size() / static_cast<size_t>(layout_.world_size);
-    const size_t begin = count * static_cast<size_t>(shard_);
-    const int64_t before = state_bytes();
-    for (size_t i = begin; i < begin + count; ++i) {
-      if (blocks[i]) add_state(kAlignment, i == begin || blocks[i] != blocks[i - 1]);
-    }
-    state_of_unit_[unit] = state_bytes() - before;
+    for (size_t group = 0; group < runs.size(); ++group)
+      add_run(group);
+    units_[unit].state = state_bytes() - state_before;
   }
 
   const int shard_;  // of every unit, that this rank holds
@@ -248,19 +292,12 @@ class ShardedStep : public ScheduledStep {
   // Units on their way.
   const size_t forward_window_{static_cast<size_t>(config_.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.limit_in_backward() - 1)};
-  std::vector<size_t> roots_;                    // the root's units: at most two
-  std::vector<size_t> order_;                    // of forward, without the root's
   std::vector<MixedPrecisionPolicy> precision_;  // by unit
-  std::vector<int64_t> gradient_bytes_;          // by unit
-  std::vector<bool> has_gradient_;               // by unit: sharded
-  std::vector<int64_t> state_of_unit_;           // by unit: bytes of its optimizer's
-  int64_t trainable_bytes_{};                    // of the shards of trainable units
-  // Of the root's gradients, those of its layers that come after so many units in forward, hence
-  // before them in backward; and by unit those of parameters inside the unit's module.
-  std::vector<int64_t> root_bytes_after_, root_bytes_inside_;
-  // From this place of order_ on, the input of a unit's module needs a gradient; so it comes back.
-  size_t first_with_gradient_{std::numeric_limits<size_t>::max()};
-  std::vector<std::optional<size_t>> gathers_;  // by unit: the Issue that gathered it, or none
+  std::vector<Unit> units_;
+  std::vector<size_t> order_;       // of the calls of a forward, without the root's
+  size_t forwards_{};               // of those, begun in this forward
+  std::vector<size_t> comes_back_;  // calls that ended in forward, and are read in backward
+  int64_t trainable_bytes_{};       // of the shards of trainable units
   std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
 };
 
@@ -271,24 +308,38 @@ class ReplicaStep : public ScheduledStep {
 
  private:
   void hold() override {
+    const auto groups = config_.parameter_groups();
     for (const auto& parameter : layout_.parameters) {
       const MixedPrecisionPolicy precision = config_.precision_of(parameter.name);
       allocate(MemoryClass::gathered, padded(parameter) * precision.param_bytes());
       if (precision.rounds_parameters())
         allocate(MemoryClass::shards, padded(parameter) * kElement);
+      places_.push_back(trainable_.size());
       if (!parameter.trainable) continue;
       trainable_.push_back(padded(parameter));
-      add_state(padded(parameter), 1);
+      add_piece(padded(parameter), groups[group_of(parameter.name, groups)].options);
     }
+    buckets_ = gradient_buckets(trainable_, kDdpBuckets);
   }
   int parts_of_a_rank() const override {
     return config_.mode == "ddp" ? arrangement_.turns : arrangement_.parts();
   }
   // single adds the gradients of a part to a sum that is there, or they begin another one. ddp has
   // to reduce them before, unless that is done once, after the last part.
-  void backward() override {
+  void begin_backward() override {
     if (begins_sum()) allocate(MemoryClass::gradients, sum().bytes);
-    if (reduces_each()) reduce_buckets();
+    waiting_.assign(buckets_.numels.size(), 0);
+    for (const auto& place : buckets_.places)
+      ++waiting_[place.bucket];
+    reductions_.clear();
+  }
+  void at(const ModelTrace::Event& event) override {
+    if (!reduces_each()) return;
+    if (event.kind == ModelTrace::Kind::end) return reduce_buckets();
+    if (event.kind != ModelTrace::Kind::gradient) return;
+    --waiting_[buckets_.places[places_[event.index]].bucket];
+    while (reductions_.size() < waiting_.size() && waiting_[reductions_.size()] == 0)
+      reduce_next_bucket();
   }
   Sum sum() const override {
     return {MemoryClass::gradients,
@@ -302,30 +353,48 @@ class ReplicaStep : public ScheduledStep {
   }
   bool reduces_each() const { return config_.mode == "ddp" && !arrangement_.turns_first; }
   void reduce_last() override {
+    reductions_.clear();
     if (config_.mode == "ddp") reduce_buckets();
   }
+  void reduce_next_bucket() {
+    const int64_t numel = buckets_.numels[reductions_.size()];
+    reductions_.push_back(add(Schedule::Issue{Operation::all_reduce,
+                                              numel,
+                                              kElement,
+                                              arrangement_.ranks(),
+                                              1,
+                                              rank_,
+                                              /*in_arena=*/true,
+                                              {},
+                                              {}}));
+  }
   void reduce_buckets() {
-    std::vector<size_t> reductions;
-    for (const int64_t numel : gradient_buckets(trainable_, kDdpBuckets).numels)
-      reductions.push_back(add(Schedule::Issue{Operation::all_reduce,
-                                               numel,
-                                               kElement,
-                                               arrangement_.ranks(),
-                                               /*in_arena=*/true,
-                                               {},
-                                               {}}));
-    for (const size_t reduction : reductions)
+    while (reductions_.size() < buckets_.numels.size())
+      reduce_next_bucket();
+    for (const size_t reduction : reductions_)
       wait(reduction);
   }
-
+  // By p_norm(): exact sums are added out of place.
+  void clip() override {
+    constexpr int64_t kSum = kDigits * kScalar;
+    const bool squares = config_.norm_type == 2;
+    rest_for_a_while(squares ? 3 * kSum
+                             : kScalar + (std::isfinite(config_.norm_type) ? 2 : 1) * kSum);
+  }
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
+  std::vector<size_t> places_;      // by parameter: how many trainable ones come before it
+  GradientBuckets buckets_;
+  std::vector<int64_t> waiting_;    // by bucket: parameters without a gradient in this backward
+  std::vector<size_t> reductions_;  // the Issues of the first buckets
 };
 
 }  // namespace
 
-Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank, bool first) {
-  if (config.mode == "fsdp") return ShardedStep(config, layout, rank, first).build();
-  return ReplicaStep(config, layout, first).build();
+Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
+                  const std::optional<ModelTraces>& given) {
+  const ModelTraces traces = given ? *given : chain_of(config, layout);
+  if (config.mode == "fsdp") return ShardedStep(config, layout, rank, first, traces).build();
+  return ReplicaStep(config, layout, rank, first, traces).build();
 }
 
 }  // namespace fsdp

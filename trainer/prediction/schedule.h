@@ -3,7 +3,7 @@
 #include <comm/call.h>
 #include <config/train_config.h>
 #include <memory/live_bytes.h>
-#include <optim/shard_layout.h>
+#include <prediction/model_trace.h>
 
 #include <optional>
 #include <string>
@@ -24,15 +24,18 @@ struct Schedule {
     MemoryClass cls;
     int64_t bytes;  // negative: freed
   };
-  struct Compute {  // what the module of a unit computes itself, without the units inside it
-    size_t unit;    // index into the layout's units
-    Phase phase;    // forward or backward
+  struct Compute {                 // what the model computes between two events of its trace
+    int64_t peak, rest;            // [bytes] activations: most alive meanwhile, and alive then
+    int64_t flops{}, time{};       // time: [ns], if it is given
+    std::optional<size_t> unit{};  // whose module runs, if it is not the root's
   };
   struct Issue {
     Operation operation;
     int64_t numel;  // of the larger tensor
     int64_t element_bytes;
     int ranks;                     // between which it runs
+    int stride;                    // from one of them to the next: 1 if they are neighbours
+    int place;                     // of this rank among them
     bool in_arena;                 // the transport reads the tensor where it lies
     std::optional<size_t> unit{};  // that it serves, if any
     std::string_view label{};      // "norm" or "metrics" if it serves no parameter
@@ -44,13 +47,15 @@ struct Schedule {
   std::vector<Action> actions;
   int64_t state_file_bytes{};  // of the optimizer's moments, if they lie in a file
   int64_t put_aside_bytes{};   // then also of sums of gradients that wait for other parts, at most
-  bool in_order{true};  // false: units lie inside others, so the layout does not tell their order
+  bool has_activations{};      // else those of Compute are 0
+  bool in_order{true};  // false: units lie inside others, and there are no traces of their order
 };
 
-// The step of `rank`. `first`: the first one of the run, which knows no order to prefetch by and,
-// unless it goes on from a checkpoint, has no optimizer state before its last phase. A run of no
-// steps is one forward without gradients.
+// The step of `rank`, of a model with these traces; without them, of a chain_of() the layout.
+// `first`: the first one of the run, which knows no order to prefetch by and, unless it goes on
+// from a checkpoint, has no optimizer state before its last phase. A run of no steps is one forward
+// without gradients.
 Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
-                  bool first = false);
+                  bool first = false, const std::optional<ModelTraces>& traces = {});
 
 }  // namespace fsdp

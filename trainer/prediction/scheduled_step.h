@@ -14,12 +14,17 @@ namespace fsdp {
 
 inline constexpr int64_t kElement = 4;  // bytes of an fp32
 inline constexpr int64_t kScalar = 8;   // bytes of the loss and of what a norm is made of, fp64
+// A number that a tensor is divided by, or grows by: as it is given, and in the tensor's dtype.
+inline constexpr int64_t kNumber = kScalar + kElement;
 
 // What the steps of all modes have in common: they differ in hold(), forward() and backward().
 class ScheduledStep {
  public:
-  ScheduledStep(const TrainConfig& config, const ShardLayout& layout, bool first)
-      : config_(config), layout_(layout), first_(first) {}
+  ScheduledStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
+                const ModelTraces& traces)
+      : config_(config), layout_(layout), rank_(rank), first_(first), traces_(traces) {
+    schedule_.has_activations = traces.has_activations;
+  }
   virtual ~ScheduledStep() = default;
 
   Schedule build() {
@@ -31,20 +36,28 @@ class ScheduledStep {
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {
       if (training_ && puts_aside()) put_aside();
+      const bool begins = begins_sum() || traces_.adds.forward.empty();
+      const ModelTrace& trace = begins ? traces_.begins : traces_.adds;
       enter(Phase::forward);
-      forward();
+      compute({.peak = part_ == 0 ? trace.begin_peak : trace.begin, .rest = trace.begin});
+      for (const auto& event : trace.forward)
+        play(event);
       if (!training_) continue;
       enter(Phase::backward);
-      backward();
+      begin_backward();
+      for (const auto& event : trace.backward)
+        play(event);
       free_added_sums();
     }
-    const bool single = config_.mode == "single";
+    const bool one_sum = config_.mode == "single" || arrangement_.turns_first;
+    const int64_t sums = one_sum ? 1 : parts;
     if (training_ && arrangement_.turns_first) reduce_last();
-    reduce_scalars(single || arrangement_.turns_first ? 1 : parts,
-                   single ? 1 : arrangement_.ranks(), "metrics");
+    if (training_) rest_for_a_while(kNumber);  // of parts, by which gradients are divided
+    rest(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
+    reduce_scalars(sums, config_.mode == "single" ? 1 : arrangement_.ranks(), rank_, "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if ((config_.clip || config_.loss_scaler) && config_.mode == "fsdp") add_norm();
+      if (config_.clip || config_.loss_scaler) clip();
       update();
     }
     return std::move(schedule_);
@@ -65,10 +78,14 @@ class ScheduledStep {
     return part_ > 0 && order().partial_sums(part_ + 1) > order().partial_sums(part_);
   }
   bool begins_sum() const { return part_ == 0 || puts_aside(); }
-  virtual void forward() {}  // of part_
-  virtual void backward() = 0;
-  virtual void reduce_last() {}  // the gradients of all parts, which backward() has left
-  virtual void update() { allocate_state(); }
+  virtual void begin_backward() {}                        // of part_
+  virtual void at(const ModelTrace::Event& /*event*/) {}  // what it makes the mode do
+  virtual void reduce_last() {}  // the gradients of all parts, which no part has reduced
+  virtual void clip() = 0;
+  virtual void update() {
+    allocate_state();
+    rest_for_a_while(for_update_);
+  }
 
   size_t add(const Schedule::Action& action) {
     schedule_.actions.push_back(action);
@@ -77,25 +94,33 @@ class ScheduledStep {
   void enter(Phase phase) { add(Schedule::Enter{phase}); }
   void allocate(MemoryClass cls, int64_t bytes) { add(Schedule::Allocate{cls, bytes}); }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  void reduce_scalars(int64_t count, int ranks, const char* label) {
+  void reduce_scalars(int64_t count, int ranks, int place, const char* label) {
     wait(add(Schedule::Issue{
-        Operation::all_reduce, count, kScalar, ranks, /*in_arena=*/false, {}, label}));
+        Operation::all_reduce, count, kScalar, ranks, 1, place, /*in_arena=*/false, {}, label}));
   }
 
-  // A norm_type of 2 needs no largest magnitude, and an infinite one no sum.
-  void add_norm() {
-    const int ranks = arrangement_.shards;
-    if (config_.norm_type != 2)
-      wait(add(Schedule::Issue{
-          Operation::all_gather, ranks, kScalar, ranks, /*in_arena=*/false, {}, "norm"}));
-    if (std::isfinite(config_.norm_type)) reduce_scalars(kDigits, ranks, "norm");
+  // Bytes that an operation takes beside what the model computes, and gives back.
+  void rest(int64_t bytes) {
+    if (traces_.has_activations) allocate(MemoryClass::rest, bytes);
+  }
+  void rest_for_a_while(int64_t bytes) {
+    rest(bytes);
+    rest(-bytes);
   }
 
-  // AdamW keeps two moments of each element and a step count of each piece.
-  void add_state(int64_t elements, int64_t pieces) {
-    if (config_.optimizer.kind == OptimizerOptions::Kind::sgd) return;
-    (in_files() ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
-    state_bytes_ += kElement * pieces;
+  // A piece of the parameters' elements that is updated by itself. AdamW keeps two moments of each
+  // element and a step count. Returns what an update needs for a while: SGD a decayed gradient,
+  // AdamW the number by which a count grows.
+  int64_t add_piece(int64_t elements, const OptimizerOptions& options) {
+    int64_t needed = kNumber;
+    if (options.kind == OptimizerOptions::Kind::sgd) {
+      needed = options.weight_decay == 0 ? 0 : kElement * elements;
+    } else {
+      (in_files() ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
+      state_bytes_ += kElement;
+    }
+    for_update_ = std::max(for_update_, needed);
+    return needed;
   }
   int64_t state_bytes() const { return state_bytes_; }  // that are not allocated yet
   // All of them, or so many, unless they are allocated.
@@ -107,7 +132,9 @@ class ScheduledStep {
 
   const TrainConfig& config_;
   const ShardLayout& layout_;
+  const int rank_;
   const bool first_;
+  const ModelTraces& traces_;
   const bool training_{config_.steps > 0};
   const Arrangement arrangement_{config_.arrangement()};
   const Arrangement turns_{.turns = arrangement_.turns};  // of one rank
@@ -131,7 +158,23 @@ class ScheduledStep {
     allocate(cls, -(before - order().partial_sums(part_ + 1)) * bytes);
   }
 
+  void compute(Schedule::Compute part) {
+    const int64_t losses = part_ * traces_.begins.left;  // of the parts before
+    part.peak += losses;
+    part.rest += losses;
+    add(part);
+  }
+  void play(const ModelTrace::Event& event) {
+    compute({event.peak, event.rest, event.flops, event.time, running_});
+    using Kind = ModelTrace::Kind;
+    if (event.kind == Kind::pre_forward || event.kind == Kind::pre_backward) running_ = event.index;
+    if (event.kind == Kind::post_forward || event.kind == Kind::post_backward) running_.reset();
+    at(event);
+  }
+
+  std::optional<size_t> running_;  // the unit whose module runs
   int64_t state_bytes_{};
+  int64_t for_update_{};  // [bytes] that the update of a piece needs, at most
 };
 
 }  // namespace fsdp

@@ -1,60 +1,67 @@
-#include <prediction/schedule.h>
 #include <prediction/step_time.h>
 
 #include <algorithm>
+#include <string>
 
 namespace fsdp {
 namespace {
 
-// What the rank's clock shows as a step goes on. [ns]
 class TimeOfAStep {
  public:
-  TimeOfAStep(const Schedule& schedule, const std::vector<UnitTime>& units)
-      : units_(units), done_(schedule.actions.size()) {
+  TimeOfAStep(const Schedule& schedule, const CallTime& call_time)
+      : call_time_(call_time), done_(schedule.actions.size()) {
     for (; at_ < schedule.actions.size(); ++at_)
       std::visit(*this, schedule.actions[at_]);
   }
 
-  int64_t now() const { return now_; }
+  const StepTime& time() const { return time_; }
 
-  void operator()(const Schedule::Compute& part) {
-    const UnitTime& unit = units_[part.unit];
-    now_ += part.phase == Phase::forward ? unit.forward : unit.backward;
-  }
+  void operator()(const Schedule::Compute& part) { time_.computing += part.time; }
   void operator()(const Schedule::Issue& call) {
-    if (!call.unit) return;  // the loss, of which the model's forward and backward know nothing
-    const UnitTime& unit = units_[*call.unit];
-    const bool gathers = call.operation == Operation::all_gather;
-    link_free_ = std::max(link_free_, now_) + (gathers ? unit.all_gather : unit.reduce_scatter);
+    if (!call.label.empty()) return;
+    link_free_ = std::max(link_free_, time_.total()) + call_time_(call);
     done_[at_] = link_free_;
   }
-  void operator()(const Schedule::Wait& wait) { now_ = std::max(now_, done_[wait.action]); }
+  void operator()(const Schedule::Wait& wait) {
+    time_.waiting += std::max<int64_t>(done_[wait.action] - time_.total(), 0);
+  }
   void operator()(const Schedule::Enter&) {}
   void operator()(const Schedule::Allocate&) {}
 
  private:
-  const std::vector<UnitTime>& units_;
+  const CallTime& call_time_;
   std::vector<int64_t> done_;  // by action: when the link has moved what was issued there
   size_t at_{};                // the action
-  int64_t now_{};              // of the rank
-  int64_t link_free_{};        // when the link has moved all that was issued
+  StepTime time_;
+  int64_t link_free_{};  // when the link has moved all that was issued
 };
 
 }  // namespace
 
-int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool reshard_after_forward,
-                          int turns, std::optional<int> backward_limit) {
-  ShardLayout layout;  // the sizes do not matter: the times are given
-  for (const UnitTime& unit : units)
-    layout.units.push_back({"", 0, /*root=*/layout.units.empty(), unit.reduce_scatter > 0});
-  TrainConfig config;
+CallTime over(const Link& link) {
+  return [link](const Schedule::Issue& call) {
+    const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;
+    const int64_t times = call.operation == Operation::all_reduce ? 2 : 1;
+    return link.time(call.operation, times * (call.ranks - 1) * part, call.ranks);
+  };
+}
+
+StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time) {
+  return TimeOfAStep(schedule, call_time).time();
+}
+
+StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& times,
+                           const CallTime& call_time) {
+  ShardLayout layout;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const std::string name = "unit " + std::to_string(i);
+    layout.units.push_back({name, 0, /*root=*/i == 0, /*trainable=*/true});
+    layout.parameters.push_back({name + ".weight", i, 0, 0, /*trainable=*/true});
+  }
   config.mode = "fsdp";
   config.steps = 1;
-  config.parts = turns;  // of one rank
-  config.limit = limit;
-  config.backward_limit = backward_limit;
-  config.reshard_after_forward = reshard_after_forward;
-  return TimeOfAStep(schedule(config, layout), units).now();
+  const ModelTraces traces = chain_of(config, layout, times);
+  return predict_step_time(schedule(config, layout, 0, /*first=*/false, traces), call_time);
 }
 
 }  // namespace fsdp

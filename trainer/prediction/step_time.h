@@ -1,26 +1,30 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <vector>
+#include <comm/link.h>
+#include <prediction/schedule.h>
+
+#include <functional>
 
 namespace fsdp {
 
-// What one unit costs in one forward and backward. [ns]
-struct UnitTime {
-  int64_t forward{};         // that it computes, waits not counted
-  int64_t backward{};        // the same in backward
-  int64_t all_gather{};      // on the link
-  int64_t reduce_scatter{};  // on the link; 0 for a unit with nothing to train
+// [ns] that a call takes on the link.
+using CallTime = std::function<int64_t(const Schedule::Issue& call)>;
+// By the bytes that a rank receives: over `link`.
+CallTime over(const Link& link);
+
+struct StepTime {
+  int64_t computing{};  // [ns]
+  int64_t waiting{};    // [ns]
+  int64_t total() const { return computing + waiting; }
 };
 
-// How long forward and backward of fsdp take together, from the second step on. [ns] The link moves
-// one thing at a time, in the order of issue, and the rank computes meanwhile. `units`: the root
-// first, then the others in the order of their forward, none inside another. In forward the root
-// computes after the others, in backward before them. `limit`: units gathered at a time; 1 is
-// without prefetch. `turns`: how many forwards and backwards there are. `backward_limit`: the limit
-// of backward, if it is another.
-int64_t predict_step_time(const std::vector<UnitTime>& units, int limit, bool reshard_after_forward,
-                          int turns = 1, std::optional<int> backward_limit = {});
+// How long a rank's step takes. The link moves one thing at a time, in the order of issue, and the
+// rank computes meanwhile. What serves no unit (the loss, a norm) takes no time.
+StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time);
+
+// The same of fsdp as `config` says, from the second step on, on a model whose units, the root's
+// first, compute for `times`, one after another.
+StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& times,
+                           const CallTime& call_time);
 
 }  // namespace fsdp

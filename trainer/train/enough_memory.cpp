@@ -14,14 +14,16 @@ int64_t memory_of_machine() {
 }
 
 void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
-                           const std::string& backend, int processes, int64_t memory) {
-  const int64_t needed = processes * predict_peak_bytes(schedule(config, layout), backend);
+                           const std::optional<ModelTraces>& traces, const std::string& backend,
+                           int processes, int64_t memory) {
+  const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
+  const int64_t needed = processes * predict_peak(step, backend).bytes.total;
   if (needed <= memory) return;
-  throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
-                           with_commas(needed) + " bytes on " + std::to_string(processes) +
-                           (processes == 1 ? " rank" : " ranks") +
-                           ", without activations, and this machine has " + with_commas(memory) +
-                           "; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
+  throw std::runtime_error(
+      "--mode " + config.mode + " of " + config.model + " needs " + with_commas(needed) +
+      " bytes on " + std::to_string(processes) + (processes == 1 ? " rank" : " ranks") +
+      (traces ? "" : ", without activations,") + " and this machine has " + with_commas(memory) +
+      "; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
 }
 
 }  // namespace fsdp

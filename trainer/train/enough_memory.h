@@ -1,17 +1,20 @@
 #pragma once
 
 #include <config/train_config.h>
-#include <optim/shard_layout.h>
+#include <prediction/model_trace.h>
 
+#include <optional>
 #include <string>
 
 namespace fsdp {
 
 int64_t memory_of_machine();  // [bytes], with swap
 
-// Throws std::runtime_error if a step of `processes` ranks on the CPU needs more than `memory`,
-// by the prediction, which leaves out activations: such a run can only end in the middle.
+// Throws std::runtime_error if a step of `processes` ranks on the CPU needs more than `memory`, by
+// the prediction, which without traces leaves out activations: such a run can only end in the
+// middle.
 void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
-                           const std::string& backend, int processes, int64_t memory);
+                           const std::optional<ModelTraces>& traces, const std::string& backend,
+                           int processes, int64_t memory);
 
 }  // namespace fsdp

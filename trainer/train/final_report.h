@@ -1,9 +1,11 @@
 #pragma once
 
+#include <prediction/model_trace.h>
 #include <report/parameter_summary.h>
 #include <strategies/strategy.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,8 @@ namespace fsdp {
 // `before`: of the parameters before the first step. `last_step`: the collectives of the last one.
 nlohmann::ordered_json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
                                   const ParameterSummary& before,
-                                  const std::vector<Call>& last_step);
+                                  const std::vector<Call>& last_step,
+                                  const std::optional<ModelTraces>& traces);
 
 // What the final line tells, for people.
 std::vector<std::string> summary_of(const nlohmann::ordered_json& final_line);

@@ -8,6 +8,7 @@
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 #include <train/print_units.h>
+#include <train/rehearsed.h>
 #include <train/training_run.h>
 
 #include <algorithm>
@@ -78,8 +79,9 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
     at::set_num_threads(config.threads);
-    const auto recorder = timeline.record(context.rank);
-    train_rank(config, fsdp, context);
+    const auto traces = rehearsed(config, fsdp);
+    const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
+    train_rank(config, fsdp, context, traces);
     return 0;
   };
   const int status = start(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <config/train_config.h>
+#include <planning/rehearsal.h>
 #include <strategies/strategy.h>
 
 namespace fsdp {
@@ -13,6 +14,7 @@ struct FsdpImplementation {
   ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
   // Checkpoints the activations of every `every`-th block. Called only if the config asks for it.
   void (*checkpoint_blocks)(Module& model, int every){};
+  ConstructOnMeta construct_on_meta{};  // null: activations are not predicted
 };
 
 // Trains as `config` says, or only prints the units. Starts the ranks, or joins them as start()

@@ -8,6 +8,7 @@
 #include <train/final_report.h>
 #include <train/held_out.h>
 #include <train/over_ranks.h>
+#include <train/rehearsed.h>
 #include <train/step_meter.h>
 #include <train/training_run.h>
 
@@ -46,19 +47,6 @@ void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout) {
   throw std::invalid_argument("--keep-fp32 " + config.keep_fp32 + ": no parameter of " +
                               config.model + " has such a name; the last one is " +
                               parameters.back().name);
-}
-
-// The workload, whose model's activations are checkpointed as `config` says.
-Workload checkpointed(Workload workload, const TrainConfig& config,
-                      const FsdpImplementation& fsdp) {
-  if (config.checkpoint_every == 0) return workload;
-  workload.build = [build = workload.build, checkpoint_blocks = fsdp.checkpoint_blocks,
-                    every = config.checkpoint_every] {
-    auto model = build();
-    checkpoint_blocks(*model, every);
-    return model;
-  };
-  return workload;
 }
 
 std::string counted(int64_t count, const std::string& what) {
@@ -103,8 +91,10 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
 // One rank's training, from the model to the report.
 class TrainingRun {
  public:
-  TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context)
+  TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context,
+              const std::optional<ModelTraces>& traces)
       : config_(config),
+        traces_(traces),
         comm_(Communicator::create(context, config.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
@@ -115,10 +105,10 @@ class TrainingRun {
       meter_.emplace(config.comm.clock);
     }
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
-    workload_ = checkpointed(language_modeling(config, dataset), config, fsdp);
+    workload_ = workload_of_run(config, fsdp, dataset);
     if (leads()) telemetry_.say(description(config, comm_->backend()));
     if (context.shared->has_arenas() && !config.on_cuda())
-      require_enough_memory(config, fsdp.shard_layout(config, workload_), comm_->backend(),
+      require_enough_memory(config, fsdp.shard_layout(config, workload_), traces, comm_->backend(),
                             context.world_size, memory_of_machine());
     strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
     check_keep_fp32(config, strategy_->layout());
@@ -142,7 +132,7 @@ class TrainingRun {
       train(step);
       say(save_if_due(config_, settings_, step + 1, *strategy_, *comm_));
     }
-    auto line = final_line(config_, *strategy_, *comm_, before, last_log_);
+    auto line = final_line(config_, *strategy_, *comm_, before, last_log_, traces_);
     if (scaler_) {
       line["loss_scaler"] = to_json(*scaler_);
       line["skipped_steps"] = skipped_steps_;
@@ -186,6 +176,7 @@ class TrainingRun {
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
     const std::optional<double> norm = update(step);
+    live_bytes::enter(Phase::init);  // of no step
     losses_.push_back(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     end_span(span);
@@ -312,6 +303,7 @@ class TrainingRun {
   }
 
   const TrainConfig& config_;
+  const std::optional<ModelTraces>& traces_;     // none: they could not be rehearsed
   std::shared_ptr<Communicator> comm_;           // of all ranks
   std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
   std::shared_ptr<Dataset> dataset_;
@@ -333,8 +325,8 @@ class TrainingRun {
 }  // namespace
 
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context) {
-  TrainingRun(config, fsdp, context)();
+                const RankContext& context, const std::optional<ModelTraces>& traces) {
+  TrainingRun(config, fsdp, context, traces)();
 }
 
 }  // namespace fsdp

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <comm/launcher.h>
+#include <prediction/model_trace.h>
 #include <train/trainer.h>
+
+#include <optional>
 
 namespace fsdp {
 
-// One rank's training, from the model to the report. Throws std::runtime_error, on every rank in
-// the same step, if a loss or the norm of the gradients is not finite, unless config.allow_nan.
+// One rank's training, from the model to the report, where predictions are by `traces`. Throws
+// std::runtime_error, on every rank in the same step, if a loss or the norm of the gradients is not
+// finite, unless config.allow_nan.
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context);
+                const RankContext& context, const std::optional<ModelTraces>& traces);
 
 }  // namespace fsdp

@@ -7,9 +7,9 @@
 #include <state/whole_tensors.h>
 #include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
-#include <strategies/fsdp/modules_of_units.h>
 #include <strategies/fsdp/unit_optimizers.h>
 #include <strategies/fsdp/wrap_option.h>
+#include <strategies/modules_of_units.h>
 #include <strategies/offload.h>
 
 #include <stdexcept>

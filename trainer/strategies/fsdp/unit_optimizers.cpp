@@ -1,5 +1,5 @@
-#include <strategies/fsdp/modules_of_units.h>
 #include <strategies/fsdp/unit_optimizers.h>
+#include <strategies/modules_of_units.h>
 
 #include <utility>
 

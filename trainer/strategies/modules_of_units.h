@@ -1,12 +1,13 @@
 #pragma once
 
-#include <fully_shard.h>
+#include <nn/module.h>
+#include <optim/shard_layout.h>
 
 #include <vector>
 
 namespace fsdp {
 
-// The module of each unit of the layout that fully_shard() made of `root`, in the layout's order;
+// The module of each unit of the layout of `root`, in the layout's order;
 // nullptr for units that are marked as the root's, whose names are no paths. Throws
 // std::logic_error, which names the unit, if the model has no such module, or one without hooks:
 // then the layout is wrong.

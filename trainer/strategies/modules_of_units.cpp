@@ -1,4 +1,4 @@
-#include <strategies/fsdp/modules_of_units.h>
+#include <strategies/modules_of_units.h>
 
 #include <stdexcept>
 

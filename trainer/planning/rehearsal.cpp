@@ -1,0 +1,188 @@
+#include <memory/live_bytes.h>
+#include <memory/meta_blocks.h>
+#include <memory/reclassify.h>
+#include <nn/generator_states.h>
+#include <nn/gradient_hook.h>
+#include <planning/flops.h>
+#include <planning/meta_kernels.h>
+#include <planning/rehearsal.h>
+#include <strategies/modules_of_units.h>
+#include <strategies/strategy.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+using Kind = ModelTrace::Kind;
+
+int64_t rest_now() {
+  return live_bytes::now()[MemoryClass::rest];
+}
+int64_t take_rest_peak() {
+  const int64_t peak = live_bytes::peak()[MemoryClass::rest];
+  live_bytes::enter(Phase::init);
+  return peak;
+}
+
+// A model on the meta device, whose hooks note what happens.
+class Rehearsal {
+ public:
+  Rehearsal(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
+            ConstructOnMeta construct_on_meta)
+      : config_(config), workload_(workload), layout_(layout), calls_(layout.units.size()) {
+    {
+      // What a constructor leaves beside parameters has memory only if it runs on the CPU.
+      const bool on_meta = config.mode == "fsdp" && config.meta_init;
+      const MemoryScope scope(on_meta ? MemoryClass::gathered : MemoryClass::rest);
+      construct_on_meta([&] { model_ = workload_.build(); });
+    }
+    for (const at::Tensor& buffer : model_->buffers())
+      live_bytes::reclassify(buffer.storage().data_ptr(), MemoryClass::rest);
+    parameters_ = distinct_parameters(*model_);
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      place(i);
+    if (config.mode == "fsdp") watch_units();
+  }
+
+  ModelTraces traces() {
+    ModelTraces traces;
+    traces.has_activations = true;
+    traces.begins = trace();
+    const Arrangement arrangement = config_.arrangement();
+    adds_ = config_.mode == "fsdp" ? arrangement.turns_first && arrangement.turns > 1
+                                   : config_.precision.reduce_dtype != at::kFloat;
+    if (adds_) traces.adds = trace();
+    return traces;
+  }
+
+ private:
+  // Of param_dtype, as the ranks have it. Its gradient is moved as they move it.
+  void place(size_t index) {
+    auto& [name, tensor] = parameters_[index];
+    const MixedPrecisionPolicy precision = config_.precision_of(name);
+    const MemoryScope scope(MemoryClass::gathered);
+    tensor.set_data(at::empty(tensor.sizes(), tensor.options().dtype(precision.param_dtype)));
+    if (!tensor.requires_grad()) return;
+    register_post_accumulate_grad_hook(tensor, [this, index, precision] {
+      at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
+      if (config_.mode == "fsdp") {
+        const int64_t before = live_bytes::now()[MemoryClass::gradients];
+        live_bytes::reclassify(gradient.storage().data_ptr(), MemoryClass::gradients);
+        note(Kind::gradient, index);
+        trace_->backward.back().gradient_bytes = live_bytes::now()[MemoryClass::gradients] - before;
+      } else {  // into a bucket of fp32: copied, or added
+        const at::Tensor sent = gradient.to(precision.reduce_dtype);
+        if (adds_) sent.to(at::kFloat);
+        gradient.reset();
+        note(Kind::gradient, index);
+      }
+    });
+  }
+
+  // As the hooks of tasks 3, 4 and 6 do.
+  void watch_units() {
+    auto modules = modules_of_units(*model_, layout_);
+    for (size_t unit = 0; unit < modules.size(); ++unit) {
+      Module& module = modules[unit] != nullptr ? *modules[unit] : *model_;
+      module.register_forward_pre_hook([this, unit](Module&, const at::Tensor&) {
+        note(Kind::pre_forward, unit);
+        return at::Tensor();
+      });
+      module.register_forward_hook([this, unit](Module& called, const at::Tensor& output) {
+        note(Kind::post_forward, unit,
+             output.requires_grad() && called.reads_parameters_in_backward());
+        if (at::GradMode::is_enabled()) ++calls_[unit];
+        return at::Tensor();
+      });
+      module.register_full_backward_pre_hook(
+          [this, unit](Module&) { note(Kind::pre_backward, unit); });
+      module.register_full_backward_hook(
+          [this, unit](Module&) { note(Kind::post_backward, unit, --calls_[unit] == 0); });
+    }
+  }
+
+  // The first sign of a pass asks for its end, as that of BackwardHooks does.
+  void note(Kind kind, size_t index, bool last = true) {
+    if (trace_ == nullptr) return;
+    const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
+    if (config_.mode == "fsdp" && in_pass && !std::exchange(pass_began_, true))
+      torch::autograd::Engine::get_default_engine().queue_callback([this] { note(Kind::end, 0); });
+    auto& events = in_backward_ ? trace_->backward : trace_->forward;
+    events.push_back({.kind = kind,
+                      .index = index,
+                      .last = last,
+                      .peak = take_rest_peak(),
+                      .rest = rest_now(),
+                      .flops = flops_.take()});
+  }
+
+  at::Tensor loss() {
+    return workload_.loss(*model_, /*part=*/0, config_.arrangement().parts(), /*step=*/0);
+  }
+
+  // The first of two calls makes the batch of the step, if the workload keeps it.
+  ModelTrace trace() {
+    const bool training = config_.steps > 0;
+    const at::AutoGradMode gradients(training);
+    ModelTrace trace;
+    in_backward_ = false;
+    take_rest_peak();
+    {
+      const at::NoGradGuard no_grad;
+      trace_ = &trace;
+      loss();
+      trace_ = nullptr;
+    }
+    trace.begin_peak = trace.forward.empty() ? take_rest_peak() : trace.forward.front().peak;
+    trace.forward.clear();
+    trace.begin = rest_now();
+    take_rest_peak();
+    flops_.take();
+    trace_ = &trace;
+    at::Tensor loss = this->loss();
+    note(Kind::none, 0);
+    in_backward_ = true;
+    if (training) {
+      pass_began_ = false;
+      backward(loss, /*scale=*/1);
+      if (!pass_began_) note(Kind::end, 0);
+    }
+    loss = loss.detach();
+    note(Kind::none, 0);
+    trace.left = rest_now() - trace.begin;
+    trace_ = nullptr;
+    calls_.assign(calls_.size(), 0);
+    return trace;
+  }
+
+  const TrainConfig& config_;
+  const Workload& workload_;
+  const ShardLayout& layout_;
+  const meta_blocks::Counting counting_;
+  const MetaKernels kernels_;
+  FlopCounter flops_;
+  std::shared_ptr<Module> model_;
+  std::vector<NamedParameter> parameters_;  // on meta
+  std::vector<int64_t> calls_;              // by unit: of this forward, that have not come back
+  ModelTrace* trace_{};                     // null: nothing is noted
+  bool adds_{};                             // gradients are added to what is there
+  bool in_backward_{}, pass_began_{};
+};
+
+}  // namespace
+
+ModelTraces rehearse(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
+                     ConstructOnMeta construct_on_meta) {
+  const live_bytes::Rehearsal peaks;
+  const auto states = [] {
+    const MemoryScope scope(MemoryClass::gathered);  // a run has none
+    return GeneratorStates(c10::kCPU);
+  }();
+  auto traces = Rehearsal(config, workload, layout, construct_on_meta).traces();
+  states.restore();
+  return traces;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,111 @@
+#include <prediction/model_trace.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+using Kind = ModelTrace::Kind;
+
+class Chain {
+ public:
+  Chain(const TrainConfig& config, const ShardLayout& layout, const std::vector<UnitTime>& times)
+      : config_(config), layout_(layout), times_(times) {
+    for (size_t unit = 0; unit < layout.units.size(); ++unit)
+      (layout.units[unit].root ? roots_ : order_).push_back(unit);
+    after_.resize(order_.size() + 1);
+    inside_.resize(layout.units.size());
+    for (size_t i = 0; i < layout.parameters.size(); ++i)
+      if (layout.parameters[i].trainable) place(i);
+  }
+
+  ModelTrace trace() {
+    for (const size_t root : roots_)
+      add_forward(Kind::pre_forward, root);
+    for (size_t i = 0; i < order_.size(); ++i) {
+      add_forward(Kind::pre_forward, order_[i]);
+      add_forward(Kind::post_forward, order_[i], needs_gradient(i));
+    }
+    for (const size_t root : roots_)
+      add_forward(Kind::post_forward, root, /*last=*/false);
+
+    for (const size_t root : roots_) {
+      add_backward({Kind::pre_backward, root});
+      computing_ += time_of(root).backward;
+    }
+    add_gradients(after_.back());
+    for (size_t i = order_.size(); i-- > 0;) {
+      if (needs_gradient(i)) add_backward({Kind::pre_backward, order_[i]});
+      computing_ += time_of(order_[i]).backward;
+      add_gradients(inside_[order_[i]]);
+      if (i >= first_with_gradient_) add_backward({Kind::post_backward, order_[i]});
+      add_gradients(after_[i]);
+    }
+    add_backward({Kind::end});
+    return std::move(trace_);
+  }
+
+ private:
+  // Of the output of a unit at this place.
+  bool needs_gradient(size_t place) const { return place + 1 >= first_with_gradient_; }
+  UnitTime time_of(size_t unit) const { return times_.empty() ? UnitTime{} : times_.at(unit); }
+
+  // A parameter of the root lies inside the module of another unit, or between two of them: then
+  // its layer comes after the units whose parameters were met so far.
+  void place(size_t index) {
+    const auto& parameter = layout_.parameters[index];
+    const auto inside = std::find_if(order_.begin(), order_.end(), [&](size_t unit) {
+      return parameter.unit == unit || parameter.name.starts_with(layout_.units[unit].name + ".");
+    });
+    size_t next = met_;
+    if (inside != order_.end()) next = static_cast<size_t>(inside - order_.begin()) + 1;
+    first_with_gradient_ = std::min(first_with_gradient_, next);
+    (inside == order_.end() ? after_[met_] : inside_[*inside]).push_back(index);
+    if (!layout_.units[parameter.unit].root) met_ = std::max(met_, next);
+  }
+
+  void add_forward(Kind kind, size_t unit, bool last = true) {
+    trace_.forward.push_back({kind, unit, last && !layout_.unread_in_backward.contains(unit)});
+    if (kind == Kind::post_forward) trace_.forward.back().time = time_of(unit).forward;
+  }
+  void add_backward(ModelTrace::Event event) {
+    event.time = std::exchange(computing_, 0);
+    trace_.backward.push_back(event);
+  }
+  void add_gradients(const std::vector<size_t>& parameters) {
+    for (const size_t index : parameters) {
+      const auto& [name, unit, offset, numel, trainable] = layout_.parameters[index];
+      add_backward({.kind = Kind::gradient,
+                    .index = index,
+                    .gradient_bytes = numel * config_.precision_of(name).param_bytes()});
+    }
+  }
+
+  const TrainConfig& config_;
+  const ShardLayout& layout_;
+  const std::vector<UnitTime>& times_;
+  std::vector<size_t> roots_, order_;
+  size_t met_{};  // units
+  // Trainable parameters: of the root's, those of layers after so many units; and by unit.
+  std::vector<std::vector<size_t>> after_, inside_;
+  // From this place of order_ on, the input of a unit's module needs a gradient.
+  size_t first_with_gradient_{std::numeric_limits<size_t>::max()};
+  int64_t computing_{};  // [ns] since the last event of backward
+  ModelTrace trace_;
+};
+
+}  // namespace
+
+ModelTraces chain_of(const TrainConfig& config, const ShardLayout& layout,
+                     const std::vector<UnitTime>& times) {
+  ModelTraces traces;
+  traces.begins = Chain(config, layout, times).trace();
+  traces.adds = traces.begins;
+  for (auto& event : traces.adds.backward)
+    event.gradient_bytes = 0;
+  return traces;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <data/dataset.h>
+#include <train/trainer.h>
+
+#include <memory>
+#include <optional>
+
+namespace fsdp {
+
+// What the run trains: language modeling, with activations checkpointed as `config` says.
+Workload workload_of_run(const TrainConfig& config, const FsdpImplementation& fsdp,
+                         std::shared_ptr<const Dataset> dataset);
+
+// rehearse() for a run. Nothing on a GPU, whose kernels take memory of their own, and for a model
+// that calls an operator without a meta kernel.
+std::optional<ModelTraces> rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp);
+
+}  // namespace fsdp
