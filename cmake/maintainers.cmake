@@ -15,6 +15,16 @@ add_subdirectory(grading/peers)
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
+# What runs cost that no machine at hand could make.
+file(GLOB plan_sources CONFIGURE_DEPENDS programs/plan/*.cpp)
+add_library(fsdp_plan STATIC EXCLUDE_FROM_ALL ${plan_sources})
+target_link_libraries(fsdp_plan PUBLIC reference_strategy fsdp_options)
+target_include_directories(fsdp_plan PUBLIC programs)
+target_precompile_headers(fsdp_plan REUSE_FROM fsdp_pch)
+program(plan fsdp_plan programs/plan.cpp)
+file(GLOB plan_tests CONFIGURE_DEPENDS tests/programs/plan/*.cpp)
+test_executable(fsdp_common_tests plan_tests fsdp_plan ${plan_tests})
+
 program(transport_bench fsdp_given programs/transport_bench.cpp)
 
 # The parts of reproduce. It trains through the train program, but runs the strict test itself, with the

@@ -33,6 +33,13 @@ std::vector<Entry> make_registry() {
       {"gpt2-355m", gpt2(1024, 24, 16)},
       {"gpt2-774m", gpt2(1280, 36, 20)},
       {"gpt2-1558m", gpt2(1600, 48, 25)},
+      // To be planned, and those of a report on FSDP by hand.
+      {"llama-13b", TransformerLMOptions{32000, 4096, 5120, 40, 40, 13824}},
+      {"gpt3-175b", GPT2Options{50257, 2048, 12288, 96, 96, 49152}},
+      {"1t", GPT2Options{50257, 2048, 25600, 128, 160, 102400}},
+      {"duke-s", GPT2Options{16384, 1024, 512, 6, 8, 2048}},
+      {"duke-m", GPT2Options{16384, 1024, 768, 12, 12, 3072}},
+      {"duke-l", GPT2Options{16384, 1024, 1024, 16, 16, 4096}},
   };
   for (auto& [info, shape] : models) {
     if (info.name == "gpt2xl") {

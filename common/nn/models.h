@@ -23,7 +23,8 @@ struct ModelInfo {
 };
 
 // Of small, medium, gpt2xl (TransformerLM, as published); gpt2-tiny, gpt2-36m, gpt2-124m,
-// gpt2-355m, gpt2-774m, gpt2-1558m (GPT2, tied head); or of a shape that is its own name, see
+// gpt2-355m, gpt2-774m, gpt2-1558m (GPT2, tied head); llama-13b, gpt3-175b, 1t, duke-s, duke-m,
+// duke-l; or of a shape that is its own name, see
 // parse_shape(). Throws std::invalid_argument that lists the names, or what parse_shape() throws.
 ModelInfo model_info(const std::string& name);
 std::vector<std::string> model_names();  // of those that have a name

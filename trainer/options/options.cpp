@@ -15,9 +15,8 @@
 namespace fsdp {
 namespace {
 
-constexpr int kMaxWorld = 64;
 constexpr double kMaxReal = std::numeric_limits<double>::max();
-constexpr int64_t kMaxParts = 4096;
+constexpr int64_t kMaxParts = 1 << 16;
 const char* const kNormsAndBiases = R"(bias$|(^|\.)(ln|norm)[^.]*\.weight$)";
 
 // What the options say before defaults that depend on one another are filled in.
@@ -35,13 +34,13 @@ void on_off(CLI::App& app, const std::string& name, bool& value, const std::stri
       ->transform(CLI::CheckedTransformer(words).description("on|off"));
 }
 
-void add_task_options(CLI::App& app, TrainConfig& config, Given& given) {
+void add_task_options(CLI::App& app, TrainConfig& config, Given& given, int max_world) {
   app.add_option(
          "--mode", config.mode,
          "single (one process that plays the ranks in turn), ddp (a replica on each rank) or "
          "fsdp (default single)")
       ->check(CLI::IsMember({"single", "ddp", "fsdp"}));
-  add_number(app, "--world", config.world, NumberRange<int64_t>{1, kMaxWorld},
+  add_number(app, "--world", config.world, NumberRange<int64_t>{1, max_world},
              "number of ranks (default 1, or torchrun's)");
   add_model_option(app, config);
   add_data_options(app, config, given.data);
@@ -121,7 +120,7 @@ void add_checkpoint_activations(CLI::App& app, TrainConfig& config) {
       ->type_name("none|all|every:K");
 }
 
-void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
+void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given, int max_world) {
   app.add_option(
       "--wrap", config.wrap,
       "units: block, none, type:NAME, size:BYTES, or auto: blocks, and what is as large as "
@@ -134,7 +133,7 @@ void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given) {
          "backward), no (a replica on each rank) or hybrid (a replica on every --shard-size "
          "neighbours); PyTorch's names too (default full)")
       ->transform(CLI::IsMember(strategy_names(), CLI::ignore_case).description("NAME"));
-  add_number(app, "--shard-size", given.shard_size, NumberRange<int64_t>{1, kMaxWorld},
+  add_number(app, "--shard-size", given.shard_size, NumberRange<int64_t>{1, max_world},
              "ranks of a replica in --strategy hybrid; they divide the ranks");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
   on_off(app, "--prefetch", config.prefetch, "gather units ahead of their use");
@@ -191,8 +190,9 @@ void take_world_from_environment(TrainConfig& config, bool world_given) {
     if (self->world_size > 1) throw UsageError("--mode single is one process; " + started);
     return;
   }
-  if (self->world_size > kMaxWorld) {
-    throw UsageError("at most " + std::to_string(kMaxWorld) + " ranks can train; " + started);
+  if (self->world_size > kMaxTrainingWorld) {
+    throw UsageError("at most " + std::to_string(kMaxTrainingWorld) + " ranks can train; " +
+                     started);
   }
   if (world_given && config.world != self->world_size) {
     throw UsageError("--world " + std::to_string(config.world) + ": leave it out; " + started);
@@ -341,7 +341,8 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
 }  // namespace
 
 TrainConfig parse_train_options(int argc, char** argv,
-                                const std::function<void(const std::string&)>& check_wrap) {
+                                const std::function<void(const std::string&)>& check_wrap,
+                                int max_world) {
   TrainConfig config;
   Given given;
   CLI::App app("Trains a model on W ranks and reports what it cost.", "fsdp train");
@@ -354,12 +355,12 @@ TrainConfig parse_train_options(int argc, char** argv,
       if (option->get_group() == "Options") option->group(group);
   };
   in_group("Help and settings");
-  add_task_options(app, config, given);
+  add_task_options(app, config, given, max_world);
   add_init_option(app, config);
   in_group("What is trained, and on what");
   add_optimizer_options(app, config, given);
   in_group("Optimizer");
-  add_fsdp_options(app, config, given);
+  add_fsdp_options(app, config, given, max_world);
   in_group("Units and sharding");
   add_checkpoint_activations(app, config);
   PrecisionOptions precision;

@@ -1,0 +1,65 @@
+#include <planning/search.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace fsdp {
+namespace {
+
+struct Way {
+  std::string name;
+  int shard_size;  // 0: all ranks
+  bool reshards;
+};
+
+std::vector<Way> strategies(int world, int ranks_per_host) {
+  std::vector<Way> all{{"full", 0, true}, {"grad_op", 0, false}};
+  if (world > 1) all.push_back({"no", 1, true});
+  if (ranks_per_host > 1 && ranks_per_host < world && world % ranks_per_host == 0)
+    all.push_back({"hybrid --shard-size " + std::to_string(ranks_per_host), ranks_per_host, true});
+  return all;
+}
+
+std::string recomputed(int every) {
+  return every == 0 ? "none" : every == 1 ? "all" : "every:" + std::to_string(every);
+}
+
+}  // namespace
+
+std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
+                              const Layout& layout, const Traces& traces) {
+  std::map<int, ModelTraces> rehearsed;  // by checkpoint_every
+  std::vector<Candidate> candidates;
+  for (const auto& strategy : strategies(base.world, machine.ranks_per_host)) {
+    for (const int every : {0, 2, 1}) {
+      for (const int limit : {1, 2, 4}) {
+        Candidate candidate{.options = "--strategy " + strategy.name +
+                                       " --checkpoint-activations " + recomputed(every) +
+                                       " --limit " + std::to_string(limit),
+                            .config = base,
+                            .plan = {}};
+        TrainConfig& config = candidate.config;
+        config.shard_size = strategy.shard_size;
+        config.reshard_after_forward = strategy.reshards;
+        config.checkpoint_every = every;
+        config.limit = limit;
+        const ShardLayout units = layout(config);
+        if (!rehearsed.contains(every)) rehearsed[every] = traces(config, units);
+        candidate.plan = make_plan(config, units, rehearsed[every], machine);
+        candidates.push_back(std::move(candidate));
+      }
+    }
+  }
+  const auto key = [&](const Candidate& candidate) {
+    const Plan& plan = candidate.plan;
+    const int64_t peak = plan.peak.bytes.total;
+    const bool fits = peak <= memory;
+    return std::tuple(!fits, fits && plan.time ? plan.time->total() : 0, peak);
+  };
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  return candidates;
+}
+
+}  // namespace fsdp
