@@ -6,7 +6,7 @@
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h distributed_data_parallel.h
     flat_layout.h flat_parameter.h forward_method.h fsdp.h fully_shard.h fully_sharded_data_parallel.h
-    ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h prefetch.h
+    ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h plan_step.h prefetch.h
     sequential.h sharded_optimizer.h state_dict.h unit_plan.h visit_tensors.h wrap_by_size.h
     wrap_policy.h base/todo.h base/torch.h comm/call.h comm/clock.h comm/communicator.h
     comm/communicator_options.h comm/group.h comm/handle.h comm/launcher.h comm/link.h comm/mapping.h
@@ -21,7 +21,7 @@ add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_include_directories(fsdp_library PUBLIC library
                            PRIVATE solutions/extensions/task5_sharded_optimizer)
-target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state)
+target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state fsdp_planning)
 target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
 
 add_library(fsdp STATIC)

@@ -51,5 +51,6 @@
 #include <state/model_state.h>
 #include <state/whole_state.h>
 
-// What a run takes.
+// What a run takes, and what one would take.
 #include <memory/live_bytes.h>
+#include <plan_step.h>

@@ -1,0 +1,67 @@
+#include <meta_init.h>
+#include <plan_step.h>
+#include <planning/plan.h>
+#include <planning/rehearsal.h>
+#include <unit_plan.h>
+
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+TrainConfig config_of(const PlanOptions& options) {
+  TrainConfig config;
+  config.mode = "fsdp";
+  config.steps = 2;
+  config.world = options.world_size;
+  config.shard_size = options.shard_size;
+  config.reshard_after_forward = options.reshard_after_forward;
+  config.limit = options.limit;
+  config.precision = options.mixed_precision;
+  config.optimizer = options.optimizer;
+  return config;
+}
+
+// "aten::where.self", of LibTorch's "aten::where.self: attempted to run this operator with Meta..."
+std::string operator_of(const std::string& message) {
+  return message.substr(0, message.find(": "));
+}
+
+}  // namespace
+
+PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
+                      const std::function<at::Tensor(Module&, std::vector<at::Tensor>)>& loss,
+                      const std::vector<at::Tensor>& inputs, const PlanOptions& options) {
+  const TrainConfig config = config_of(options);
+  std::shared_ptr<Module> model;
+  construct_on_meta([&] { model = build(); });
+  const ShardLayout layout = plan_layout(*model, plan_units(*model, options.wrap), config.shards());
+  const Workload workload{build, [&](Module& called, int, int, int64_t) {
+                            std::vector<at::Tensor> of_part;
+                            for (const at::Tensor& input : inputs)
+                              of_part.push_back(to_device_of(called, input));
+                            return loss(called, of_part);
+                          }};
+  Plan plan;
+  try {
+    plan = make_plan(config, layout, rehearse(config, workload, layout, construct_on_meta), {});
+  } catch (const c10::NotImplementedError& error) {
+    throw std::runtime_error("plan_step: " + operator_of(error.what_without_backtrace()) +
+                             " has no meta kernel; register one (TORCH_LIBRARY_IMPL(aten, Meta, "
+                             "...)), or measure a step with live_bytes");
+  }
+  PlannedStep step{.peaks = {},
+                   .at_peak = plan.peak.bytes,
+                   .phase = plan.peak.phase,
+                   .unit = plan.unit,
+                   .received = plan.within + plan.between,
+                   .flops = plan.flops};
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls)
+      step.peaks[phase].by_class[cls] = plan.bytes[phase][cls].value_or(0);
+    step.peaks[phase].total = plan.totals[phase].value_or(0);
+  }
+  return step;
+}
+
+}  // namespace fsdp
