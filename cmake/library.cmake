@@ -10,7 +10,7 @@ set(public_headers
     sequential.h sharded_optimizer.h state_dict.h unit_plan.h visit_tensors.h wrap_by_size.h
     wrap_policy.h base/todo.h base/torch.h comm/call.h comm/clock.h comm/communicator.h
     comm/communicator_options.h comm/group.h comm/handle.h comm/launcher.h comm/link.h comm/mapping.h
-    comm/rank_status.h comm/shared_region.h memory/live_bytes.h memory/memory_class.h nn/module.h
+    comm/rank_status.h comm/shared_region.h memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h
     nn/unit_policy.h optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h
     optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
     state/model_state.h state/whole_state.h)
@@ -71,7 +71,7 @@ if(NOT PROJECT_IS_TOP_LEVEL)
 endif()
 
 # Programs as users write them.
-foreach(example own_model own_training)
+foreach(example own_model own_plan own_training)
   add_executable(${example} examples/${example}.cpp)
   target_link_libraries(${example} PRIVATE fsdp fsdp_flags)
   target_precompile_headers(${example} REUSE_FROM fsdp_pch)

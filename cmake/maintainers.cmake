@@ -54,7 +54,7 @@ test_executable(fsdp_common_tests extension_tests reference_strategy ${extension
 
 file(GLOB library_tests CONFIGURE_DEPENDS tests/library/*.cpp)
 test_executable(fsdp_common_tests library_tests fsdp_library ${library_tests})
-add_dependencies(library_tests own_training)  # a test runs it
+add_dependencies(library_tests own_plan own_training)  # tests run them
 
 # Random models and options, trained on ranks and in one process.
 file(GLOB properties_tests CONFIGURE_DEPENDS tests/properties/*.cpp)
