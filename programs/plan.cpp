@@ -1,30 +1,15 @@
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <memory/counting_allocator.h>
-#include <meta_init.h>
 #include <plan/settings.h>
+#include <plan/stack.h>
 #include <plan/text.h>
 #include <planning/search.h>
-#include <strategies/data_of_run.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
-#include <strategies/fsdp/fsdp_strategy.h>
-#include <train/rehearsed.h>
 
 #include <cstdio>
 
 namespace fsdp {
 namespace {
-
-const FsdpImplementation kStack{nullptr, shard_layout, checkpoint_blocks, construct_on_meta};
-
-ShardLayout layout_of(const TrainConfig& config) {
-  return shard_layout(config, language_modeling(config, nullptr));
-}
-
-ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout) {
-  const Workload workload = workload_of_run(config, kStack, make_dataset(config));
-  return rehearse(config, workload, layout, construct_on_meta);
-}
 
 void print_search(const PlanSettings& settings) {
   const TrainConfig& base = settings.configs.front();

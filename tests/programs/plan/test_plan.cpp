@@ -1,13 +1,9 @@
 #include <command_line/command_line.h>
-#include <meta_init.h>
 #include <plan/settings.h>
+#include <plan/stack.h>
 #include <plan/text.h>
 #include <planning/search.h>
-#include <strategies/data_of_run.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
-#include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
-#include <train/rehearsed.h>
 
 #include <gtest/gtest.h>
 #include <algorithm>
@@ -17,23 +13,12 @@
 namespace fsdp {
 namespace {
 
-const FsdpImplementation kStack{nullptr, shard_layout, checkpoint_blocks, construct_on_meta};
-
 PlanSettings parsed(std::vector<std::string> options) {
   std::vector<char*> arguments;
   options.insert(options.begin(), "fsdp plan");
   for (std::string& option : options)
     arguments.push_back(option.data());
   return parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
-}
-
-ShardLayout layout_of(const TrainConfig& config) {
-  return shard_layout(config, language_modeling(config, nullptr));
-}
-
-ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout) {
-  const Workload workload = workload_of_run(config, kStack, make_dataset(config));
-  return rehearse(config, workload, layout, construct_on_meta);
 }
 
 Plan plan_of(const PlanSettings& settings) {

@@ -1,0 +1,20 @@
+#include <meta_init.h>
+#include <plan/stack.h>
+#include <strategies/data_of_run.h>
+#include <strategies/fsdp/checkpoint_blocks.h>
+#include <strategies/fsdp/fsdp_strategy.h>
+#include <train/rehearsed.h>
+
+namespace fsdp {
+
+ShardLayout layout_of(const TrainConfig& config) {
+  return shard_layout(config, language_modeling(config, nullptr));
+}
+
+ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout) {
+  const FsdpImplementation stack{nullptr, shard_layout, checkpoint_blocks, construct_on_meta};
+  return rehearse(config, workload_of_run(config, stack, make_dataset(config)), layout,
+                  construct_on_meta);
+}
+
+}  // namespace fsdp
