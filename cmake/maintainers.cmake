@@ -36,7 +36,7 @@ target_include_directories(fsdp_reproduce PUBLIC programs)
 target_precompile_headers(fsdp_reproduce REUSE_FROM fsdp_pch)
 program(reproduce fsdp_reproduce programs/reproduce.cpp)
 file(GLOB reproduce_tests CONFIGURE_DEPENDS tests/programs/reproduce/*.cpp)
-test_executable(fsdp_common_tests reproduce_tests fsdp_reproduce ${reproduce_tests})
+test_executable(fsdp_common_tests reproduce_tests "fsdp_reproduce;fsdp_options" ${reproduce_tests})
 
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.

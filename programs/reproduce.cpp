@@ -1,21 +1,22 @@
 #include <command_line/command_line.h>
 #include <command_line/commit.h>
 #include <reproduce/full.h>
+#include <reproduce/registry.h>
 #include <reproduce/report.h>
-#include <reproduce/strict.h>
-#include <reproduce/tables.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 namespace {
 
 struct Settings {
-  std::string only;
+  std::vector<std::string> only;
   std::string train;
   std::string out;
-  bool full{};
+  bool list{}, all{}, by_hand{}, full{};
   std::string folder{fsdp::source_root() + "/build/full"}, device{"cpu"};
   int64_t world{8};
 };
@@ -30,16 +31,30 @@ Settings parse(int argc, char** argv) {
   settings.out = fsdp::source_root() + "/writeup";
   CLI::App app("Prints our tables beside the published ones; fails if a line is not ok.",
                "fsdp reproduce");
-  app.add_option("--only", settings.only,
-                 "one part: strict, small, memory, traffic, matrix or arrangements (default: all "
-                 "but the last two)")
-      ->check(CLI::IsMember({"strict", "small", "memory", "traffic", "matrix", "arrangements"}));
+  std::vector<std::string> names;
+  for (const auto& row : fsdp::registry({}))
+    if (row.make) names.push_back(row.name);
+  app.add_flag("--list", settings.list,
+               "print the 35 rows: number, name, document and place, kind, minutes on two cores, "
+               "last verdict (no plan: not planned yet), and the command that shows them");
+  auto* only = app.add_option("--only", settings.only,
+                              "rows by their names in --list, as in small,memory (default: strict, "
+                              "small, memory and traffic)")
+                   ->delimiter(',')
+                   ->type_name("NAME")
+                   ->check(CLI::IsMember(names));
+  auto* all = app.add_flag("--all", settings.all, "all rows that take minutes; about an hour")
+                  ->excludes(only);
+  app.add_flag("--long", settings.by_hand, "the rows that take an hour: gpt2xl and duke-loss")
+      ->excludes(only)
+      ->excludes(all);
   app.add_option("--train", settings.train, "the train program to run")->check(CLI::ExistingFile);
-  app.add_option("--out", settings.out, "folder of the report (default: writeup)");
+  app.add_option("--out", settings.out, "folder of the results (default: writeup)");
   app.add_flag("--full", settings.full,
-               "GPT-2 XL instead, on the CPU in about two hours, 20 GiB of memory and 70 "
-               "GB on the disk; goes on where it was interrupted")
-      ->excludes("--only");
+               "--only gpt2xl: on the CPU in about two hours, 20 GiB of memory and 70 GB on the "
+               "disk; goes on where it was interrupted")
+      ->excludes(only)
+      ->excludes(all);
   app.add_option("--folder", settings.folder,
                  "of --full: where state, checkpoints and results lie (default: build/full)");
   app.add_option("--device", settings.device, "of --full: cpu or cuda (default cpu)")
@@ -48,8 +63,8 @@ Settings parse(int argc, char** argv) {
                    "of --full: FSDP's ranks (default 8)");
   fsdp::parse_command_line(app, argc, argv, [&] {
     for (const char* option : {"--folder", "--device", "--world"})
-      if (app.count(option) > 0 && !settings.full)
-        throw fsdp::UsageError(std::string(option) + ": needs --full");
+      if (app.count(option) > 0 && !settings.full && !settings.by_hand)
+        throw fsdp::UsageError(std::string(option) + ": needs --full or --long");
     if (8 % settings.world != 0)
       throw fsdp::UsageError("--world " + std::to_string(settings.world) +
                              ": the batch of 8 rows can't be cut into so many equal parts");
@@ -59,60 +74,42 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
-int finish(const fsdp::Report& report, const std::string& folder, const std::string& name,
-           const nlohmann::ordered_json& runs) {
-  report.write(folder, name, runs);
-  std::printf("%s: written to %s/%s.md and .json\n", report.ok() ? "all ok" : "NOT OK",
-              folder.c_str(), name.c_str());
-  return report.ok() ? 0 : 1;
+bool wanted(const Settings& settings, const fsdp::Row& row) {
+  if (settings.full) return row.name == "gpt2xl";
+  if (settings.by_hand) return row.set == "long";
+  if (!settings.only.empty()) return std::ranges::count(settings.only, row.name) > 0;
+  return row.set == "usual" || (settings.all && row.set == "all");
+}
+
+// Makes the tables of a row, prints and writes them. Returns the verdict.
+std::string show(const fsdp::Row& row, fsdp::TrainRuns& runs, const std::string& folder) {
+  const fsdp::Report report{row.name, row.command, row.make(runs)};
+  std::printf("%s", report.markdown().c_str());
+  std::fflush(stdout);
+  report.write(folder, runs.take_json());
+  return report.verdict();
 }
 
 int reproduce(const Settings& settings) {
-  fsdp::TrainRuns runs(settings.train);
-  const fsdp::Train train = [&](const auto& options) -> const auto& {
-    return runs(options);
-  };
-  const auto wanted = [&](const std::string& part) {
-    const bool long_one = part == "matrix" || part == "arrangements";
-    return settings.only.empty() ? !long_one : settings.only == part;
-  };
-  fsdp::Report report{"./fsdp reproduce", {}};
-  if (!settings.only.empty()) report.command += " --only " + settings.only;
-  const auto add = [&](fsdp::Table table) {
-    std::printf("%s\n", table.markdown().c_str());
-    std::fflush(stdout);
-    report.tables.push_back(std::move(table));
-  };
-  if (wanted("strict")) add(fsdp::strict_table(runs.folder()));
-  if (wanted("small")) add(fsdp::equivalence_table(train));
-  if (wanted("memory")) {
-    for (auto& table : fsdp::memory_tables(train))
-      add(std::move(table));
+  const auto rows = fsdp::registry({settings.train, settings.folder, settings.device == "cuda",
+                                    static_cast<int>(settings.world)});
+  if (settings.list) {
+    std::printf("%s", fsdp::list(rows, settings.out).c_str());
+    return 0;
   }
-  if (wanted("traffic")) add(fsdp::traffic_table(train));
-  if (wanted("matrix")) add(fsdp::matrix_table(train));
-  if (wanted("arrangements")) add(fsdp::arrangements_table(train));
-
-  // A part does not take the place of the whole.
-  const std::string name = settings.only.empty() ? "reproduce" : "reproduce-" + settings.only;
-  return finish(report, settings.out, name, runs.json());
-}
-
-int reproduce_full(const Settings& settings) {
-  const fsdp::FullSettings of_runs{settings.train, settings.folder, settings.device == "cuda",
-                                   static_cast<int>(settings.world)};
-  const fsdp::Full full = fsdp::run_full(of_runs);
-  const fsdp::Report report{"./fsdp reproduce --full", fsdp::full_tables(of_runs, full)};
-  for (const auto& table : report.tables)
-    std::printf("%s\n", table.markdown().c_str());
-  return finish(report, settings.out, "reproduce-full", fsdp::to_json(full));
+  fsdp::TrainRuns runs(settings.train);
+  std::map<std::string, std::string> by_verdict;
+  for (const auto& row : rows)
+    if (wanted(settings, row)) by_verdict[show(row, runs, settings.out)] += " " + row.name;
+  for (const auto& [verdict, names] : by_verdict)
+    std::printf("%s:%s\n", verdict.c_str(), names.c_str());
+  const bool ok = !by_verdict.contains("NOT OK");
+  std::printf("%s: written to %s\n", ok ? "all ok" : "NOT OK", settings.out.c_str());
+  return ok ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return fsdp::run_program("fsdp reproduce", [&] {
-    const Settings settings = parse(argc, argv);
-    return settings.full ? reproduce_full(settings) : reproduce(settings);
-  });
+  return fsdp::run_program("fsdp reproduce", [&] { return reproduce(parse(argc, argv)); });
 }

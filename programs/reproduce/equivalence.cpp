@@ -27,14 +27,12 @@ Line measured(const TrainResult& run, const std::string& name, int world,
           ok};
 }
 
-}  // namespace
-
-TrainOptions published_small(const std::string& mode, int world, int batch) {
-  TrainOptions options{"--mode",  mode,    "--world",  std::to_string(world),
-                       "--model", "small", "--recipe", "published"};
-  if (batch > 0) options.insert(options.end(), {"--batch", std::to_string(batch)});
-  return options;
+TrainOptions published_small(const std::string& mode, int world) {
+  return words("--mode " + mode + " --world " + std::to_string(world) +
+               " --model small --recipe published");
 }
+
+}  // namespace
 
 Table equivalence_table(const Train& train) {
   Table table;

@@ -19,7 +19,6 @@ constexpr double kTolerance = 1e-6;  // relative: to the published ones
 constexpr double kGiB = 1 << 30;
 constexpr double kMostMemory = 20;   // [GiB] of all ranks
 constexpr double kMostMinutes = 60;  // of FSDP
-constexpr size_t kPoints = 40;       // of the curve
 
 // One process (single) plays the ranks of FSDP one after another: each has a row of the batch, and
 // computes on one thread, since the bits of a long sum depend on the number of threads.
@@ -37,16 +36,6 @@ LongRun run_of(const FullSettings& settings, const std::string& mode) {
     add({"--offload", "optimizer"});
   }
   return run;
-}
-
-// The last line of what DDP says.
-std::string refusal_of_ddp(const FullSettings& settings) {
-  const auto log = settings.folder / "ddp";
-  const TrainOptions options{"--mode",  "ddp",    "--world",  std::to_string(settings.world),
-                             "--model", "gpt2xl", "--recipe", "published",
-                             "--steps", "1"};
-  if (run_child(settings.train, options, log)) throw std::runtime_error("ddp was not refused");
-  return last_line(content_of(log));
 }
 
 double sum_of(const LongResult& run) {
@@ -76,7 +65,9 @@ Line line_of(const std::string& mode, int world, const LongResult& run, const Lo
       ok};
 }
 
-Table results(const FullSettings& settings, const Full& full) {
+}  // namespace
+
+Table full_table(const FullSettings& settings, const Full& full) {
   Table table;
   table.title = "GPT-2 XL, 2,127,208,000 parameters, published recipe, 10 steps of AdamW";
   table.header = {"run",          "W",   "loss 0", "loss 9", "param sum", "published",
@@ -98,58 +89,16 @@ Table results(const FullSettings& settings, const Full& full) {
       "The optimizer's moments, 17 GB, lie in files; blocks recompute their activations; FSDP's "
       "units step in backward. A line is ok if no rank swaps, GiB is at most 20, and FSDP takes at "
       "most 60 minutes, checkpoints of 26 GB at every third step included.");
-  table.notes.push_back("DDP on " + std::to_string(settings.world) + " ranks: " + full.ddp);
   return table;
 }
-
-std::string minutes(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  return std::to_string(whole / 60) + ":" + (whole % 60 < 10 ? "0" : "") +
-         std::to_string(whole % 60);
-}
-
-Table curve(const LongResult& run) {
-  Table table;
-  table.title = "Memory of all ranks of FSDP";
-  table.header = {"min", "anonymous", "shared", "GiB", "curve"};
-  const size_t stride = std::max<size_t>(1, (run.memory.size() + kPoints - 1) / kPoints);
-  for (size_t begin = 0; begin < run.memory.size(); begin += stride) {
-    const auto first = run.memory.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto last = run.memory.begin() +
-                      static_cast<std::ptrdiff_t>(std::min(begin + stride, run.memory.size()));
-    const auto most = *std::max_element(first, last, [](const auto& a, const auto& b) {
-      return a.anonymous + a.shared < b.anonymous + b.shared;
-    });
-    const double anonymous = static_cast<double>(most.anonymous) / kGiB;
-    const double shared = static_cast<double>(most.shared) / kGiB;
-    table.lines.push_back({{minutes(most.seconds), fixed(anonymous, 1), fixed(shared, 1),
-                            fixed(anonymous + shared, 1),
-                            std::string(static_cast<size_t>(2 * (anonymous + shared)), '#')},
-                           {}});
-  }
-  table.notes.emplace_back(
-      "A line is the largest of the samples since the one above; # is half a GiB. Anonymous is "
-      "what each rank has for itself; shared are the ranks' arenas: shards, and gradients that are "
-      "being reduced.");
-  return table;
-}
-
-}  // namespace
 
 Full run_full(const FullSettings& settings) {
   pass_on_signals();
   std::filesystem::create_directories(settings.folder);
-  Full full{run_of(settings, "fsdp"), run_of(settings, "single"), {}, {}, {}};
-  if (!settings.cuda) full.ddp = refusal_of_ddp(settings);
+  Full full{run_of(settings, "fsdp"), run_of(settings, "single"), {}, {}};
   full.fsdp = run_or_go_on(settings.train, settings.folder, full.fsdp_run);
   full.single = run_or_go_on(settings.train, settings.folder, full.single_run);
   return full;
-}
-
-std::vector<Table> full_tables(const FullSettings& settings, const Full& full) {
-  std::vector<Table> tables{results(settings, full)};
-  if (!settings.cuda) tables.push_back(curve(full.fsdp));
-  return tables;
 }
 
 nlohmann::ordered_json to_json(const Full& full) {

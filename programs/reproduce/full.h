@@ -16,15 +16,13 @@ struct FullSettings {
 struct Full {
   LongRun fsdp_run, single_run;
   LongResult fsdp, single;
-  std::string ddp;  // how DDP was refused; empty on CUDA, where it is not tried
 };
 
 // Runs what has not been run yet. Throws std::runtime_error.
 Full run_full(const FullSettings& settings);
 
-// Losses, parameter sums, memory and time beside the published ones; and, on the CPU, the memory of
-// FSDP's ranks as time goes on.
-std::vector<Table> full_tables(const FullSettings& settings, const Full& full);
+// Losses, parameter sums, memory and time beside the published ones.
+Table full_table(const FullSettings& settings, const Full& full);
 
 nlohmann::ordered_json to_json(const Full& full);
 

@@ -208,7 +208,7 @@ void require_room(const LongRun& run, const fs::path& folder) {
 }
 
 // The lines that the run has logged, the last one of each step: some may have run twice.
-std::vector<nlohmann::json> logged_steps(const fs::path& file) {
+std::vector<Fields> logged_steps(const fs::path& file) {
   std::map<int64_t, nlohmann::json> steps;
   std::ifstream lines(file);
   std::string line;
@@ -216,7 +216,7 @@ std::vector<nlohmann::json> logged_steps(const fs::path& file) {
     auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object() && json.contains("loss")) steps[json.at("step")] = json;
   }
-  std::vector<nlohmann::json> result;
+  std::vector<Fields> result;
   for (auto& [step, json] : steps)
     result.push_back(std::move(json));
   return result;
@@ -289,11 +289,13 @@ nlohmann::ordered_json to_json(const LongRun& run, const LongResult& result) {
   Json memory = Json::array();
   for (const auto& sample : result.memory)
     memory.push_back(to_json(sample));
-  Json lines = result.result.steps;
-  lines.emplace_back(result.result.last);
+  Json steps = Json::array();
+  for (const Fields& step : result.result.steps)
+    steps.push_back(step.kept());
   return {{"options", joined(run.options)},
           {"seconds", result.seconds},
-          {"lines", lines},
+          {"steps", steps},
+          {"last", result.result.last.kept()},
           {"memory", memory}};
 }
 

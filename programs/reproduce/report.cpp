@@ -78,27 +78,34 @@ std::string introduction(const std::string& command, const Json& about) {
 
 }  // namespace
 
-bool Report::ok() const {
-  return std::all_of(tables.begin(), tables.end(), [](const Table& table) { return table.ok(); });
+std::string Report::verdict() const {
+  const auto ok = [](const Table& table) { return table.ok(); };
+  return tables.empty() ? "no plan" : std::ranges::all_of(tables, ok) ? "ok" : "NOT OK";
 }
 
-void Report::write(const std::filesystem::path& folder, const std::string& name,
-                   const Json& runs) const {
+std::string Report::markdown() const {
+  std::string text;
+  for (const Table& table : tables)
+    text += table.markdown() + "\n";
+  return text;
+}
+
+void Report::write(const std::filesystem::path& folder, const Json& runs) const {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  Json json{{"command", command}};
+  Json json{{"command", command}, {"verdict", verdict()}};
   json.update(circumstances());
-  std::string markdown = introduction(command, json);
-  for (const Table& table : tables) {
-    markdown += "\n" + table.markdown();
-    json["tables"].push_back(table.json());
-  }
-  json["ok"] = ok();
   std::string lines = json.dump() + "\n";
   for (const Json& run : runs)
     lines += run.dump() + "\n";
-  write_file(folder / (name + ".md"), markdown);
+  write_file(folder / (name + ".md"), introduction(command, json) + "\n" + markdown());
   write_file(folder / (name + ".json"), lines);
+}
+
+std::string last_verdict(const std::filesystem::path& folder, const std::string& name) {
+  std::ifstream file(folder / (name + ".json"));
+  std::string line;
+  return std::getline(file, line) ? Json::parse(line).at("verdict") : Json("not run");
 }
 
 }  // namespace fsdp

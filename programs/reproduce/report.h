@@ -1,25 +1,29 @@
 #pragma once
 
 #include <reproduce/table.h>
-#include <reproduce/train_runs.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
+// The tables of a row, and what they were made from.
 struct Report {
-  std::string command;
+  std::string name, command;
   std::vector<Table> tables;
 
-  bool ok() const;
+  std::string verdict() const;  // "ok", "NOT OK", or "no plan": there are no tables
+  std::string markdown() const;
 
-  // Writes NAME.md with the tables, and NAME.json with lines of JSON: the tables, and then a line
-  // for each of `runs`. Both have machine, versions and commit. Makes `folder` if it does not
-  // exist. Throws std::runtime_error naming a file that can't be written.
-  void write(const std::filesystem::path& folder, const std::string& name,
-             const nlohmann::ordered_json& runs) const;
+  // Writes NAME.md, and NAME.json: a line of JSON with verdict, machine, versions and commit, and
+  // then a line for each of `runs`. Makes `folder` if it does not exist. Throws std::runtime_error
+  // naming a file that can't be written.
+  void write(const std::filesystem::path& folder, const nlohmann::ordered_json& runs) const;
 };
+
+// The verdict in NAME.json; "not run" if there is no such file.
+std::string last_verdict(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace fsdp

@@ -79,19 +79,6 @@ std::string Table::markdown() const {
   return text;
 }
 
-nlohmann::ordered_json Table::json() const {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const Line& line : lines) {
-    nlohmann::ordered_json cells;
-    for (size_t i = 0; i < header.size(); ++i) {
-      cells[header[i]] = i < line.cells.size() ? line.cells[i] : "";
-    }
-    cells["ok"] = line.ok ? nlohmann::ordered_json(*line.ok) : nlohmann::ordered_json();
-    rows.push_back(cells);
-  }
-  return {{"title", title}, {"lines", rows}, {"notes", notes}, {"ok", ok()}};
-}
-
 std::string fixed(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +28,6 @@ struct Table {
 
   bool ok() const;               // no line is not ok
   std::string markdown() const;  // aligned, so that it is plain text as well; notes in 100 columns
-  nlohmann::ordered_json json() const;
 };
 
 // "7.11157274": with `digits` decimals.

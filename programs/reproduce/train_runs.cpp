@@ -1,16 +1,44 @@
+#include <base/median.h>
 #include <base/whole_file.h>
+#include <command_line/commit.h>
 #include <reproduce/child.h>
 #include <reproduce/train_runs.h>
+#include <state/checkpoint_folder.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
+
+nlohmann::ordered_json Fields::kept() const {
+  nlohmann::ordered_json fields = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : items())
+    if (read.contains(key)) fields[key] = value;
+  return fields;
+}
+
+double TrainResult::tokens_per_s() const {
+  std::vector<double> all;
+  for (size_t step = 1; step < steps.size(); ++step)
+    all.push_back(steps[step].at("tokens_per_s"));
+  return median(all);
+}
+
+double TrainResult::seconds_of(const std::string& what) const {
+  std::vector<double> all;
+  for (size_t step = 1; step < steps.size(); ++step)
+    all.push_back(steps[step].at("seconds").at(what));
+  return median(all);
+}
 
 std::string joined(const TrainOptions& options) {
   std::string text;
@@ -19,20 +47,27 @@ std::string joined(const TrainOptions& options) {
   return text;
 }
 
+TrainOptions words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
 TrainResult parse_train_result(const std::string& text) {
   TrainResult result;
   std::istringstream lines(text);
   std::string line;
+  bool final = false;
   while (std::getline(lines, line)) {
-    if (!result.last.is_null()) throw std::runtime_error("train wrote lines after the final one");
-    auto json = nlohmann::json::parse(line);
-    if (json.value("final", false)) {
+    if (final) throw std::runtime_error("train wrote lines after the final one");
+    Fields json = nlohmann::json::parse(line);
+    final = json.value("final", false);
+    if (final) {
       result.last = std::move(json);
     } else {
       result.steps.push_back(std::move(json));
     }
   }
-  if (result.last.is_null()) throw std::runtime_error("train wrote no final line");
+  if (!final) throw std::runtime_error("train wrote no final line");
   return result;
 }
 
@@ -51,56 +86,100 @@ TrainRuns::~TrainRuns() {
 }
 
 const TrainResult& TrainRuns::operator()(const TrainOptions& options) {
+  return run_once(options, &TrainRuns::train).result;
+}
+
+std::string TrainRuns::output(const std::string& command) {
+  return run_once(words(command), &TrainRuns::command).output;
+}
+
+TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns::*run)(Run&)) {
   Run*& known = by_options_[options];
   if (known == nullptr) {
     runs_.push_back(std::make_unique<Run>(Run{options, {}, {}, {}}));
     known = runs_.back().get();
-    run(*known);
+    (this->*run)(*known);
   }
+  if (std::ranges::find(used_, known) == used_.end()) used_.push_back(known);
   if (!known->error.empty()) throw std::runtime_error(known->error);
-  return known->result;
+  return *known;
 }
 
-void TrainRuns::run(Run& run) {
-  const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (terminal) {
-    std::fprintf(stderr, "run %zu: train %s\n", runs_.size(), joined(run.options).c_str());
-  }
-  const auto file = folder_ / (std::to_string(runs_.size()) + ".json");
-  const auto log = folder_ / "log";
-  TrainOptions arguments = run.options;
-  arguments.insert(arguments.end(), {"--json", file.string()});
+// Whether the program ended well; if not, run.error says why.
+bool TrainRuns::child(Run& run, const std::filesystem::path& program,
+                      const TrainOptions& arguments) {
+  if (isatty(STDERR_FILENO) == 1)
+    std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
+  const auto log = folder_ / "output";
   const auto start = std::chrono::steady_clock::now();
-  const bool succeeded = run_child(train_, arguments, log);
-  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const bool succeeded = run_child(program, arguments, log);
+  run.result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (ending_signal() != 0) {
     std::filesystem::remove_all(folder_);
     end_by(ending_signal());
   }
-  if (!succeeded) {
-    const std::string line = last_line(content_of(log));
-    run.error = line.empty() ? "train failed and said nothing" : line;
-    return;
-  }
+  run.output = content_of(log);
+  if (succeeded) return true;
+  run.error = last_line(run.output);
+  if (run.error.empty()) run.error = program.filename().string() + " failed and said nothing";
+  return false;
+}
+
+void TrainRuns::command(Run& run) {
+  const TrainOptions arguments(run.options.begin() + 1, run.options.end());
+  child(run, source_root() + "/fsdp", arguments);
+}
+
+void TrainRuns::train(Run& run) {
+  const std::string file = (folder_ / std::to_string(runs_.size())).string();
+  TrainOptions arguments = run.options;
+  for (std::string& argument : arguments)
+    if (argument.starts_with("%/")) argument = (folder_ / argument.substr(2)).string();
+  arguments.insert(arguments.end(), {"--log", file + ".log", "--json", file + ".json"});
+  if (!child(run, train_, arguments)) return;
   try {
-    run.result = parse_train_result(content_of(file));
+    const double seconds = run.result.seconds;
+    run.result = parse_train_result(content_of(file + ".json"));
+    run.result.seconds = seconds;
+    std::istringstream log(content_of(file + ".log"));
+    std::string line;
+    for (size_t step = 0; std::getline(log, line) && step < run.result.steps.size(); ++step)
+      run.result.steps[step].update(nlohmann::json::parse(line));
+    const auto option = std::ranges::find(arguments, "--checkpoint-dir");
+    if (option != arguments.end()) {
+      const Description saved = read_description(step_folders(option[1]).rbegin()->second);
+      int64_t bytes = 0;
+      for (const SavedFile& one : saved.files)
+        bytes += one.bytes;
+      run.result.last["checkpoint_files"] = saved.files.size();
+      run.result.last["checkpoint_bytes"] = bytes;
+    }
   } catch (const std::exception& error) {
     run.error = error.what();
   }
 }
 
-nlohmann::ordered_json TrainRuns::json() const {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const auto& run : runs_) {
-    nlohmann::ordered_json entry{{"options", joined(run->options)}, {"seconds", run->seconds}};
-    if (run->error.empty()) {
-      entry["lines"] = run->result.steps;
-      entry["lines"].emplace_back(run->result.last);
-    } else {
+nlohmann::ordered_json TrainRuns::take_json() {
+  auto all = std::exchange(kept_, nlohmann::ordered_json::array());
+  for (const Run* run : used_) {
+    nlohmann::ordered_json entry{{"options", joined(run->options)},
+                                 {"seconds", std::round(10 * run->result.seconds) / 10}};
+    if (!run->error.empty()) {
       entry["error"] = run->error;
+    } else if (run->result.last.empty()) {
+      entry["output"] = run->output;
+    } else {
+      for (const Fields& step : run->result.steps) {
+        if (step.read.empty()) continue;
+        step.read.insert("step");
+        entry["steps"].push_back(step.kept());
+      }
+      entry["last"] = run->result.last.kept();
     }
     all.push_back(entry);
   }
+  used_.clear();
   return all;
 }
 

@@ -5,32 +5,54 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
-// What a run of the train program wrote with --json.
+// An object of JSON that notes which of its fields tables read.
+struct Fields : nlohmann::json {
+  using nlohmann::json::json;
+  Fields(nlohmann::json object = object_t()) : nlohmann::json(std::move(object)) {}
+
+  const nlohmann::json& at(const std::string& key) const {
+    read.insert(key);
+    return nlohmann::json::at(key);
+  }
+  nlohmann::ordered_json kept() const;  // what was read
+
+  mutable std::set<std::string> read;
+};
+
+// What a run of the train program wrote with --json and --log.
 struct TrainResult {
-  std::vector<nlohmann::json> steps;
-  nlohmann::json last;  // the line with "final": true
+  std::vector<Fields> steps;
+  Fields last;       // the line with "final": true
+  double seconds{};  // that the run took
 
   double loss(size_t step) const { return steps.at(step).at("loss"); }
   std::string hash() const { return last.at("param_sha256"); }
+  // The medians over all steps but the first.
+  double tokens_per_s() const;
+  double seconds_of(const std::string& what) const;  // of a step: a field of `seconds`
 };
 
 // Throws std::runtime_error unless `text` is lines of JSON of which the last alone is final.
 TrainResult parse_train_result(const std::string& text);
 
-// The options of a run, without --json. They identify it.
+// The options of a run, without --json and --log. They identify it.
 using TrainOptions = std::vector<std::string>;
 std::string joined(const TrainOptions& options);  // by spaces
+TrainOptions words(const std::string& text);      // the inverse
 
 // Gives a table the result of a run. Throws std::runtime_error if the run failed.
 using Train = std::function<const TrainResult&(const TrainOptions&)>;
+// Gives a table what another command prints, "./fsdp bench --transport". Throws as Train does.
+using Output = std::function<std::string(const std::string& command)>;
 
-// Runs the program `train`: one run at a time, and each once. Shows its progress on stderr if that
-// is a terminal. Its files lie in a temporary folder, which the destructor removes.
+// Runs the program `train`, and ./fsdp: one run at a time, and each once. Shows its progress on
+// stderr if that is a terminal. Its files lie in a temporary folder, which the destructor removes.
 class TrainRuns {
  public:
   explicit TrainRuns(std::filesystem::path train);
@@ -39,23 +61,31 @@ class TrainRuns {
   TrainRuns& operator=(const TrainRuns&) = delete;
 
   // Throws std::runtime_error with the last line of output if the program fails. SIGINT and SIGTERM
-  // are passed on to the program, and then end this process.
+  // are passed on to the program, and then end this process. An option "%/NAME" is a file in
+  // folder(). With --checkpoint-dir, `last` also has checkpoint_bytes and checkpoint_files.
   const TrainResult& operator()(const TrainOptions& options);
+  std::string output(const std::string& command);
   const std::filesystem::path& folder() const { return folder_; }
-  nlohmann::ordered_json json() const;  // of every run: options, seconds, lines or error
+  // Of every run since the last call: options, seconds, and of its lines what was read, or error.
+  nlohmann::ordered_json take_json();
+  void keep(nlohmann::ordered_json run) { kept_.push_back(std::move(run)); }  // for take_json()
 
  private:
   struct Run {
     TrainOptions options;
     TrainResult result;
-    std::string error;
-    double seconds{};
+    std::string error, output;
   };
-  void run(Run& run);
+  Run& run_once(const TrainOptions& options, void (TrainRuns::*run)(Run&));
+  void train(Run& run);
+  void command(Run& run);
+  bool child(Run& run, const std::filesystem::path& program, const TrainOptions& arguments);
 
   std::filesystem::path train_, folder_;
   std::vector<std::unique_ptr<Run>> runs_;
   std::map<TrainOptions, Run*> by_options_;
+  std::vector<Run*> used_;  // since the last take_json()
+  nlohmann::ordered_json kept_ = nlohmann::ordered_json::array();
 };
 
 }  // namespace fsdp

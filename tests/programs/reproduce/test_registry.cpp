@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+#include <options/options.h>
+#include <reproduce/registry.h>
+#include <reproduce/report.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> rows = registry({});
+  return rows;
+}
+
+const Row& row(const std::string& name) {
+  return *std::ranges::find_if(rows(), [&](const Row& row) { return row.name == name; });
+}
+
+TEST(ReproduceRegistry, has_thirty_five_rows_with_names_of_their_own) {
+  ASSERT_EQ(rows().size(), 35U);
+  std::set<std::string> names;
+  for (const Row& row : rows()) {
+    names.insert(row.name);
+    EXPECT_EQ(row.number, static_cast<int>(&row - rows().data()) + 1);
+    EXPECT_TRUE(row.make || row.set == "never" || row.set.starts_with("as ")) << row.name;
+  }
+  EXPECT_EQ(names.size(), 35U);
+}
+
+// Throws if a command of the list could not be run.
+void parse(std::vector<std::string> command) {
+  if (command[0] != "./fsdp" || command[1] == "check" || command[1] == "plan") return;
+  if (command[1] == "reproduce") {
+    if (command[2] != "--full" && !row(command.at(3)).make) throw std::runtime_error(command[3]);
+    return;
+  }
+  std::vector<char*> arguments;
+  for (size_t i = 1; i < command.size(); ++i)
+    arguments.push_back(command[i].data());
+  parse_train_options(static_cast<int>(arguments.size()), arguments.data(), [](const auto&) {});
+}
+
+TEST(ReproduceRegistry, prints_commands_that_parse) {
+  for (const Row& row : rows())
+    EXPECT_NO_THROW(parse(words(row.command))) << row.command;
+}
+
+TEST(ReproduceRegistry, lists_kind_command_and_last_verdict_in_100_columns) {
+  const TemporaryFolder folder;
+  Report{"memory", "", {{"A", {"W"}, {{{"2"}, true}}, {}}}}.write(folder.path(), {});
+  Report{"wraps", "", {{"B", {"W"}, {{{"2"}, false}}, {}}}}.write(folder.path(), {});
+  Report{"flops", "", {}}.write(folder.path(), {});
+  const std::string text = list(rows(), folder.path());
+  for (const char* part :
+       {"Writeup 1.1, Q1    measured     1 ok      ./fsdp reproduce --only memory",
+        "Notes, Sharding    measured     1 ok      ./fsdp reproduce --only memory",
+        "measured     1 NOT OK  ./fsdp reproduce --only wraps",
+        "planned      1 no plan ./fsdp plan --model gpt3-175b",
+        "test         1 tests   ./fsdp check 1 --solutions",
+        "measured     1 not run ./fsdp reproduce --only limits"})
+    EXPECT_CONTAINS(text, part);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(line.size(), 100U) << line;
+}
+
+}  // namespace
+}  // namespace fsdp
