@@ -42,7 +42,7 @@ Settings parse(int argc, char** argv) {
                               "small, memory and traffic)")
                    ->delimiter(',')
                    ->type_name("NAME")
-                   ->check(CLI::IsMember(names));
+                   ->check(CLI::IsMember(names).description(""));
   auto* all = app.add_flag("--all", settings.all, "all rows that take minutes; about an hour")
                   ->excludes(only);
   app.add_flag("--long", settings.by_hand, "the rows that take an hour: gpt2xl and duke-loss")

@@ -1,5 +1,4 @@
 #include <comm/link.h>
-#include <memory/memory_class.h>
 #include <reproduce/described.h>
 
 #include <algorithm>

@@ -70,7 +70,7 @@ class Reader {
         try {
           run(labels, field(1), field(2), false);
         } catch (const std::exception& failure) {
-          add(labels, {}, {});
+          add(labels, split(field(2), ", "), {});
           tables.back().notes.push_back(fields[0] + ": " + failure.what());
         }
         break;

@@ -14,6 +14,12 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kColumns = 100;
+const std::string kDocuments =
+    "Writeup: R. Yi, FSDP Implementation, A Technical Writeup, 2024. Manual: Manual FSDP "
+    "Implementation Report. Notes: Fully Sharded Data Parallelism, notes with seventeen pictures. "
+    "Duke: J. Cai, X. Yin, Y. Zhou, Reimplementing PyTorch FSDP, Duke University. Digest: of Zhao et "
+    "al., PyTorch FSDP, 2023. tests: ./fsdp test runs it; -: a picture, without a verdict.";
+
 Tables full(TrainRuns& runs, const FullSettings& settings) {
   const Full full = run_full(settings);
   Tables tables{full_table(settings, full)};
@@ -90,7 +96,7 @@ std::string list(const std::vector<Row>& rows, const std::filesystem::path& resu
                   verdict_of(row, results).c_str());
     text += wrap(line + row.command, kColumns, 16) + "\n";
   }
-  return text;
+  return text + wrap(kDocuments, kColumns) + "\n";
 }
 
 }  // namespace fsdp

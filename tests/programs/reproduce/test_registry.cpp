@@ -7,6 +7,8 @@
 #include <common/temporary_folder.h>
 
 #include <algorithm>
+#include <cmath>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -49,6 +51,21 @@ void parse(std::vector<std::string> command) {
 TEST(ReproduceRegistry, prints_commands_that_parse) {
   for (const Row& row : rows())
     EXPECT_NO_THROW(parse(words(row.command))) << row.command;
+}
+
+TEST(ReproduceRegistry, states_arithmetic_that_is_right) {
+  const std::string text = kRows;
+  const std::regex quotient(R"((\d+) / (\d+) = ([+-]?[\d.]+)( %)?)");
+  for (std::sregex_iterator at(text.begin(), text.end(), quotient), end; at != end; ++at) {
+    const bool percent = (*at)[4].matched;
+    const double ratio = std::stod((*at)[1]) / std::stod((*at)[2]);
+    const double expected = percent ? 100 * ratio - 100 : ratio;
+    EXPECT_NEAR(std::stod((*at)[3]), expected, percent ? 0.051 : 0.0051) << at->str();
+  }
+  const double p = 7.5;
+  for (const double gb : {16 * p, 4 * p + 12 * p / 64, 2 * p + 14 * p / 64, 16 * p / 64})
+    EXPECT_CONTAINS(text, " | " + fixed(gb, 3) + " | ");
+  EXPECT_CONTAINS(text, fixed(-0.95 * std::log(0.95) - 0.05 * std::log(0.05 / 16384), 3) + " nats");
 }
 
 TEST(ReproduceRegistry, lists_kind_command_and_last_verdict_in_100_columns) {
