@@ -95,8 +95,8 @@ std::string cell_of(const std::string& column, const Train& train, const TrainOp
     others.insert(others.end(), {name, value});
     return train(others);
   };
-  const auto off = [&] { return step(with("--prefetch", "off")); };
-  const auto computing = [&] { return step(run) - run.seconds_of("waiting"); };
+  const auto off = [&]() -> const TrainResult& { return with("--prefetch", "off"); };
+  const auto computing = [&](const TrainResult& of) { return step(of) - of.seconds_of("waiting"); };
   if (column == "tokens/s") return fixed(run.tokens_per_s(), 0);
   if (column == "speedup") return fixed(run.tokens_per_s() / first.tokens_per_s(), 2);
   if (column == "ms a step") return ms(step(run));
@@ -109,12 +109,15 @@ std::string cell_of(const std::string& column, const Train& train, const TrainOp
   if (column == "predicted")
     return run.last.contains("step_seconds") ? ms(number(run.last.at("step_seconds"), "predicted"))
                                              : "-";
-  if (column == "off") return ms(off());
-  if (column == "off / on") return fixed(off() / step(run), 2);
-  if (column == "C") return ms(computing());
+  if (column == "off") return ms(step(off()));
+  if (column == "off / on")
+    return relative_difference(computing(off()), computing(run)) > 0.1
+               ? "busy"
+               : fixed(step(off()) / step(run), 2);
+  if (column == "C") return ms(computing(run));
   if (column == "N") return ms(on_link(run, options));
   if (column == "bound") {
-    const double c = computing(), n = on_link(run, options);
+    const double c = computing(run), n = on_link(run, options);
     return fixed((c + n) / std::max(c, n), 2);
   }
   if (column == "DDP") return millions(peak(with("--mode", "ddp")));

@@ -55,7 +55,8 @@ class Reader {
         factors_.push_back({line[0] == 'x', fields});
         break;
       case 'p':
-        run_pairs(fields);
+      case 'q':
+        run_pairs(fields, line[0] == 'p');
         break;
       case '@':
         tables.back().add(labels, [&] {
@@ -68,14 +69,14 @@ class Reader {
         break;
       case '!':
         try {
-          run(labels, field(1), field(2), false);
+          run(labels, field(1), field(2), '*');
         } catch (const std::exception& failure) {
           add(labels, split(field(2), ", "), {});
           tables.back().notes.push_back(fields[0] + ": " + failure.what());
         }
         break;
       default:
-        tables.back().add_lines(labels, [&] { run(labels, field(1), field(2), line[0] == '-'); });
+        tables.back().add_lines(labels, [&] { run(labels, field(1), field(2), line[0]); });
     }
   }
 
@@ -97,7 +98,7 @@ class Reader {
   }
 
   void run(const std::vector<std::string>& labels, const std::string& more,
-           const std::string& given, bool same) {
+           const std::string& given, char kind) {
     const TrainOptions options = words(base_ + " " + more);
     const auto has = [&](const char* column) { return std::ranges::count(columns_, column) > 0; };
     std::vector<std::string> cells;
@@ -109,20 +110,25 @@ class Reader {
     }
     const TrainResult& result = train_(options);
     if (first_ == nullptr) first_ = &result;
-    if (!same) hash_ = result.hash();
+    if (kind == '*') hash_ = result.hash();
     for (const std::string& column : columns_)
       cells.push_back(cell_of(column, train_, options, result, *first_));
-    bool ok = as_predicted(result) && result.hash() == hash_;
-    if (has("solved at")) ok = ok && std::ranges::count(cells, "never") == 0;
-    if (has("bound")) ok = ok && std::stod(cells[5]) <= 1.05 * std::stod(cells[6]);
+    std::optional<bool> ok = (kind == '~' || as_predicted(result)) && result.hash() == hash_;
+    if (has("solved at")) ok = *ok && std::ranges::count(cells, "never") == 0;
+    if (has("bound")) {
+      if (cells[5] == "busy")
+        ok.reset();
+      else
+        ok = *ok && std::stod(cells[5]) <= 1.05 * std::stod(cells[6]);
+    }
     if (has("needs"))
-      ok = ok && (std::stod(cells[1]) < std::stod(cells[0])) ==
-                     (std::stod(cells[2]) > std::stod(cells[3]));
+      ok = *ok && (std::stod(cells[1]) < std::stod(cells[0])) ==
+                      (std::stod(cells[2]) > std::stod(cells[3]));
     std::ranges::copy(split(given, ", "), std::back_inserter(cells));
     add(labels, cells, ok);
   }
 
-  void run_pairs(const std::vector<std::string>& options) {
+  void run_pairs(const std::vector<std::string>& options, bool predicted) {
     Table& table = tables.back();
     table.header.clear();
     std::vector<size_t> counts;
@@ -143,7 +149,7 @@ class Reader {
       }
       table.add(cells, [&] {
         const TrainResult& run = train_(words(agreed + own + options[0]));
-        Line line{cells, as_predicted(run)};
+        Line line{cells, !predicted || as_predicted(run)};
         line.cells.push_back(run.hash().substr(0, 8));
         for (size_t i = 1; i < options.size(); ++i)
           line.ok = *line.ok && train_(words(agreed + options[i])).hash() == run.hash();

