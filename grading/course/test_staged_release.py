@@ -267,6 +267,21 @@ class StagedRelease(unittest.TestCase):
         self.copy.check("7 --base mine", 25, [(7, 0)])
         self.assertEqual(self.copy.wrong, [])
 
+    def test_submit_leaves_a_zip_and_nothing_else(self):
+        self.copy.release(1)
+        for name, (content, _) in handout.contents().items():
+            if name.startswith("grading/"):
+                path = self.copy.root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        (self.copy.root / ".venv").symlink_to(ROOT / ".venv")
+        temporary = self.copy.folder / "temporary"
+        temporary.mkdir()
+        command = ["env", f"TMPDIR={temporary}", self.copy.root / "fsdp", "submit", self.copy.folder / "mine.zip"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr, list(temporary.iterdir())), (0, "", []))
+        self.assertTrue((self.copy.folder / "mine.zip").is_file())
+
     def test_a_base_that_cannot_hold_is_refused_before_anything_is_built(self):
         self.copy.release(4)
         for arguments, said in ((("5", "--base", "reference"), "no solution of task 4, on which task 5"),
