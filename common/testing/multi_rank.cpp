@@ -30,7 +30,7 @@ using remote_ranks::RunReport;
 void throw_failed_assertions() {
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  GTEST_FLAG_SET(throw_on_failure, true);
+  testing::GTEST_FLAG(throw_on_failure) = true;
 }
 
 // SIGALRM ends the rank, whatever it is doing.
