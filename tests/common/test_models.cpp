@@ -221,7 +221,7 @@ TEST(Models, heads_share_keys_and_values_as_if_each_had_its_own_copy) {
     const auto shared = make_model(kTinyLlama), copied = make_model(kSizes + kOthers);
     const auto named = shared->named_parameters();
     for (const auto& [name, parameter] : distinct_parameters(*copied)) {
-      at::Tensor values = named[name].detach().normal_();
+      at::Tensor values = named[name].detach().normal_(0, 0.2);
       if (values.sizes() != parameter.sizes())
         values = values.unflatten(0, {2, -1}).repeat_interleave(3, 0).flatten(0, 1);
       parameter.detach().copy_(values);
