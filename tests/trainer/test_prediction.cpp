@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-// What no training shows: tests/properties and tests/extensions compare the predictions of all modes
-// and options with what was measured.
+// What no training shows: tests/properties and tests/extensions compare the predictions of all
+// modes and options with what was measured.
 namespace fsdp {
 namespace {
 

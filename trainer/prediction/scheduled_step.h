@@ -17,8 +17,8 @@ inline constexpr int64_t kScalar = 8;   // bytes of the loss and of what a norm 
 // A number that a tensor is divided by, or grows by: as it is given, and in the tensor's dtype.
 inline constexpr int64_t kNumber = kScalar + kElement;
 
-// What the steps of all modes have in common: they differ in hold() and in what they do at the events
-// of a trace.
+// What the steps of all modes have in common: they differ in hold() and in what they do at the
+// events of a trace.
 class ScheduledStep {
  public:
   ScheduledStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
