@@ -36,7 +36,7 @@ Settings parse(int argc, char** argv) {
     if (row.make) names.push_back(row.name);
   app.add_flag("--list", settings.list,
                "print the 35 rows: number, name, document and place, kind, minutes on two cores, "
-               "last verdict (no plan: not planned yet), and the command that shows them");
+               "last verdict, and the command that shows them");
   auto* only = app.add_option("--only", settings.only,
                               "rows by their names in --list, as in small,memory (default: strict, "
                               "small, memory and traffic)")

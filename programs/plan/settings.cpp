@@ -103,7 +103,7 @@ PlanSettings parse_plan_options(int argc, char** argv) {
         if (!given(others, name)) options.insert(options.end(), {name, value});
       };
       add("--mode", "fsdp");
-      add("--data", "pattern");
+      if (!given(others, "--recipe")) add("--data", "pattern");
       add("--steps", "3");
       add("--world", std::to_string(world));
       if (rows) add("--batch", std::to_string(*rows * world));

@@ -18,6 +18,10 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
+std::string counted(int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 const char* name_of(MemoryClass cls) {
   return cls == MemoryClass::rest ? "activations" : to_string(cls);
 }
@@ -77,12 +81,13 @@ std::string bytes_text(int64_t bytes) {
 std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& machine) {
   const char* phase =
       plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
-  return formatted("%s of %s, %d ranks in replicas of %d, %d parts of %lld x %lld tokens\n",
-                   config.mode.c_str(), config.model.c_str(), config.world, config.shards(),
-                   config.arrangement().parts(),
-                   static_cast<long long>(config.batch / config.arrangement().parts()),
-                   static_cast<long long>(config.seq)) +
-         memory_table(plan) +
+  const Arrangement arrangement = config.arrangement();
+  const bool replicas = config.mode == "fsdp" && arrangement.replicas > 1;
+  return config.mode + " of " + config.model + " on " + counted(config.world, "rank") +
+         (replicas ? " in " + counted(arrangement.replicas, "replica") : "") + ", " +
+         counted(arrangement.parts(), "part") + " of " +
+         std::to_string(config.batch / arrangement.parts()) + " x " + std::to_string(config.seq) +
+         " tokens\n" + memory_table(plan) +
          formatted("the peak: %s, in %s of %s\n", bytes_text(plan.peak.bytes.total).c_str(), phase,
                    plan.unit.c_str()) +
          formatted("received in a step: %s within a host, %s between hosts of %d ranks\n",

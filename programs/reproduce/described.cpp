@@ -61,9 +61,11 @@ class Reader {
       case '@':
         tables.back().add(labels, [&] {
           std::vector<std::string> cells = labels;
-          const auto found = line_of(output_(field(1)), field(2));
-          for (const std::string& word : split(field(3), ", "))
-            cells.push_back(found.at(std::stoul(word)));
+          for (size_t i = 2; i + 1 < fields.size(); i += 2) {
+            const auto found = line_of(output_(field(1)), fields[i]);
+            for (const std::string& word : split(fields[i + 1], ", "))
+              cells.push_back(found.at(std::stoul(word)));
+          }
           return Line{cells, {}};
         });
         break;

@@ -5,7 +5,6 @@
 #include <reproduce/strict.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <iterator>
 #include <map>
@@ -44,10 +43,6 @@ std::string verdict_of(const Row& row, const std::filesystem::path& results) {
 
 }  // namespace
 
-Tables planned_tables(const std::string& /*row*/) {
-  return {};
-}
-
 std::vector<Row> registry(const FullSettings& settings) {
   const auto by_name = coded(settings);
   std::vector<Row> rows;
@@ -73,14 +68,12 @@ std::vector<Row> registry(const FullSettings& settings) {
   for (Row& row : rows) {
     const auto code = by_name.find(row.name);
     const bool has_code = code != by_name.end();
-    if (!has_code && !lines.contains(row.name) && row.kind != "planned") continue;
-    row.make = [=, name = row.name, text = lines[row.name],
+    if (!has_code && !lines.contains(row.name)) continue;
+    row.make = [=, text = lines[row.name],
                 make = has_code ? code->second : nullptr](TrainRuns& runs) {
       Tables tables = make ? make(runs) : Tables();
       const Output output = [&](const std::string& command) { return runs.output(command); };
-      for (Tables& more :
-           std::array{described_tables(text, std::ref(runs), output), planned_tables(name)})
-        std::ranges::move(more, std::back_inserter(tables));
+      std::ranges::move(described_tables(text, std::ref(runs), output), std::back_inserter(tables));
       return tables;
     };
   }

@@ -14,7 +14,7 @@ struct Report {
   std::string name, command;
   std::vector<Table> tables;
 
-  std::string verdict() const;  // "ok", "NOT OK", or "no plan": there are no tables
+  std::string verdict() const;  // "ok" or "NOT OK"
   std::string markdown() const;
 
   // Writes NAME.md, and NAME.json: a line of JSON with verdict, machine, versions and commit, and

@@ -9,7 +9,7 @@ namespace fsdp {
 // * labels | options | values     a run; a line is ok if its bytes are as predicted
 // -                 one that ends with the parameters of the last * as well; ~: bytes may differ
 // !                               one that may fail: then it has these values, and a note says how
-// @ labels | command | beginning of the line of its output | words of it
+// @ labels | command | beginning of a line of its output | words of it | another line | ...
 // . cells           a line without a run; > a note
 // x factor | value: options | ...   y the same, of options that one process does not need
 // p options | options | ...   runs in which every two values of every two factors meet; each ends
@@ -31,8 +31,31 @@ $ --world 8 --recipe published --batch 8 --steps 3
  with one process.
 # 3 small | Writeup 3.2 | measured | 1 | usual
 # 4 strict | Writeup 3.3 | measured | 1 | usual
-# 5 gpt2xl-memory | Writeup 4.1 | planned | 1 | all | ./fsdp plan --model gpt2xl --world 8
-# 6 breakdown | Writeup 4.1 | planned | 1 | all | ./fsdp plan --model gpt2xl --world 8
+# 5 gpt2xl-memory | Writeup 4.1 | planned | 0 | all
+= GPT-2 XL, 8 rows of 127 tokens for all ranks: GB of a rank at the peak
+% P plan --model gpt2xl --recipe published --backend shm
+: how, published; ; activations, all
+@ one process, 40.6 | $P --mode single | activations | 4 | the peak: | 2
+@ DDP on 8, 48.5 | $P --mode ddp --world 8 | activations | 4 | the peak: | 2
+@ FSDP on 8, 22.0 | $P --world 8 | activations | 4 | the peak: | 2
+. with two leaks | 22.0 | 0 | 16 N / 8 + 4 N + 4 N = 21.272
+> N = 2,127,208,000. The published FSDP holds three times what FSDP needs. A program that frees neither
+ what it has gathered (4 N) nor the gradients before they are sharded (4 N) holds 21.3 without any
+ activations. DDP's buckets and gradients are one memory here, and two there.
+# 6 breakdown | Writeup 4.1 | planned | 0 | all
+= GPT-2 XL: what a rank holds at the peak, GB
+% P plan --model gpt2xl --recipe published --backend shm
+: how, class, published; ; planned
+@ one process, parameters, 8.5 | $P --mode single | gathered | 4
+@ one process, gradients, 8.5 | $P --mode single | gradients | 4
+@ one process, optimizer, 17.0 | $P --mode single | optimizer_state | 4
+@ one process, activations, 6.6 | $P --mode single | activations | 4
+@ FSDP on 8, parameters, 1.1 | $P --world 8 | shards | 4
+@ FSDP on 8, optimizer, 2.1 | $P --world 8 | optimizer_state | 4
+@ FSDP on 8, gathered, 15.0 | $P --world 8 | gathered | 4
+@ FSDP on 8, gradients, 1.1 | $P --world 8 | gradients | 4
+@ FSDP on 8, activations, 2.7 | $P --world 8 | activations | 4
+> Their 15.0 of buffers and 2.7 of overhead together are about 8.5 + 8.5: the two leaks.
 # 7 weak | Writeup 4.2 | measured | 1 | all
 = Weak scaling: gpt2-36m, 4 rows of 64 tokens for each rank
 $ --mode fsdp --model gpt2-36m --recipe published --seq 64 --steps 8
@@ -305,7 +328,17 @@ $ --mode fsdp --model gpt2-36m --recipe published --batch 2 --seq 64 --steps 4 -
 - all | --limit all
 > Duke without a limit: S 99772 / 99503 = +0.3 %, M 45510 / 47153 = -3.5 %, L 24242 / 22841 = +6.1 %,
  and not a byte more. It has one unit, which leaves nothing to limit: so much its runs vary.
-# 28 llama-13b | Digest, 13B | planned | 1 | all | ./fsdp plan --model llama-13b --world 64
+# 28 llama-13b | Digest, 13B | planned | 0 | all
+= 13B on 64 ranks in hosts of 8, bf16, 1 row of 4095 tokens each, all recomputed: GB of a rank
+% P plan --model llama-13b --world 64 --rows 1 --seq 4095 --param-dtype bf16 --checkpoint-activations all
+: strategy, published; ; shards, optimizer, gathered, gradients, activations, all, within, between
+@ full, 7.3 | $P | shards | 4 | optimizer_state | 4 | gathered | 4 | gradients | 4 | activations | 4
+ | the peak: | 2 | received | 4, 9
+@ hybrid, 30 | $P --strategy hybrid --shard-size 8 | shards | 4 | optimizer_state | 4 | gathered | 4
+ | gradients | 4 | activations | 4 | the peak: | 2 | received | 4, 9
+> Digest counts one buffer of about 1 GB; two units are gathered (1.3, and the root), and their
+ gradients are there besides. Reduced gradients stay fp32 here. Its 51 + 26 GB between hosts by full are
+ the 76 of the last column, its 11 by hybrid the 11.4.
 # 29 zero | Digest, Table | arithmetic | 0 | all
 = ZeRO: P = 7.5 billion parameters on 64 ranks, GB of a rank
 : what is divided; ; bytes, GB, published
@@ -315,7 +348,22 @@ $ --mode fsdp --model gpt2-36m --recipe published --batch 2 --seq 64 --steps 4 -
 . and parameters | 16 P / 64 | 1.875 | 1.9
 > Parameters and gradients in 16 bits, and 12 bytes of fp32 parameters and two moments. Activations,
  gathered units and their gradients are not counted.
-# 30 flops | Digest, Table | planned | 1 | all | ./fsdp plan --model gpt3-175b --world 128
+# 30 flops | Digest, Table | planned | 0 | all
+= 1 row of 2048 tokens each, bf16, all recomputed: GB of a rank, and seconds of a step
+% P plan --rows 1 --seq 2048 --param-dtype bf16 --checkpoint-activations all --intra 5us,300GB/s
+ --inter 20us,25GB/s
+: model, W, published GB; ; activations, all, step, waiting
+@ 175B, 128, 30 | $P --model gpt3-175b --world 128 --flops 173T | activations | 4 | the peak: | 2
+ | a step takes | 3, 10
+@ 175B, 128 (8 rows), 30 | plan --rows 8 --seq 2048 --param-dtype bf16
+ --checkpoint-activations all --intra 5us,300GB/s --inter 20us,25GB/s --model gpt3-175b --world 128
+ --flops 173T | activations | 4
+ | the peak: | 2 | a step takes | 3, 10
+@ 1T, 512, 75 | $P --model 1t --world 512 --flops 84T | activations | 4 | the peak: | 2
+ | a step takes | 3, 10
+> A block of 175B has 1.8 billion parameters: two gathered in 16 bits are 7.3 GB, and their gradients
+ as much. Of 1T a block has 7.9 billion, so units and not shards make its 75 GB. --flops are the 173
+ and 84 TFLOPs of the table, for one rank's computing alone.
 # 31 wraps | Digest, Breaks | measured | 1 | all
 = Units over a link of 1 ms and 200 MB/s: small model, W = 2, 8 rows
 $ --mode fsdp --model small --recipe published --batch 8 --steps 6 --world 2 --link 1ms,200MB/s
@@ -323,10 +371,9 @@ $ --mode fsdp --model small --recipe published --batch 8 --steps 6 --world 2 --l
 * none | --wrap none
 - block | --wrap block
 - type:CausalAttention | --wrap type:CausalAttention
-~ size:1000000 | --wrap size:1000000
+- size:1000000 | --wrap size:1000000
 > Too coarse: nothing is left to overlap, and all is gathered at once. Too fine: each collective costs
- a latency more. With size the root keeps the norms, and the prediction of gradients is one norm, 1,024
- bytes, too high.
+ a latency more.
 # 32 flat | Digest, Clever | measured | 1 | all
 = 16 MB in one call or in 1000 of 16 kB: W = 2
 : transport, operation, MB; ; ms a call, GB/s
@@ -363,8 +410,11 @@ $ --mode fsdp --recipe published --batch 8 --seq 64 --steps 2
 * gpt2-124m, 4 | --model gpt2-124m --world 4
 * gpt2-124m, 8 | --model gpt2-124m --world 8
 * gpt2-355m, 8 | --model gpt2-355m --world 8
-. gpt2-774m, 8 | | | needs the planner
-. gpt2-1558m, 8 | | | needs the planner
+= The same, planned, GB
+: model, W; ; activations, all
+% P plan --recipe published --batch 8 --seq 64 --backend shm --world 8
+@ gpt2-774m, 8 | $P --model gpt2-774m | activations | 4 | the peak: | 2
+@ gpt2-1558m, 8 | $P --model gpt2-1558m | activations | 4 | the peak: | 2
 )";
 
 }  // namespace fsdp

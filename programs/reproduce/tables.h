@@ -17,7 +17,4 @@ using Tables = std::vector<Table>;
 // were published.
 Table equivalence_table(const Train& train);
 
-// Tables of a planned row, by name; none while it is not planned.
-Tables planned_tables(const std::string& row);
-
 }  // namespace fsdp
