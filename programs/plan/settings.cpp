@@ -18,9 +18,9 @@ double parse_amount(const std::string& option, const std::string& text, const st
   static const std::map<std::string, double> kPowers{{"", 1},    {"k", 1e3},  {"M", 1e6},
                                                      {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
   std::smatch match;
-  if (!std::regex_match(text, match, std::regex("([0-9.]{1,12})([kMGTP]?)" + unit)))
+  if (!std::regex_match(text, match, std::regex("([0-9.]{1,20})([kMGTP]?)" + unit)))
     throw UsageError(option + " " + text + ": takes a number such as 80G" + unit);
-  return parse_number(option, match[1], positive_up_to(1e9)) * kPowers.at(match[2]);
+  return parse_number(option, match[1], positive_up_to(1e18)) * kPowers.at(match[2]);
 }
 
 Link parse_link_of(const std::string& option, const std::string& text) {

@@ -115,7 +115,7 @@ class Reader {
     if (kind == '*') hash_ = result.hash();
     for (const std::string& column : columns_)
       cells.push_back(cell_of(column, train_, options, result, *first_));
-    std::optional<bool> ok = (kind == '~' || as_predicted(result)) && result.hash() == hash_;
+    std::optional<bool> ok = as_predicted(result) && result.hash() == hash_;
     if (has("solved at")) ok = *ok && std::ranges::count(cells, "never") == 0;
     if (has("bound")) {
       if (cells[5] == "busy")

@@ -69,7 +69,7 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
       TrainConfig other = config;
       other.prefetch = prefetch;
       const Schedule scheduled = schedule(other, layout, 0, /*first=*/false, traces);
-      const int64_t model = predict_step_time(scheduled, over(link)).total();
+      const int64_t model = predict_step_time(scheduled, of_units(over(link))).total();
       return static_cast<double>(model + rest) * 1e-9;
     };
     measured.push_back(static_cast<double>(step.duration()) * 1e-9);

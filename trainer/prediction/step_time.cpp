@@ -18,7 +18,6 @@ class TimeOfAStep {
 
   void operator()(const Schedule::Compute& part) { time_.computing += part.time; }
   void operator()(const Schedule::Issue& call) {
-    if (!call.label.empty()) return;
     link_free_ = std::max(link_free_, time_.total()) + call_time_(call);
     done_[at_] = link_free_;
   }
@@ -37,6 +36,11 @@ class TimeOfAStep {
 };
 
 }  // namespace
+
+CallTime of_units(const CallTime& call_time) {
+  return
+      [call_time](const Schedule::Issue& call) { return call.label.empty() ? call_time(call) : 0; };
+}
 
 CallTime over(const Link& link) {
   return [link](const Schedule::Issue& call) {
@@ -61,7 +65,8 @@ StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& time
   config.mode = "fsdp";
   config.steps = 1;
   const ModelTraces traces = chain_of(config, layout, times);
-  return predict_step_time(schedule(config, layout, 0, /*first=*/false, traces), call_time);
+  return predict_step_time(schedule(config, layout, 0, /*first=*/false, traces),
+                           of_units(call_time));
 }
 
 }  // namespace fsdp

@@ -11,6 +11,7 @@ namespace fsdp {
 using CallTime = std::function<int64_t(const Schedule::Issue& call)>;
 // By the bytes that a rank receives: over `link`.
 CallTime over(const Link& link);
+CallTime of_units(const CallTime& call_time);  // the loss and a norm take no time
 
 struct StepTime {
   int64_t computing{};  // [ns]
@@ -19,11 +20,11 @@ struct StepTime {
 };
 
 // How long a rank's step takes. The link moves one thing at a time, in the order of issue, and the
-// rank computes meanwhile. What serves no unit (the loss, a norm) takes no time.
+// rank computes meanwhile.
 StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time);
 
-// The same of fsdp as `config` says, from the second step on, on a model whose units, the root's
-// first, compute for `times`, one after another.
+// The same of fsdp as `config` says, from the second step on and without the loss, on a model whose
+// units, the root's first, compute for `times`, one after another.
 StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& times,
                            const CallTime& call_time);
 
