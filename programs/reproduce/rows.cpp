@@ -2,20 +2,7 @@
 
 namespace fsdp {
 
-// # number, name | document and place | kind | minutes | set | command; or "as" another row
-// = title of a table
-// $ options of all runs     % NAME options for $NAME in what follows
-// : columns of the labels; columns that a run fills (cells.cpp); columns with given values
-// * labels | options | values     a run; a line is ok if its bytes are as predicted
-// -                 one that ends with the parameters of the last * as well; ~: bytes may differ
-// !                               one that may fail: then it has these values, and a note says how
-// @ labels | command | beginning of a line of its output | words of it | another line | ...
-// . cells           a line without a run; > a note
-// x factor | value: options | ...   y the same, of options that one process does not need
-// p options | options | ...   runs in which every two values of every two factors meet; each ends
-//                 with the parameters of runs with the values of x and these options; q: bytes may
-//                 differ
-// A line that begins with a space goes on with the one before it.
+// described.h says how to read it.
 const char* const kRows = R"(
 # 1 gpt2xl | Writeup 3.1 | measured | 95 | long | ./fsdp reproduce --full
 # 2 ddp | Writeup 3.1 | measured | 1 | all
@@ -39,22 +26,17 @@ $ --world 8 --recipe published --batch 8 --steps 3
 @ DDP on 8, 48.5 | $P --mode ddp --world 8 | activations | 4 | the peak: | 2
 @ FSDP on 8, 22.0 | $P --world 8 | activations | 4 | the peak: | 2
 . with two leaks | 22.0 | 0 | 16 N / 8 + 4 N + 4 N = 21.272
-> N = 2,127,208,000. The published FSDP holds three times what FSDP needs. A program that frees neither
- what it has gathered (4 N) nor the gradients before they are sharded (4 N) holds 21.3 without any
- activations. DDP's buckets and gradients are one memory here, and two there.
+> N = 2,127,208,000. A program that frees neither what it has gathered (4 N) nor the gradients before
+ they are sharded (4 N) holds 21.3 without any activations.
 # 6 breakdown | Writeup 4.1 | planned | 0 | all
-= GPT-2 XL: what a rank holds at the peak, GB
-% P plan --model gpt2xl --recipe published --backend shm
-: how, class, published; ; planned
-@ one process, parameters, 8.5 | $P --mode single | gathered | 4
-@ one process, gradients, 8.5 | $P --mode single | gradients | 4
-@ one process, optimizer, 17.0 | $P --mode single | optimizer_state | 4
-@ one process, activations, 6.6 | $P --mode single | activations | 4
-@ FSDP on 8, parameters, 1.1 | $P --world 8 | shards | 4
-@ FSDP on 8, optimizer, 2.1 | $P --world 8 | optimizer_state | 4
-@ FSDP on 8, gathered, 15.0 | $P --world 8 | gathered | 4
-@ FSDP on 8, gradients, 1.1 | $P --world 8 | gradients | 4
-@ FSDP on 8, activations, 2.7 | $P --world 8 | activations | 4
+= GPT-2 XL as FSDP on 8: what a rank holds at the peak, GB
+% P plan --model gpt2xl --recipe published --backend shm --world 8
+: class, published; ; planned
+@ parameters, 1.1 | $P | shards | 4
+@ optimizer, 2.1 | $P | optimizer_state | 4
+@ gathered, 15.0 | $P | gathered | 4
+@ gradients, 1.1 | $P | gradients | 4
+@ activations, 2.7 | $P | activations | 4
 > Their 15.0 of buffers and 2.7 of overhead together are about 8.5 + 8.5: the two leaks.
 # 7 weak | Writeup 4.2 | measured | 1 | all
 = Weak scaling: gpt2-36m, 4 rows of 64 tokens for each rank
@@ -331,14 +313,12 @@ $ --mode fsdp --model gpt2-36m --recipe published --batch 2 --seq 64 --steps 4 -
 # 28 llama-13b | Digest, 13B | planned | 0 | all
 = 13B on 64 ranks in hosts of 8, bf16, 1 row of 4095 tokens each, all recomputed: GB of a rank
 % P plan --model llama-13b --world 64 --rows 1 --seq 4095 --param-dtype bf16 --checkpoint-activations all
-: strategy, published; ; shards, optimizer, gathered, gradients, activations, all, within, between
-@ full, 7.3 | $P | shards | 4 | optimizer_state | 4 | gathered | 4 | gradients | 4 | activations | 4
+: strategy, published; ; gathered, gradients, activations, all, within, between
+@ full, 7.3 | $P | gathered | 4 | gradients | 4 | activations | 4 | the peak: | 2 | received | 4, 9
+@ hybrid, 30 | $P --strategy hybrid --shard-size 8 | gathered | 4 | gradients | 4 | activations | 4
  | the peak: | 2 | received | 4, 9
-@ hybrid, 30 | $P --strategy hybrid --shard-size 8 | shards | 4 | optimizer_state | 4 | gathered | 4
- | gradients | 4 | activations | 4 | the peak: | 2 | received | 4, 9
-> Digest counts one buffer of about 1 GB; two units are gathered (1.3, and the root), and their
- gradients are there besides. Reduced gradients stay fp32 here. Its 51 + 26 GB between hosts by full are
- the 76 of the last column, its 11 by hybrid the 11.4.
+> Digest counts one buffer of about 1 GB; two units are gathered, and the root, and gradients are there
+ besides. Reduced gradients stay fp32 here. Between hosts: its 51 + 26 GB by full, its 11 by hybrid.
 # 29 zero | Digest, Table | arithmetic | 0 | all
 = ZeRO: P = 7.5 billion parameters on 64 ranks, GB of a rank
 : what is divided; ; bytes, GB, published
@@ -349,21 +329,16 @@ $ --mode fsdp --model gpt2-36m --recipe published --batch 2 --seq 64 --steps 4 -
 > Parameters and gradients in 16 bits, and 12 bytes of fp32 parameters and two moments. Activations,
  gathered units and their gradients are not counted.
 # 30 flops | Digest, Table | planned | 0 | all
-= 1 row of 2048 tokens each, bf16, all recomputed: GB of a rank, and seconds of a step
-% P plan --rows 1 --seq 2048 --param-dtype bf16 --checkpoint-activations all --intra 5us,300GB/s
- --inter 20us,25GB/s
-: model, W, published GB; ; activations, all, step, waiting
-@ 175B, 128, 30 | $P --model gpt3-175b --world 128 --flops 173T | activations | 4 | the peak: | 2
- | a step takes | 3, 10
-@ 175B, 128 (8 rows), 30 | plan --rows 8 --seq 2048 --param-dtype bf16
- --checkpoint-activations all --intra 5us,300GB/s --inter 20us,25GB/s --model gpt3-175b --world 128
- --flops 173T | activations | 4
- | the peak: | 2 | a step takes | 3, 10
-@ 1T, 512, 75 | $P --model 1t --world 512 --flops 84T | activations | 4 | the peak: | 2
+= Rows of 2048 tokens, bf16, all recomputed: GB of a rank, and seconds of a step
+% P plan --seq 2048 --param-dtype bf16 --checkpoint-activations all --intra 5us,300GB/s --inter 20us,25GB/s
+% G $P --model gpt3-175b --world 128 --flops 173T
+: model, W, rows, published GB; ; activations, all, step, waiting
+@ 175B, 128, 1, 30 | $G --rows 1 | activations | 4 | the peak: | 2 | a step takes | 3, 10
+@ 175B, 128, 8, 30 | $G --rows 8 | activations | 4 | the peak: | 2 | a step takes | 3, 10
+@ 1T, 512, 1, 75 | $P --model 1t --world 512 --flops 84T --rows 1 | activations | 4 | the peak: | 2
  | a step takes | 3, 10
 > A block of 175B has 1.8 billion parameters: two gathered in 16 bits are 7.3 GB, and their gradients
- as much. Of 1T a block has 7.9 billion, so units and not shards make its 75 GB. --flops are the 173
- and 84 TFLOPs of the table, for one rank's computing alone.
+ as much; a block of 1T has 7.9. --flops: 173 and 84 TFLOPs of the table, of computing alone.
 # 31 wraps | Digest, Breaks | measured | 1 | all
 = Units over a link of 1 ms and 200 MB/s: small model, W = 2, 8 rows
 $ --mode fsdp --model small --recipe published --batch 8 --steps 6 --world 2 --link 1ms,200MB/s
