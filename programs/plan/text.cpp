@@ -127,7 +127,7 @@ Json json_of(const Plan& plan, const TrainConfig& config) {
 }
 
 std::string chart_of(const std::vector<Plan>& plans, const std::vector<TrainConfig>& configs) {
-  constexpr double kHeight = 260, kLeft = 70, kTop = 20, kStep = 64;
+  constexpr double kHeight = 260, kLeft = 90, kTop = 20, kStep = 64;
   constexpr std::array<const char*, kMemoryClasses> kColours{
       "#5f6e80", "#2e7fc2", "#d9822b", "#e8b36a", "#7b5ea7", "#8a8f98", "#3f9c6b"};
   int64_t most = 1;

@@ -19,7 +19,7 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 // $ options of all runs     % NAME options for $NAME in what follows
 // : columns of the labels; columns that a run fills (cells.cpp); columns with given values
 // * labels | options | values     a run; a line is ok if its bytes are as predicted
-// -                 one that ends with the parameters of the last * as well; ~: bytes may differ
+// -                               one that ends with the parameters of the last * as well
 // !                               one that may fail: then it has these values, and a note says how
 // @ labels | command | beginning of a line of its output | words of it | another line | ...
 // . cells           a line without a run; > a note
