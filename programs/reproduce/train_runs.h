@@ -16,7 +16,7 @@ struct Fields : nlohmann::json {
   using nlohmann::json::json;
   Fields(nlohmann::json object = object_t()) : nlohmann::json(std::move(object)) {}
 
-  const nlohmann::json& at(const std::string& key) const {
+  const nlohmann::json& at(const std::string& key) const {  // NOLINT: hides json's on purpose
     read.insert(key);
     return nlohmann::json::at(key);
   }

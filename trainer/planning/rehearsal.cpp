@@ -73,8 +73,10 @@ class Rehearsal {
         note(Kind::gradient, index);
         trace_->backward.back().gradient_bytes = live_bytes::now()[MemoryClass::gradients] - before;
       } else {  // into a bucket of fp32: copied, or added
-        const at::Tensor sent = gradient.to(precision.reduce_dtype);
-        if (adds_) sent.to(at::kFloat);
+        {
+          const at::Tensor sent = gradient.to(precision.reduce_dtype);
+          if (adds_) sent.to(at::kFloat);
+        }
         gradient.reset();
         note(Kind::gradient, index);
       }
