@@ -3,11 +3,6 @@
 namespace fsdp {
 namespace {
 
-int64_t bytes_received(const Schedule::Issue& call) {
-  const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;
-  return (call.operation == Operation::all_reduce ? 2 : 1) * (call.ranks - 1) * part;
-}
-
 // Ranks fill one host after another.
 bool leaves_host(const Schedule::Issue& call, const Machine& machine) {
   return (call.ranks - 1) * call.stride >= machine.ranks_per_host;
@@ -41,7 +36,7 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
     const auto* call = std::get_if<Schedule::Issue>(&action);
     if (call == nullptr || call->ranks == 1) continue;
     const bool leaves = leaves_host(*call, machine);
-    (leaves ? plan.between : plan.within) += bytes_received(*call);
+    (leaves ? plan.between : plan.within) += call->bytes_received();
     (leaves ? crosses : stays) = true;
   }
   const bool links = (machine.within || !stays) && (machine.between || !crosses);

@@ -32,19 +32,20 @@ std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, i
   std::map<int, ModelTraces> rehearsed;  // by checkpoint_every
   std::vector<Candidate> candidates;
   for (const auto& strategy : strategies(base.world, machine.ranks_per_host)) {
+    TrainConfig of_strategy = base;
+    of_strategy.shard_size = strategy.shard_size;
+    of_strategy.reshard_after_forward = strategy.reshards;
+    const ShardLayout units = layout(of_strategy);
     for (const int every : {0, 2, 1}) {
       for (const int limit : {1, 2, 4}) {
         Candidate candidate{.options = "--strategy " + strategy.name +
                                        " --checkpoint-activations " + recomputed(every) +
                                        " --limit " + std::to_string(limit),
-                            .config = base,
+                            .config = of_strategy,
                             .plan = {}};
         TrainConfig& config = candidate.config;
-        config.shard_size = strategy.shard_size;
-        config.reshard_after_forward = strategy.reshards;
         config.checkpoint_every = every;
         config.limit = limit;
-        const ShardLayout units = layout(config);
         if (!rehearsed.contains(every)) rehearsed[every] = traces(config, units);
         candidate.plan = make_plan(config, units, rehearsed[every], machine);
         candidates.push_back(std::move(candidate));

@@ -31,7 +31,7 @@ TransportBuffers transport_buffers(const std::string& backend, const Schedule::I
   }
   if (backend != "gloo") return {};
   if (call.operation != Operation::all_reduce) return {bytes, 0, 0};
-  const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;
+  const int64_t part = call.part() * call.element_bytes;
   return {2 * call.ranks * part, part, 0};
 }
 
@@ -39,7 +39,7 @@ TransportBuffers transport_buffers(const std::string& backend, const Schedule::I
 int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
   constexpr int64_t kChunk = 16384;  // elements
   if (backend == "nccl" || call.operation == Operation::all_gather) return 0;
-  int64_t numel = round_up(call.numel, call.ranks) / call.ranks;
+  int64_t numel = call.part();
   if (backend == "shm" && call.operation == Operation::all_reduce) {
     const int64_t each = round_up(numel, kAlignment);
     numel = std::clamp<int64_t>(call.numel - call.place * each, 0, each);
@@ -144,11 +144,8 @@ std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {
   for (const auto& action : schedule.actions) {
     const auto* call = std::get_if<Schedule::Issue>(&action);
     if (call == nullptr) continue;
-    const int64_t times = call->operation == Operation::all_reduce ? 2 : 1;
-    const int64_t ranks = call->ranks;
-    const int64_t part = round_up(call->numel, ranks) / ranks * call->element_bytes;
     bytes[call->label.empty() ? to_string(call->operation) : std::string(call->label)] +=
-        times * (ranks - 1) * part;
+        call->bytes_received();
   }
   return bytes;
 }

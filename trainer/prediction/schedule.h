@@ -39,6 +39,11 @@ struct Schedule {
     bool in_arena;                 // the transport reads the tensor where it lies
     std::optional<size_t> unit{};  // that it serves, if any
     std::string_view label{};      // "norm" or "metrics" if it serves no parameter
+
+    int64_t part() const { return round_up(numel, ranks) / ranks; }  // [elements] of a rank
+    int64_t bytes_received() const {  // by a rank, by the textbook count of communicator.h
+      return (operation == Operation::all_reduce ? 2 : 1) * (ranks - 1) * part() * element_bytes;
+    }
   };
   struct Wait {     // a second one for the same call does nothing
     size_t action;  // index of the Issue

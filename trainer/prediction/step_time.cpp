@@ -44,9 +44,7 @@ CallTime of_units(const CallTime& call_time) {
 
 CallTime over(const Link& link) {
   return [link](const Schedule::Issue& call) {
-    const int64_t part = round_up(call.numel, call.ranks) / call.ranks * call.element_bytes;
-    const int64_t times = call.operation == Operation::all_reduce ? 2 : 1;
-    return link.time(call.operation, times * (call.ranks - 1) * part, call.ranks);
+    return link.time(call.operation, call.bytes_received(), call.ranks);
   };
 }
 
