@@ -17,12 +17,13 @@ Batch Batch::part(int index, int parts) const {
 }
 
 Batch Batch::to(c10::DeviceType device) const {
-  if (inputs.device().type() == device) return *this;
-  // From pinned memory, which its allocator does not give out again before it was read.
-  const auto copy = [&](const at::Tensor& tensor) {
-    return tensor.contiguous().pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);
-  };
-  return {copy(inputs), copy(targets)};
+  return {on_device(inputs, device), on_device(targets, device)};
+}
+
+// From pinned memory, which its allocator does not give out again before it was read.
+at::Tensor on_device(const at::Tensor& tensor, c10::DeviceType device) {
+  if (tensor.device().type() == device) return tensor;
+  return tensor.contiguous().pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);
 }
 
 }  // namespace fsdp

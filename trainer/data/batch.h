@@ -20,4 +20,7 @@ struct Batch {
   Batch to(c10::DeviceType device) const;
 };
 
+// The same of one tensor, which lies on the CPU or on `device`.
+at::Tensor on_device(const at::Tensor& tensor, c10::DeviceType device);
+
 }  // namespace fsdp

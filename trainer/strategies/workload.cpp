@@ -31,10 +31,7 @@ at::Tensor twin_on_meta(const at::Tensor& tensor) {
 at::Tensor to_device_of(const Module& model, const at::Tensor& tensor) {
   const auto parameters = model.parameters();
   const auto device = parameters.empty() ? at::kCPU : parameters.front().device().type();
-  if (device == at::kCPU) return tensor;
-  if (device == at::kMeta) return twin_on_meta(tensor);
-  // From pinned memory, which its allocator does not give out again before it was read.
-  return tensor.contiguous().pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);
+  return device == at::kMeta ? twin_on_meta(tensor) : on_device(tensor, device);
 }
 
 Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Dataset> dataset) {
