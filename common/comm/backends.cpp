@@ -12,9 +12,10 @@ std::shared_ptr<Transport> make_nccl(const RankContext& context,
   if (cuda_backend.make_nccl == nullptr || options.device != c10::kCUDA) {
     throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
   }
-  if (context.world_size > cuda_backend.gpus) {
-    throw std::invalid_argument("backend nccl needs " + std::to_string(context.world_size) +
-                                " GPUs, one for each rank; this machine has " +
+  const size_t ranks = context.ranks_here().size();
+  if (ranks > static_cast<size_t>(cuda_backend.gpus)) {
+    throw std::invalid_argument("backend nccl needs " + std::to_string(ranks) +
+                                " GPUs, one for each rank of this host; it has " +
                                 std::to_string(cuda_backend.gpus));
   }
   return cuda_backend.make_nccl(context, ledger, options.timeout);
@@ -39,10 +40,16 @@ std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankCo
 
 }  // namespace
 
-std::string choose_backend(const RankContext& context, const CommunicatorOptions& options) {
+std::string choose_backend(const RankContext& context, const CommunicatorOptions& options,
+                           const Group& group) {
+  if (options.backend == "shm" && !context.on_one_host(group)) {
+    throw std::invalid_argument("backend shm: the ranks are on several hosts (" +
+                                context.hosts->text() + "); take auto, which is shm inside a host");
+  }
   if (options.backend != "auto") return options.backend;
-  if (options.device == c10::kCUDA && context.world_size <= cuda_backend.gpus) return "nccl";
-  return context.shared->has_arenas() ? "shm" : "gloo";
+  const auto gpus = static_cast<size_t>(cuda_backend.gpus);
+  if (options.device == c10::kCUDA && context.ranks_here().size() <= gpus) return "nccl";
+  return context.on_one_host(group) && context.shared->has_arenas() ? "shm" : "gloo";
 }
 
 std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,

@@ -14,14 +14,16 @@ using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context
 
 // What the module that knows CUDA adds to the backends: see gpu::use_gpu_of().
 struct CudaBackend {
-  int gpus{};  // of this machine; nccl needs one for each rank
+  int gpus{};  // of this host; nccl needs one for each of its ranks
   TransportMaker make_nccl{};
   c10::Allocator* pinned{};  // of host memory that the GPU reads and writes by itself
 };
 inline CudaBackend cuda_backend;  // of this process; without GPUs until it is set
 
-// The backend that the options mean: never "auto".
-std::string choose_backend(const RankContext& context, const CommunicatorOptions& options);
+// The backend that the options mean between the ranks of `group`: never "auto". Throws
+// std::invalid_argument if they mean shm, and the ranks are on several hosts.
+std::string choose_backend(const RankContext& context, const CommunicatorOptions& options,
+                           const Group& group);
 
 // The transport of `backend` between the ranks of the ledger's group, with copies through the host
 // and a simulated link as the options ask. Throws std::invalid_argument if the backend is unknown

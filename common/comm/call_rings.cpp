@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -33,9 +34,18 @@ struct alignas(128) CallRings::RankHead {
   uint64_t taken, given_back;  // sets
   std::atomic<RankStatus> status;
   std::atomic<pid_t> watched;  // 0: nobody
+  Lost lost;                   // read when the rank has ended
+  bool is_lost;
 };
 
-// The first kSets Communicators have the sets in order; later ones that which rank 0 chooses.
+// Of the ranks that share the memory. Both 0: all ranks do.
+struct alignas(128) CallRings::Here {
+  int lowest;
+  int ranks;
+};
+
+// The first kSets Communicators have the sets in order; later ones that which the lowest rank here
+// chooses.
 struct alignas(128) CallRings::Set {
   std::atomic<uint64_t> communicator;  // a later one that has it; 0: none yet
   std::atomic<int> given_back;         // by how many ranks
@@ -48,11 +58,12 @@ struct alignas(128) CallRings::RankPage {
 
 size_t CallRings::bytes(int world_size) {
   const size_t of_rank = sizeof(RankHead) + kSets * kLevels * sizeof(RankPage);
-  return kSets * sizeof(Set) + static_cast<size_t>(world_size) * of_rank;
+  return sizeof(Here) + kSets * sizeof(Set) + static_cast<size_t>(world_size) * of_rank;
 }
 
 CallRings::CallRings(void* shared, const Group& group, int set)
-    : heads_(static_cast<RankHead*>(shared)),
+    : here_(static_cast<Here*>(shared)),
+      heads_(reinterpret_cast<RankHead*>(here_ + 1)),
       sets_(reinterpret_cast<Set*>(heads_ + group.world_size)),
       pages_(reinterpret_cast<RankPage*>(sets_ + kSets)),
       group_(group),
@@ -60,6 +71,10 @@ CallRings::CallRings(void* shared, const Group& group, int set)
       // With a core for each rank the others are about to come; else they may need this very core.
       spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
                                                                                             : 20) {}
+
+void CallRings::set_ranks_here(const std::vector<int>& ranks) {
+  *here_ = {ranks.at(0), static_cast<int>(ranks.size())};
+}
 
 CallRings::RankHead& CallRings::head(int rank) const {
   return heads_[group_.world_rank(rank)];
@@ -165,13 +180,14 @@ void CallRings::watch(int rank, pid_t process) {
   head(rank).watched.store(process, std::memory_order_release);
 }
 
-// Nothing as long as none is free or, for another rank, rank 0 has chosen none.
+// Nothing as long as none is free or, for another rank, the lowest rank here has chosen none.
 std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
   if (communicator < kSets) return static_cast<int>(communicator);
   for (int i = 0; i < kSets; ++i) {
     const int set = static_cast<int>((communicator + static_cast<uint64_t>(i)) % kSets);
     if (sets_[set].communicator == communicator) return set;
-    if (!chooses || sets_[set].given_back != group_.world_size) continue;
+    const int ranks = here_->ranks > 0 ? here_->ranks : group_.world_size;
+    if (!chooses || sets_[set].given_back != ranks) continue;
     for (size_t row = 0; row < kLevels * static_cast<size_t>(group_.world_size); ++row) {
       RankPage& former = (&page(set, Level::world, 0))[row];
       former.published = 0;
@@ -196,8 +212,8 @@ CallRings::Place CallRings::take_set(int rank, std::chrono::milliseconds limit) 
   }
   std::optional<int> set;
   const auto done = [&] {
-    const bool gone = status(0).gone();
-    set = set_of(mine.taken, rank == 0);
+    const bool gone = status(here_->lowest).gone();
+    set = set_of(mine.taken, rank == here_->lowest);
     return set || gone;
   };
   sleep_until(done, *heads_, limit);
@@ -238,6 +254,38 @@ std::string CallRings::last_call(int rank) const {
     text = "#" + std::to_string(count - 1) + ' ' + last.call.name() + groups.at(level);
   }
   return text;
+}
+
+void CallRings::note_lost(int rank, std::optional<uint64_t> sequence) {
+  head(rank).lost = {group_, set_, sequence};
+  head(rank).is_lost = true;
+}
+
+std::optional<CallRings::Lost> CallRings::lost(int rank) const {
+  if (!head(rank).is_lost) return std::nullopt;
+  return head(rank).lost;
+}
+
+std::string CallRings::pages(int rank) const {
+  std::string bytes;
+  for (size_t i = 0; i < kSets * kLevels; ++i) {
+    const RankPage& calls = page(static_cast<int>(i / kLevels), static_cast<Level>(i % kLevels),
+                                 group_.world_rank(rank));
+    if (calls.published == 0) continue;
+    bytes += static_cast<char>(i);
+    bytes.append(reinterpret_cast<const char*>(&calls), sizeof calls);
+  }
+  return bytes;
+}
+
+void CallRings::take_pages(int rank, const std::string& pages) {
+  for (size_t at = 0; at + sizeof(RankPage) < pages.size(); at += 1 + sizeof(RankPage)) {
+    const auto i = static_cast<unsigned char>(pages[at]);
+    if (i >= kSets * kLevels) return;
+    RankPage& calls =
+        page(i / static_cast<int>(kLevels), static_cast<Level>(i % kLevels), group_.world_rank(rank));
+    std::memcpy(static_cast<void*>(&calls), pages.data() + at + 1, sizeof calls);
+  }
 }
 
 std::vector<CallHistory> CallRings::histories() const {

@@ -30,7 +30,8 @@ enum class Stage : uint8_t {
 // The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
 // kLength calls, with the stage of each. A rank writes its own ring and reads those of its group.
 // Ranks are numbered as in the group. A Communicator has a set of rings: one for each rank and each
-// level of its groups. What is known of a rank itself is there once.
+// level of its groups. What is known of a rank itself is there once. Ranks of another host share
+// other rings: here theirs are empty, until after a failure take_pages() has filled them.
 class CallRings {
  public:
   static constexpr uint64_t kLength = 64;
@@ -41,9 +42,13 @@ class CallRings {
   CallRings(void* shared, const Group& group, int set = 0);
   const Group& group() const { return group_; }
 
+  // The ranks of the world that share this memory, ascending; until it is called: all.
+  void set_ranks_here(const std::vector<int>& ranks);
+
   // The number of the next Communicator of `rank`, and the set that it has until give_back(): one
   // that no rank has any more. Throws std::logic_error if this rank has kSets Communicators, and
-  // CollectiveError if other ranks keep theirs, or rank 0 makes none, for longer than `limit`.
+  // CollectiveError if other ranks keep theirs, or the lowest rank here makes none, for longer than
+  // `limit`.
   struct Place {
     uint64_t communicator;
     int set;
@@ -76,10 +81,24 @@ class CallRings {
   std::string last_call(int rank) const;
   std::vector<CallHistory> histories() const;  // by rank
 
+  // What a rank was about when it failed because another one did not come.
+  struct Lost {
+    Group group;
+    int set;
+    std::optional<uint64_t> sequence;  // of the call; nothing: it was still connecting
+  };
+  void note_lost(int rank, std::optional<uint64_t> sequence);  // in this group
+  std::optional<Lost> lost(int rank) const;
+
+  // All that `rank` has published, as bytes for rings of another host, of the same program.
+  std::string pages(int rank) const;
+  void take_pages(int rank, const std::string& pages);
+
  private:
   struct Entry;
   struct RankHead;
   struct Set;
+  struct Here;
   struct RankPage;
   RankHead& head(int rank) const;
   RankPage& page(int rank) const { return page(set_, group_.level, group_.world_rank(rank)); }
@@ -90,7 +109,8 @@ class CallRings {
   Entry& entry(int rank, uint64_t sequence) const;
   static void look_for_process(RankHead& rank);
 
-  RankHead* heads_;  // [world_size], shared by all ranks, as are
+  Here* here_;       // shared by all ranks, as are
+  RankHead* heads_;  // [world_size]
   Set* sets_;        // [kSets]
   RankPage* pages_;  // [kSets][kLevels][world_size]
   Group group_;

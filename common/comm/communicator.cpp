@@ -4,6 +4,7 @@
 #include <comm/call_observer.h>
 #include <comm/communicator.h>
 #include <comm/ledger.h>
+#include <comm/remote_ledger.h>
 #include <memory/storage.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@ namespace fsdp {
 
 // The calls of this rank in one group.
 struct Connection {
+  std::string backend;
+  Compare compare{};
   std::shared_ptr<Ledger> ledger;
   std::shared_ptr<Transport> transport;
   uint64_t sequence{};  // of the next call
@@ -32,10 +35,8 @@ struct CommunicatorState {
   CallRings::Place place{};
   std::shared_ptr<void> gives_place_back;  // destroyed last, when the transports are
   int global_rank{};
-  std::string backend;
   c10::DeviceType device{};
-  Compare compare{};
-  bool comparing{};
+  bool in_first_iteration{true};
   std::optional<Fault> fault;
   std::shared_ptr<Clock> clock;
   Connection ranks;                    // of the world, or of one replica
@@ -44,6 +45,11 @@ struct CommunicatorState {
   std::vector<Call> log;
   std::exception_ptr failure;  // the first, if a call has failed
   std::atomic<bool> busy{};    // whether a thread calls or waits
+
+  bool compares(const Connection& connection) const {
+    return connection.compare == Compare::always ||
+           (connection.compare == Compare::first_iteration && in_first_iteration);
+  }
 
   std::vector<const Connection*> connections() const {
     if (!replicas) return {&ranks};
@@ -181,7 +187,8 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
     call.numel = std::max(output.numel(), input.numel());
   }
   call.bytes = textbook_bytes(call, group.size);
-  const bool compared = comm->comparing || operation == Operation::barrier;  // it is a comparison
+  // A barrier is a comparison.
+  const bool compared = comm->compares(connection) || operation == Operation::barrier;
   const auto issued =
       std::make_shared<IssuedCall>(IssuedCall{comm, &connection, call, compared, nullptr});
   comm->attempt([&] {
@@ -225,19 +232,10 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   context.shared->wait_at_most(options.timeout);
   CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
   // Another process has forked each of the others, and may be killed itself.
-  if (!context.shared->has_arenas()) rings.watch(context.rank, getpid());
+  if (context.hosts) rings.watch(context.rank, getpid());
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;
-  state->backend = choose_backend(context, options);
   state->device = options.device;
-  state->compare = options.compare.value_or(state->backend == "nccl" ? Compare::first_iteration
-                                                                     : Compare::always);
-  state->comparing = state->compare != Compare::never;
-  if (state->compare != Compare::always && (state->backend == "shm" || options.link)) {
-    throw std::invalid_argument("calls over " +
-                                std::string(options.link ? "a simulated link" : "backend shm") +
-                                " have to be compared always");
-  }
   state->fault = options.fault;
   state->clock = options.clock;
   state->keep_log = options.keep_log;
@@ -248,14 +246,39 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   return state;
 }
 
+// Which calls are compared. shm and a simulated link read what the comparison brings.
+Compare comparison_over(const std::string& backend, const RankContext& context,
+                        const CommunicatorOptions& options) {
+  const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
+  const Compare wanted = options.compare.value_or(usual);
+  if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
+  // Over several hosts the option is about the calls between them.
+  if (!options.link && context.hosts && context.hosts->several()) return Compare::always;
+  throw std::invalid_argument("calls over " +
+                              std::string(options.link ? "a simulated link" : "backend shm") +
+                              " have to be compared always");
+}
+
+std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
+                                    std::chrono::milliseconds timeout) {
+  const Group& group = rings.group();
+  const int rank = group.rank_of(context.rank);
+  if (context.on_one_host(group)) return std::make_shared<Ledger>(rings, rank, timeout);
+  return std::make_shared<RemoteLedger>(context, rings, rank, timeout);
+}
+
 Connection connect(const RankContext& context, const CommunicatorOptions& options,
                    const CommunicatorState& state, Group group) {
   group.communicator = state.place.communicator;
   Connection connection;
+  if (options.link && !context.on_one_host(group))
+    throw std::invalid_argument("a simulated link takes ranks of one host");
+  connection.backend = choose_backend(context, options, group);
+  connection.compare = comparison_over(connection.backend, context, options);
   connection.ledger =
-      std::make_shared<Ledger>(CallRings(context.shared->call_rings(), group, state.place.set),
-                               group.rank_of(context.rank), options.timeout);
-  connection.transport = make_transport(state.backend, context, connection.ledger, options);
+      make_ledger(context, CallRings(context.shared->call_rings(), group, state.place.set),
+                  options.timeout);
+  connection.transport = make_transport(connection.backend, context, connection.ledger, options);
   return connection;
 }
 
@@ -312,7 +335,7 @@ int Communicator::summed_ranks() const {
   return world_size() * (over_replicas ? state_->replicas->group().size : 1);
 }
 const std::string& Communicator::backend() const {
-  return state_->backend;
+  return ranks_->backend;
 }
 c10::DeviceType Communicator::device() const {
   return state_->device;
@@ -349,14 +372,14 @@ at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
 }
 
 void Communicator::end_first_iteration() {
-  if (state_->compare != Compare::first_iteration || !state_->comparing) return;
+  if (!state_->in_first_iteration) return;
   // Until the others have compared what they called, no record may be written over.
   for (const Connection* connection : state_->connections()) {
-    if (connection->sequence == 0) continue;
+    if (connection->compare != Compare::first_iteration || connection->sequence == 0) continue;
     state_->attempt(
         [&] { connection->ledger->wait_for_all(connection->sequence - 1, Stage::waited_for); });
   }
-  state_->comparing = false;
+  state_->in_first_iteration = false;
 }
 
 void Communicator::wait_for_readers() {

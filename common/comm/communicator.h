@@ -39,7 +39,7 @@ class Communicator {
   int world_size() const;    // W
   int global_rank() const;   // among all ranks, with replicas
   int summed_ranks() const;  // over how many ranks reduce_scatter_into sums: W without replicas
-  const std::string& backend() const;  // never "auto"
+  const std::string& backend() const;  // between these ranks; never "auto"
   c10::DeviceType device() const;      // of the tensors
 
   // output [W n] <- the W inputs [n], in rank order. The input may be a part of the output. The

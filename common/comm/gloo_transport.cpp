@@ -1,34 +1,16 @@
 #include <base/torch.h>
 #include <comm/backends.h>
-#include <comm/collective_error.h>
-#include <comm/ledger.h>
-#include <comm/rendezvous.h>
+#include <comm/gloo_group.h>
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
-#include <sys/resource.h>
 
-// The declarations of gloo it includes come from gloo_declarations/.
-#include <torch/version.h>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-
-#include <csignal>
 #include <cstring>
-#include <filesystem>
-#include <iterator>
 #include <map>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 namespace fsdp {
 namespace {
-
-// With another order of virtual functions than libtorch has, a call would run another function, and
-// no compiler or linker says so.
-static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 15,
-              "gloo_declarations/ was tried with LibTorch 2.11 to 2.15: compare its classes with "
-              "those of the gloo that this LibTorch was built with, function by function and in "
-              "order, run the tests over gloo, then widen the range here");
 
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
@@ -219,22 +201,6 @@ class GlooBarrier final : public GlooTransfer {
   using GlooTransfer::GlooTransfer;
 };
 
-// gloo ends the process when it finds that it may open no more.
-void require_open_files(const std::string& who, int ranks) {
-  constexpr int kOfItsOwn = 4;  // what it opens beside a connection to each rank
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  std::error_code unknown;
-  const std::filesystem::directory_iterator files("/proc/self/fd", unknown);
-  const auto open = std::distance(begin(files), end(files));
-  const rlim_t needed = static_cast<rlim_t>(open + ranks + kOfItsOwn);
-  if (limit.rlim_cur >= needed) return;
-  throw std::runtime_error(who + ": backend gloo needs " + std::to_string(needed) +
-                           " open files to connect " + std::to_string(ranks) +
-                           " ranks, and this process may have " + std::to_string(limit.rlim_cur) +
-                           "; raise the limit (ulimit -n)");
-}
-
 class GlooTransport final : public Transport {
  public:
   explicit GlooTransport(std::shared_ptr<GlooGroup> group) : group_(std::move(group)) {}
@@ -266,23 +232,9 @@ class GlooTransport final : public Transport {
 std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout) {
-  const Group group = ledger->group();
-  const int rank = ledger->rank();
-  require_open_files("rank " + std::to_string(context.rank), group.size);
-  signal(SIGPIPE, SIG_IGN);  // a rank that has gone is an error; see flush_output() for stdout
-  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-  options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
-  options->threads = 2;
-  try {
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        rendezvous_of(group, *context.shared, timeout), rank, group.size, options);
-    return std::make_shared<GlooTransport>(
-        std::shared_ptr<GlooGroup>(new GlooGroup{std::move(gloo), std::move(ledger)}));
-  } catch (const std::exception& error) {
-    throw CollectiveError("rank " + std::to_string(context.rank) +
-                          ": can't connect to the other ranks" + group.text() + " over gloo" +
-                          ledger->absent() + " (" + message_of(error) + ')');
-  }
+  auto gloo = connect_gloo(context, *ledger, "bytes", timeout);
+  return std::make_shared<GlooTransport>(
+      std::shared_ptr<GlooGroup>(new GlooGroup{std::move(gloo), std::move(ledger)}));
 }
 
 }  // namespace fsdp

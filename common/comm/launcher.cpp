@@ -3,6 +3,7 @@
 #include <base/standard_output.h>
 #include <comm/call_rings.h>
 #include <comm/collective_error.h>
+#include <comm/farewell.h>
 #include <comm/forked_ranks.h>
 #include <comm/held_signals.h>
 #include <comm/join.h>
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <numeric>
 #include <system_error>
 
 extern "C" void __cxa_finalize(void*);  // NOLINT: the C++ ABI's name
@@ -113,6 +115,7 @@ void say(const std::string& program, const std::string& text) {
 struct Share {
   int first, end;
   std::shared_ptr<SharedRegion> shared;
+  std::shared_ptr<const Hosts> hosts{};
 };
 
 void fork_ranks(const Share& share, ForkedRanks& ranks, HeldSignals& held,
@@ -128,15 +131,17 @@ void fork_ranks(const Share& share, ForkedRanks& ranks, HeldSignals& held,
     }
     if (pid == 0) {
       held.restore();
-      run_rank({rank, share.shared->world_size(), share.shared}, parent, body);
+      run_rank({rank, share.shared->world_size(), share.shared, share.hosts}, parent, body);
     }
     ranks.add(rank, pid);
   }
 }
 
-// Ends those that are left because one has failed. If none has, one was stopped for too long.
-void end_ranks(ForkedRanks& ranks, LaunchResult& result) {
+// Ends those that are left because one has failed, here or on another host. If none has, one was
+// stopped for too long.
+void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   for (RankExit& exit : ranks.end_all()) {
+    if (elsewhere) result.first_failure = exit.rank;
     if (result.ok() && exit.frozen_by != 0) {
       result.first_failure = exit.rank;
     } else {
@@ -149,7 +154,7 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result) {
 // Forks the ranks and waits for them.
 LaunchResult run_here(const Share& share, HeldSignals& held,
                       const std::function<int(const RankContext&)>& body,
-                      const std::function<void()>& on_interrupt) {
+                      const std::function<void()>& on_interrupt, Farewell* farewell = nullptr) {
   LaunchResult result;
   result.ranks.resize(share.shared->world_size());
   ForkedRanks ranks(share.shared);
@@ -160,8 +165,9 @@ LaunchResult run_here(const Share& share, HeldSignals& held,
       result.ranks[exit.rank] = std::move(exit);
     }
     const auto limit = ranks.limit_of_stopped();
-    if (!result.ok() || (limit && *limit <= HeldSignals::Time::clock::now())) {
-      end_ranks(ranks, result);
+    const bool elsewhere = result.ok() && ranks.any() && farewell && farewell->others_failed();
+    if (!result.ok() || elsewhere || (limit && *limit <= HeldSignals::Time::clock::now())) {
+      end_ranks(ranks, result, elsewhere);
     }
     if (!ranks.any()) return result;
     const int signal = held.next(limit);
@@ -218,40 +224,92 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
   return run_here({0, world_size, shared}, held, body, on_interrupt);
 }
 
-int start(int world_size, const std::function<int(const RankContext&)>& body,
-          const std::string& program, const AtEnd& at_end, std::chrono::milliseconds timeout) {
+std::vector<int> RankContext::ranks_here() const {
+  if (hosts) return hosts->ranks_of(hosts->here());
+  std::vector<int> all(static_cast<size_t>(world_size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+int RankContext::local_rank() const {
+  const auto here = ranks_here();
+  return static_cast<int>(std::find(here.begin(), here.end(), rank) - here.begin());
+}
+
+namespace {
+
+using Body = std::function<int(const RankContext&)>;
+using Say = std::function<void(const std::string&)>;
+
+// The failure of one rank makes others fail: it is told once, and before a signal can end this
+// process. That a rank was killed is news in any case: others may have noticed first.
+void tell(const RankExit& failed, SharedRegion& shared, const Say& say) {
+  if (shared.first_to_fail() || failed.signal != 0) say(failed.text());
+  // For ranks that other processes have forked.
+  CallRings(shared.call_rings(), Group::world(shared.world_size()))
+      .set_status(failed.rank, failed.status());
+}
+
+// Runs the ranks that one process forks: all, or the one that a launcher has started it for.
+int run_share(const Share& share, HeldSignals& held, const Body& body, const AtEnd& at_end,
+              Farewell* farewell, const Say& say) {
+  const LaunchResult result = run_here(
+      share, held, body,
+      [&] {
+        if (at_end) at_end("the run was interrupted");
+      },
+      farewell);
+  const int told = result.ok() ? share.first : result.first_failure;
+  const RankExit& end = result.ranks[static_cast<size_t>(told)];
+  if (farewell) {
+    if (const std::string story = farewell->say(end); !story.empty()) say(story);
+  } else if (!result.ok()) {
+    tell(end, *share.shared, say);
+  }
+  if (result.ok()) return !at_end || at_end("") ? 0 : 1;
+  write_error_file(end.text());
+  if (at_end) at_end(end.text());
+  return 1;
+}
+
+int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say) {
+  const Joined joined = join(self, say);
+  HeldSignals held;
+  const auto farewell = Farewell::listen(joined);
+  const int status = run_share({self.rank, self.rank + 1, joined.shared, joined.hosts}, held, body,
+                               at_end, farewell.get(), say);
+  constexpr std::chrono::seconds kForOthersToEnd{5};
+  if (farewell && joined.store)
+    farewell->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
+  return status;
+}
+
+}  // namespace
+
+int start(int world_size, const Body& body, const std::string& program, const AtEnd& at_end,
+          std::chrono::milliseconds timeout) {
+  const Say tell_user = [&](const std::string& text) { say(program, text); };
   try {
     require_one_thread("start()");
     auto self = started_rank();
     if (self && self->world_size != world_size) {
-      throw std::invalid_argument("WORLD_SIZE=" + std::to_string(self->world_size) +
-                                  ", but this program is to run on " + std::to_string(world_size) +
-                                  (world_size == 1 ? " rank" : " ranks"));
+      throw std::invalid_argument(self->launcher + " has started " +
+                                  std::to_string(self->world_size) +
+                                  " ranks, but this program is to run on " +
+                                  std::to_string(world_size));
     }
-    if (self) self->timeout = timeout;
-    const auto tell = [&](const std::string& text) { say(program, text); };
-    const auto shared = self ? join(*self, tell) : SharedRegion::create(world_size);
+    if (self) {
+      self->timeout = timeout;
+      return run_started(*self, body, at_end, tell_user);
+    }
+    const auto shared = SharedRegion::create(world_size);
     HeldSignals held;
-    const int first = self ? self->rank : 0;
-    const int end = self ? first + 1 : world_size;
-    const LaunchResult result = run_here({first, end, shared}, held, body, [&] {
-      if (at_end) at_end("the run was interrupted");
-    });
-    if (result.ok()) return !at_end || at_end("") ? 0 : 1;
-    // The failure of one rank makes others fail: it is told once, and before a signal can end this
-    // process. That a rank was killed is news in any case: others may have noticed first.
-    const RankExit& failed = result.ranks[result.first_failure];
-    if (shared->first_to_fail() || failed.signal != 0) say(program, failed.text());
-    // For ranks that other processes have forked.
-    CallRings(shared->call_rings(), Group::world(world_size))
-        .set_status(failed.rank, failed.status());
-    if (at_end) at_end(failed.text());
-    return 1;
+    return run_share({0, world_size, shared}, held, body, at_end, nullptr, tell_user);
   } catch (const std::invalid_argument& error) {
-    say(program, error.what());
+    tell_user(error.what());
     return 2;
   } catch (const std::exception& error) {
-    say(program, error.what());
+    tell_user(error.what());
     return 1;
   }
 }

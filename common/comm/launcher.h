@@ -1,5 +1,6 @@
 #pragma once
 
+#include <comm/hosts.h>
 #include <comm/rank_status.h>
 #include <comm/shared_region.h>
 
@@ -15,7 +16,12 @@ namespace fsdp {
 struct RankContext {
   int rank{};
   int world_size{1};
-  std::shared_ptr<SharedRegion> shared;
+  std::shared_ptr<SharedRegion> shared;  // by the ranks of this host
+  std::shared_ptr<const Hosts> hosts{};  // null: all ranks are on this host, and one process's
+
+  bool on_one_host(const Group& group) const { return !hosts || hosts->within_one(group); }
+  std::vector<int> ranks_here() const;  // of the world, ascending
+  int local_rank() const;               // among those: 0, 1, 2, ...
 };
 
 // How a rank ended.

@@ -13,16 +13,18 @@ std::chrono::milliseconds Ledger::patience() const {
   return std::min(timeout_, std::chrono::milliseconds(1000));
 }
 
+void Ledger::require_waited_for(uint64_t sequence) const {
+  if (sequence < kRing) return;
+  const uint64_t former = sequence - kRing;
+  if (rings_.reached(rank_, former, Stage::waited_for)) return;
+  throw std::logic_error(call_of_rank(group(), rank_, at(rank_, former).call) +
+                         " was never waited for: its Handle was destroyed; keep the Handle "
+                         "that a collective returns, and call its wait()");
+}
+
 void Ledger::publish(const PublishedCall& call) {
-  if (call.call.sequence >= kRing) {
-    const uint64_t former = call.call.sequence - kRing;
-    if (!rings_.reached(rank_, former, Stage::waited_for)) {
-      throw std::logic_error(call_of_rank(group(), rank_, at(rank_, former).call) +
-                             " was never waited for: its Handle was destroyed; keep the Handle "
-                             "that a collective returns, and call its wait()");
-    }
-    wait_for_all(former, Stage::waited_for);
-  }
+  require_waited_for(call.call.sequence);
+  if (call.call.sequence >= kRing) wait_for_all(call.call.sequence - kRing, Stage::waited_for);
   note(call);
 }
 
@@ -59,7 +61,7 @@ bool Ledger::all_reached(uint64_t sequence, Stage stage) const {
   return true;
 }
 
-void Ledger::wait(int rank, uint64_t sequence, Stage stage) const {
+void Ledger::wait(int rank, uint64_t sequence, Stage stage) {
   if (rings_.comes(rank, sequence, stage, timeout_)) return;
   // One that runs may be waiting itself for one that does not.
   for (int other = 0; other < group().size && rings_.status(rank).runs(); ++other) {
@@ -74,7 +76,7 @@ void Ledger::wait(int rank, uint64_t sequence, Stage stage) const {
 }
 
 CollectiveError Ledger::failed_in(const char* library, uint64_t sequence,
-                                  const std::exception& error) const {
+                                  const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
   if (const auto absent = rings_.absent(patience())) return missing(reason, *absent, sequence);
   std::vector<int> unfinished;
@@ -83,35 +85,44 @@ CollectiveError Ledger::failed_in(const char* library, uint64_t sequence,
       unfinished.push_back(rank);
   }
   if (unfinished.size() == 1) return missing(reason, unfinished[0], sequence);
+  rings_.note_lost(rank_, sequence);
   return fsdp::failed_in(library, group(), rank_, at(rank_, sequence).call, error);
 }
 
-std::string Ledger::absent() const {
+std::string Ledger::absent() {
+  rings_.note_lost(rank_, std::nullopt);
   const auto absent = rings_.absent(patience());
   if (!absent) return "";
   return ": rank " + std::to_string(group().world_rank(*absent)) + ' ' +
          rings_.status(*absent).text();
 }
 
-// What this rank says of its call `sequence`, to which `rank` has not come: `reason` tells how this
-// rank knows.
-CollectiveError Ledger::missing(const std::string& reason, int rank, uint64_t sequence) const {
-  std::string text = call_of_rank(group(), rank_, at(rank_, sequence).call) + reason + ": rank " +
-                     std::to_string(group().world_rank(rank));
-  const std::string last = rings_.last_call(rank);
-  const RankStatus status = rings_.status(rank);
-  if (status.gone()) {
+CollectiveError Ledger::missing(const std::string& reason, int rank, uint64_t sequence) {
+  rings_.note_lost(rank_, sequence);
+  return CollectiveError(missing_rank(rings_, rank_, reason, rank, sequence));
+}
+
+std::string missing_rank(const CallRings& rings, int self, const std::string& reason, int rank,
+                         uint64_t sequence) {
+  const Group& group = rings.group();
+  std::string text = call_of_rank(group, self, rings.at(self, sequence).call) + reason + ": rank " +
+                     std::to_string(group.world_rank(rank));
+  const std::string last = rings.last_call(rank);
+  const RankStatus status = rings.status(rank);
+  if (status.kind == RankStatus::Kind::silent) {
+    text += ' ' + status.text();
+  } else if (status.gone()) {
     text += ' ' + status.text() +
             (last.empty() ? " before its first collective" : " after collective " + last);
-  } else if (rings_.reached(rank, sequence, Stage::waited_for)) {
+  } else if (rings.reached(rank, sequence, Stage::waited_for)) {
     text += " has not finished it";
-  } else if (rings_.reached(rank, sequence, Stage::published)) {
+  } else if (rings.reached(rank, sequence, Stage::published)) {
     text += " called it but has not waited for it";
   } else {
     text += " has not called it; " +
             (last.empty() ? "it has called none yet" : "its last call was " + last);
   }
-  return CollectiveError(text + '\n' + tell_missing(sequence, rank, group(), rings_.histories()));
+  return text + '\n' + tell_missing(sequence, rank, group, rings.histories());
 }
 
 }  // namespace fsdp

@@ -16,6 +16,8 @@ std::string RankStatus::text() const {
       return "was killed by " + signal_text(number);
     case Kind::vanished:
       return "has vanished (its process is gone)";
+    case Kind::silent:
+      return "does not answer (its host is down, or cut off)";
   }
   return "";
 }

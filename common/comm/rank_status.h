@@ -8,14 +8,15 @@ namespace fsdp {
 // What the process that has forked a rank last saw of it. Aligned as one word: clang needs this to
 // load and store it atomically without libatomic.
 struct alignas(8) RankStatus {
-  enum class Kind : uint8_t { running, stopped, ended, killed, vanished };
+  enum class Kind : uint8_t { running, stopped, ended, killed, vanished, silent };
   Kind kind{};
   int number{};  // the signal that stopped or killed it, or its exit status
 
   bool runs() const { return kind == Kind::running; }
   bool gone() const { return kind >= Kind::ended; }
   // "was stopped by signal 19 (Stopped (signal))", "has ended with status 0", "was killed by signal
-  // 9 (Killed)", "has vanished (its process is gone)"; empty if it is running.
+  // 9 (Killed)", "has vanished (its process is gone)", "does not answer (its host is down, or cut
+  // off)"; empty if it is running.
   std::string text() const;
 };
 

@@ -4,21 +4,39 @@
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <stdexcept>
 
 namespace fsdp {
+namespace {
 
-c10::intrusive_ptr<c10d::Store> rendezvous_of(const Group& group, const SharedRegion& shared,
-                                              std::chrono::milliseconds timeout) {
-  const std::string name = std::to_string(group.communicator) + '/' +
-                           std::to_string(static_cast<int>(group.level)) + '/' +
-                           std::to_string(group.first);
+c10::intrusive_ptr<c10d::Store> file_of(const SharedRegion& shared) {
   if (access(shared.rendezvous_path().c_str(), R_OK | W_OK) !=
       0) {  // a FileStore would wait for it
     throw std::runtime_error("cannot open " + shared.rendezvous_path() + ": is /proc mounted?");
   }
-  auto store = c10::make_intrusive<c10d::FileStore>(shared.rendezvous_path(), shared.world_size());
+  return c10::make_intrusive<c10d::FileStore>(shared.rendezvous_path(), shared.world_size());
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> store_of(const StartedRank& self) {
+  c10d::TCPStoreOptions options;
+  options.port = self.port;
+  options.waitWorkers = false;
+  options.timeout = self.timeout;
+  return c10::make_intrusive<c10d::PrefixStore>(
+      "fsdp/" + self.group, c10::make_intrusive<c10d::TCPStore>(self.host, options));
+}
+
+c10::intrusive_ptr<c10d::Store> rendezvous_of(const RankContext& context, const Group& group,
+                                              const std::string& purpose,
+                                              std::chrono::milliseconds timeout) {
+  const std::string name = purpose + '/' + std::to_string(group.communicator) + '/' +
+                           std::to_string(static_cast<int>(group.level)) + '/' +
+                           std::to_string(group.first);
+  auto store = context.on_one_host(group) ? file_of(*context.shared) : store_of(context.hosts->self);
   store->setTimeout(timeout);
   return c10::make_intrusive<c10d::PrefixStore>(name, std::move(store));
 }

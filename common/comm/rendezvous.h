@@ -1,8 +1,7 @@
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
-#include <comm/group.h>
-#include <comm/shared_region.h>
+#include <comm/launcher.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -10,9 +9,14 @@
 
 namespace fsdp {
 
-// Where the ranks of `group` meet to connect. `timeout` limits every wait for one of them.
-// Throws std::runtime_error if there is no /proc, through which they meet.
-c10::intrusive_ptr<c10d::Store> rendezvous_of(const Group& group, const SharedRegion& shared,
+// The store that the launcher or rank 0 hosts, with what ranks of this group have put there.
+c10::intrusive_ptr<c10d::Store> store_of(const StartedRank& self);
+
+// Where the ranks of `group` meet to connect for `purpose`. `timeout` limits every wait for one of
+// them. Throws std::runtime_error if there is no /proc, through which the ranks of a host meet, or
+// if ranks of several hosts can't reach their store.
+c10::intrusive_ptr<c10d::Store> rendezvous_of(const RankContext& context, const Group& group,
+                                              const std::string& purpose,
                                               std::chrono::milliseconds timeout);
 
 }  // namespace fsdp

@@ -56,11 +56,15 @@ size_t memory_bytes(int world_size) {
   return (1 + world_size) * SharedRegion::kMessageBytes + CallRings::bytes(world_size);
 }
 
+void set_length(const OpenFile& file, size_t bytes) {
+  if (ftruncate(file.descriptor, static_cast<off_t>(bytes)) != 0) refused("ftruncate");
+}
+
 OpenFile new_file(const char* name, size_t bytes) {
   OpenFile file(memfd_create(name, MFD_CLOEXEC));
-  if (file.descriptor < 0 || ftruncate(file.descriptor, static_cast<off_t>(bytes)) != 0) {
+  if (file.descriptor < 0 || fchmod(file.descriptor, S_IRUSR | S_IWUSR) != 0)
     refused("memfd_create");
-  }
+  set_length(file, bytes);
   return file;
 }
 
@@ -70,9 +74,10 @@ OpenFile existing_file(const std::string& path) {
   return file;
 }
 
-// The first arena begins at a huge page.
-char* first_arena(const Mapping& arenas) {
-  return reinterpret_cast<char*>(round_up(reinterpret_cast<size_t>(arenas.base()), kHugePage));
+size_t length_of(const OpenFile& file) {
+  struct stat status {};
+  fstat(file.descriptor, &status);
+  return static_cast<size_t>(status.st_size);
 }
 
 }  // namespace
@@ -90,27 +95,46 @@ SharedRegion::SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous)
       memory_(kPurpose, memory_bytes(world_size), memory_file_),
       allocators_(static_cast<size_t>(world_size)) {}
 
-std::shared_ptr<SharedRegion> SharedRegion::create_without_arenas(int world_size) {
+// Without arenas.
+std::shared_ptr<SharedRegion> SharedRegion::create_small(int world_size) {
   OpenFile memory = new_file("fsdp_ranks", memory_bytes(world_size));
   return std::shared_ptr<SharedRegion>(
       new SharedRegion(world_size, std::move(memory), new_file("fsdp_rendezvous", 0)));
 }
 
 std::shared_ptr<SharedRegion> SharedRegion::create(int world_size, size_t arena_bytes) {
-  auto region = create_without_arenas(world_size);
-  const size_t wanted = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
-  const size_t share = addresses_left() / 2 / world_size;  // the other half: for all else
-  size_t bytes = std::min(wanted, std::max(share / kHugePage * kHugePage, kLeastArena));
-  // The kernel says no more than that it is too much.
-  while (!region->map_arenas(bytes, bytes / 2 < kLeastArena))
-    bytes = round_up(bytes / 2, kHugePage);
-  region->arenas_are_cut_ = bytes < wanted;
+  auto region = create_small(world_size);
+  region->create_arenas(arena_bytes);
   return region;
 }
 
+std::shared_ptr<SharedRegion> SharedRegion::create_for_started(int world_size,
+                                                               size_t arena_bytes) {
+  auto region = create_small(world_size);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const auto wanted = arena_bytes ? arena_bytes : physical_memory();
+  if (limit.rlim_cur / static_cast<size_t>(world_size) < round_up(wanted, kHugePage)) return region;
+  region->arenas_file_ = new_file("fsdp_arenas", 0);
+  region->create_arenas(arena_bytes);
+  return region;
+}
+
+void SharedRegion::create_arenas(size_t arena_bytes) {
+  const size_t wanted = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
+  const size_t share = addresses_left() / 2 / world_size_;  // the other half: for all else
+  size_t bytes = std::min(wanted, std::max(share / kHugePage * kHugePage, kLeastArena));
+  // The kernel says no more than that it is too much.
+  while (!map_arenas(bytes, bytes / 2 < kLeastArena))
+    bytes = round_up(bytes / 2, kHugePage);
+  arenas_are_cut_ = bytes < wanted;
+  if (arenas_file_.descriptor >= 0) set_length(arenas_file_, arenas_->bytes());
+}
+
+// An arena begins at a huge page.
 bool SharedRegion::map_arenas(size_t bytes, bool or_throw) {
   try {
-    arenas_.emplace(kPurpose, world_size_ * bytes + kHugePage);
+    arenas_.emplace(kPurpose, world_size_ * bytes, arenas_file_, kHugePage);
   } catch (const std::runtime_error&) {
     if (or_throw) throw;
     return false;
@@ -121,25 +145,29 @@ bool SharedRegion::map_arenas(size_t bytes, bool or_throw) {
 
 std::shared_ptr<SharedRegion> SharedRegion::open(int world_size, const std::string& name) {
   std::istringstream words(name);
-  std::string memory, rendezvous;
-  words >> memory >> rendezvous;
+  std::string memory, rendezvous, arenas;
+  words >> memory >> rendezvous >> arenas;
   OpenFile file = existing_file(memory);
-  struct stat status {};
-  fstat(file.descriptor, &status);
-  if (static_cast<size_t>(status.st_size) != memory_bytes(world_size)) {
+  if (length_of(file) != memory_bytes(world_size)) {
     throw std::runtime_error(std::string(kPurpose) + ": " + memory + " has " +
-                             std::to_string(status.st_size) + " bytes, not " +
+                             std::to_string(length_of(file)) + " bytes, not " +
                              std::to_string(memory_bytes(world_size)) +
                              ": do all ranks run the same program?");
   }
-  return std::shared_ptr<SharedRegion>(
+  std::shared_ptr<SharedRegion> region(
       new SharedRegion(world_size, std::move(file), existing_file(rendezvous)));
+  if (arenas.empty()) return region;
+  region->arenas_file_ = existing_file(arenas);
+  region->map_arenas(length_of(region->arenas_file_) / world_size, true);
+  return region;
 }
 
 std::string SharedRegion::name() const {
-  const std::string folder = "/proc/" + std::to_string(getpid()) + "/fd/";
-  return folder + std::to_string(memory_file_.descriptor) + ' ' + folder +
-         std::to_string(rendezvous_.descriptor);
+  std::string name;
+  for (const OpenFile* file : {&memory_file_, &rendezvous_, &arenas_file_})
+    if (file->descriptor >= 0)
+      name += "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file->descriptor) + ' ';
+  return name;
 }
 
 SharedRegion::~SharedRegion() = default;
@@ -180,7 +208,7 @@ c10::Allocator* SharedRegion::allocator(int rank) {
   auto& allocator = allocators_[static_cast<size_t>(rank)];
   if (!allocator) {
     allocator = std::make_unique<Arena>(
-        first_arena(*arenas_) + rank * arena_bytes_, arena_bytes_,
+        arenas_->base() + rank * arena_bytes_, arena_bytes_,
         arenas_are_cut_ ? "; there are no more addresses for it, see ulimit -v" : "");
   }
   return allocator.get();
@@ -193,9 +221,9 @@ void SharedRegion::stop_counting(int rank) {
 uint64_t SharedRegion::address_of(const void* data) const {
   if (!arenas_) return 0;
   const auto* byte = static_cast<const char*>(data);
-  const char* first = first_arena(*arenas_);
-  const bool inside = byte >= first && byte < first + world_size_ * arena_bytes_;
-  return inside ? reinterpret_cast<uint64_t>(data) : 0;
+  const char* first = arenas_->base();
+  const bool inside = byte >= first && byte < first + arenas_->bytes();
+  return inside ? 1 + static_cast<uint64_t>(byte - first) : 0;
 }
 
 }  // namespace fsdp

@@ -13,9 +13,10 @@ namespace fsdp {
 // How long a rank waits for another one if nothing else is said.
 inline constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
-// The memory that ranks share: a page for their exit messages, the rings of their calls, a file in
-// which they meet and, if they are forked, for each rank an arena that the others can read. None of
-// it has a name in a file system: it is gone with the processes that hold it, however they end.
+// The memory that the ranks of a host share: a page for their exit messages, the rings of their
+// calls, a file in which they meet and for each rank an arena that the others can read. None of it
+// has a name in a file system, or can be opened by another user: it is gone with the processes that
+// hold it, however they end.
 class SharedRegion {
  public:
   // For ranks that the caller forks: they inherit it. Each arena is as large as the machine's
@@ -24,10 +25,10 @@ class SharedRegion {
   // is refused.
   static std::shared_ptr<SharedRegion> create(int world_size, size_t arena_bytes = 0);
 
-  // For ranks that are started one by one: one process makes the region and tells the others its
-  // name(), by which they open it while that process lives. It has no arenas, which would have to
-  // lie at one address in all of them. Both throw std::runtime_error.
-  static std::shared_ptr<SharedRegion> create_without_arenas(int world_size);
+  // For ranks that are started one by one: one process makes the region and gives the others its
+  // name(), by which they open it while that process lives. It has no arenas where ulimit -f does
+  // not let a file be as long. All throw std::runtime_error.
+  static std::shared_ptr<SharedRegion> create_for_started(int world_size, size_t arena_bytes = 0);
   static std::shared_ptr<SharedRegion> open(int world_size, const std::string& name);
   std::string name() const;
   ~SharedRegion();
@@ -55,20 +56,25 @@ class SharedRegion {
   // live bytes are the GPU's.
   void stop_counting(int rank);
 
-  // The address at which all ranks find `data`, or 0 if it does not lie in an arena. The arenas lie
-  // at one address in every rank, so this is the pointer itself.
+  // By which all ranks find `data` with data_at(), or 0 if it does not lie in an arena.
   uint64_t address_of(const void* data) const;
+  char* data_at(uint64_t address) const {
+    return address == 0 ? nullptr : arenas_->base() + (address - 1);
+  }
 
  private:
   struct Head;
   Head& head() const;
+  static std::shared_ptr<SharedRegion> create_small(int world_size);
+  void create_arenas(size_t arena_bytes);
   bool map_arenas(size_t bytes, bool or_throw);  // returns whether the system has let it
   SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous);
 
   int world_size_;
   OpenFile memory_file_, rendezvous_;  // memory files
+  OpenFile arenas_file_{-1};           // likewise; -1: the ranks are forked
   Mapping memory_;  // of memory_file_: a page with a Head, the messages, the call rings
-  std::optional<Mapping> arenas_;  // up to a huge page more than the arenas take
+  std::optional<Mapping> arenas_;
   size_t arena_bytes_{};
   bool arenas_are_cut_{};                                    // to fewer bytes than were wanted
   std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; made when asked for

@@ -42,7 +42,7 @@ class Readable {
     MemoryScope scope(MemoryClass::communication);
     staging_ = peers.allocator()->allocate(tensor.nbytes());
     std::memcpy(staging_.mutable_get(), tensor.const_data_ptr(), tensor.nbytes());
-    address_ = reinterpret_cast<uint64_t>(staging_.get());
+    address_ = peers.shared->address_of(staging_.get());
   }
 
   uint64_t address() const { return address_; }
@@ -61,7 +61,7 @@ class ShmTransfer : public Transfer {
 
   // What `peer` has published for the others to read.
   const char* data(int peer) const {
-    return reinterpret_cast<const char*>(peers_.ledger->at(peer, sequence()).address);
+    return peers_.shared->data_at(peers_.ledger->at(peer, sequence()).address);
   }
 
   void reach(Stage stage) { peers_.ledger->reach(sequence(), stage); }
@@ -140,7 +140,7 @@ class ShmAllReduce final : public ShmTransfer {
     for (int peer = 0; peer < peers_.size; ++peer) {
       parts.push_back(data(peer) + begin * element);
     }
-    auto* readable = reinterpret_cast<char*>(tensor_.address());
+    char* readable = peers_.shared->data_at(tensor_.address());
     const at::ScalarType dtype = collective_.output.scalar_type();
     sum_as_tree(readable + begin * element, dtype, parts, end - begin, dtype);
     meet(Stage::waited_for);
@@ -269,8 +269,8 @@ std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
                                               std::shared_ptr<Ledger> ledger) {
   if (!context.shared->has_arenas()) {
     throw std::invalid_argument(
-        "backend shm needs ranks that start() has forked; ranks that were started as processes of "
-        "their own have gloo");
+        "backend shm: ulimit -f does not let this process make the memory that ranks share; raise "
+        "it, or take gloo");
   }
   return std::make_shared<ShmTransport>(
       Peers{ledger->rank(), ledger->group().size, context.shared, ledger});

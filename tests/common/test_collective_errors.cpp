@@ -162,10 +162,10 @@ TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
 
 TEST(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
   in_a_process([] {
-    const auto shared = SharedRegion::create_without_arenas(2);
+    const auto shared = SharedRegion::create_for_started(2);
     const std::string path = shared->rendezvous_path();
     close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
-    EXPECT_EQ(error_of([&] { rendezvous_of(Group::world(2), *shared, std::chrono::hours(1)); }),
+    EXPECT_EQ(error_of([&] { rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1)); }),
               "cannot open " + path + ": is /proc mounted?");
   });
 }

@@ -1,12 +1,17 @@
 #include <comm/communicator.h>
 #include <comm/join.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <testing/channel.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "expect_text.h"
+#include "in_a_process.h"
+#include "limit_file_size.h"
 #include "torchrun.h"
 
 namespace fsdp {
@@ -43,7 +48,7 @@ TEST(StartedRank, is_read_from_the_environment) {
 }
 
 TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value) {
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     EXPECT_CONTAINS(complaint({{name, ""}}), std::string(name) + " is not set: ");
   EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
   EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is no number");
@@ -51,9 +56,66 @@ TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value
   EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "0"}}), "WORLD_SIZE=0 is no number from 1");
   EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "99999999999"}}), "WORLD_SIZE=99999999999 is no");
   EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is no number");
-  EXPECT_CONTAINS(
-      complaint({{"LOCAL_WORLD_SIZE", "1"}}),
-      "LOCAL_WORLD_SIZE=1 is not WORLD_SIZE=2: ranks on several machines can't be joined");
+  EXPECT_EQ(complaint({{"LOCAL_WORLD_SIZE", "3"}}), "LOCAL_WORLD_SIZE=3 is no number from 1 to 2");
+}
+
+// started_rank() where these variables alone are set.
+std::optional<StartedRank> started_by(const Variables& variables) {
+  const SetVariables set(variables);
+  return started_rank();
+}
+
+TEST(StartedRank, is_what_mpirun_and_srun_say) {
+  const std::vector<Variables> launchers{
+      {{"OMPI_COMM_WORLD_RANK", "2"},
+       {"OMPI_COMM_WORLD_SIZE", "4"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+       {"PMIX_NAMESPACE", "job"}},
+      {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "4"}},
+      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"MASTER_ADDR", "127.0.0.1"}}};
+  for (const Variables& variables : launchers) {
+    const auto self = started_by(variables);
+    ASSERT_TRUE(self);
+    EXPECT_EQ(self->rank, 2);
+    EXPECT_EQ(self->world_size, 4);
+    EXPECT_EQ(self->host, "127.0.0.1");
+    EXPECT_EQ(self->port, 29500);
+    EXPECT_FALSE(self->hosted);
+  }
+}
+
+TEST(StartedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch_script) {
+  EXPECT_FALSE(started_by({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+  EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}));
+}
+
+TEST(StartedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
+  const std::vector<Variables> launchers{
+      {{"OMPI_COMM_WORLD_RANK", "2"},
+       {"OMPI_COMM_WORLD_SIZE", "4"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}}};
+  for (const Variables& variables : launchers)
+    EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { started_by(variables); }),
+                    "MASTER_ADDR is not set: the 4 ranks that");
+}
+
+// A RANK that was exported by hand is the same in every process that mpirun starts.
+TEST(StartedRank, contradictions_of_two_launchers_are_named) {
+  Variables variables{{"RANK", "0"},
+                      {"WORLD_SIZE", "4"},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", "29500"},
+                      {"OMPI_COMM_WORLD_RANK", "2"},
+                      {"OMPI_COMM_WORLD_SIZE", "4"}};
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { started_by(variables); }),
+                  "RANK=0 contradicts OMPI_COMM_WORLD_RANK=2 of Open MPI: unset RANK");
+  variables["RANK"] = "2";
+  EXPECT_EQ(started_by(variables)->rank, 2);
+  variables["RANK"] = "0";
+  variables["TORCHELASTIC_RUN_ID"] = "inside";  // torchrun, which mpirun has started on each host
+  EXPECT_EQ(started_by(variables)->rank, 0);
 }
 
 TEST(StartedRank, belongs_to_another_group_after_a_restart) {
@@ -66,11 +128,12 @@ TEST(StartedRank, belongs_to_another_group_after_a_restart) {
 }
 
 // The results of every collective, a frame each, to this rank's channel.
-Body collectives(std::vector<Channel>& channels, const std::string& backend) {
+Body collectives(std::vector<Channel>& channels, const std::string& backend = "auto") {
   return [&channels, backend](const RankContext& context) {
     at::set_num_threads(1);
-    auto comm = Communicator::create(context, {.timeout = 10s});
-    if (comm->backend() != backend) throw std::logic_error("auto is " + comm->backend());
+    auto comm = Communicator::create(context, {.backend = backend, .timeout = 10s});
+    if (backend == "auto" && comm->backend() != "shm")
+      throw std::logic_error("auto is " + comm->backend());
     const int64_t world = comm->world_size();
     const at::Tensor mine =
         at::sin(at::arange(world * 5, at::kFloat) + 0.1 * static_cast<double>(comm->rank()));
@@ -102,17 +165,20 @@ MULTI_RANK_SUITE(JoinedRanks);
 // In a store that torchrun hosts, and in one that rank 0 does.
 MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
   std::vector<Channel> forked(world_size());
-  ASSERT_TRUE(launch(world_size(), collectives(forked, "shm")).ok());
+  ASSERT_TRUE(launch(world_size(), collectives(forked)).ok());
   const HostedStore store;
   const ReservedPort port;
-  for (const bool hosted : {true, false}) {
-    std::vector<Channel> joined(world_size());
-    const Ended ended =
-        torchrun(world_size(), hosted ? store.port() : port.number(), collectives(joined, "gloo"),
-                 {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"}});
-    EXPECT_EQ(ended.said, "");
-    EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
-    expect_equal_frames(joined, forked);
+  for (const std::string backend : {"auto", "gloo"}) {
+    for (const bool hosted : {true, false}) {
+      std::vector<Channel> joined(world_size());
+      const Ended ended = torchrun(
+          world_size(), hosted ? store.port() : port.number(), collectives(joined, backend),
+          {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"},
+           {"TORCHELASTIC_RUN_ID", backend}});
+      EXPECT_EQ(ended.said, "");
+      EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
+      expect_equal_frames(joined, forked);
+    }
   }
 }
 
@@ -196,17 +262,25 @@ TEST(JoinFailures, no_rank_outlives_its_process) {
   }
 }
 
-TEST(JoinFailures, another_number_of_ranks_or_backend_than_can_be_joined_is_refused) {
+TEST(JoinFailures, another_number_of_ranks_than_was_started_is_refused) {
   HostedStore store;
-  Ended ended = torchrun(1, store.port(), [](const RankContext&) { return 0; },
-                         {{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
-  EXPECT_EQ(ended.said, "program: WORLD_SIZE=2, but this program is to run on 1 rank\n");
+  const Ended ended = torchrun(1, store.port(), [](const RankContext&) { return 0; },
+                               {{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
+  EXPECT_EQ(ended.said,
+            "program: torchrun has started 2 ranks, but this program is to run on 1\n");
   EXPECT_EQ(WEXITSTATUS(ended.statuses[0]), 2);
-  ended = torchrun(1, store.port(), [](const RankContext& context) {
-    Communicator::create(context, {.backend = "shm"});
-    return 0;
+}
+
+// Where limits on the length of files (ulimit -f) allow no memory to share.
+TEST(JoinFailures, without_long_files_there_is_gloo) {
+  in_a_process([] {
+    limit_file_size(size_t{100} << 20);
+    const HostedStore store;
+    const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
+      return Communicator::create(context)->backend() == "gloo" ? 0 : 3;
+    });
+    EXPECT_EQ(ended.statuses, (std::vector<int>{0, 0})) << ended.said;
   });
-  EXPECT_CONTAINS(ended.said, "rank 0 failed: backend shm needs ranks that start() has forked");
 }
 
 // Why `self` can't join.
@@ -247,7 +321,7 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
     ASSERT_EQ(told.size(), 1U);
   }
   EXPECT_CONTAINS(told[0], "rank 0 waits: rank 1 has not come (store at 127.0.0.1:");
-  EXPECT_CONTAINS(told[0], "RANK and WORLD_SIZE are set, as torchrun does; unset them");
+  EXPECT_CONTAINS(told[0], "unset RANK and WORLD_SIZE to start all ranks here");
 }
 
 TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
@@ -306,17 +380,29 @@ TEST(JoinFailures, a_store_that_does_not_answer_is_named) {
 }
 
 TEST(SharedRegion, is_the_same_memory_wherever_it_is_opened) {
-  const auto made = SharedRegion::create_without_arenas(2);
+  const auto made = SharedRegion::create_for_started(2);
   const auto opened = SharedRegion::open(2, made->name());
   *made->message(1) = 'x';
   EXPECT_EQ(*opened->message(1), 'x');
   EXPECT_TRUE(opened->first_to_fail());
   EXPECT_FALSE(made->first_to_fail());
-  EXPECT_FALSE(opened->has_arenas());
+  const c10::DataPtr data = made->allocator(1)->allocate(8);
+  *static_cast<char*>(data.get()) = 'y';
+  EXPECT_EQ(*opened->data_at(made->address_of(data.get())), 'y');
+}
+
+TEST(SharedRegion, can_be_opened_by_its_user_alone) {
+  const auto made = SharedRegion::create_for_started(2);
+  std::istringstream names(made->name());
+  for (std::string name; names >> name;) {
+    struct stat status {};
+    ASSERT_EQ(stat(name.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600u) << name;
+  }
 }
 
 TEST(SharedRegion, cannot_be_opened_by_ranks_of_another_program) {
-  const auto made = SharedRegion::create_without_arenas(2);
+  const auto made = SharedRegion::create_for_started(2);
   EXPECT_THROW(SharedRegion::open(3, made->name()), std::runtime_error);
   EXPECT_THROW(SharedRegion::open(2, "/proc/self/fd/999 /proc/self/fd/999"), std::runtime_error);
 }

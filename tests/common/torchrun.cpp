@@ -42,11 +42,13 @@ Variables torchrun_variables(int rank, int world_size, uint16_t port) {
 }
 
 SetVariables::SetVariables(const Variables& variables) {
-  for (const auto& [name, unused] : torchrun_variables(0, 1, 0)) {
-    const char* value = std::getenv(name.c_str());
-    former_[name] = value != nullptr ? value : "";
-    const auto wanted = variables.find(name);
-    set(name, wanted == variables.end() ? "" : wanted->second);
+  Variables wanted = variables;
+  for (const auto& [name, unused] : torchrun_variables(0, 1, 0))
+    wanted.emplace(name, "");
+  for (const auto& [name, value] : wanted) {
+    const char* former = std::getenv(name.c_str());
+    former_[name] = former != nullptr ? former : "";
+    set(name, value);
   }
 }
 

@@ -16,7 +16,7 @@ using Variables = std::map<std::string, std::string>;
 // The environment that torchrun gives a rank on one machine.
 Variables torchrun_variables(int rank, int world_size, uint16_t port);
 
-// While it lives, the environment has these of torchrun's variables and no others; an empty one is
+// While it lives, the environment has these variables, and no others of torchrun's; an empty one is
 // not set.
 class SetVariables {
  public:

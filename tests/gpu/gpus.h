@@ -27,7 +27,7 @@ inline std::string missing_gpus(int needed) {
 inline std::string on_gpus(int world_size, const CommunicatorOptions& options,
                            const std::function<void(Communicator&)>& body) {
   const LaunchResult result = launch(world_size, [&](const RankContext& context) {
-    gpu::use_gpu_of(context.rank);
+    gpu::use_gpu_of(context.local_rank());
     CommunicatorOptions on_cuda = options;
     on_cuda.device = c10::kCUDA;
     const auto comm = Communicator::create(context, on_cuda);

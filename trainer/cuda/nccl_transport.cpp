@@ -141,7 +141,7 @@ std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
   // When this time is over, NCCL's watchdog ends the process: after the ledger, which says why.
   options->timeout = 2 * timeout;
   auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-      rendezvous_of(group, *context.shared, timeout), rank, group.size, options);
+      rendezvous_of(context, group, "bytes", timeout), rank, group.size, options);
   nccl->eagerConnectSingleDevice(at::Device(at::kCUDA, c10::cuda::current_device()));
   return std::make_shared<NcclTransport>(
       std::shared_ptr<NcclGroup>(new NcclGroup{std::move(nccl), std::move(ledger)}));

@@ -180,12 +180,12 @@ Fault parse_fault(const std::string& text, int world) {
           static_cast<uint64_t>(std::stoull(match[3]))};
 }
 
-// In a process that torchrun has started, the number of ranks is torchrun's.
+// In a process that a launcher has started as a rank, the number of ranks is the launcher's.
 void take_world_from_environment(TrainConfig& config, bool world_given) {
   const auto self = started_rank();
   if (!self) return;
   const std::string started =
-      "torchrun has started " + std::to_string(self->world_size) + " (WORLD_SIZE)";
+      self->launcher + " has started " + std::to_string(self->world_size) + " ranks";
   if (config.mode == "single") {
     if (self->world_size > 1) throw UsageError("--mode single is one process; " + started);
     return;
@@ -196,9 +196,6 @@ void take_world_from_environment(TrainConfig& config, bool world_given) {
   }
   if (world_given && config.world != self->world_size) {
     throw UsageError("--world " + std::to_string(config.world) + ": leave it out; " + started);
-  }
-  if (config.comm.backend == "shm") {
-    throw UsageError("--backend shm: needs ranks that one process forks; " + started);
   }
   if (!config.trace.empty()) {
     throw UsageError("--trace: needs ranks that one process forks; " + started);

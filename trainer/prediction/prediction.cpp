@@ -1,3 +1,4 @@
+#include <comm/communicator.h>
 #include <prediction/prediction.h>
 
 #include <algorithm>
@@ -54,8 +55,8 @@ int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
 // The bytes alive as a step goes on, and their largest values in each phase.
 class LiveBytesOfAStep {
  public:
-  LiveBytesOfAStep(const Schedule& schedule, const std::string& backend)
-      : backend_(backend),
+  LiveBytesOfAStep(const Schedule& schedule, const Transports& transports)
+      : transports_(transports),
         has_activations_(schedule.has_activations),
         buffers_(schedule.actions.size()) {
     for (; at_ < schedule.actions.size(); ++at_)
@@ -78,8 +79,9 @@ class LiveBytesOfAStep {
     add(MemoryClass::rest, part.rest - now_[MemoryClass::rest]);
   }
   void operator()(const Schedule::Issue& call) {
-    buffers_[at_] = transport_buffers(backend_, call);
-    if (has_activations_) buffers_[at_].summing = sum_scratch(backend_, call);
+    const std::string& backend = transports_.of(call);
+    buffers_[at_] = transport_buffers(backend, call);
+    if (has_activations_) buffers_[at_].summing = sum_scratch(backend, call);
     add(MemoryClass::communication, buffers_[at_].issued);
   }
   void operator()(const Schedule::Wait& wait) {
@@ -103,7 +105,7 @@ class LiveBytesOfAStep {
     raise(totals_[static_cast<size_t>(*phase_)], now_.total);
   }
 
-  const std::string& backend_;
+  const Transports& transports_;
   const bool has_activations_;
   std::vector<TransportBuffers> buffers_;  // by action: of a call that is under way
   size_t at_{};                            // the action
@@ -117,8 +119,14 @@ class LiveBytesOfAStep {
 
 }  // namespace
 
-PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& backend) {
-  PredictedBytes predicted = LiveBytesOfAStep(schedule, backend).peaks();
+Transports::Transports(const Communicator& world, const Communicator& strategy)
+    : world(world.backend()),
+      shards(strategy.backend()),
+      replicas(strategy.replicas() ? strategy.replicas()->backend() : world.backend()),
+      world_size(world.world_size()) {}
+
+PredictedBytes predict_live_bytes(const Schedule& schedule, const Transports& transports) {
+  PredictedBytes predicted = LiveBytesOfAStep(schedule, transports).peaks();
   const auto drop = [&](MemoryClass cls) {
     for (auto& phase : predicted)
       phase[static_cast<size_t>(cls)].reset();
@@ -130,13 +138,13 @@ PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& b
   return predicted;
 }
 
-PredictedTotals predict_live_totals(const Schedule& schedule, const std::string& backend) {
+PredictedTotals predict_live_totals(const Schedule& schedule, const Transports& transports) {
   if (!schedule.has_activations || !schedule.in_order) return {};
-  return LiveBytesOfAStep(schedule, backend).totals();
+  return LiveBytesOfAStep(schedule, transports).totals();
 }
 
-Peak predict_peak(const Schedule& schedule, const std::string& backend) {
-  return LiveBytesOfAStep(schedule, backend).peak();
+Peak predict_peak(const Schedule& schedule, const Transports& transports) {
+  return LiveBytesOfAStep(schedule, transports).peak();
 }
 
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {

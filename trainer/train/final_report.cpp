@@ -23,12 +23,12 @@ Json beside(std::optional<int64_t> predicted, int64_t measured, int64_t& mismatc
 
 // oneDNN, which multiplies matrices of 16 bits on the CPU, takes scratch that depends on the
 // processor and is not predicted: with `onednn` activations and totals may be more.
-Json live_bytes_json(const Schedule& step, const std::string& backend, bool onednn,
+Json live_bytes_json(const Schedule& step, const Transports& transports, bool onednn,
                      int64_t& mismatches) {
   constexpr auto kRest = static_cast<size_t>(MemoryClass::rest);
   int64_t of_onednn = 0;
-  const PredictedBytes predicted = predict_live_bytes(step, backend);
-  const PredictedTotals totals = predict_live_totals(step, backend);
+  const PredictedBytes predicted = predict_live_bytes(step, transports);
+  const PredictedTotals totals = predict_live_totals(step, transports);
   Json phases;
   for (size_t phase = 0; phase < kPhases; ++phase) {
     Json classes;
@@ -120,15 +120,15 @@ std::string predictions_of(const Json& line) {
 
 Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
                 const ParameterSummary& before, const std::vector<Call>& last_step,
-                const std::optional<ModelTraces>& traces) {
+                const std::optional<ModelTraces>& traces, const Transports& transports) {
   const ShardLayout& layout = strategy.layout();
   const Schedule step = schedule(config, layout, comm.rank(),
                                  /*first=*/config.steps - config.first_step <= 1, traces);
   // On CUDA the bytes of the GPU alone are counted, and transports have their buffers on the host.
-  const std::string backend = config.on_cuda() ? "nccl" : comm.backend();
+  const Transports counted = config.on_cuda() ? Transports("nccl") : transports;
   int64_t mismatches = 0;
   const bool onednn = !config.on_cuda() && config.precision.rounds_parameters();
-  const Json live = live_bytes_json(step, backend, onednn, mismatches);
+  const Json live = live_bytes_json(step, counted, onednn, mismatches);
   const auto peaks = gather_from_ranks(comm, live_bytes::peak_total());
   const auto all_mismatches = gather_from_ranks(comm, mismatches);
   const auto allocator = gpu::allocator_peaks().value_or(gpu::AllocatorPeaks());

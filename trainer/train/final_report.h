@@ -1,6 +1,7 @@
 #pragma once
 
 #include <prediction/model_trace.h>
+#include <prediction/prediction.h>
 #include <report/parameter_summary.h>
 #include <strategies/strategy.h>
 
@@ -17,7 +18,8 @@ namespace fsdp {
 nlohmann::ordered_json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
                                   const ParameterSummary& before,
                                   const std::vector<Call>& last_step,
-                                  const std::optional<ModelTraces>& traces);
+                                  const std::optional<ModelTraces>& traces,
+                                  const Transports& transports);
 
 // What the final line tells, for people.
 std::vector<std::string> summary_of(const nlohmann::ordered_json& final_line);

@@ -70,7 +70,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {
     if (config.on_cuda()) {
-      gpu::use_gpu_of(context.rank);
+      gpu::use_gpu_of(context.local_rank());
     } else {
       counting_allocator::install();
       // Who puts state into files has no memory to spare.

@@ -107,9 +107,9 @@ class TrainingRun {
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
     workload_ = workload_of_run(config, fsdp, dataset);
     if (leads()) telemetry_.say(description(config, comm_->backend()));
-    if (context.shared->has_arenas() && !config.on_cuda())
-      require_enough_memory(config, fsdp.shard_layout(config, workload_), traces, comm_->backend(),
-                            context.world_size, memory_of_machine());
+    if (!config.on_cuda())
+      require_enough_memory(config, fsdp.shard_layout(config, workload_), traces, transports(),
+                            static_cast<int>(context.ranks_here().size()), memory_of_machine());
     strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
     check_keep_fp32(config, strategy_->layout());
     if (scaler_) strategy_->set_loss_scale(scaler_->scale());
@@ -132,7 +132,7 @@ class TrainingRun {
       train(step);
       say(save_if_due(config_, settings_, step + 1, *strategy_, *comm_));
     }
-    auto line = final_line(config_, *strategy_, *comm_, before, last_log_, traces_);
+    auto line = final_line(config_, *strategy_, *comm_, before, last_log_, traces_, transports());
     if (scaler_) {
       line["loss_scaler"] = to_json(*scaler_);
       line["skipped_steps"] = skipped_steps_;
@@ -145,6 +145,7 @@ class TrainingRun {
 
  private:
   bool leads() const { return comm_->rank() == 0; }
+  Transports transports() const { return {*comm_, *strategy_comm_}; }
   void say(const std::string& line) {
     if (leads() && !line.empty()) telemetry_.say(line);
   }

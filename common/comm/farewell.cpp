@@ -1,0 +1,188 @@
+#include <base/whole_file.h>
+#include <comm/call_rings.h>
+#include <comm/farewell.h>
+#include <comm/ledger.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTalk = 3s;       // for all that is said at an end
+constexpr auto kMoment = 1500ms;  // in which the process of a rank that was lost tells how
+constexpr std::chrono::hours kAnyTime{24 * 365};
+
+const std::string kFailed = "failed", kIsTold = "told", kEnds = "ends", kEnded = "ended",
+                  kAllEnded = "all ended";
+
+// One rank's end, as it is appended to the others': a line, then so many bytes.
+std::string framed(int rank, RankStatus status, const std::string& pages) {
+  std::ostringstream line;
+  line << rank << ' ' << static_cast<int>(status.kind) << ' ' << status.number << ' '
+       << pages.size() << '\n';
+  return line.str() + pages;
+}
+
+// Enters the ends of other ranks into the rings, as if they had shared them. Those of which there
+// is none do not answer.
+void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
+  std::vector<bool> has_said(hosts.of_rank.size());
+  for (size_t at = 0; at < ends.size();) {
+    const size_t end = ends.find('\n', at);
+    if (end == std::string::npos) break;
+    std::istringstream line(ends.substr(at, end - at));
+    int rank = -1, kind = 0, number = 0;
+    size_t bytes = 0;
+    line >> rank >> kind >> number >> bytes;
+    at = end + 1 + bytes;
+    if (!line || rank < 0 || static_cast<size_t>(rank) >= has_said.size() || at > ends.size()) break;
+    has_said[static_cast<size_t>(rank)] = true;
+    if (hosts.of_rank[static_cast<size_t>(rank)] == hosts.here()) continue;
+    rings.set_status(rank, {static_cast<RankStatus::Kind>(kind), number});
+    rings.take_pages(rank, ends.substr(end + 1, bytes));
+  }
+  for (size_t rank = 0; rank < has_said.size(); ++rank)
+    if (!has_said[rank] && hosts.of_rank[rank] != hosts.here())
+      rings.set_status(static_cast<int>(rank), {RankStatus::Kind::silent, 0});
+}
+
+// The rank of the group that has kept the others from call `sequence`, if one can be told.
+std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) {
+  const auto first = [&](const auto& is_it) -> std::optional<int> {
+    for (int rank = 0; rank < rings.group().size; ++rank)
+      if (rank != self && is_it(rank)) return rank;
+    return std::nullopt;
+  };
+  const auto gone = first([&](int rank) {
+    const RankStatus status = rings.status(rank);
+    return status.gone() && rings.published(rank) <= sequence && !rings.lost(rank);
+  });
+  return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
+}
+
+std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
+  const std::string who = "rank " + std::to_string(rank);
+  const bool begins = text.rfind(who, 0) == 0;
+  return (begins ? who + " on " + hosts.name_of(rank) + text.substr(who.size()) : text) +
+         "\n  " + hosts.text();
+}
+
+}  // namespace
+
+std::unique_ptr<Farewell> Farewell::listen(const Joined& joined) {
+  if (!joined.hosts->several()) return nullptr;
+  return std::unique_ptr<Farewell>(new Farewell(joined));
+}
+
+Farewell::Farewell(const Joined& joined)
+    : hosts_(joined.hosts), shared_(joined.shared), listener_(joined.hosts->self, [](StoreTalk& talk) {
+        talk.comes(kFailed, kAnyTime);
+        return std::string();
+      }) {}
+
+bool Farewell::others_failed() {
+  try {
+    return listener_.answer_so_far().has_value();
+  } catch (const std::runtime_error&) {
+    store_is_gone_ = true;
+    return true;
+  }
+}
+
+std::string Farewell::say(const RankExit& exit) {
+  StartedRank self = hosts_->self;
+  self.timeout = kTalk;
+  CallRings rings(shared_->call_rings(), Group::world(self.world_size));
+  RankStatus status = exit.status();
+  if (exit.stopped) status = {};
+  if (exit.frozen_by != 0) status = {RankStatus::Kind::stopped, exit.frozen_by};
+  const bool failed = !exit.ok() && !exit.stopped;
+  const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
+  const std::string end = framed(exit.rank, status, rings.pages(exit.rank));
+  Talker talker(self, [&](StoreTalk& talk) -> std::string {
+    talk.append(kEnds, end);
+    if (failed) talk.set(kFailed, "1");
+    if (talk.add(kEnded, 1) == self.world_size) talk.set(kAllEnded, "1");
+    if (!failed || (lost && talk.comes(kIsTold, kMoment))) return "";
+    const std::string ends = talk.get(kEnds, "no end of a rank");
+    if (talk.add(kIsTold + " by", 1) > 1) return "";
+    talk.set(kIsTold, "1");
+    return ends;
+  });
+  try {
+    const std::string ends = talker.answer();
+    if (ends.empty()) return "";
+    return with_host(*hosts_, exit.rank, lost ? story_of_the_lost(ends, exit) : exit.text());
+  } catch (const std::runtime_error&) {
+    if (exit.ok() || !shared_->first_to_fail()) return "";
+    return of_one_host(exit);
+  }
+}
+
+std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit& exit) const {
+  CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  enter(ends, *hosts_, world);
+  const auto lost = *world.lost(exit.rank);
+  const CallRings rings(shared_->call_rings(), lost.group, lost.set);
+  const int self = lost.group.rank_of(exit.rank);
+  if (!lost.sequence) {
+    const auto silent = world.absent(0ms);
+    if (!silent) return exit.text();
+    return exit.text() + ": rank " + std::to_string(*silent) + ' ' + world.status(*silent).text();
+  }
+  const auto rank = culprit(rings, self, *lost.sequence);
+  if (!rank) return exit.text();
+  return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
+}
+
+std::string Farewell::of_one_host(const RankExit& exit) const {
+  const StartedRank& self = hosts_->self;
+  const std::string store = self.host + ':' + std::to_string(self.port);
+  std::string text = hosts_->name_of(exit.rank) + " can't reach the store at " + store +
+                     (self.hosted ? "" : " on " + hosts_->names[0]) +
+                     ": that host is down, or the network to it is cut";
+  if (exit.stopped) {
+    text += "; the last call of rank " + std::to_string(exit.rank) + " was " + exit.last_call;
+  } else {
+    text = exit.text() + '\n' + text;
+  }
+  return with_host(*hosts_, exit.rank, text);
+}
+
+void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) {
+  Talker talker(hosts_->self, [&](StoreTalk& talk) {
+    talk.comes(kAllEnded, limit);
+    return std::string();
+  });
+  try {
+    while (!talker.answer_so_far()) {
+      const int signal = held.next(std::nullopt);
+      if (signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal)) return;
+    }
+  } catch (const std::runtime_error&) {
+    return;  // there is no store to wait for
+  }
+}
+
+void write_error_file(const std::string& text) {
+  const char* file = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (file == nullptr) return;
+  const nlohmann::json content{
+      {"message",
+       {{"message", text}, {"extraInfo", {{"timestamp", std::to_string(std::time(nullptr))}}}}}};
+  try {
+    write_whole_file(file, content.dump());
+  } catch (const std::exception&) {
+    return;  // the text is on stderr
+  }
+}
+
+}  // namespace fsdp

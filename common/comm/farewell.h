@@ -1,0 +1,51 @@
+#pragma once
+
+#include <comm/held_signals.h>
+#include <comm/join.h>
+#include <comm/launcher.h>
+
+#include <memory>
+#include <string>
+
+namespace fsdp {
+
+// What the processes of started ranks on several hosts say to one another when a rank has ended.
+// They have no memory in common, and a rank that was killed says nothing: so each process appends
+// how its rank ended, and the last calls that it made, to the store, and of those whose rank has
+// failed one tells the story. A process whose rank lost another one waits for a moment, since how
+// that ended is known by its own process. Everything has a time limit, and works as well as it can
+// where the store can't be reached.
+class Farewell {
+ public:
+  // Begins to listen for failures of other hosts. Returns null if the ranks are on one host, where
+  // shared memory says all.
+  static std::unique_ptr<Farewell> listen(const Joined& joined);
+
+  // Whether a rank of another process has failed, or the store is gone. Does not wait: a process
+  // ends when there is news, by SIGCHLD.
+  bool others_failed();
+
+  // Says how this process's rank has ended. Returns the story if it is this process's to tell: one
+  // of all hosts that reach the store, and one of each host that does not; else nothing. Takes 4 s
+  // at most.
+  std::string say(const RankExit& exit);
+
+  // Before this process ends the store that others still use: waits until all have said how theirs
+  // ended, for at most `limit`, or until a signal comes that ends this process.
+  void wait_for_all(std::chrono::milliseconds limit, HeldSignals& held);
+
+ private:
+  explicit Farewell(const Joined& joined);
+  std::string story_of_the_lost(const std::string& exits, const RankExit& exit) const;
+  std::string of_one_host(const RankExit& exit) const;
+
+  std::shared_ptr<const Hosts> hosts_;
+  std::shared_ptr<SharedRegion> shared_;
+  Talker listener_;
+  bool store_is_gone_{};
+};
+
+// Writes `text` where torchrun's summary shows it: the file TORCHELASTIC_ERROR_FILE, if it is set.
+void write_error_file(const std::string& text);
+
+}  // namespace fsdp

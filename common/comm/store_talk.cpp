@@ -1,0 +1,265 @@
+#include <arpa/inet.h>
+#include <base/processes.h>
+#include <base/torch.h>
+#include <base/write_all.h>
+#include <comm/rendezvous.h>
+#include <comm/store_talk.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+// Writes one line: what its first letter says. The pipe takes it as a whole.
+void write_line(int pipe, char kind, const std::string& text) {
+  const std::string line = kind + text.substr(0, 2000) + '\n';
+  if (write(pipe, line.data(), line.size()) < 0) _exit(1);
+}
+constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
+
+// Says by `waits` for what it waits before it does. An error is what was waited for, a tab, and the
+// reason.
+class TalkToStore final : public StoreTalk {
+ public:
+  TalkToStore(const StartedRank& self, Talker::Tell waits) : waits_(std::move(waits)) {
+    const std::string failure = "can't reach the store";
+    waits_(failure);
+    explain(failure, [&] { store_ = store_of(self); });
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    explain(kSilent, [&] { store_->set(key, value); });
+  }
+  void append(const std::string& key, const std::string& value) override {
+    explain(kSilent, [&] { store_->append(key, {value.begin(), value.end()}); });
+  }
+  int64_t add(const std::string& key, int64_t number) override {
+    int64_t sum = 0;
+    explain(kSilent, [&] { sum = store_->add(key, number); });
+    return sum;
+  }
+  std::string get(const std::string& key, const std::string& missing) override {
+    std::string value;
+    waits_(missing);
+    explain(missing, [&] { value = store_->get_to_str(key); });
+    return value;
+  }
+  bool comes(const std::string& key, std::chrono::milliseconds limit) override {
+    try {
+      store_->wait({key}, limit);
+      return true;
+    } catch (const c10::Error&) {
+      bool found = false;  // throws if it was not the limit that ended the wait
+      explain(kSilent, [&] { found = store_->check({key}); });
+      return found;
+    }
+  }
+
+ private:
+  static constexpr const char* kSilent = "the store does not answer";
+
+  static void explain(const std::string& failure, const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const c10::Error& error) {
+      const std::string reason = error.what_without_backtrace();
+      throw std::runtime_error(failure + '\t' + reason.substr(0, reason.find('\n')));
+    }
+  }
+
+  Talker::Tell waits_;
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+pid_t fork_for(const std::function<void()>& body) {
+  const pid_t parent = getpid();
+  const pid_t process = fork();
+  if (process < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (process > 0) return process;
+  end_with(parent);
+  dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+  body();
+  _exit(0);
+}
+
+void end_process(pid_t process) {
+  kill(process, SIGKILL);
+  waitpid(process, nullptr, 0);
+}
+
+}  // namespace
+
+// The end of a pipe that a process writes lines to.
+class Talker::Lines {
+ public:
+  explicit Lines(int pipe) : pipe_(pipe) {}
+
+  // The next line; nothing if none has come within `limit`; empty at the end.
+  std::optional<std::string> next(std::chrono::milliseconds limit) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    for (;;) {
+      if (const size_t end = read_.find('\n'); end != std::string::npos) {
+        std::string line = read_.substr(0, end);
+        read_.erase(0, end + 1);
+        return line;
+      }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+          std::max(deadline - std::chrono::steady_clock::now(), std::chrono::nanoseconds(0)));
+      pollfd waiting{pipe_.descriptor, POLLIN, 0};
+      const int found =
+          poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+      if (found == 0) return std::nullopt;
+      char part[512];
+      const ssize_t count = found > 0 ? read(pipe_.descriptor, part, sizeof part) : -1;
+      if (count == 0) return "";
+      if (count > 0) read_.append(part, static_cast<size_t>(count));
+    }
+  }
+
+ private:
+  OpenFile pipe_;
+  std::string read_;
+};
+
+Talker::Talker(const StartedRank& self, const Say& say)
+    : self_(self),
+      answer_(memfd_create("fsdp_answer", MFD_CLOEXEC)),
+      waits_for_("the store does not answer") {
+  int ends[2];
+  if (answer_.descriptor < 0 || pipe2(ends, O_CLOEXEC) != 0)
+    throw std::system_error(errno, std::generic_category(), "a pipe");
+  process_ = fork_for([&] { talk(ends[1], say); });
+  close(ends[1]);
+  lines_ = std::make_unique<Lines>(ends[0]);
+}
+
+Talker::~Talker() {
+  end_process(process_);
+}
+
+std::string Talker::answer(const Tell& tell) {
+  constexpr std::chrono::milliseconds kGrace{1000};
+  bool told = !tell || self_.timeout <= self_.patience;
+  for (;;) {
+    // The process has the same limit and knows more. But a name server may hold it for longer.
+    auto line = lines_->next(told ? self_.timeout + kGrace : self_.patience);
+    if (!line && !told) {
+      tell(waiting(waits_for_));
+      told = true;
+      line = lines_->next(self_.timeout - self_.patience + kGrace);
+    }
+    if (!line) throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
+    if (auto answer = answer_in(*line)) return *answer;
+  }
+}
+
+std::optional<std::string> Talker::answer_so_far() {
+  while (const auto line = lines_->next(std::chrono::milliseconds(0)))
+    if (auto answer = answer_in(*line)) return answer;
+  return std::nullopt;
+}
+
+std::optional<std::string> Talker::answer_in(const std::string& line) {
+  if (line.empty()) throw std::runtime_error("the process that talks to the store has died");
+  const std::string text = line.substr(1);
+  if (line.front() == kAnswers) return content();
+  if (line.front() == kFails) {
+    const size_t middle = text.find('\t');
+    throw std::runtime_error(middle == std::string::npos
+                                 ? text
+                                 : failed(text.substr(0, middle), text.substr(middle + 1)));
+  }
+  waits_for_ = text;
+  return std::nullopt;
+}
+
+void Talker::talk(int pipe, const Say& say) const {
+  try {
+    TalkToStore talk(self_, [pipe](const std::string& text) { write_line(pipe, kWaits, text); });
+    if (write_all(answer_.descriptor, say(talk)) != 0) _exit(1);
+    write_line(pipe, kAnswers, "");
+  } catch (const std::exception& error) {
+    write_line(pipe, kFails, error.what());
+  }
+  _exit(0);
+}
+
+std::string Talker::content() const {
+  std::string text(static_cast<size_t>(lseek(answer_.descriptor, 0, SEEK_END)), '\0');
+  if (pread(answer_.descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    throw std::system_error(errno, std::generic_category(), "the answer of the store");
+  return text;
+}
+
+std::string Talker::store() const {
+  return "store at " + self_.host + ':' + std::to_string(self_.port);
+}
+
+std::string Talker::failed(const std::string& what, const std::string& reason) const {
+  return "rank " + std::to_string(self_.rank) + ": can't join the others: " + what + " (" +
+         store() + "; " + reason + ')';
+}
+
+std::string Talker::waiting(const std::string& what) const {
+  const bool can_unset = self_.launcher == "torchrun" || self_.launcher == kPlainLauncher;
+  return "rank " + std::to_string(self_.rank) + " waits: " + what + " (" + store() + "; " +
+         self_.launcher + " has started " + std::to_string(self_.world_size) + " ranks" +
+         (can_unset ? "; unset RANK and WORLD_SIZE to start all ranks here)" : ")");
+}
+
+StoreServer::StoreServer(const StartedRank& self) {
+  const std::string at = "MASTER_ADDR=" + self.host;
+  const auto fail = [](const std::string& text) { throw std::runtime_error("rank 0: " + text); };
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(self.host.c_str(), std::to_string(self.port).c_str(), &hints, &found); error != 0)
+    fail(at + ": " + gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> frees(found, &freeaddrinfo);
+  char address[INET6_ADDRSTRLEN]{};
+  getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, nullptr, 0, NI_NUMERICHOST);
+  const bool loops_back = std::strncmp(address, "127.", 4) == 0 || std::strcmp(address, "::1") == 0;
+  if (loops_back && self.local_world_size > 0 && self.local_world_size < self.world_size)
+    fail(at + " is " + address + " on this host, which other hosts can't reach, and " +
+         std::to_string(self.world_size - self.local_world_size) +
+         " ranks are there; give an address of this host's network");
+  const OpenFile socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  setsockopt(socket.descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind(socket.descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
+      listen(socket.descriptor, SOMAXCONN) != 0) {
+    if (errno == EADDRNOTAVAIL)
+      fail(at + " is no address of this host, where rank 0 runs and hosts the store");
+    fail("can't host the store at " + self.host + ':' + std::to_string(self.port) + ": " +
+         std::strerror(errno) + "; set MASTER_PORT to a free port on all ranks");
+  }
+  process_ = fork_for([&] {
+    c10d::TCPStoreOptions options;
+    options.port = self.port;
+    options.waitWorkers = false;
+    options.isServer = true;
+    options.masterListenFd = socket.descriptor;
+    const c10d::TCPStore server(self.host, options);
+    for (;;)
+      pause();
+  });
+}
+
+StoreServer::~StoreServer() {
+  end_process(process_);
+}
+
+}  // namespace fsdp
