@@ -21,7 +21,7 @@ constexpr auto kMoment = 1500ms;  // in which the process of a rank that was los
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kEnds = "ends", kEnded = "ended",
-                  kAllEnded = "all ended";
+                  kAllEnded = "all ended", kOver = "over";
 
 // One rank's end, as it is appended to the others': a line, then so many bytes.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
@@ -78,7 +78,7 @@ std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
 }  // namespace
 
 std::unique_ptr<Farewell> Farewell::listen(const Joined& joined) {
-  if (!joined.hosts->several()) return nullptr;
+  if (!joined.hosts->several() && !joined.hosts->self.has_spares) return nullptr;
   return std::unique_ptr<Farewell>(new Farewell(joined));
 }
 
@@ -110,7 +110,9 @@ std::string Farewell::say(const RankExit& exit) {
   Talker talker(self, [&](StoreTalk& talk) -> std::string {
     talk.append(kEnds, end);
     if (failed) talk.set(kFailed, "1");
-    if (talk.add(kEnded, 1) == self.world_size) talk.set(kAllEnded, "1");
+    const bool all_ended = talk.add(kEnded, 1) == self.world_size;
+    if (all_ended) talk.set(kAllEnded, "1");
+    if (all_ended || failed) talk.set(kOver, "1");
     if (!failed || (lost && talk.comes(kIsTold, kMoment))) return "";
     const std::string ends = talk.get(kEnds, "no end of a rank");
     if (talk.add(kIsTold + " by", 1) > 1) return "";
@@ -170,6 +172,15 @@ void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) 
   } catch (const std::runtime_error&) {
     return;  // there is no store to wait for
   }
+}
+
+bool Farewell::all_succeed(const StartedRank& self) {
+  StartedRank patient = self;
+  patient.patience = patient.timeout = kAnyTime;
+  return Talker(patient, [&](StoreTalk& talk) -> std::string {
+           talk.comes(kOver, kAnyTime);
+           return talk.comes(kFailed, 1ms) ? "failed" : "";
+         }).answer().empty();
 }
 
 void write_error_file(const std::string& text) {

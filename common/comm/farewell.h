@@ -18,7 +18,7 @@ namespace fsdp {
 class Farewell {
  public:
   // Begins to listen for failures of other hosts. Returns null if the ranks are on one host, where
-  // shared memory says all.
+  // shared memory says all, unless spare ranks listen.
   static std::unique_ptr<Farewell> listen(const Joined& joined);
 
   // Whether a rank of another process has failed, or the store is gone. Does not wait: a process
@@ -33,6 +33,10 @@ class Farewell {
   // Before this process ends the store that others still use: waits until all have said how theirs
   // ended, for at most `limit`, or until a signal comes that ends this process.
   void wait_for_all(std::chrono::milliseconds limit, HeldSignals& held);
+
+  // For a spare rank: waits until all others have ended or one has failed. Returns whether none has.
+  // Throws std::runtime_error if the store goes.
+  static bool all_succeed(const StartedRank& self);
 
  private:
   explicit Farewell(const Joined& joined);

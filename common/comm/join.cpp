@@ -52,9 +52,7 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tel
 
 }  // namespace
 
-Joined join(StartedRank self, const Talker::Tell& tell) {
-  static int times = 0;
-  self.group += '/' + std::to_string(times++);
+Joined join(const StartedRank& self, const Talker::Tell& tell) {
   Joined joined;
   if (self.rank == 0 && !self.hosted) joined.store = std::make_unique<StoreServer>(self);
   std::istringstream lines(Talker(self, [&](StoreTalk& talk) {

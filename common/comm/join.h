@@ -18,8 +18,7 @@ struct Joined {
 
 // Waits until all ranks have come. If that takes longer than `self.patience`, says once by `tell`
 // for whom it waits. Calls torch only in processes of their own, so the caller may fork afterwards.
-// A process that joins several times joins ranks that have joined as often. Throws
-// std::runtime_error, which names the rank, the store and the rank that has not come.
-Joined join(StartedRank self, const Talker::Tell& tell = {});
+// Throws std::runtime_error, which names the rank, the store and the rank that has not come.
+Joined join(const StartedRank& self, const Talker::Tell& tell = {});
 
 }  // namespace fsdp

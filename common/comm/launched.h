@@ -24,6 +24,7 @@ struct StartedRank {
   std::chrono::milliseconds patience{5'000};           // after which a wait is told
   std::string launcher{"torchrun"};  // or "Open MPI", "PMI", "SLURM", kPlainLauncher
   int local_world_size{};            // ranks on this host; 0 if the launcher does not say
+  bool has_spares{};                 // the launcher has started more ranks than the run takes
 };
 
 // Reads the environment of torchrun, mpirun (Open MPI; MPICH and others with PMI), srun, or the

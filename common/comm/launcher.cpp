@@ -242,12 +242,14 @@ using Body = std::function<int(const RankContext&)>;
 using Say = std::function<void(const std::string&)>;
 
 // The failure of one rank makes others fail: it is told once, and before a signal can end this
-// process. That a rank was killed is news in any case: others may have noticed first.
-void tell(const RankExit& failed, SharedRegion& shared, const Say& say) {
-  if (shared.first_to_fail() || failed.signal != 0) say(failed.text());
+// process. That a rank was killed is news in any case: others may have noticed first. Returns the
+// story, or nothing if another process tells it.
+std::string story_of(const RankExit& failed, SharedRegion& shared) {
+  const bool first = shared.first_to_fail();
   // For ranks that other processes have forked.
   CallRings(shared.call_rings(), Group::world(shared.world_size()))
       .set_status(failed.rank, failed.status());
+  return first || failed.signal != 0 ? failed.text() : "";
 }
 
 // Runs the ranks that one process forks: all, or the one that a launcher has started it for.
@@ -261,15 +263,26 @@ int run_share(const Share& share, HeldSignals& held, const Body& body, const AtE
       farewell);
   const int told = result.ok() ? share.first : result.first_failure;
   const RankExit& end = result.ranks[static_cast<size_t>(told)];
-  if (farewell) {
-    if (const std::string story = farewell->say(end); !story.empty()) say(story);
-  } else if (!result.ok()) {
-    tell(end, *share.shared, say);
-  }
+  std::string story;
+  if (farewell) story = farewell->say(end);
+  if (!farewell && !result.ok()) story = story_of(end, *share.shared);
+  if (!story.empty()) say(story);
   if (result.ok()) return !at_end || at_end("") ? 0 : 1;
-  write_error_file(end.text());
-  if (at_end) at_end(end.text());
+  const std::string text = end.text();
+  write_error_file(story.empty() ? text.substr(0, text.find('\n')) : story);
+  if (at_end) at_end(text);
   return 1;
+}
+
+// A rank that the run does not take waits with it, so that its launcher has it for another try.
+int wait_spare(const StartedRank& self, int world_size, const Say& say) {
+  say("rank " + std::to_string(self.rank) + " is spare: this run takes " +
+      std::to_string(world_size) + " of the " + std::to_string(self.world_size) + " ranks");
+  try {
+    return Farewell::all_succeed(self) ? 0 : 1;
+  } catch (const std::runtime_error&) {
+    return 1;  // the store has gone, and why is told by those that train
+  }
 }
 
 int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say) {
@@ -291,15 +304,18 @@ int start(int world_size, const Body& body, const std::string& program, const At
   const Say tell_user = [&](const std::string& text) { say(program, text); };
   try {
     require_one_thread("start()");
-    auto self = started_rank();
-    if (self && self->world_size != world_size) {
-      throw std::invalid_argument(self->launcher + " has started " +
-                                  std::to_string(self->world_size) +
-                                  " ranks, but this program is to run on " +
-                                  std::to_string(world_size));
-    }
-    if (self) {
+    if (auto self = started_rank()) {
+      if (self->world_size < world_size)
+        throw std::invalid_argument(self->launcher + " has started " +
+                                    std::to_string(self->world_size) +
+                                    " ranks, but this program is to run on " +
+                                    std::to_string(world_size));
+      static int times = 0;  // that this process has begun to run ranks
+      self->group += '/' + std::to_string(times++);
       self->timeout = timeout;
+      if (self->rank >= world_size) return wait_spare(*self, world_size, tell_user);
+      self->has_spares = self->world_size > world_size;
+      self->world_size = world_size;
       return run_started(*self, body, at_end, tell_user);
     }
     const auto shared = SharedRegion::create(world_size);

@@ -1,8 +1,10 @@
+#include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <options/groups.h>
 #include <train/checkpoints.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace fsdp {
 namespace {
@@ -30,16 +32,22 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
                  "one of the optimizer's state) (default sharded)")
       ->check(CLI::IsMember({"sharded", "full"}));
   app.add_option("--resume", config.resume,
-                 "go on from a checkpoint, or from the latest one in a folder, up to --steps");
+                 "go on from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
+                 "from the latest one in --checkpoint-dir, or begin if there is none");
 }
 
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts) {
+  if (config.resume == "auto") {
+    if (config.checkpoint_dir.empty()) throw UsageError("--resume auto: needs --checkpoint-dir");
+    config.resume = latest_step(config.checkpoint_dir) ? config.checkpoint_dir : "";
+    config.resumes_by_itself = true;
+  }
   if (config.resume.empty()) return;
   const Checkpoint checkpoint = checkpoint_at(config.resume);
   go_on_from(checkpoint, config);
   if (parts || !checkpoint.run.contains("parts")) return;
   parts = checkpoint.run.at("parts");
-  if (*parts % config.world != 0) {
+  if (*parts % config.world != 0 && !started_rank()) {
     throw UsageError("--world " + std::to_string(config.world) + ": the checkpoint has " +
                      std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
                      "ranks whose number divides this, or give other --parts");
@@ -57,6 +65,13 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
                      config.checkpoint_dir + "), or give another folder");
   }
   if (config.resume.empty()) return;
+  if (config.resumes_by_itself && config.steps == config.first_step) {
+    const auto self = started_rank();
+    if (!self || self->rank == 0)
+      std::printf("%s has all %lld steps\n", config.checkpoint_dir.c_str(),
+                  static_cast<long long>(config.steps));
+    std::exit(0);
+  }
   if (config.steps <= config.first_step)
     throw UsageError("--steps " + std::to_string(config.steps) + ": the checkpoint has " +
                      std::to_string(config.first_step) + " behind it; give more");

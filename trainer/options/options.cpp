@@ -134,7 +134,8 @@ void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given, int max_
          "neighbours); PyTorch's names too (default full)")
       ->transform(CLI::IsMember(strategy_names(), CLI::ignore_case).description("NAME"));
   add_number(app, "--shard-size", given.shard_size, NumberRange<int64_t>{1, max_world},
-             "ranks of a replica in --strategy hybrid; they divide the ranks");
+             "ranks of a replica in --strategy hybrid; they divide the ranks (default: under a "
+             "launcher the ranks of a host)");
   on_off(app, "--reshard-after-forward", config.reshard_after_forward, "free units after forward");
   on_off(app, "--prefetch", config.prefetch, "gather units ahead of their use");
   add_limit(app, "--limit", config.limit,
@@ -201,6 +202,14 @@ void take_world_from_environment(TrainConfig& config, bool world_given) {
     throw UsageError("--trace: needs ranks that one process forks; " + started);
   }
   config.world = self->world_size;
+}
+
+// Of the ranks that a launcher has started, as many train as share out the parts: after the loss of
+// a host the others go on with the parts, and so with the bits, that the run began with.
+void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts) {
+  if (!parts || config.mode == "single" || !started_rank()) return;
+  while (*parts % config.world != 0)
+    --config.world;
 }
 
 void fill_in_defaults(TrainConfig& config, const Given& given) {
@@ -372,6 +381,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
     find_checkpoint_to_resume(config, given.parts);
+    leave_ranks_spare(config, given.parts);
     take_data(app, config, given.data);
     take_model(app, config);
     fill_in_defaults(config, given);

@@ -1,3 +1,4 @@
+#include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <options/groups.h>
 
@@ -46,6 +47,8 @@ void take_strategy(TrainConfig& config, const std::string& strategy,
   const std::string name = "--strategy " + strategy;
   const auto& [shards, reshard] = strategies().at(strategy);
   if (shards == StrategyOption::Shards::as_given) {
+    const auto self = started_rank();
+    if (!shard_size && self && self->local_world_size > 0) shard_size = self->local_world_size;
     if (!shard_size) throw UsageError(name + ": needs --shard-size");
     if (config.world % *shard_size != 0) {
       throw UsageError("--shard-size " + std::to_string(*shard_size) + ": does not divide the " +

@@ -7,6 +7,7 @@
 #include <train/enough_memory.h>
 #include <train/final_report.h>
 #include <train/held_out.h>
+#include <train/one_run.h>
 #include <train/over_ranks.h>
 #include <train/rehearsed.h>
 #include <train/step_meter.h>
@@ -70,12 +71,22 @@ std::string precision_text(const TrainConfig& config) {
          dtype_name(precision.reduce_dtype) + ", ";
 }
 
+// "gloo"; "shm and gloo on 2 hosts" if shards and replicas communicate over either.
+std::string transport_text(const Transports& transports, const RankContext& context) {
+  std::string text = transports.shards;
+  if (transports.replicas != transports.shards) text += " and " + transports.replicas;
+  if (context.hosts && context.hosts->several())
+    text += " on " + counted(static_cast<int64_t>(context.hosts->names.size()), "host");
+  return text;
+}
+
 // "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
 // steps"
-std::string description(const TrainConfig& config, const std::string& backend) {
+std::string description(const TrainConfig& config, const RankContext& context,
+                        const Transports& transports) {
   return config.mode + strategy_text(config) + " of " + config.model + ", " +
          counted(config.world, "rank") +
-         (config.mode == "single" ? " played in turn" : " over " + backend) +
+         (config.mode == "single" ? " played in turn" : " over " + transport_text(transports, context)) +
          (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
          (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
          std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
@@ -100,13 +111,14 @@ class TrainingRun {
         dataset_(make_dataset(config)),
         scaler_(config.loss_scaler),
         telemetry_(config.steps, config.json) {
+    require_one_run(config, context, *comm_);
     if (leads() && !config.log.empty()) {
       log_.emplace(config.log);
       meter_.emplace(config.comm.clock);
     }
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
     workload_ = workload_of_run(config, fsdp, dataset);
-    if (leads()) telemetry_.say(description(config, comm_->backend()));
+    if (leads()) telemetry_.say(description(config, context, transports()));
     if (!config.on_cuda())
       require_enough_memory(config, fsdp.shard_layout(config, workload_), traces, transports(),
                             static_cast<int>(context.ranks_here().size()), memory_of_machine());
