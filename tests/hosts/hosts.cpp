@@ -1,27 +1,38 @@
 #include "hosts.h"
 
+#include <arpa/inet.h>
 #include <base/processes.h>
+#include <base/write_all.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cmath>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <stdexcept>
+#include <fstream>
+#include <map>
+#include <random>
 #include <system_error>
-
-#include "wire.h"
 
 namespace fsdp {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostHosts = 26;
+constexpr int kPacketBytes = 9000;
+// In the processes of a wire: where it says how it goes; later, in a host's first process, a pipe
+// that ends with the wire. They close what else they inherit.
+constexpr int kPipe = 3;
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw std::system_error(errno, std::generic_category(), what);
@@ -31,73 +42,170 @@ int handle_of(pid_t process) {
   return static_cast<int>(syscall(SYS_pidfd_open, process, 0));
 }
 
-// What names a process's pid namespace; 0 if there is no such process.
-ino_t pid_namespace(const std::filesystem::path& process) {
-  struct stat found {};
-  return stat((process / "ns/pid").c_str(), &found) == 0 ? found.st_ino : 0;
+// Gives devices to the network namespace that this process is in. Returns the other end of wire0.
+int make_devices(const std::string& address) {
+  const int tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
+  require(tun >= 0, "/dev/net/tun");
+  const int any = socket(AF_INET, SOCK_DGRAM, 0);
+  const auto set = [&](const char* device, unsigned long what, const auto& value) {
+    ifreq request{};
+    std::strcpy(request.ifr_name, device);
+    std::memcpy(&request.ifr_ifru, &value, sizeof value);
+    require(ioctl(what == TUNSETIFF ? tun : any, what, &request) == 0, device);
+  };
+  set("wire0", TUNSETIFF, short{IFF_TUN | IFF_NO_PI});
+  set("wire0", SIOCSIFADDR, sockaddr_in{AF_INET, 0, {inet_addr(address.c_str())}, {}});
+  set("wire0", SIOCSIFNETMASK, sockaddr_in{AF_INET, 0, {inet_addr("255.255.255.0")}, {}});
+  set("wire0", SIOCSIFMTU, kPacketBytes);
+  set("wire0", SIOCSIFTXQLEN, 10000);  // with the usual one, TCP's largest window loses packets
+  for (const char* device : {"lo", "wire0"})
+    set(device, SIOCSIFFLAGS, short{IFF_UP | IFF_RUNNING});
+  close(any);
+  return tun;
 }
 
-// Waits for the end of each process there but the first, which ends after somebody has waited for
-// all others. Whether there was one.
-bool wait_for_others(ino_t space, pid_t first) {
-  bool any = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const pid_t process = std::atoi(entry.path().filename().c_str());
-    if (process <= 0 || process == first || pid_namespace(entry.path()) != space) continue;
-    pollfd end{handle_of(process), POLLIN, 0};
-    if (end.fd < 0) continue;
-    any |= poll(&end, 1, 0) == 0;
-    poll(&end, 1, -1);
-    close(end.fd);
-  }
-  return any;
+void mount_at(const char* where, const char* what, const char* type, unsigned long flags) {
+  require(mount(what, where, type, flags, nullptr) == 0, std::string("mount ") + where);
 }
 
-// In a process that has been forked into the pid namespace of `init`.
-int run_on(int init, const std::string& folder, const std::function<int()>& body) {
-  try {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // if it comes too late, `init` ends, and with it all others
-    require(setns(init, CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "setns");
-    require(chdir(folder.c_str()) == 0, folder);
-    setsid();
-    const int code = body();
-    std::fflush(nullptr);
-    return code;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+void make_files(int host, int hosts) {
+  require(unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "unshare");
+  require(sethostname(Hosts::name(host).data(), Hosts::name(host).size()) == 0, "sethostname");
+  mount_at("/", "none", nullptr, MS_REC | MS_PRIVATE);
+  mount_at("/proc", "tmpfs", "tmpfs", 0);  // for a moment, as a place for a file
+  std::ofstream names("/proc/hosts");
+  names << "127.0.0.1 localhost\n";
+  for (int other = 0; other < hosts; ++other)
+    names << Hosts::address(other) << ' ' << Hosts::name(other) << '\n';
+  names.close();
+  mount_at("/etc/hosts", "/proc/hosts", nullptr, MS_BIND);
+  require(umount2("/proc", MNT_DETACH) == 0, "umount /proc");
+  mount_at("/proc", "proc", "proc", 0);
+  mount_at("/dev/shm", "tmpfs", "tmpfs", 0);
+}
+
+// In a process that was forked into the host's pid namespace.
+[[noreturn]] void run_on(int init, const std::string& folder,
+                         const std::function<int()>& body) noexcept {
+  require(setns(init, CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "setns");
+  require(chdir(folder.c_str()) == 0, folder);
+  setsid();
+  const int code = body();
+  std::fflush(nullptr);
+  _exit(code);
 }
 
 }  // namespace
 
-std::string Hosts::unavailable() {
-  try {
-    Hosts hosts(1);
-    const pid_t process = hosts.start(0, [] { return 0; });
-    int status = 1;
-    waitpid(process, &status, 0);
-    return status == 0 ? "" : "no process can enter a host";
-  } catch (const std::runtime_error& error) {
-    return std::string("no hosts can be made: ") + error.what();
+// In a process of its own. Returns the other ends of the hosts' devices.
+std::vector<pollfd> Hosts::make(State* states, int hosts) {
+  int lifeline[2];
+  require(pipe(lifeline) == 0, "pipe");
+  const int own = handle_of(getpid());
+  std::vector<pollfd> ends;
+  for (int host = 0; host < hosts; ++host) {
+    require(unshare(CLONE_NEWNET | CLONE_NEWPID) == 0, "unshare");
+    ends.push_back({make_devices(address(host)), POLLIN, 0});
+    const pid_t init = fork();
+    require(init >= 0, "fork");
+    if (init == 0) {
+      make_files(host, hosts);
+      write_all(kPipe, ".");
+      dup2(lifeline[0], kPipe);
+      close_range(kPipe + 1, ~0U, 0);
+      signal(SIGCHLD, SIG_IGN);  // nobody else waits for orphans
+      char none;
+      (void)!read(kPipe, &none, 1);
+      _exit(0);
+    }
+    states[host].init = init;
+    require(setns(own, CLONE_NEWPID) == 0, "setns");
+  }
+  return ends;
+}
+
+void Hosts::carry(State* states, std::vector<pollfd> ends, const WireOptions& options) {
+  struct Packet {
+    size_t from, to;
+    std::vector<char> bytes;
+  };
+  std::multimap<Clock::time_point, Packet> on_their_way;  // by the time when they are due
+  std::vector<Clock::time_point> free_at(ends.size());    // when the rate lets a host send more
+  std::mt19937_64 random(options.seed);
+  std::bernoulli_distribution lost(options.loss);
+  const auto cut = [&](size_t from, size_t to) { return states[from].cut || states[to].cut; };
+
+  const auto take = [&](size_t from, const std::vector<char>& packet) {
+    const bool to_a_host = packet.size() >= 20 && packet[0] >> 4 == 4 &&
+                           std::memcmp(&packet[16], "\x0a\x4d\x00", 3) == 0;
+    const size_t to = to_a_host ? static_cast<unsigned char>(packet[19]) - size_t{1} : ends.size();
+    if (to >= ends.size()) return;
+    const double bytes = static_cast<double>(packet.size());
+    states[from].bytes_sent += std::ssize(packet);
+    free_at[from] = std::max(free_at[from], Clock::now());
+    if (const double rate = options.bytes_per_second; rate > 0)
+      free_at[from] += std::chrono::nanoseconds(std::lround(1e9 * bytes / rate));
+    if (!lost(random) && !cut(from, to))
+      on_their_way.insert({free_at[from] + options.delay, {from, to, packet}});
+  };
+
+  for (;;) {
+    timespec limit{};
+    if (!on_their_way.empty()) {
+      const auto left = on_their_way.begin()->first - Clock::now();
+      const auto count = std::max(left, Clock::duration(0)).count();
+      limit = {count / 1'000'000'000, count % 1'000'000'000};
+    }
+    ppoll(ends.data(), ends.size(), on_their_way.empty() ? nullptr : &limit, nullptr);
+    for (size_t host = 0; host < ends.size(); ++host) {
+      for (int i = 0; i < 64; ++i) {  // then it is another one's turn
+        std::vector<char> packet(kPacketBytes);
+        const ssize_t bytes = read(ends[host].fd, packet.data(), packet.size());
+        if (bytes < 0) break;
+        packet.resize(static_cast<size_t>(bytes));
+        take(host, packet);
+      }
+    }
+    while (!on_their_way.empty() && on_their_way.begin()->first <= Clock::now()) {
+      const auto& [from, to, bytes] = on_their_way.begin()->second;
+      if (!cut(from, to)) (void)!write(ends[to].fd, bytes.data(), bytes.size());
+      on_their_way.erase(on_their_way.begin());
+    }
   }
 }
 
-Hosts::Hosts(int hosts, const WireOptions& options) {
+std::string Hosts::unavailable() {
+  try {
+    const Hosts hosts(1);
+    return "";
+  } catch (const std::runtime_error& error) {
+    return std::string("no hosts can be made here: ") + error.what();
+  }
+}
+
+Hosts::Hosts(int hosts, const WireOptions& options) : Hosts() {  // so the destructor clears up
   require_one_thread("Hosts");
-  if (hosts < 1 || hosts > kMostHosts) throw std::runtime_error("1 to 26 hosts");
-  void* shared = mmap(nullptr, sizeof(HostState) * kMostHosts, PROT_READ | PROT_WRITE,
+  if (hosts < 1 || hosts > kMostHosts) throw std::runtime_error("a wire has 1 to 26 hosts");
+  void* shared = mmap(nullptr, sizeof(State) * kMostHosts, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int told[2];
-  require(shared != MAP_FAILED && pipe(told) == 0, "Hosts");
-  states_ = static_cast<HostState*>(shared);
-  std::fflush(nullptr);
+  require(shared != MAP_FAILED && pipe(told) == 0, "a wire's memory");
+  states_ = static_cast<State*>(shared);
   const pid_t self = getpid();
   wire_ = fork();
   require(wire_ >= 0, "fork");
   if (wire_ == 0) {
     end_with(self);
-    run_wire(states_, hosts, options, told[1]);
+    dup2(told[1], kPipe);
+    close_range(kPipe + 1, ~0U, 0);
+    try {
+      const std::vector<pollfd> ends = make(states_, hosts);
+      close(kPipe);
+      carry(states_, ends, options);
+    } catch (const std::exception& error) {  // also of a host's first process
+      write_all(kPipe, error.what());
+    }
+    _exit(1);
   }
   close(told[1]);
   std::string text;
@@ -106,31 +214,16 @@ Hosts::Hosts(int hosts, const WireOptions& options) {
   close(told[0]);
   for (int host = 0; host < hosts; ++host)
     inits_.push_back(handle_of(states_[host].init));
-  if (text == std::string(inits_.size(), '.')) return;
-  stop();
-  throw std::runtime_error(text);
+  if (text != std::string(inits_.size(), '.')) throw std::runtime_error(text);
 }
 
-void Hosts::stop() {
+Hosts::~Hosts() {
   for (int host = 0; host < static_cast<int>(inits_.size()); ++host) {
     end(host);
     close(inits_[host]);
   }
-  kill(wire_, SIGKILL);
-  waitpid(wire_, nullptr, 0);
-  munmap(states_, sizeof(HostState) * kMostHosts);
-}
-
-Hosts::~Hosts() {
-  stop();
-}
-
-std::string Hosts::address(int host) {
-  return "10.77.0." + std::to_string(host + 1);
-}
-
-std::string Hosts::name(int host) {
-  return std::string("host-") + static_cast<char>('a' + host);
+  if (wire_ > 0 && kill(wire_, SIGKILL) == 0) waitpid(wire_, nullptr, 0);
+  if (states_ != nullptr) munmap(states_, sizeof(State) * kMostHosts);
 }
 
 pid_t Hosts::start(int host, const std::function<int()>& body) {
@@ -138,10 +231,10 @@ pid_t Hosts::start(int host, const std::function<int()>& body) {
   const std::string folder = std::filesystem::current_path();
   const int own = handle_of(getpid());
   std::fflush(nullptr);
-  const bool enters = setns(init, CLONE_NEWPID) == 0;  // decides where children begin
+  const bool enters = setns(init, CLONE_NEWPID) == 0;  // of the children that follow
   const pid_t process = enters ? fork() : -1;
+  if (process == 0) run_on(init, folder, body);
   const int error = errno;
-  if (process == 0) _exit(run_on(init, folder, body));
   setns(own, CLONE_NEWPID);
   close(own);
   errno = error;
@@ -149,25 +242,9 @@ pid_t Hosts::start(int host, const std::function<int()>& body) {
   return process;
 }
 
-void Hosts::cut(int host) {
-  states_[host].turns |= 1;
-}
-
-void Hosts::mend(int host) {
-  if (states_[host].turns % 2 != 0) ++states_[host].turns;
-}
-
 void Hosts::end(int host) {
   cut(host);
-  const pid_t init = states_[host].init;
-  const ino_t space = pid_namespace("/proc/" + std::to_string(init));
-  syscall(SYS_pidfd_send_signal, inits_[static_cast<size_t>(host)], SIGKILL, nullptr, 0);
-  while (space != 0 && wait_for_others(space, init)) {
-  }
-}
-
-int64_t Hosts::bytes_sent(int host) const {
-  return states_[host].bytes_sent;
+  syscall(SYS_pidfd_send_signal, inits_[host], SIGKILL, nullptr, 0);
 }
 
 }  // namespace fsdp

@@ -1,17 +1,18 @@
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
-// Several hosts on one machine, for tests of training over several hosts.
 namespace fsdp {
 
-// What happens to a packet between two hosts; packets of one host stay in their order.
+// What happens to packets between two hosts. Those of one host stay in their order.
 struct WireOptions {
   std::chrono::microseconds delay{};  // one way
   double loss{};                      // the fraction of the packets that is lost, 0 to 1
@@ -19,50 +20,58 @@ struct WireOptions {
   uint64_t seed{1};                   // of the generator that chooses the lost packets
 };
 
-struct HostState;
-
-// Hosts have names, "host-a" and so on, and addresses, 10.77.0.1 and so on; each knows the names of
-// all. A host has its own ports, loopback device, /proc, /dev/shm and process ids, and the files of
-// this machine. IPv4 packets of at most 9000 bytes go from a host's device, wire0, to other hosts
-// and nowhere else. Nothing survives this object or the thread that made it.
+// Several hosts on one machine, for tests of training over several hosts. A host has its own ports,
+// loopback, processes, /proc and /dev/shm; the other files are the machine's. IPv4 packets of at
+// most 9000 bytes go from its device wire0 to other hosts, and nowhere else. Nothing survives this
+// object or the thread that made it; but somebody has to wait for what start() returns.
 class Hosts {
  public:
   // Why hosts cannot be made here, for GTEST_SKIP(); empty if they can. It takes root.
   static std::string unavailable();
 
-  // At most 26. This process must have one thread, else std::logic_error; std::runtime_error says
+  // At most 26. Throws std::logic_error if this process has other threads, std::runtime_error with
   // what failed.
   explicit Hosts(int hosts, const WireOptions& options = {});
-  ~Hosts();  // end() for all
+  ~Hosts();  // ends all
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  static std::string address(int host);
-  static std::string name(int host);
+  // Every host finds the address of each name.
+  static std::string address(int host) { return "10.77.0." + std::to_string(host + 1); }
+  static std::string name(int host) {
+    return std::string("host-") + "abcdefghijklmnopqrstuvwxyz"[host];
+  }
 
   // Forks a process that runs `body` on the host, leads a session there, and leaves by _exit(its
-  // value), or by _exit(1) after an exception, which it prints. Returns its id in this process,
-  // which waits for it as for any child. Throws std::system_error if the host has ended.
+  // value); an exception aborts it. Returns its id in this process, which waits for it as for any
+  // child. Throws std::system_error if the host has ended.
   pid_t start(int host, const std::function<int()>& body);
 
-  // From now on packets from and to the host vanish; those that are on their way, too. No process
-  // sees an error or the end of a connection. Both may be called again.
-  void cut(int host);
-  void mend(int host);
+  // While a host is cut, no packet leaves or reaches it. Nobody sees an error or the end of a
+  // connection.
+  void cut(int host) { states_[host].cut = true; }
+  void mend(int host) { states_[host].cut = false; }
 
-  // As if its power failed: cuts it, and kills every process that it has. Returns when all have
-  // ended, but leaves it to the caller to wait for those of start(). It cannot be started again.
+  // As if its power failed: cuts it and has the kernel kill all its processes.
   void end(int host);
 
-  // Of all packets that the host has sent to other hosts, with their headers, lost or not.
-  int64_t bytes_sent(int host) const;
+  // All packets that the host has sent to others, with their headers, whether they came or not.
+  int64_t bytes_sent(int host) const { return states_[host].bytes_sent; }
 
  private:
-  void stop();
+  struct State {
+    std::atomic<bool> cut;
+    std::atomic<int64_t> bytes_sent;
+    std::atomic<pid_t> init;  // the first process; the others of the host end with it
+  };
 
-  HostState* states_;       // [hosts], which the wire shares
-  std::vector<int> inits_;  // handles of the first processes
-  pid_t wire_;
+  Hosts() = default;
+  static std::vector<pollfd> make(State* states, int hosts);
+  [[noreturn]] static void carry(State* states, std::vector<pollfd> ends, const WireOptions&);
+
+  State* states_{};         // [hosts], which the wire's process shares
+  std::vector<int> inits_;  // handles of each host's first process
+  pid_t wire_{};
 };
 
 }  // namespace fsdp
