@@ -68,10 +68,10 @@ test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tes
 target_include_directories(gpu_tests PRIVATE solutions/extensions/task5_sharded_optimizer)
 
 # Several hosts on one machine. What makes them uses no LibTorch.
-add_library(fsdp_hosts STATIC EXCLUDE_FROM_ALL tests/hosts/hosts.cpp)
-target_link_libraries(fsdp_hosts PUBLIC fsdp_base)
+add_library(fsdp_network STATIC EXCLUDE_FROM_ALL tests/hosts/network.cpp)
+target_link_libraries(fsdp_network PUBLIC fsdp_base)
 file(GLOB hosts_tests CONFIGURE_DEPENDS tests/hosts/test_*.cpp)
-test_executable(fsdp_common_tests hosts_tests fsdp_hosts ${hosts_tests})
+test_executable(fsdp_common_tests hosts_tests fsdp_network ${hosts_tests})
 
 file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
 test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})

@@ -282,8 +282,8 @@ void CallRings::take_pages(int rank, const std::string& pages) {
   for (size_t at = 0; at + sizeof(RankPage) < pages.size(); at += 1 + sizeof(RankPage)) {
     const auto i = static_cast<unsigned char>(pages[at]);
     if (i >= kSets * kLevels) return;
-    RankPage& calls =
-        page(i / static_cast<int>(kLevels), static_cast<Level>(i % kLevels), group_.world_rank(rank));
+    RankPage& calls = page(i / static_cast<int>(kLevels), static_cast<Level>(i % kLevels),
+                           group_.world_rank(rank));
     std::memcpy(static_cast<void*>(&calls), pages.data() + at + 1, sizeof calls);
   }
 }

@@ -275,9 +275,8 @@ Connection connect(const RankContext& context, const CommunicatorOptions& option
     throw std::invalid_argument("a simulated link takes ranks of one host");
   connection.backend = choose_backend(context, options, group);
   connection.compare = comparison_over(connection.backend, context, options);
-  connection.ledger =
-      make_ledger(context, CallRings(context.shared->call_rings(), group, state.place.set),
-                  options.timeout);
+  connection.ledger = make_ledger(
+      context, CallRings(context.shared->call_rings(), group, state.place.set), options.timeout);
   connection.transport = make_transport(connection.backend, context, connection.ledger, options);
   return connection;
 }

@@ -16,12 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kTalk = 3s;       // for all that is said at an end
-constexpr auto kMoment = 1500ms;  // in which the process of a rank that was lost tells how
+constexpr auto kTalk = 2s;    // for all that is said at an end
+constexpr auto kMoment = 1s;  // in which the process of a rank that was lost tells how
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
-const std::string kFailed = "failed", kIsTold = "told", kEnds = "ends", kEnded = "ended",
-                  kAllEnded = "all ended", kOver = "over";
+const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
+                  kEnded = "ended", kAllEnded = "all ended", kOver = "over";
 
 // One rank's end, as it is appended to the others': a line, then so many bytes.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
@@ -43,7 +43,8 @@ void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
     size_t bytes = 0;
     line >> rank >> kind >> number >> bytes;
     at = end + 1 + bytes;
-    if (!line || rank < 0 || static_cast<size_t>(rank) >= has_said.size() || at > ends.size()) break;
+    if (!line || rank < 0 || static_cast<size_t>(rank) >= has_said.size() || at > ends.size())
+      break;
     has_said[static_cast<size_t>(rank)] = true;
     if (hosts.of_rank[static_cast<size_t>(rank)] == hosts.here()) continue;
     rings.set_status(rank, {static_cast<RankStatus::Kind>(kind), number});
@@ -71,8 +72,8 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
 std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
   const std::string who = "rank " + std::to_string(rank);
   const bool begins = text.rfind(who, 0) == 0;
-  return (begins ? who + " on " + hosts.name_of(rank) + text.substr(who.size()) : text) +
-         "\n  " + hosts.text();
+  return (begins ? who + " on " + hosts.name_of(rank) + text.substr(who.size()) : text) + "\n  " +
+         hosts.text();
 }
 
 }  // namespace
@@ -83,21 +84,23 @@ std::unique_ptr<Farewell> Farewell::listen(const Joined& joined) {
 }
 
 Farewell::Farewell(const Joined& joined)
-    : hosts_(joined.hosts), shared_(joined.shared), listener_(joined.hosts->self, [](StoreTalk& talk) {
+    : hosts_(joined.hosts),
+      shared_(joined.shared),
+      listener_(joined.hosts->self, [](StoreTalk& talk) {
         talk.comes(kFailed, kAnyTime);
         return std::string();
       }) {}
 
 bool Farewell::others_failed() {
   try {
-    return listener_.answer_so_far().has_value();
+    return shared_->one_has_failed() || listener_.answer_so_far().has_value();
   } catch (const std::runtime_error&) {
-    store_is_gone_ = true;
     return true;
   }
 }
 
 std::string Farewell::say(const RankExit& exit) {
+  if (exit.stopped && shared_->one_has_failed()) return "";  // another of this host has tried
   StartedRank self = hosts_->self;
   self.timeout = kTalk;
   CallRings rings(shared_->call_rings(), Group::world(self.world_size));
@@ -106,17 +109,23 @@ std::string Farewell::say(const RankExit& exit) {
   if (exit.frozen_by != 0) status = {RankStatus::Kind::stopped, exit.frozen_by};
   const bool failed = !exit.ok() && !exit.stopped;
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
+  if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
   const std::string end = framed(exit.rank, status, rings.pages(exit.rank));
   Talker talker(self, [&](StoreTalk& talk) -> std::string {
     talk.append(kEnds, end);
     if (failed) talk.set(kFailed, "1");
-    const bool all_ended = talk.add(kEnded, 1) == self.world_size;
-    if (all_ended) talk.set(kAllEnded, "1");
-    if (all_ended || failed) talk.set(kOver, "1");
-    if (!failed || (lost && talk.comes(kIsTold, kMoment))) return "";
-    const std::string ends = talk.get(kEnds, "no end of a rank");
-    if (talk.add(kIsTold + " by", 1) > 1) return "";
-    talk.set(kIsTold, "1");
+    std::string ends;
+    if (failed && !(lost && talk.comes(kIsTold, kMoment)) && talk.add(kTeller, 1) == 1) {
+      ends = talk.get(kEnds, "no end of a rank");
+      talk.set(kIsTold, "1");
+    }
+    try {
+      const bool all_ended = talk.add(kEnded, 1) == self.world_size;
+      if (all_ended || failed) talk.set(kOver, "1");
+      if (all_ended) talk.set(kAllEnded, "1");
+    } catch (const std::runtime_error&) {
+      return ends;  // when all have ended, the store does
+    }
     return ends;
   });
   try {
@@ -177,10 +186,13 @@ void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) 
 bool Farewell::all_succeed(const StartedRank& self) {
   StartedRank patient = self;
   patient.patience = patient.timeout = kAnyTime;
-  return Talker(patient, [&](StoreTalk& talk) -> std::string {
-           talk.comes(kOver, kAnyTime);
-           return talk.comes(kFailed, 1ms) ? "failed" : "";
-         }).answer().empty();
+  return Talker(patient,
+                [&](StoreTalk& talk) -> std::string {
+                  talk.comes(kOver, kAnyTime);
+                  return talk.comes(kFailed, 1ms) ? "failed" : "";
+                })
+      .answer()
+      .empty();
 }
 
 void write_error_file(const std::string& text) {

@@ -21,12 +21,14 @@ class Farewell {
   // shared memory says all, unless spare ranks listen.
   static std::unique_ptr<Farewell> listen(const Joined& joined);
 
-  // Whether a rank of another process has failed, or the store is gone. Does not wait: a process
-  // ends when there is news, by SIGCHLD.
+  // Whether a rank of another process has failed, or the store is gone. Does not wait. SIGCHLD
+  // comes when the store has news; what a process of this host knows that can't reach the store
+  // comes without a signal: look again after kLook.
   bool others_failed();
+  static constexpr std::chrono::milliseconds kLook{500};
 
   // Says how this process's rank has ended. Returns the story if it is this process's to tell: one
-  // of all hosts that reach the store, and one of each host that does not; else nothing. Takes 4 s
+  // of all hosts that reach the store, and one of each host that does not; else nothing. Takes 3 s
   // at most.
   std::string say(const RankExit& exit);
 
@@ -34,8 +36,8 @@ class Farewell {
   // ended, for at most `limit`, or until a signal comes that ends this process.
   void wait_for_all(std::chrono::milliseconds limit, HeldSignals& held);
 
-  // For a spare rank: waits until all others have ended or one has failed. Returns whether none has.
-  // Throws std::runtime_error if the store goes.
+  // For a spare rank: waits until all others have ended or one has failed. Returns whether none
+  // has. Throws std::runtime_error if the store goes.
   static bool all_succeed(const StartedRank& self);
 
  private:
@@ -46,7 +48,6 @@ class Farewell {
   std::shared_ptr<const Hosts> hosts_;
   std::shared_ptr<SharedRegion> shared_;
   Talker listener_;
-  bool store_is_gone_{};
 };
 
 // Writes `text` where torchrun's summary shows it: the file TORCHELASTIC_ERROR_FILE, if it is set.

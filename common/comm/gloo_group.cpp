@@ -46,7 +46,8 @@ std::shared_ptr<gloo::transport::Device> device_for(const RankContext& context,
   const char* given = std::getenv("GLOO_SOCKET_IFNAME");
   const std::string interface(given != nullptr ? given : "");
   if (!interface.empty())
-    return c10d::ProcessGroupGloo::createDeviceForInterface(interface.substr(0, interface.find(',')));
+    return c10d::ProcessGroupGloo::createDeviceForInterface(
+        interface.substr(0, interface.find(',')));
   return c10d::ProcessGroupGloo::createDeviceForHostname(context.hosts->address);
 }
 
@@ -62,8 +63,8 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> connect_gloo(const RankContext& conte
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices = {device_for(context, group)};
     options->threads = 2;
-    return c10::make_intrusive<c10d::ProcessGroupGloo>(rendezvous_of(context, group, purpose, timeout),
-                                                       ledger.rank(), group.size, options);
+    return c10::make_intrusive<c10d::ProcessGroupGloo>(
+        rendezvous_of(context, group, purpose, timeout), ledger.rank(), group.size, options);
   } catch (const std::exception& error) {
     throw CollectiveError("rank " + std::to_string(context.rank) +
                           ": can't connect to the other ranks" + group.text() + " over gloo" +

@@ -23,9 +23,9 @@ struct Hosts {
 
   bool several() const { return names.size() > 1; }
   int here() const { return of_rank.at(static_cast<size_t>(self.rank)); }
-  std::vector<int> ranks_of(int host) const;    // ascending
-  bool within_one(const Group& group) const;    // whether all its ranks are on one host
-  std::string name_of(int rank) const;          // "host-b"
+  std::vector<int> ranks_of(int host) const;  // ascending
+  bool within_one(const Group& group) const;  // whether all its ranks are on one host
+  std::string name_of(int rank) const;        // "host-b"
   // "host-a: ranks 0 to 3; host-b: ranks 4 to 7"
   std::string text() const;
 };

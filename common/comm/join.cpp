@@ -40,9 +40,10 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tel
     }).answer(tell);
     return region;
   }
-  auto region = SharedRegion::open(self.world_size, Talker(self, [&](StoreTalk& talk) {
-                                     return talk.get(where, has_not_come(ranks[0]));
-                                   }).answer(tell));
+  auto region =
+      SharedRegion::open(self.world_size, Talker(self, [&](StoreTalk& talk) {
+                                            return talk.get(where, has_not_come(ranks[0]));
+                                          }).answer(tell));
   Talker(self, [&](StoreTalk& talk) {
     talk.set(key("opened", self.rank), "1");
     return std::string();
@@ -55,9 +56,8 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tel
 Joined join(const StartedRank& self, const Talker::Tell& tell) {
   Joined joined;
   if (self.rank == 0 && !self.hosted) joined.store = std::make_unique<StoreServer>(self);
-  std::istringstream lines(Talker(self, [&](StoreTalk& talk) {
-                             return exchange_identities(talk, self);
-                           }).answer(tell));
+  std::istringstream lines(
+      Talker(self, [&](StoreTalk& talk) { return exchange_identities(talk, self); }).answer(tell));
   std::vector<std::string> identities;
   for (std::string line; std::getline(lines, line);)
     identities.push_back(line);

@@ -13,7 +13,8 @@ namespace fsdp {
 struct Joined {
   std::unique_ptr<StoreServer> store;  // of rank 0, unless the launcher hosts the store
   std::shared_ptr<const Hosts> hosts;
-  std::shared_ptr<SharedRegion> shared;  // with the ranks of this host; it has a place for all ranks
+  std::shared_ptr<SharedRegion>
+      shared;  // with the ranks of this host; it has a place for all ranks
 };
 
 // Waits until all ranks have come. If that takes longer than `self.patience`, says once by `tell`

@@ -49,7 +49,8 @@ int number_in(const char* name, int least, int most, const std::string& reason =
 }
 
 void require_set(const char* name, const std::string& why) {
-  if (variable(name).empty()) throw std::invalid_argument(std::string(name) + " is not set: " + why);
+  if (variable(name).empty())
+    throw std::invalid_argument(std::string(name) + " is not set: " + why);
 }
 
 bool has_started_this(const Launcher& launcher) {
@@ -84,7 +85,8 @@ std::string master_address(const Launcher& launcher, const StartedRank& self) {
   const bool all_here = self.local_world_size == self.world_size;
   if (all_here && &launcher != kLaunchers.data()) return "127.0.0.1";
   require_set("MASTER_ADDR", "the " + std::to_string(self.world_size) + " ranks that " +
-                                 launcher.name + " has started find one another at the address of "
+                                 launcher.name +
+                                 " has started find one another at the address of "
                                  "the host of rank 0; give all of them MASTER_ADDR=ADDRESS");
   return "";
 }
@@ -98,15 +100,16 @@ std::optional<StartedRank> started_rank() {
   if (launcher == nullptr) return {};
   const bool plain = launcher == kLaunchers.data();
   for (const char* name : {launcher->rank, launcher->world_size})
-    require_set(name, "a rank that another program has started needs RANK, WORLD_SIZE, MASTER_ADDR "
-                      "and MASTER_PORT");
+    require_set(name,
+                "a rank that another program has started needs RANK, WORLD_SIZE, MASTER_ADDR "
+                "and MASTER_PORT");
   require_no_contradiction(*launcher);
   StartedRank self;
   self.launcher = plain && !variable(launcher->job).empty() ? "torchrun" : launcher->name;
   self.world_size = number_in(launcher->world_size, 1, kManyRanks);
-  self.rank = number_in(launcher->rank, 0, self.world_size - 1,
-                        std::string(", for ") + launcher->world_size + "=" +
-                            variable(launcher->world_size));
+  self.rank = number_in(
+      launcher->rank, 0, self.world_size - 1,
+      std::string(", for ") + launcher->world_size + "=" + variable(launcher->world_size));
   if (!variable(launcher->local_world_size).empty())
     self.local_world_size = number_in(launcher->local_world_size, 1, self.world_size);
   self.host = master_address(*launcher, self);

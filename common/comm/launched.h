@@ -16,10 +16,10 @@ inline const std::string kPlainLauncher = "the environment (RANK and WORLD_SIZE)
 struct StartedRank {
   int rank{};
   int world_size{1};
-  std::string host;      // MASTER_ADDR: of the store through which the ranks find one another
-  uint16_t port{};       // MASTER_PORT: likewise
-  bool hosted{};         // whether the launcher hosts the store; else the process of rank 0 does
-  std::string group;     // names these ranks, and no others that use the store now or used it before
+  std::string host;   // MASTER_ADDR: of the store through which the ranks find one another
+  uint16_t port{};    // MASTER_PORT: likewise
+  bool hosted{};      // whether the launcher hosts the store; else the process of rank 0 does
+  std::string group;  // names these ranks, and no others that use the store now or used it before
   std::chrono::milliseconds timeout{kDefaultTimeout};  // of each wait for another rank
   std::chrono::milliseconds patience{5'000};           // after which a wait is told
   std::string launcher{"torchrun"};  // or "Open MPI", "PMI", "SLURM", kPlainLauncher

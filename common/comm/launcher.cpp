@@ -164,12 +164,16 @@ LaunchResult run_here(const Share& share, HeldSignals& held,
       if (!exit.ok() && result.ok()) result.first_failure = exit.rank;
       result.ranks[exit.rank] = std::move(exit);
     }
-    const auto limit = ranks.limit_of_stopped();
+    auto limit = ranks.limit_of_stopped();
     const bool elsewhere = result.ok() && ranks.any() && farewell && farewell->others_failed();
     if (!result.ok() || elsewhere || (limit && *limit <= HeldSignals::Time::clock::now())) {
       end_ranks(ranks, result, elsewhere);
     }
     if (!ranks.any()) return result;
+    if (farewell) {
+      const auto next_look = HeldSignals::Time::clock::now() + Farewell::kLook;
+      limit = std::min(limit.value_or(next_look), next_look);
+    }
     const int signal = held.next(limit);
     if (signal == 0 || signal == SIGCHLD) continue;
     if (held.passes_on(signal)) {
@@ -291,7 +295,7 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
   const auto farewell = Farewell::listen(joined);
   const int status = run_share({self.rank, self.rank + 1, joined.shared, joined.hosts}, held, body,
                                at_end, farewell.get(), say);
-  constexpr std::chrono::seconds kForOthersToEnd{5};
+  constexpr std::chrono::seconds kForOthersToEnd{2};
   if (farewell && joined.store)
     farewell->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
   return status;
@@ -306,10 +310,9 @@ int start(int world_size, const Body& body, const std::string& program, const At
     require_one_thread("start()");
     if (auto self = started_rank()) {
       if (self->world_size < world_size)
-        throw std::invalid_argument(self->launcher + " has started " +
-                                    std::to_string(self->world_size) +
-                                    " ranks, but this program is to run on " +
-                                    std::to_string(world_size));
+        throw std::invalid_argument(
+            self->launcher + " has started " + std::to_string(self->world_size) +
+            " ranks, but this program is to run on " + std::to_string(world_size));
       static int times = 0;  // that this process has begun to run ranks
       self->group += '/' + std::to_string(times++);
       self->timeout = timeout;

@@ -50,10 +50,10 @@ Mapping::Mapping(const std::string& purpose, size_t bytes, const OpenFile& file)
       bytes_(bytes) {}
 
 Mapping::Mapping(const std::string& purpose, size_t bytes, const OpenFile& file, size_t alignment)
-    : base_(mapped(purpose, reserved(purpose, bytes, alignment), bytes, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_FIXED | MAP_NORESERVE |
-                       (file.descriptor < 0 ? MAP_ANONYMOUS : 0),
-                   file.descriptor)),
+    : base_(
+          mapped(purpose, reserved(purpose, bytes, alignment), bytes, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED | MAP_NORESERVE | (file.descriptor < 0 ? MAP_ANONYMOUS : 0),
+                 file.descriptor)),
       bytes_(bytes) {
   madvise(base_, bytes, MADV_DONTDUMP);
 }

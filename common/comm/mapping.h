@@ -22,8 +22,8 @@ class Mapping {
   // Throws std::runtime_error, beginning with `purpose`, when the system refuses.
   Mapping(const std::string& purpose, size_t bytes);
   Mapping(const std::string& purpose, size_t bytes, const OpenFile& file);
-  // Without a file if the file's descriptor is -1. The base is a multiple of `alignment`, which is a
-  // power of two of at least a page. No swap space is reserved, and no core file has it: what is
+  // Without a file if the file's descriptor is -1. The base is a multiple of `alignment`, which is
+  // a power of two of at least a page. No swap space is reserved, and no core file has it: what is
   // mapped may be larger than the machine's memory.
   Mapping(const std::string& purpose, size_t bytes, const OpenFile& file, size_t alignment);
   ~Mapping();

@@ -16,8 +16,8 @@ struct RemoteLedger::Exchange {
   std::vector<PublishedCall> sent, received;  // [W]
 
   static at::Tensor bytes(std::vector<PublishedCall>& calls) {
-    return at::from_blob(calls.data(),
-                         static_cast<int64_t>(calls.size() * sizeof(PublishedCall)), at::kByte);
+    return at::from_blob(calls.data(), static_cast<int64_t>(calls.size() * sizeof(PublishedCall)),
+                         at::kByte);
   }
   void operator()(const PublishedCall& mine) {
     std::fill(sent.begin(), sent.end(), mine);
@@ -64,7 +64,8 @@ CollectiveError RemoteLedger::failed_in(const char* library, uint64_t sequence,
                                         const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
   // Only of a rank of this host it is known here how it ended; see farewell.h for the others.
-  if (const auto absent = rings_.absent(patience())) return missing(reason, *absent, sequence);
+  constexpr std::chrono::milliseconds kMoment{300};
+  if (const auto absent = rings_.absent(kMoment)) return missing(reason, *absent, sequence);
   rings_.note_lost(rank(), sequence);
   return fsdp::failed_in(library, group(), rank(), at(rank(), sequence).call, error);
 }

@@ -36,7 +36,8 @@ c10::intrusive_ptr<c10d::Store> rendezvous_of(const RankContext& context, const 
   const std::string name = purpose + '/' + std::to_string(group.communicator) + '/' +
                            std::to_string(static_cast<int>(group.level)) + '/' +
                            std::to_string(group.first);
-  auto store = context.on_one_host(group) ? file_of(*context.shared) : store_of(context.hosts->self);
+  auto store =
+      context.on_one_host(group) ? file_of(*context.shared) : store_of(context.hosts->self);
   store->setTimeout(timeout);
   return c10::make_intrusive<c10d::PrefixStore>(name, std::move(store));
 }

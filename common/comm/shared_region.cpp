@@ -108,8 +108,7 @@ std::shared_ptr<SharedRegion> SharedRegion::create(int world_size, size_t arena_
   return region;
 }
 
-std::shared_ptr<SharedRegion> SharedRegion::create_for_started(int world_size,
-                                                               size_t arena_bytes) {
+std::shared_ptr<SharedRegion> SharedRegion::create_for_started(int world_size, size_t arena_bytes) {
   auto region = create_small(world_size);
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -186,6 +185,10 @@ SharedRegion::Head& SharedRegion::head() const {
 
 bool SharedRegion::first_to_fail() {
   return head().failed.exchange(1) == 0;
+}
+
+bool SharedRegion::one_has_failed() const {
+  return head().failed != 0;
 }
 
 void SharedRegion::wait_at_most(std::chrono::milliseconds limit) {

@@ -37,7 +37,8 @@ class SharedRegion {
   void* call_rings() const;       // CallRings::bytes() of memory
   char* message(int rank) const;  // [kMessageBytes], zero-terminated
   static constexpr size_t kMessageBytes = 4096;
-  bool first_to_fail();  // true for the first call that any process makes
+  bool first_to_fail();         // true for the first call that any process makes
+  bool one_has_failed() const;  // whether there was one
 
   // The longest time limit that a rank has given, for every wait for another rank.
   void wait_at_most(std::chrono::milliseconds limit);

@@ -226,11 +226,14 @@ StoreServer::StoreServer(const StartedRank& self) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(self.host.c_str(), std::to_string(self.port).c_str(), &hints, &found); error != 0)
+  if (const int error =
+          getaddrinfo(self.host.c_str(), std::to_string(self.port).c_str(), &hints, &found);
+      error != 0)
     fail(at + ": " + gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> frees(found, &freeaddrinfo);
   char address[INET6_ADDRSTRLEN]{};
-  getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, nullptr, 0, NI_NUMERICHOST);
+  getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, nullptr, 0,
+              NI_NUMERICHOST);
   const bool loops_back = std::strncmp(address, "127.", 4) == 0 || std::strcmp(address, "::1") == 0;
   if (loops_back && self.local_world_size > 0 && self.local_world_size < self.world_size)
     fail(at + " is " + address + " on this host, which other hosts can't reach, and " +

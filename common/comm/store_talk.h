@@ -51,7 +51,8 @@ class Talker {
   std::string store() const;
   std::string failed(const std::string& what, const std::string& reason) const;
   std::string waiting(const std::string& what) const;
-  std::optional<std::string> answer_in(const std::string& line);  // nothing if it says what it waits for
+  std::optional<std::string> answer_in(
+      const std::string& line);  // nothing if it says what it waits for
   std::string content() const;
 
   StartedRank self_;

@@ -165,7 +165,9 @@ TEST(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
     const auto shared = SharedRegion::create_for_started(2);
     const std::string path = shared->rendezvous_path();
     close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
-    EXPECT_EQ(error_of([&] { rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1)); }),
+    EXPECT_EQ(error_of([&] {
+                rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
+              }),
               "cannot open " + path + ": is /proc mounted?");
   });
 }

@@ -91,11 +91,10 @@ TEST(StartedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch
 }
 
 TEST(StartedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
-  const std::vector<Variables> launchers{
-      {{"OMPI_COMM_WORLD_RANK", "2"},
-       {"OMPI_COMM_WORLD_SIZE", "4"},
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
-      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}}};
+  const std::vector<Variables> launchers{{{"OMPI_COMM_WORLD_RANK", "2"},
+                                          {"OMPI_COMM_WORLD_SIZE", "4"},
+                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+                                         {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}}};
   for (const Variables& variables : launchers)
     EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { started_by(variables); }),
                     "MASTER_ADDR is not set: the 4 ranks that");
@@ -171,10 +170,10 @@ MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
   for (const std::string backend : {"auto", "gloo"}) {
     for (const bool hosted : {true, false}) {
       std::vector<Channel> joined(world_size());
-      const Ended ended = torchrun(
-          world_size(), hosted ? store.port() : port.number(), collectives(joined, backend),
-          {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"},
-           {"TORCHELASTIC_RUN_ID", backend}});
+      const Ended ended = torchrun(world_size(), hosted ? store.port() : port.number(),
+                                   collectives(joined, backend),
+                                   {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"},
+                                    {"TORCHELASTIC_RUN_ID", backend}});
       EXPECT_EQ(ended.said, "");
       EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
       expect_equal_frames(joined, forked);
@@ -266,8 +265,7 @@ TEST(JoinFailures, another_number_of_ranks_than_was_started_is_refused) {
   HostedStore store;
   const Ended ended = torchrun(1, store.port(), [](const RankContext&) { return 0; },
                                {{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
-  EXPECT_EQ(ended.said,
-            "program: torchrun has started 2 ranks, but this program is to run on 1\n");
+  EXPECT_EQ(ended.said, "program: torchrun has started 2 ranks, but this program is to run on 1\n");
   EXPECT_EQ(WEXITSTATUS(ended.statuses[0]), 2);
 }
 

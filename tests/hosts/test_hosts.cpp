@@ -5,11 +5,11 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <testing/channel.h>
+#include <testing/multi_rank.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -22,16 +22,18 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-constexpr auto kLimit = 3s;      // of every wait for another rank
-constexpr auto kToEnd = 5s;      // after that, for the story
-constexpr const char* kPort = "29400";
+constexpr auto kLimit = 3s;  // of every wait for another rank
+constexpr auto kToEnd = 5s;  // after that, for the story
 
 // A file in memory that processes of all hosts append to.
 class Said {
  public:
   Said() : file_(memfd_create("said", 0)) { fcntl(file_, F_SETFL, O_APPEND); }
   ~Said() { close(file_); }
+  Said(const Said&) = delete;
+  Said& operator=(const Said&) = delete;
   int file() const { return file_; }
+  void clear() { ASSERT_EQ(ftruncate(file_, 0), 0); }
   std::string text() const {
     std::string text(static_cast<size_t>(lseek(file_, 0, SEEK_END)), '\0');
     return pread(file_, text.data(), text.size(), 0) < 0 ? "" : text;
@@ -48,7 +50,7 @@ int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-// Ranks on the hosts of a network, each started by itself, as many on each host, in order.
+// Ranks on two hosts, each started by itself, as many on each host, in order.
 class RanksOnHosts : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,18 +59,21 @@ class RanksOnHosts : public testing::Test {
   }
   void TearDown() override { alarm(0); }
 
-  void start_on(Network& network, int hosts, int world_size, const Body& body) {
-    for (int rank = 0; rank < world_size; ++rank) {
-      const int host = rank / (world_size / hosts);
-      pids_.push_back(network.start(host, [=, this] {
-        dup2(said_.file(), STDERR_FILENO);
-        setenv("RANK", std::to_string(rank).c_str(), 1);
-        setenv("WORLD_SIZE", std::to_string(world_size).c_str(), 1);
-        setenv("MASTER_ADDR", Network::address(0).c_str(), 1);
-        setenv("MASTER_PORT", kPort, 1);
-        return start(world_size, body, "program", nullptr, 20s);
-      }));
-    }
+  // One of `started` ranks of a program that takes `world_size`.
+  void start_rank(Network& network, int host, int rank, int started, int world_size,
+                  const Body& body, const std::string& master = Network::address(0)) {
+    pids_.push_back(network.start(host, [=, this] {
+      dup2(said_.file(), STDERR_FILENO);
+      setenv("RANK", std::to_string(rank).c_str(), 1);
+      setenv("WORLD_SIZE", std::to_string(started).c_str(), 1);
+      setenv("MASTER_ADDR", master.c_str(), 1);
+      setenv("MASTER_PORT", "29400", 1);
+      return fsdp::start(world_size, body, "program", nullptr, 20s);
+    }));
+  }
+  void start(Network& network, int world_size, const Body& body) {
+    for (int rank = 0; rank < world_size; ++rank)
+      start_rank(network, rank / (world_size / 2), rank, world_size, world_size, body);
   }
 
   // Their statuses, as of waitpid(), when all have ended.
@@ -132,7 +137,7 @@ TEST_F(RanksOnHosts, compute_the_bits_of_one_host) {
     for (const int shard_size : {world, world / 2}) {
       std::vector<Channel> here(static_cast<size_t>(world)), there(static_cast<size_t>(world));
       ASSERT_TRUE(launch(world, collectives(here, shard_size)).ok());
-      start_on(network, 2, world, collectives(there, shard_size));
+      start(network, world, collectives(there, shard_size));
       EXPECT_EQ(ended(), std::vector<int>(static_cast<size_t>(world), 0)) << said_.text();
       for (size_t rank = 0; rank < there.size(); ++rank) {
         ASSERT_EQ(there[rank].frames().size(), 4u);
@@ -146,7 +151,7 @@ TEST_F(RanksOnHosts, compute_them_over_a_wire_that_delays_and_loses_packets) {
   Network network(2, {.delay = 5ms, .loss = 0.01});
   std::vector<Channel> here(2), there(2);
   ASSERT_TRUE(launch(2, collectives(here, 2)).ok());
-  start_on(network, 2, 2, collectives(there, 2));
+  start(network, 2, collectives(there, 2));
   EXPECT_EQ(ended(), std::vector<int>(2, 0)) << said_.text();
   for (size_t rank = 0; rank < 2; ++rank)
     EXPECT_EQ(there[rank].frames(), here[rank].frames());
@@ -154,7 +159,7 @@ TEST_F(RanksOnHosts, compute_them_over_a_wire_that_delays_and_loses_packets) {
 
 TEST_F(RanksOnHosts, share_memory_inside_of_a_host_alone) {
   Network network(2);
-  start_on(network, 2, 4, [](const RankContext& context) {
+  start(network, 4, [](const RankContext& context) {
     const auto comm = communicator(context, 2);
     const bool right = comm->backend() == "shm" && comm->replicas()->backend() == "gloo" &&
                        context.local_rank() == context.rank % 2;
@@ -182,7 +187,7 @@ Body gathers(int shard_size, std::optional<Fault> fault,
 
 TEST_F(RanksOnHosts, tell_once_of_a_call_that_was_left_out) {
   Network network(2);
-  start_on(network, 2, 4, gathers(4, Fault{Fault::Kind::skip, 2, 3}));
+  start(network, 4, gathers(4, Fault{Fault::Kind::skip, 2, 3}));
   expect_story({"collective #3 differs", "ranks 0, 1 and 3", "all_gather layers.4",
                 "host-a: ranks 0, 1; host-b: ranks 2, 3"});
 }
@@ -190,9 +195,9 @@ TEST_F(RanksOnHosts, tell_once_of_a_call_that_was_left_out) {
 TEST_F(RanksOnHosts, tell_once_of_a_rank_that_was_killed) {
   for (const int rank : {0, 3}) {
     for (const int shard_size : {4, 2}) {
-      said_ = {};
+      said_.clear();
       Network network(2);
-      start_on(network, 2, 4, gathers(shard_size, Fault{Fault::Kind::kill, rank, 3}));
+      start(network, 4, gathers(shard_size, Fault{Fault::Kind::kill, rank, 3}));
       expect_story({"rank " + std::to_string(rank) + (rank == 0 ? " on host-a" : " on host-b") +
                     " was killed by signal 9 (Killed) after collective #2 all_gather layers.2"});
     }
@@ -201,25 +206,25 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_was_killed) {
 
 TEST_F(RanksOnHosts, tell_once_of_a_rank_that_throws) {
   Network network(2);
-  start_on(network, 2, 4, gathers(4, {}, [](const RankContext& context) {
-             if (context.rank == 3) throw std::runtime_error("the disk is full");
-           }));
+  start(network, 4, gathers(4, {}, [](const RankContext& context) {
+          if (context.rank == 3) throw std::runtime_error("the disk is full");
+        }));
   expect_story({"rank 3 on host-b failed: the disk is full"});
 }
 
 TEST_F(RanksOnHosts, tell_once_of_a_rank_that_is_stuck) {
   Network network(2);
-  start_on(network, 2, 4, gathers(4, {}, [](const RankContext& context) {
-             while (context.rank == 3)
-               pause();
-           }));
+  start(network, 4, gathers(4, {}, [](const RankContext& context) {
+          while (context.rank == 3)
+            pause();
+        }));
   expect_story({"all_gather layers.3 (collective #3) is not complete: rank 3 has not called it",
                 "its last call was #2 all_gather layers.2", "host-b: ranks 2, 3"});
 }
 
 TEST_F(RanksOnHosts, tell_once_of_a_rank_that_leaves_early) {
   Network network(2);
-  start_on(network, 2, 4, [](const RankContext& context) {
+  start(network, 4, [](const RankContext& context) {
     const auto comm = communicator(context, 4);
     all_gather(*comm, "layers.0");
     if (context.rank != 3) all_gather(*comm, "layers.1");
@@ -234,8 +239,9 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_leaves_early) {
 // Waits until all ranks are about to make their fourth gather, in which they then are.
 class Moment {
  public:
-  Moment() : words_(static_cast<std::atomic<int>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE,
-                                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  Moment()
+      : words_(static_cast<std::atomic<int>*>(
+            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   ~Moment() { munmap(static_cast<void*>(words_), 4096); }
   void come() { ++*words_; }
   void wait_for(int ranks) {
@@ -259,24 +265,25 @@ Body gathers_until(Moment& moment) {
 TEST_F(RanksOnHosts, tell_once_on_each_side_of_a_wire_that_was_cut) {
   Network network(2);
   Moment moment;
-  start_on(network, 2, 4, gathers_until(moment));
+  start(network, 4, gathers_until(moment));
   moment.wait_for(4);
   network.cut(1);
   const auto begin = std::chrono::steady_clock::now();
   ended();
   EXPECT_LE(std::chrono::steady_clock::now() - begin, kLimit + kToEnd);
-  EXPECT_CONTAINS(said_.text(), "all_gather layers.3 (collective #3) is not complete: rank 2 does "
-                                "not answer (its host is down, or cut off)");
+  EXPECT_CONTAINS(said_.text(),
+                  "all_gather layers.3 (collective #3) is not complete: rank 2 does "
+                  "not answer (its host is down, or cut off)");
   EXPECT_CONTAINS(said_.text(), "host-b can't reach the store at 10.77.0.1:29400 on host-a");
   EXPECT_EQ(count("program: ", said_.text()), 2) << said_.text();
 }
 
 TEST_F(RanksOnHosts, tell_once_of_a_host_that_is_gone) {
   for (const int host : {1, 0}) {
-    said_ = {};
+    said_.clear();
     Network network(2);
     Moment moment;
-    start_on(network, 2, 4, gathers_until(moment));
+    start(network, 4, gathers_until(moment));
     moment.wait_for(4);
     network.end(host);
     const auto begin = std::chrono::steady_clock::now();
@@ -308,7 +315,7 @@ std::set<std::string> listening() {
 TEST_F(RanksOnHosts, listen_on_the_address_alone_by_which_they_reach_the_store) {
   Network network(2);
   std::vector<Channel> channels(4);
-  start_on(network, 2, 4, [&](const RankContext& context) {
+  start(network, 4, [&](const RankContext& context) {
     const auto comm = communicator(context, 2);
     const auto world = communicator(context, 4);
     world->barrier("all are connected").wait();
@@ -327,18 +334,9 @@ TEST_F(RanksOnHosts, listen_on_the_address_alone_by_which_they_reach_the_store) 
 TEST_F(RanksOnHosts, that_are_too_many_wait_for_the_end_of_the_others) {
   Network network(2);
   for (const int code : {0, 5}) {
-    said_ = {};
-    pids_.clear();
-    for (int rank = 0; rank < 3; ++rank) {
-      pids_.push_back(network.start(rank / 2, [=, this] {
-        dup2(said_.file(), STDERR_FILENO);
-        for (const auto& [name, value] : std::map<std::string, std::string>{
-                 {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"},
-                 {"MASTER_ADDR", Network::address(0)}, {"MASTER_PORT", kPort}})
-          setenv(name.c_str(), value.c_str(), 1);
-        return start(2, [=](const RankContext&) { return code; }, "program");
-      }));
-    }
+    said_.clear();
+    for (int rank = 0; rank < 3; ++rank)
+      start_rank(network, rank / 2, rank, 3, 2, [=](const RankContext&) { return code; });
     const auto statuses = ended();
     EXPECT_CONTAINS(said_.text(), "program: rank 2 is spare: this run takes 2 of the 3 ranks");
     EXPECT_EQ(WEXITSTATUS(statuses[2]), code == 0 ? 0 : 1);
@@ -347,13 +345,8 @@ TEST_F(RanksOnHosts, that_are_too_many_wait_for_the_end_of_the_others) {
 
 TEST_F(RanksOnHosts, name_an_address_that_is_none_of_the_first_host) {
   Network network(1);
-  pids_.push_back(network.start(0, [this] {
-    dup2(said_.file(), STDERR_FILENO);
-    for (const auto& [name, value] : std::map<std::string, std::string>{
-             {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.77.0.9"}, {"MASTER_PORT", kPort}})
-      setenv(name.c_str(), value.c_str(), 1);
-    return start(2, [](const RankContext&) { return 0; }, "program");
-  }));
+  start_rank(
+      network, 0, 0, 2, 2, [](const RankContext&) { return 0; }, "10.77.0.9");
   EXPECT_EQ(WEXITSTATUS(ended()[0]), 1);
   EXPECT_CONTAINS(said_.text(), "MASTER_ADDR=10.77.0.9 is no address of this host");
 }

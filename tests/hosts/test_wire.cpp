@@ -11,7 +11,7 @@
 #include <memory>
 #include <system_error>
 
-#include "hosts.h"
+#include "network.h"
 
 namespace fsdp {
 namespace {
@@ -23,7 +23,7 @@ constexpr milliseconds kMoment(300), kLong(60'000);
 class Host : public testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string reason = Hosts::unavailable(); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = Network::unavailable(); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 using Wire = Host;
@@ -83,7 +83,7 @@ struct Pair {
 };
 
 // The second host connects to the first.
-Pair connect_hosts(Hosts& hosts, const Talk& first, const Talk& second) {
+Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
   SharedWords port;
   const pid_t accepts = hosts.start(0, [&] {
     alarm(60);
@@ -103,7 +103,7 @@ TEST_F(Wire, delivers_a_stream_whole_though_it_loses_packets) {
   std::string text;
   for (int i = 0; text.size() < 8 << 20; ++i)
     text += std::to_string(i);
-  Hosts hosts(2, {.loss = 0.01});
+  Network hosts(2, {.loss = 0.01});
   const auto receives = [&](int socket) { return receive(socket, text.size() + 1) == text; };
   const auto sends = [&](int socket) {
     const bool sent = send_all(socket, text);
@@ -119,7 +119,7 @@ TEST_F(Wire, delivers_a_stream_whole_though_it_loses_packets) {
 
 TEST_F(Wire, delays_each_way_limits_the_rate_and_counts_the_bytes) {
   constexpr int kBytes = 100'000;
-  Hosts hosts(2, {.delay = milliseconds(20), .bytes_per_second = 1e6});
+  Network hosts(2, {.delay = milliseconds(20), .bytes_per_second = 1e6});
   const auto asks = [&](int socket) {
     const auto begin = std::chrono::steady_clock::now();
     const auto passed = [&] { return std::chrono::steady_clock::now() - begin; };
@@ -137,7 +137,7 @@ TEST_F(Wire, delays_each_way_limits_the_rate_and_counts_the_bytes) {
 }
 
 TEST_F(Wire, delivers_nothing_while_a_host_is_cut_and_goes_on_when_it_is_mended) {
-  Hosts hosts(2);
+  Network hosts(2);
   for (const int cut : {0, 1}) {
     SharedWords step;
     const auto receives = [&](int socket) {
@@ -167,14 +167,14 @@ TEST_F(Host, has_ports_processes_and_a_name_of_its_own) {
   const auto [socket, port] = listen_anywhere();
   const int machines = port;
   EXPECT_GE(connect_to("127.0.0.1", machines), 0);
-  Hosts hosts(2);
+  Network hosts(2);
   EXPECT_EQ(status_of(hosts.start(1,
                                   [&] {
                                     char name[65];
                                     gethostname(name, sizeof name);
                                     const auto self = std::filesystem::read_symlink("/proc/self");
-                                    const bool own =
-                                        name == Hosts::name(1) && self == std::to_string(getpid());
+                                    const bool own = name == Network::name(1) &&
+                                                     self == std::to_string(getpid());
                                     return own && connect_to("127.0.0.1", machines) < 0 ? 3 : 0;
                                   })) >>
                 8,
@@ -194,7 +194,7 @@ bool fork_and_stay(SharedWords& running) {
 TEST_F(Host, ends_with_all_its_processes_and_no_peer_hears_of_it) {
   SharedWords running, ended;
   int held[2];
-  Hosts hosts(2);
+  Network hosts(2);
   ASSERT_EQ(pipe(held), 0);
   const auto listens = [&](int socket) {
     close(held[1]);
@@ -218,7 +218,7 @@ TEST_F(Host, ends_with_the_process_that_made_it) {
   ASSERT_EQ(pipe(held), 0);
   const pid_t maker = fork();
   if (maker == 0) {
-    Hosts hosts(1);
+    Network hosts(1);
     hosts.start(0, [&] { return fork_and_stay(running); });
     for (;;)
       pause();

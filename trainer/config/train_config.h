@@ -64,7 +64,7 @@ struct TrainConfig {
   std::optional<int64_t> keep;               // checkpoints, the latest; none: all
   std::string checkpoint_format{"sharded"};  // sharded, full
   std::string resume;                        // folder of the checkpoint to go on from; empty: none
-  bool resumes_by_itself{};  // --resume auto
+  bool resumes_by_itself{};                  // --resume auto
   int64_t first_step{};  // of this run: the steps that the checkpoint has behind it
   std::string init;      // folder with Hugging Face's model to begin with; empty: the seed
   bool poison{};         // NaN in memory that nobody may use

@@ -31,9 +31,10 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
                  "sharded (each rank writes what it owns) or full (one file of whole parameters, "
                  "one of the optimizer's state) (default sharded)")
       ->check(CLI::IsMember({"sharded", "full"}));
-  app.add_option("--resume", config.resume,
-                 "go on from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
-                 "from the latest one in --checkpoint-dir, or begin if there is none");
+  app.add_option(
+      "--resume", config.resume,
+      "go on from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
+      "from the latest one in --checkpoint-dir, or begin if there is none");
 }
 
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts) {

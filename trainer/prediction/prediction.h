@@ -15,8 +15,8 @@ class Communicator;
 // What a step should cost, computed from the sizes of the units alone. The trainer and the tests
 // compare it with what was measured, to the byte.
 
-// What moves the bytes between all ranks, the ranks of a shard group, and replicas: "shm", "gloo" or
-// "nccl", never "auto".
+// What moves the bytes between all ranks, the ranks of a shard group, and replicas: "shm", "gloo"
+// or "nccl", never "auto".
 struct Transports {
   Transports(const std::string& all) : world(all), shards(all), replicas(all) {}
   Transports(const char* all) : Transports(std::string(all)) {}
@@ -31,9 +31,10 @@ struct Transports {
   int world_size{};  // 0: they are one
 };
 
-// The largest number of bytes of each class that are alive in each phase. There is no value where nothing is predicted: in a phase that the
-// schedule does not enter; in the class `rest` unless schedule.has_activations; and in the classes
-// `gathered` and `gradients` unless schedule.in_order. The loss is averaged in the phase backward.
+// The largest number of bytes of each class that are alive in each phase. There is no value where
+// nothing is predicted: in a phase that the schedule does not enter; in the class `rest` unless
+// schedule.has_activations; and in the classes `gathered` and `gradients` unless schedule.in_order.
+// The loss is averaged in the phase backward.
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;
 PredictedBytes predict_live_bytes(const Schedule& schedule, const Transports& transports);
 

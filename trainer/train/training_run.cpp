@@ -86,7 +86,8 @@ std::string description(const TrainConfig& config, const RankContext& context,
                         const Transports& transports) {
   return config.mode + strategy_text(config) + " of " + config.model + ", " +
          counted(config.world, "rank") +
-         (config.mode == "single" ? " played in turn" : " over " + transport_text(transports, context)) +
+         (config.mode == "single" ? " played in turn"
+                                  : " over " + transport_text(transports, context)) +
          (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
          (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
          std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +

@@ -24,17 +24,17 @@ struct WireOptions {
 // loopback, processes, /proc and /dev/shm; the other files are the machine's. IPv4 packets of at
 // most 9000 bytes go from its device wire0 to other hosts, and nowhere else. Nothing survives this
 // object or the thread that made it; but somebody has to wait for what start() returns.
-class Hosts {
+class Network {
  public:
   // Why hosts cannot be made here, for GTEST_SKIP(); empty if they can. It takes root.
   static std::string unavailable();
 
   // At most 26. Throws std::logic_error if this process has other threads, std::runtime_error with
   // what failed.
-  explicit Hosts(int hosts, const WireOptions& options = {});
-  ~Hosts();  // ends all
-  Hosts(const Hosts&) = delete;
-  Hosts& operator=(const Hosts&) = delete;
+  explicit Network(int hosts, const WireOptions& options = {});
+  ~Network();  // ends all
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
   // Every host finds the address of each name.
   static std::string address(int host) { return "10.77.0." + std::to_string(host + 1); }
@@ -65,7 +65,7 @@ class Hosts {
     std::atomic<pid_t> init;  // the first process; the others of the host end with it
   };
 
-  Hosts() = default;
+  Network() = default;
   static std::vector<pollfd> make(State* states, int hosts);
   [[noreturn]] static void carry(State* states, std::vector<pollfd> ends, const WireOptions&);
 

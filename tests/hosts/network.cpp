@@ -1,4 +1,4 @@
-#include "hosts.h"
+#include "network.h"
 
 #include <arpa/inet.h>
 #include <base/processes.h>
@@ -70,13 +70,13 @@ void mount_at(const char* where, const char* what, const char* type, unsigned lo
 
 void make_files(int host, int hosts) {
   require(unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "unshare");
-  require(sethostname(Hosts::name(host).data(), Hosts::name(host).size()) == 0, "sethostname");
+  require(sethostname(Network::name(host).data(), Network::name(host).size()) == 0, "sethostname");
   mount_at("/", "none", nullptr, MS_REC | MS_PRIVATE);
   mount_at("/proc", "tmpfs", "tmpfs", 0);  // for a moment, as a place for a file
   std::ofstream names("/proc/hosts");
   names << "127.0.0.1 localhost\n";
   for (int other = 0; other < hosts; ++other)
-    names << Hosts::address(other) << ' ' << Hosts::name(other) << '\n';
+    names << Network::address(other) << ' ' << Network::name(other) << '\n';
   names.close();
   mount_at("/etc/hosts", "/proc/hosts", nullptr, MS_BIND);
   require(umount2("/proc", MNT_DETACH) == 0, "umount /proc");
@@ -98,7 +98,7 @@ void make_files(int host, int hosts) {
 }  // namespace
 
 // In a process of its own. Returns the other ends of the hosts' devices.
-std::vector<pollfd> Hosts::make(State* states, int hosts) {
+std::vector<pollfd> Network::make(State* states, int hosts) {
   int lifeline[2];
   require(pipe(lifeline) == 0, "pipe");
   const int own = handle_of(getpid());
@@ -124,7 +124,7 @@ std::vector<pollfd> Hosts::make(State* states, int hosts) {
   return ends;
 }
 
-void Hosts::carry(State* states, std::vector<pollfd> ends, const WireOptions& options) {
+void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& options) {
   struct Packet {
     size_t from, to;
     std::vector<char> bytes;
@@ -174,17 +174,18 @@ void Hosts::carry(State* states, std::vector<pollfd> ends, const WireOptions& op
   }
 }
 
-std::string Hosts::unavailable() {
+std::string Network::unavailable() {
   try {
-    const Hosts hosts(1);
+    const Network hosts(1);
     return "";
   } catch (const std::runtime_error& error) {
     return std::string("no hosts can be made here: ") + error.what();
   }
 }
 
-Hosts::Hosts(int hosts, const WireOptions& options) : Hosts() {  // so the destructor clears up
-  require_one_thread("Hosts");
+Network::Network(int hosts, const WireOptions& options)
+    : Network() {  // so the destructor clears up
+  require_one_thread("Network");
   if (hosts < 1 || hosts > kMostHosts) throw std::runtime_error("a wire has 1 to 26 hosts");
   void* shared = mmap(nullptr, sizeof(State) * kMostHosts, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -217,7 +218,7 @@ Hosts::Hosts(int hosts, const WireOptions& options) : Hosts() {  // so the destr
   if (text != std::string(inits_.size(), '.')) throw std::runtime_error(text);
 }
 
-Hosts::~Hosts() {
+Network::~Network() {
   for (int host = 0; host < static_cast<int>(inits_.size()); ++host) {
     end(host);
     close(inits_[host]);
@@ -226,7 +227,7 @@ Hosts::~Hosts() {
   if (states_ != nullptr) munmap(states_, sizeof(State) * kMostHosts);
 }
 
-pid_t Hosts::start(int host, const std::function<int()>& body) {
+pid_t Network::start(int host, const std::function<int()>& body) {
   const int init = inits_.at(static_cast<size_t>(host));
   const std::string folder = std::filesystem::current_path();
   const int own = handle_of(getpid());
@@ -242,7 +243,7 @@ pid_t Hosts::start(int host, const std::function<int()>& body) {
   return process;
 }
 
-void Hosts::end(int host) {
+void Network::end(int host) {
   cut(host);
   syscall(SYS_pidfd_send_signal, inits_[host], SIGKILL, nullptr, 0);
 }
