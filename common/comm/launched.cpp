@@ -18,6 +18,7 @@ struct Launcher {
   const char* rank;
   const char* world_size;
   const char* local_world_size;  // null: it has none
+  const char* hosts;             // their number; null: it has none
   const char* job;               // differs between jobs; null: it has none
 };
 
@@ -25,11 +26,11 @@ struct Launcher {
 // mpirun, and either may start torchrun. SLURM's number of tasks is that of a step: a batch script
 // has none, though it has a SLURM_PROCID.
 const std::array<Launcher, 4> kLaunchers{{
-    {kPlainLauncher, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+    {kPlainLauncher, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr,
      "PMIX_NAMESPACE"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID"},
-    {"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, "SLURM_JOB_ID"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr, "PMI_JOBID"},
+    {"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID"},
 }};
 
 std::string variable(const char* name) {
@@ -112,6 +113,7 @@ std::optional<StartedRank> started_rank() {
       std::string(", for ") + launcher->world_size + "=" + variable(launcher->world_size));
   if (!variable(launcher->local_world_size).empty())
     self.local_world_size = number_in(launcher->local_world_size, 1, self.world_size);
+  if (variable(launcher->hosts) == "1") self.local_world_size = self.world_size;
   self.host = master_address(*launcher, self);
   if (plain) require_set("MASTER_PORT", "the ranks find one another at MASTER_ADDR:MASTER_PORT");
   self.port = variable("MASTER_PORT").empty()

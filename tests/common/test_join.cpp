@@ -72,7 +72,7 @@ TEST(StartedRank, is_what_mpirun_and_srun_say) {
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
        {"PMIX_NAMESPACE", "job"}},
       {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "4"}},
-      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"MASTER_ADDR", "127.0.0.1"}}};
+      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}}};
   for (const Variables& variables : launchers) {
     const auto self = started_by(variables);
     ASSERT_TRUE(self);
@@ -94,7 +94,7 @@ TEST(StartedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
   const std::vector<Variables> launchers{{{"OMPI_COMM_WORLD_RANK", "2"},
                                           {"OMPI_COMM_WORLD_SIZE", "4"},
                                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
-                                         {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}}};
+                                         {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}};
   for (const Variables& variables : launchers)
     EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { started_by(variables); }),
                     "MASTER_ADDR is not set: the 4 ranks that");
