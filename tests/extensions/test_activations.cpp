@@ -12,8 +12,9 @@
 namespace fsdp {
 namespace {
 
+// The second one's embedding is so large that the peak is that of its gradient and of the bucket.
 const std::vector<std::string> kFamilies{
-    "gpt2-tiny", "llama:vocabulary=2000,context=19,d_model=36,layers=2,heads=6,d_ff=50,kv_heads=2"};
+    "gpt2-tiny", "llama:vocabulary=2000,context=19,d_model=72,layers=2,heads=6,d_ff=50,kv_heads=2"};
 
 struct Setting {
   std::string model;
