@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <base/processes.h>
 #include <base/standard_output.h>
+#include <base/text.h>
 #include <comm/call_rings.h>
 #include <comm/collective_error.h>
 #include <comm/forked_ranks.h>
@@ -225,8 +226,7 @@ int start(int world_size, const std::function<int(const RankContext&)>& body,
     auto self = started_rank();
     if (self && self->world_size != world_size) {
       throw std::invalid_argument("WORLD_SIZE=" + std::to_string(self->world_size) +
-                                  ", but this program is to run on " + std::to_string(world_size) +
-                                  (world_size == 1 ? " rank" : " ranks"));
+                                  ", but this program is to run on " + counted(world_size, "rank"));
     }
     if (self) self->timeout = timeout;
     const auto tell = [&](const std::string& text) { say(program, text); };

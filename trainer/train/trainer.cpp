@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <base/whole_file.h>
 #include <comm/join.h>
 #include <cuda/gpu.h>
@@ -47,8 +48,7 @@ class RunTimeline {
 
  private:
   std::string title() const {
-    return config_.mode + " of " + config_.model + ", " + std::to_string(config_.world) +
-           (config_.world == 1 ? " rank" : " ranks") +
+    return config_.mode + " of " + config_.model + ", " + counted(config_.world, "rank") +
            (config_.mode == "single" ? " played in turn" : "");
   }
 

@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <memory/live_bytes.h>
 #include <report/run_log.h>
 #include <report/telemetry.h>
@@ -47,10 +48,6 @@ void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout) {
   throw std::invalid_argument("--keep-fp32 " + config.keep_fp32 + ": no parameter of " +
                               config.model + " has such a name; the last one is " +
                               parameters.back().name);
-}
-
-std::string counted(int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 // " (hybrid, 2 replicas of 2 ranks)"; nothing where all ranks share out one model.
