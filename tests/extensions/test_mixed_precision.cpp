@@ -87,7 +87,7 @@ MULTI_RANK_TEST(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traff
   EXPECT_EQ(predict_comm_bytes(in_16_bits), halved);
   const auto gathered = [](const Schedule& step, Phase phase) {
     const auto cls = static_cast<size_t>(MemoryClass::gathered);
-    return predict_live_bytes(step, "shm")[static_cast<size_t>(phase)][cls].value();
+    return predict_memory(step, "shm").bytes[static_cast<size_t>(phase)][cls].value();
   };
   for (const Phase phase : {Phase::forward, Phase::backward})
     EXPECT_EQ(gathered(in_16_bits, phase) * 2, gathered(in_fp32, phase));

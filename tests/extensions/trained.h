@@ -66,7 +66,7 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   train_step(*strategy, config, 1);
 
   const Schedule step = schedule(config, strategy->layout(), rank.rank());
-  observe_peaks(rank, predict_live_bytes(step, "shm"));
+  observe_peaks(rank, predict_memory(step, "shm").bytes);
   auto predicted = predict_comm_bytes(step);
   predicted.erase("metrics");  // the loss, which the trainer averages
   std::map<std::string, int64_t> received;

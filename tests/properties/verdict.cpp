@@ -85,15 +85,14 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
     compare(differences, key, received[name], bytes);
   }
   const std::string backend = rank.communicator()->backend();
-  const auto predicted = predict_live_bytes(step, backend);
-  const auto totals = predict_live_totals(step, backend);
+  const PredictedMemory predicted = predict_memory(step, backend);
   for (size_t phase = 0; phase < kPhases; ++phase) {
     const std::string in = std::string("live in ") + to_string(static_cast<Phase>(phase)) + ", ";
     const LiveBytes peak = live_bytes::peak(static_cast<Phase>(phase));
     for (size_t cls = 0; cls < kMemoryClasses; ++cls)
       compare(differences, in + to_string(static_cast<MemoryClass>(cls)), peak.by_class[cls],
-              predicted[phase][cls]);
-    compare(differences, in + "in all", peak.total, totals[phase]);
+              predicted.bytes[phase][cls]);
+    compare(differences, in + "in all", peak.total, predicted.totals[phase]);
   }
   rank.observe("bytes", differences);
 }

@@ -13,17 +13,14 @@ namespace fsdp {
 // What a step should cost, computed from the sizes of the units alone. The trainer and the tests
 // compare it with what was measured, to the byte.
 
-// The largest number of bytes of each class that are alive in each phase. `backend` is "shm",
-// "gloo" or "nccl", never "auto". There is no value where nothing is predicted: in a phase that the
-// schedule does not enter; in the class `rest` unless schedule.has_activations; and in the classes
-// `gathered` and `gradients` unless schedule.in_order. The loss is averaged in the phase backward.
+// By phase and class: the largest number of bytes that are alive. There is no value where nothing
+// is predicted: in a phase that the schedule does not enter; in the class `rest` unless
+// schedule.has_activations; and in the classes `gathered` and `gradients` unless schedule.in_order.
+// The loss is averaged in the phase backward.
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;
-PredictedBytes predict_live_bytes(const Schedule& schedule, const std::string& backend);
 
-// The largest number of bytes of all classes together in each phase; no value where that of a class
-// is not predicted.
+// By phase: that of all classes together; no value where that of a class is not predicted.
 using PredictedTotals = std::array<std::optional<int64_t>, kPhases>;
-PredictedTotals predict_live_totals(const Schedule& schedule, const std::string& backend);
 
 // The moment at which most bytes are alive, with activations if the schedule has them.
 struct Peak {
@@ -31,7 +28,15 @@ struct Peak {
   Phase phase{Phase::init};    // init: before the step
   std::optional<size_t> unit;  // whose module runs, if it is not the root's
 };
-Peak predict_peak(const Schedule& schedule, const std::string& backend);
+
+struct PredictedMemory {
+  PredictedBytes bytes;
+  PredictedTotals totals;
+  Peak peak;
+};
+
+// `backend` is "shm", "gloo" or "nccl", never "auto".
+PredictedMemory predict_memory(const Schedule& schedule, const std::string& backend);
 
 // The bytes that a rank receives, by the textbook count of communicator.h. A key is an operation
 // ("all_gather", "reduce_scatter", "all_reduce", which fsdp calls between replicas) or the label of

@@ -18,7 +18,7 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const std::string& backend,
                            int processes, int64_t memory) {
   const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
-  const int64_t needed = processes * predict_peak(step, backend).bytes.total;
+  const int64_t needed = processes * predict_memory(step, backend).peak.bytes.total;
   if (needed <= memory) return;
   throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
                            with_commas(needed) + " bytes on " + counted(processes, "rank") +
