@@ -79,9 +79,9 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
     at::set_num_threads(config.threads);
-    const auto traces = rehearsed(config, fsdp);
+    const Rehearsed run = rehearsed(config, fsdp);
     const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
-    train_rank(config, fsdp, context, traces);
+    train_rank(config, fsdp, context, run);
     return 0;
   };
   const int status = start(
