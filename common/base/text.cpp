@@ -30,4 +30,8 @@ std::string wrap(const std::string& text, size_t columns, size_t indent) {
   return result;
 }
 
+std::string counted(int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace fsdp {
@@ -9,5 +10,7 @@ namespace fsdp {
 // inside a word that is longer than a line; each line that this begins is indented by `indent`
 // spaces. The line feeds of `text` stay.
 std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
+
+std::string counted(int64_t count, const std::string& what);  // "1 rank", "2 ranks"
 
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <base/processes.h>
 #include <base/standard_output.h>
+#include <base/text.h>
 #include <comm/call_rings.h>
 #include <comm/collective_error.h>
 #include <comm/farewell.h>
@@ -311,8 +312,8 @@ int start(int world_size, const Body& body, const std::string& program, const At
     if (auto self = started_rank()) {
       if (self->world_size < world_size)
         throw std::invalid_argument(
-            self->launcher + " has started " + std::to_string(self->world_size) +
-            " ranks, but this program is to run on " + std::to_string(world_size));
+            self->launcher + " has started " + counted(self->world_size, "rank") +
+            ", but this program is to run on " + std::to_string(world_size));
       static int times = 0;  // that this process has begun to run ranks
       self->group += '/' + std::to_string(times++);
       self->timeout = timeout;

@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <plan/text.h>
 
 #include <algorithm>
@@ -16,10 +17,6 @@ std::string formatted(const char* format, Values... values) {
   char text[200];
   std::snprintf(text, sizeof text, format, values...);
   return text;
-}
-
-std::string counted(int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 const char* name_of(MemoryClass cls) {

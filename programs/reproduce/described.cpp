@@ -55,8 +55,7 @@ class Reader {
         factors_.push_back({line[0] == 'x', fields});
         break;
       case 'p':
-      case 'q':
-        run_pairs(fields, line[0] == 'p');
+        run_pairs(fields);
         break;
       case '@':
         tables.back().add(labels, [&] {
@@ -130,7 +129,7 @@ class Reader {
     add(labels, cells, ok);
   }
 
-  void run_pairs(const std::vector<std::string>& options, bool predicted) {
+  void run_pairs(const std::vector<std::string>& options) {
     Table& table = tables.back();
     table.header.clear();
     std::vector<size_t> counts;
@@ -151,7 +150,7 @@ class Reader {
       }
       table.add(cells, [&] {
         const TrainResult& run = train_(words(agreed + own + options[0]));
-        Line line{cells, !predicted || as_predicted(run)};
+        Line line{cells, as_predicted(run)};
         line.cells.push_back(run.hash().substr(0, 8));
         for (size_t i = 1; i < options.size(); ++i)
           line.ok = *line.ok && train_(words(agreed + options[i])).hash() == run.hash();

@@ -25,8 +25,7 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 // . cells           a line without a run; > a note
 // x factor | value: options | ...   y the same, of options that one process does not need
 // p options | options | ...   runs in which every two values of every two factors meet; each ends
-//                 with the parameters of runs with the values of x and these options; q: bytes may
-//                 differ
+//                 with the parameters of runs with the values of x and these options
 // A line that begins with a space goes on with the one before it.
 Tables described_tables(const std::vector<std::string>& lines, const Train& train,
                         const Output& output);

@@ -218,10 +218,10 @@ y reshard | on: | off: --reshard-after-forward off
 y limit | 1: --limit 1 | 2: | 3: --limit 3
 y wrap | block: --wrap block | none: --wrap none | type: --wrap type:CausalAttention
  | size: --wrap size:16000
-q --mode fsdp | --mode single | --mode ddp
-> Every two values of every two columns meet in some line, which is ok if fsdp, single and ddp end with
- the same parameters. tiny: gpt2-tiny, which has a tied head and odd sizes. groups: of parameters, the
- second one without weight decay.
+p --mode fsdp | --mode single | --mode ddp
+> Every two values of every two columns meet in some line, which is ok if the bytes of fsdp are as
+ predicted, and fsdp, single and ddp end with the same parameters. tiny: gpt2-tiny, which has a tied
+ head and odd sizes. groups: of parameters, the second one without weight decay.
 # 22 third | Notes, Sharding | measured | 1 | as memory | ./fsdp reproduce --only memory
 # 23 traffic | Writeup 6, Notes | measured | 1 | usual
 = What a rank receives in a step: small model, MB

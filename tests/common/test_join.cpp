@@ -261,15 +261,15 @@ TEST(JoinFailures, no_rank_outlives_its_process) {
   }
 }
 
-TEST(JoinFailures, another_number_of_ranks_than_was_started_is_refused) {
-  HostedStore store;
-  const Ended ended = torchrun(1, store.port(), [](const RankContext&) { return 0; },
-                               {{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
-  EXPECT_EQ(ended.said, "program: torchrun has started 2 ranks, but this program is to run on 1\n");
-  EXPECT_EQ(WEXITSTATUS(ended.statuses[0]), 2);
+TEST(JoinFailures, more_ranks_than_were_started_are_refused) {
+  const SetVariables set(torchrun_variables(0, 1, 29500));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(start(2, [](const RankContext&) { return 0; }, "program"), 2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "program: torchrun has started 1 rank, but this program is to run on 2\n");
 }
 
-// Where limits on the length of files (ulimit -f) allow no memory to share.
+// Where ulimit -f allows no memory to share.
 TEST(JoinFailures, without_long_files_there_is_gloo) {
   in_a_process([] {
     limit_file_size(size_t{100} << 20);

@@ -26,13 +26,6 @@ inline std::shared_ptr<Module> tied_model(int64_t vocabulary) {
   return std::make_shared<GPT2>(GPT2Options{vocabulary, kContext, kWidth, 3, 2, 12});
 }
 
-// What a norm is to the units: a few parameters between two layers.
-struct Gain : Module {
-  Gain() : gain(register_parameter("gain", at::ones({kWidth}))) {}
-  at::Tensor forward(at::Tensor x) override { return x * gain; }
-  at::Tensor gain;
-};
-
 struct NamedModel {
   std::string name;
   std::function<std::shared_ptr<Module>()> build;

@@ -12,8 +12,9 @@
 namespace fsdp {
 namespace {
 
+// The second one's embedding is so large that the peak is that of its gradient and of the bucket.
 const std::vector<std::string> kFamilies{
-    "gpt2-tiny", "llama:vocabulary=2000,context=19,d_model=36,layers=2,heads=6,d_ff=50,kv_heads=2"};
+    "gpt2-tiny", "llama:vocabulary=2000,context=19,d_model=72,layers=2,heads=6,d_ff=50,kv_heads=2"};
 
 struct Setting {
   std::string model;
@@ -73,8 +74,7 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
   }
   const Schedule step = schedule(config, strategy->layout(), rank.rank(), /*first=*/false, traces);
   const std::string backend = rank.communicator()->backend();
-  const auto predicted = predict_live_bytes(step, backend);
-  const auto totals = predict_live_totals(step, backend);
+  const PredictedMemory predicted = predict_memory(step, backend);
   std::string text;
   const auto compare = [&](const std::string& what, int64_t measured, int64_t expected) {
     if (measured != expected)
@@ -86,8 +86,8 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
     const auto i = static_cast<size_t>(phase);
     const auto rest = static_cast<size_t>(MemoryClass::rest);
     compare(std::string("activations in ") + to_string(phase), peak.by_class[rest],
-            predicted[i][rest].value());
-    compare(std::string("all in ") + to_string(phase), peak.total, totals[i].value());
+            predicted.bytes[i][rest].value());
+    compare(std::string("all in ") + to_string(phase), peak.total, predicted.totals[i].value());
   }
   return text;
 }

@@ -35,14 +35,6 @@ MULTI_RANK_TEST(CheckpointedTraining, equals_one_process_without_and_costs_what_
   }
 }
 
-MULTI_RANK_TEST(CheckpointedTraining, equals_training_without_in_ddp_and_single) {
-  const NamedModel model = language_models().front();
-  const TrainConfig config = extension_config("ddp", world_size());
-  const auto expected = hash_of_single(config, checkpointed(model, 0));
-  EXPECT_EQ(hash_of_single(config, checkpointed(model, 1)), expected);
-  EXPECT_EQ(hash_on_ranks(config, checkpointed(model, 1)), expected);
-}
-
 // The collectives of two steps with all options at their defaults, in order.
 std::string calls_of(TestRank& rank, TrainConfig config, int every) {
   const auto strategy =

@@ -34,25 +34,16 @@ inline void train_step(Strategy& strategy, const TrainConfig& config, int64_t st
   strategy.step();
 }
 
-inline std::string hash_after_two_steps(Strategy& strategy, const TrainConfig& config) {
-  for (int64_t step = 0; step < 2; ++step)
-    train_step(strategy, config, step);
-  return hash_of(strategy);
-}
-
-// On ranks, in the mode of `config`: the hash after two steps.
-inline nlohmann::json hash_on_ranks(const TrainConfig& config, const Workload& workload) {
-  const RankRun run = run_ranks(config.mode == "single" ? 1 : config.world, [&](TestRank& rank) {
-    const auto strategy = strategy_of(rank, config, workload);
-    rank.observe("hash", hash_after_two_steps(*strategy, config));
-  });
-  return run.at(0, "hash");
-}
-
-// The same of one process that plays all ranks.
+// The hash after two steps of one process that plays all ranks.
 inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
   config.mode = "single";
-  return hash_on_ranks(config, workload);
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    const auto strategy = strategy_of(rank, config, workload);
+    for (int64_t step = 0; step < 2; ++step)
+      train_step(*strategy, config, step);
+    rank.observe("hash", hash_of(*strategy));
+  });
+  return run.at(0, "hash");
 }
 
 // On a rank: observes the hash, and what of live bytes and traffic was not as predicted.
@@ -66,7 +57,7 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   train_step(*strategy, config, 1);
 
   const Schedule step = schedule(config, strategy->layout(), rank.rank());
-  observe_peaks(rank, predict_live_bytes(step, "shm"));
+  observe_peaks(rank, predict_memory(step, "shm").bytes);
   auto predicted = predict_comm_bytes(step);
   predicted.erase("metrics");  // the loss, which the trainer averages
   std::map<std::string, int64_t> received;

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
 constexpr auto kLimit = 3s;  // of every wait for another rank
-constexpr auto kToEnd = 5s;  // after that, for the story
+constexpr auto kToEnd = 20s;     // after that: 3 s, and more where the machine is busy
 
 // A file in memory that processes of all hosts append to.
 class Said {

@@ -65,18 +65,6 @@ MULTI_RANK_TEST(AnyModel, may_be_called_by_other_methods_than_forward) {
   expect_equal_to_one_process(world_size(), training);
 }
 
-MULTI_RANK_TEST(AnyModel, may_be_frozen_and_unfrozen_between_steps) {
-  Training training = training_of<BlockNet>();
-  training.steps = 4;
-  training.prepare = [](Module& model, int step) {
-    auto& net = dynamic_cast<BlockNet&>(model);
-    net.blocks[0]->linear->weight.set_requires_grad(step % 2 == 1);
-    for (const at::Tensor& parameter : net.blocks[2]->parameters())
-      parameter.set_requires_grad(step != 1);
-  };
-  expect_equal_to_one_process(world_size(), training);
-}
-
 MULTI_RANK_TEST(AnyModel, is_frozen_by_its_shards_too) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
@@ -157,17 +145,6 @@ struct ReusingNet : BlockNet {
 
 MULTI_RANK_TEST(AnyModel, may_call_a_module_several_times) {
   expect_equal_to_one_process(world_size(), training_of<ReusingNet>());
-}
-
-MULTI_RANK_TEST(AnyModel, may_be_called_twice_before_backward) {
-  Training training = training_of<BlockNet>();
-  training.loss = [](Module& model, int part, int parts, int step) {
-    const at::Tensor x = batch_part(part, parts, step, {10, 7});
-    return (model(x.slice(0, 0, 5)) - model(x.slice(0, 5))).square().mean();
-  };
-  expect_equal_to_one_process(world_size(), training);
-  training.options.reshard_after_forward = false;
-  expect_equal_to_one_process(world_size(), training);
 }
 
 struct ConvBlock : Module {

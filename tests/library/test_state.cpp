@@ -203,33 +203,6 @@ MULTI_RANK_TEST(LibraryState, that_ranks_write_differently_is_refused) {
   });
 }
 
-// A step that follows no_sync() adds the passes before.
-MULTI_RANK_TEST(LibraryState, of_gradients_waits_in_no_sync) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto parameters = model.parameters();
-    {
-      const NoSync no_sync = model.no_sync();
-      loss_of(*net, rank, 0).backward();
-    }
-    torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.1));
-    EXPECT_CONTAINS(error_of([&] { optimizer.step(); }), "outside of no_sync()");
-    EXPECT_CONTAINS(error_of([&] { model.clip_grad_norm_(1); }), "outside of no_sync()");
-    loss_of(*net, rank, 1).backward();
-    const at::Tensor together = parameters[0].grad().clone();
-    {
-      const NoSync no_sync = model.no_sync();
-      loss_of(*net, rank, 2).backward();  // and is dropped
-    }
-    model.zero_grad();
-    loss_of(*net, rank, 0).backward();
-    loss_of(*net, rank, 1).backward();
-    rank.observe("equal", at::allclose(together, parameters[0].grad(), 1e-5, 1e-7));
-  });
-  expect_on_all_ranks(run, "equal", true);
-}
-
 struct NormNet : Module {
   NormNet() {
     norm = register_module("norm", torch::nn::BatchNorm1d(7));

@@ -74,21 +74,6 @@ MULTI_RANK_TEST(TorchOptim, a_scheduler_of_torch_changes_the_rate) {
       world_size(), training_with(optimizer_of<Scheduled>(torch::optim::SGDOptions(0.1))));
 }
 
-MULTI_RANK_TEST(TorchOptim, a_gradient_of_zeros_is_added_to) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.0));
-    for (int pass = 0; pass < 2; ++pass) {
-      optimizer.zero_grad(/*set_to_none=*/false);
-      (*net)(batch_part(rank.rank(), rank.world_size(), 0, {5, 7})).sum().backward();
-      rank.observe("gradient " + std::to_string(pass), model.parameters().back().grad().clone());
-    }
-  });
-  for (int rank = 0; rank < world_size(); ++rank)
-    expect_on_rank(run, rank, "gradient 1", run.at(rank, "gradient 0"));
-}
-
 // The penalty is on this rank's elements; a parameter's gradient then has that of the penalty once.
 MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {

@@ -26,86 +26,6 @@ void expect_as_plain(
   expect_on_all_ranks(run, "other", run.at(0, "plain"));
 }
 
-MULTI_RANK_TEST(AnyTraining, may_be_evaluated_between_its_backward_and_its_step) {
-  for (const auto& optimizer : {adamw, momentum}) {
-    for (const bool with_gradients : {false, true}) {
-      const auto step = [&](ShardedNet& sharded, int number) {
-        loss_of(*sharded.net, sharded.rank, number).backward();
-        {
-          const at::AutoGradMode mode(with_gradients);
-          loss_of(*sharded.net, sharded.rank, 7);
-        }
-        sharded.optimizer->step();
-        sharded.optimizer->zero_grad();
-      };
-      expect_as_plain(world_size(), step, optimizer);
-    }
-  }
-}
-
-// Two sharded models, each with an optimizer; the loss of one goes through the other.
-template <class Sharded>
-void train_gan(Module& maker, Module& judge, const Sharded& backward,
-               torch::optim::Optimizer& of_maker, torch::optim::Optimizer& of_judge) {
-  for (int step = 0; step < 3; ++step) {
-    backward([&](int part, int parts) {
-      const at::Tensor made = maker(batch_part(part, parts, step, {5, 7}));
-      return judge(made.detach()).mean() - judge(batch_part(part, parts, step + 9, {5, 7})).mean();
-    });
-    of_judge.step();
-    of_judge.zero_grad();
-    of_maker.zero_grad();
-    backward([&](int part, int parts) {
-      return -judge(maker(batch_part(part, parts, step, {5, 7}))).mean();
-    });
-    of_maker.step();
-    of_maker.zero_grad();
-    of_judge.zero_grad();
-  }
-}
-
-template <template <class> class Parallel>
-void train_gan_on_ranks(TestRank& rank, const std::shared_ptr<Communicator>& of_judge) {
-  const auto maker = block_net(2, 1), judge = block_net(2, 2);
-  Parallel<BlockNet> first(*maker, rank.communicator()), second(*judge, of_judge);
-  const auto one = adamw(first.parameters()), two = adamw(second.parameters());
-  train_gan(
-      *maker, *judge, [&](const auto& loss) { loss(rank.rank(), rank.world_size()).backward(); },
-      *one, *two);
-  rank.observe("maker", first.state_dict().at("b0.linear.weight"));
-  rank.observe("judge", second.state_dict().at("b1.linear.weight"));
-}
-
-MULTI_RANK_TEST(AnyTraining, may_be_two_models_in_one_loss) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.communicator());
-  });
-  const RankRun apart = run_ranks(world_size(), [](TestRank& rank) {
-    train_gan_on_ranks<FullyShardedDataParallel>(rank, rank.another_communicator());
-  });
-  const RankRun replicas = run_ranks(world_size(), [](TestRank& rank) {
-    train_gan_on_ranks<DistributedDataParallel>(rank, rank.communicator());
-  });
-  const RankRun one_process = run_oracle([&](TestRank& rank) {
-    const auto maker = block_net(2, 1), judge = block_net(2, 2);
-    std::vector<at::Tensor> all = maker->parameters();
-    for (const at::Tensor& parameter : judge->parameters())
-      all.push_back(parameter);
-    const auto one = adamw(maker->parameters()), two = adamw(judge->parameters());
-    const auto backward = [&](const auto& loss) {
-      backward_of_parts(all, world_size(), [&](int part) { return loss(part, world_size()); });
-    };
-    train_gan(*maker, *judge, backward, *one, *two);
-    rank.observe("maker", maker->blocks[0]->linear->weight.detach());
-    rank.observe("judge", judge->blocks[1]->linear->weight.detach());
-  });
-  for (const char* model : {"maker", "judge"}) {
-    expect_on_all_ranks(run, model, one_process.at(0, model));
-    expect_on_all_ranks(replicas, model, one_process.at(0, model));
-    expect_on_all_ranks(apart, model, one_process.at(0, model));
-  }
-}
-
 MULTI_RANK_TEST(AnyTraining, may_have_hundreds_of_units_and_gather_all_of_them_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const int units : {100, 500}) {
@@ -123,18 +43,6 @@ MULTI_RANK_TEST(AnyTraining, may_have_hundreds_of_units_and_gather_all_of_them_a
         EXPECT_TRUE(at::equal(sum, expected)) << units << " units, limit " << limit;
       }
     }
-  });
-}
-
-MULTI_RANK_TEST(AnyTraining, goes_on_after_a_forward_that_threw) {
-  expect_as_plain(world_size(), [](ShardedNet& sharded, int number) {
-    for (const bool with_gradients : {true, false}) {
-      const at::AutoGradMode mode(with_gradients);
-      sharded.net->blocks[2]->throws = true;
-      EXPECT_THROW(loss_of(*sharded.net, sharded.rank, 7), std::domain_error);
-      sharded.net->blocks[2]->throws = false;
-    }
-    sharded.step(number);
   });
 }
 
@@ -268,26 +176,6 @@ MULTI_RANK_TEST(AnyTraining, goes_on_after_a_scope_of_full_parameters_that_threw
     EXPECT_THROW(write_and_throw(), std::domain_error);
     sharded.step(number);
   });
-}
-
-MULTI_RANK_TEST(AnyTraining, is_the_same_over_gloo) {
-  const auto train = [](TestRank& rank) {
-    ShardedNet sharded(rank, adamw, block_net(), {.sync_module_states = true});
-    auto& [_, net, model, optimizer] = sharded;
-    for (int step = 0; step < 2; ++step) {
-      loss_of(*net, rank, step).backward();
-      rank.observe("norm " + std::to_string(step), model.clip_grad_norm_(0.1));
-      optimizer->step();
-      optimizer->zero_grad();
-      model.load_state_dict(model.state_dict());
-      model.load_optim_state_dict(*optimizer, model.optim_state_dict(*optimizer));
-    }
-    model.summon_full_params([&net = net, &rank] { rank.observe("scale", net->scale.detach()); });
-  };
-  const RankRun shm = run_ranks(world_size(), train);
-  const RankRun gloo = run_ranks(world_size(), train, {.backend = "gloo"});
-  for (const char* name : {"norm 0", "norm 1", "scale"})
-    expect_on_all_ranks(gloo, name, shm.at(0, name));
 }
 
 }  // namespace

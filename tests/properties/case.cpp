@@ -7,12 +7,12 @@ namespace fsdp {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Layer, kind, block, frozen, size, use, tied,
                                                 checkpointed)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, shards, turns,
-                                                accumulate, steps, wrap, reshard_after_forward,
-                                                limit, meta_init, optimizer, decay_of_all, clip,
-                                                norm_type, backend, param_dtype, reduce_dtype,
-                                                keep_fp32, loss_scale, saved, pinned,
-                                                step_in_backward)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Case, values, layers, width, world, mode, shards,
+                                                turns, accumulate, steps, wrap,
+                                                reshard_after_forward, limit, meta_init, optimizer,
+                                                decay_of_all, clip, norm_type, backend, param_dtype,
+                                                reduce_dtype, keep_fp32, loss_scale, saved, pinned,
+                                                step_in_backward, rate_falls, with_one_rank)
 
 namespace {
 
@@ -48,7 +48,7 @@ Case draw(uint64_t seed) {
   for (int left = 1 + dice.below(5); left > 0; --left)
     c.layers.push_back(draw_layer(dice, c.layers));
   c.width = 1 + dice.below(12);
-  c.world = dice.one_of<int>({1, 2, 2, 3, 4, 4, 6});
+  c.world = dice.one_of<int>({1, 2, 2, 3, 4, 4, 6, 8});
   const int shards = 1 + dice.below(c.world);
   if (c.world % shards == 0 && shards < c.world) c.shards = shards;
   c.turns = dice.one_of<int>({1, 1, 2, 3, 4, 5});
@@ -80,6 +80,11 @@ Case draw(uint64_t seed) {
     c.clip = Case().clip;
     c.norm_type = Case().norm_type;
   }
+  c.rate_falls = dice.one_in(4);
+  c.with_one_rank = dice.one_in(2);
+  c.mode = dice.one_of<std::string>({"fsdp", "fsdp", "fsdp", "ddp", "single"});
+  if (c.mode == "ddp") c.shards = Case().shards;
+  if (c.mode != "fsdp") c.step_in_backward = false;
   return c;
 }
 

@@ -32,8 +32,9 @@ struct Case {
   std::vector<Layer> layers{{}};
   int width{1};
   int world{1};
-  int shards{};  // ranks of a replica, a divisor of world; 0: all ranks
-  int turns{1};  // parts of each rank
+  std::string mode{"fsdp"};  // fsdp, ddp, single: one process that plays the ranks
+  int shards{};              // not in ddp: ranks of a replica, a divisor of world; 0: all ranks
+  int turns{1};              // parts of each rank
   std::string accumulate{"each"};
   int steps{1};
   std::string wrap{"none"};
@@ -53,6 +54,10 @@ struct Case {
   int pinned{-1};  // bytes of AdamW's moments that fsdp keeps in memory, while the others lie in a
                    // file; -1: none do
   bool step_in_backward{};  // in fsdp
+  bool rate_falls{};        // from step to step
+  // Compared with one rank that has all parts, where they alone decide the bits; else with one that
+  // plays the ranks.
+  bool with_one_rank{};
 };
 
 // The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.

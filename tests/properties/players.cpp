@@ -26,14 +26,18 @@ void summon(DistributedDataParallel<Net>&, const std::function<void()>& body) {
   body();
 }
 
+std::shared_ptr<Communicator> communicator_of(TestRank& rank, const Program& program, int model) {
+  if (program.shards > 0) return rank.hybrid(program.shards);
+  return program.apart && model > 0 ? rank.another_communicator() : rank.communicator();
+}
+
 template <class Model, class Options>
 class OnRank : public Player {
  public:
-  OnRank(TestRank& rank, const Program& program, int seed, const Options& options)
-      : Player(program, seed),
+  OnRank(TestRank& rank, const Program& program, int model, const Options& options)
+      : Player(program, model),
         rank_(rank),
-        model_(*net, program.shards > 0 ? rank.hybrid(program.shards) : rank.communicator(),
-               options) {
+        model_(*net, communicator_of(rank, program, model), options) {
     leaves = model_.parameters();
     make_optimizer();
   }

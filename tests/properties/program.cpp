@@ -68,12 +68,16 @@ Program draw_program(uint64_t seed) {
     op.number = dice.below(8);
     program.ops.push_back(op);
   }
+  program.apart = program.models > 1 && program.shards == 0 && dice.one_in(2);
+  program.gloo = dice.one_in(4);
   return program;
 }
 
 std::string text(const Program& program) {
   std::string line = "W = " + std::to_string(program.world);
   if (program.cuda) line += " on CUDA";
+  if (program.gloo) line += " over gloo";
+  if (program.apart) line += ", each model by itself";
   if (program.ddp) line += ", DDP";
   if (program.shards > 0) line += ", replicas of " + std::to_string(program.shards);
   if (!program.reshard_after_forward) line += ", .reshard_after_forward = false";
@@ -107,6 +111,8 @@ Program shrink(Program program) {
     changed |= keep_if_faulty([](Program& p) { p.limit = 1; });
     changed |= keep_if_faulty([](Program& p) { p.adam = false; });
     changed |= keep_if_faulty([](Program& p) { p.ddp = false; });
+    changed |= keep_if_faulty([](Program& p) { p.gloo = false; });
+    changed |= keep_if_faulty([](Program& p) { p.apart = false; });
     changed |= keep_if_faulty([](Program& p) {
       p.models = 1;
       for (Op& op : p.ops)

@@ -23,6 +23,8 @@ struct Program {
   int limit{1};
   bool adam{};  // else SGD with momentum
   int models{1};
+  bool apart{};  // the second one has a communicator of its own
+  bool gloo{};   // on the CPU; else shm
   std::vector<Op> ops{};
 };
 

@@ -79,9 +79,9 @@ class Run {
   }
 
   void play_forward(const Op& op, Player& player) {
-    const at::AutoGradMode mode(op.what == "forward with gradients");
     bool& throws = player.net->blocks[op.number % 3]->throws;
     throws = op.what == "throw in forward";
+    const at::AutoGradMode mode(throws ? op.number % 2 == 1 : op.what == "forward with gradients");
     player.for_each_part([&](int part) {
       try {
         read("loss", part, loss(player, part, op.number));
@@ -256,7 +256,7 @@ void play(TestRank& rank, const Program& program, MakePlayer make) {
 }  // namespace
 
 std::string fault_of(const Program& program) {
-  RunOptions options{.record = false};
+  RunOptions options{.backend = program.gloo && !program.cuda ? "gloo" : "auto", .record = false};
   if (program.cuda) options.device = c10::kCUDA, options.timeout = std::chrono::seconds(20);
   const RankRun expected = try_ranks(
       1, [&](TestRank& rank) { play(rank, program, player_in_one_process); }, options);

@@ -4,7 +4,6 @@
 #include <properties/random_model.h>
 
 #include <tuple>
-#include <utility>
 
 namespace fsdp {
 namespace {

@@ -11,7 +11,9 @@
 #include <train/over_ranks.h>
 #include <trainer/strategy_of.h>
 
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include <common/temporary_folder.h>
 
@@ -24,9 +26,9 @@ at::ScalarType dtype_of(const std::string& name) {
   return name == "bf16" ? at::kBFloat16 : name == "fp16" ? at::kHalf : at::kFloat;
 }
 
-TrainConfig config_of(const Case& c, const std::string& mode) {
+TrainConfig config_of(const Case& c) {
   TrainConfig config;
-  config.mode = mode;
+  config.mode = c.mode;
   config.world = c.world;
   config.parts = c.world * c.turns;
   config.shard_size = c.shards;
@@ -39,6 +41,7 @@ TrainConfig config_of(const Case& c, const std::string& mode) {
   config.optimizer.kind =
       c.optimizer == "sgd" ? OptimizerOptions::Kind::sgd : OptimizerOptions::Kind::adamw;
   config.optimizer.lr = 0.01;
+  if (c.rate_falls) config.optimizer.lr_factor = std::make_shared<double>(1);
   if (!c.decay_of_all) config.no_decay = "bias";
   if (c.clip > 0) config.clip = c.clip;
   config.norm_type =
@@ -85,15 +88,14 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
     compare(differences, key, received[name], bytes);
   }
   const std::string backend = rank.communicator()->backend();
-  const auto predicted = predict_live_bytes(step, backend);
-  const auto totals = predict_live_totals(step, backend);
+  const PredictedMemory predicted = predict_memory(step, backend);
   for (size_t phase = 0; phase < kPhases; ++phase) {
     const std::string in = std::string("live in ") + to_string(static_cast<Phase>(phase)) + ", ";
     const LiveBytes peak = live_bytes::peak(static_cast<Phase>(phase));
     for (size_t cls = 0; cls < kMemoryClasses; ++cls)
       compare(differences, in + to_string(static_cast<MemoryClass>(cls)), peak.by_class[cls],
-              predicted[phase][cls]);
-    compare(differences, in + "in all", peak.total, totals[phase]);
+              predicted.bytes[phase][cls]);
+    compare(differences, in + "in all", peak.total, predicted.totals[phase]);
   }
   rank.observe("bytes", differences);
 }
@@ -104,9 +106,9 @@ bool knows_no_order(const Case& c) {
 }
 
 // `folder`: of the checkpoint, if one is saved, and of the moments, if they lie in a file.
-void train(TestRank& rank, const Case& c, const std::string& mode, const std::string& folder) {
-  TrainConfig config = config_of(c, mode);
-  if (mode == "fsdp" && c.pinned >= 0) {
+void train(TestRank& rank, const Case& c, const std::string& folder) {
+  TrainConfig config = config_of(c);
+  if (c.pinned >= 0) {
     config.offload_dir = folder;
     config.pinned = c.pinned;
   }
@@ -114,22 +116,23 @@ void train(TestRank& rank, const Case& c, const std::string& mode, const std::st
   const auto traces = rehearse(config, workload, shard_layout(config, workload), construct_on_meta);
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
-  const bool replicas = mode == "fsdp" && config.shards() < config.world;
+  const bool replicas = c.mode == "fsdp" && config.shards() < config.world;
   Communicator& of_strategy = replicas ? *rank.hybrid(config.shards()) : comm;
   for (int64_t step = 0; step < c.steps; ++step) {
     const std::string after = " of step " + std::to_string(step + 1);
     if (step == 1)
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
+    if (c.rate_falls) *config.optimizer.lr_factor = 1.0 / static_cast<double>(1 + step);
     comm.take_log();
     of_strategy.take_log();
-    const int parts = mode == "single" ? c.world * c.turns : c.turns;
+    const int parts = c.mode == "single" ? c.world * c.turns : c.turns;
     const MeanOverRanks loss(comm, strategy->forward_backward(step), parts);
     rank.observe("loss" + after, loss.mean());
     if (config.clip)
       rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip, config.norm_type));
     strategy->step();
-    if (mode == "fsdp" && step + 1 == c.steps) {
+    if (step + 1 == c.steps) {
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
         log.push_back(call);  // none, if it is the same communicator
@@ -142,7 +145,7 @@ void train(TestRank& rank, const Case& c, const std::string& mode, const std::st
     if (rank.rank() == 0) rank.observe("parameters" + after, parameters.sha256());
     const std::string state = state_sha256(strategy->state(), comm);
     if (rank.rank() == 0) rank.observe("state" + after, state);
-    if (mode == "fsdp" && step + 1 == c.saved) save_and_go_on(strategy, config, c, rank, folder);
+    if (step + 1 == c.saved) save_and_go_on(strategy, config, c, rank, folder);
   }
 }
 
@@ -160,32 +163,49 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
          "; in one process it is " + should_be.dump();
 }
 
+// What one process computes, without the options that change no bit.
+Case in_one_process(Case c) {
+  const auto [shards, replicas, turns, turns_first] = config_of(c).arrangement();
+  const auto doubles = [](int count) { return std::has_single_bit(static_cast<uint64_t>(count)); };
+  if (c.with_one_rank && doubles(shards) && doubles(turns_first ? turns : replicas)) {
+    c.turns *= std::exchange(c.world, 1);
+    c.shards = Case().shards;
+    c.accumulate = Case().accumulate;
+  }
+  c.mode = "single";
+  c.saved = Case().saved;
+  c.pinned = Case().pinned;
+  for (Layer& layer : c.layers)
+    layer.checkpointed = false;
+  return c;
+}
+
+int ranks_of(const Case& c) {
+  return c.mode == "single" ? 1 : c.world;
+}
+
 }  // namespace
 
 std::string fault_of(const Case& c) {
   const TemporaryFolder folder;
-  const auto of = [&](const Case& one, const std::string& mode) {
-    const int ranks = mode == "single" ? 1 : one.world;
-    return try_ranks(ranks, [&](TestRank& rank) { train(rank, one, mode, folder.path()); },
+  const auto trained = [&](const Case& one) {
+    return try_ranks(ranks_of(one), [&](TestRank& rank) { train(rank, one, folder.path()); },
                      {.backend = one.backend, .record = false});
   };
-  Case without_checkpoints = c;
-  for (Layer& layer : without_checkpoints.layers)
-    layer.checkpointed = false;
-  const RankRun expected = of(without_checkpoints, "single");
+  const RankRun expected = trained(in_one_process(c));
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
-  const RankRun run = of(c, "fsdp");
+  const RankRun run = trained(c);
   if (!run.failure().empty()) return run.failure();
   for (int step = 1; step <= c.steps; ++step) {
     for (const std::string what : {"loss", "norm", "parameters", "state"}) {
-      for (int rank = 0; rank < c.world; ++rank) {
+      for (int rank = 0; rank < ranks_of(c); ++rank) {
         const std::string name = what + " of step " + std::to_string(step);
         const std::string fault = difference(run, expected, rank, name);
         if (!fault.empty()) return fault;
       }
     }
   }
-  for (int rank = 0; rank < c.world && has_one_path(c); ++rank) {
+  for (int rank = 0; rank < ranks_of(c) && has_one_path(c); ++rank) {
     const auto differences = run.at(rank, "bytes").get<std::string>();
     if (!differences.empty()) return "rank " + std::to_string(rank) + differences;
   }

@@ -124,7 +124,7 @@ MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
     strategy->forward_backward(1);
     strategy->step();
     const ShardLayout& layout = strategy->layout();
-    observe_peaks(rank, predict_live_bytes(schedule(config, layout, rank.rank()), "shm"),
+    observe_peaks(rank, predict_memory(schedule(config, layout, rank.rank()), "shm").bytes,
                   allowed_by_the_contracts(layout));
   });
   expect_predicted_peaks(run);

@@ -55,11 +55,11 @@ Schedule schedule_of(TrainConfig config, const ShardLayout& layout, bool first =
 }
 
 Predicted later_step(const TrainConfig& config, const ShardLayout& layout) {
-  return {predict_live_bytes(schedule_of(config, layout), "shm")};
+  return {predict_memory(schedule_of(config, layout), "shm").bytes};
 }
 
 Predicted first_step(const TrainConfig& config, const ShardLayout& layout) {
-  return {predict_live_bytes(schedule_of(config, layout, /*first=*/true), "shm")};
+  return {predict_memory(schedule_of(config, layout, /*first=*/true), "shm").bytes};
 }
 
 std::map<std::string, int64_t> traffic(const TrainConfig& config, const ShardLayout& layout) {

@@ -25,10 +25,7 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
     traces.adds = timed(given.adds, machine.flops);
   }
   const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
-  Plan plan;
-  plan.bytes = predict_live_bytes(step, machine.backend);
-  plan.totals = predict_live_totals(step, machine.backend);
-  plan.peak = predict_peak(step, machine.backend);
+  Plan plan{predict_memory(step, machine.backend)};
   plan.unit = plan.peak.unit ? layout.units[*plan.peak.unit].name : "root";
   bool crosses = false, stays = false;
   for (const auto& action : step.actions) {

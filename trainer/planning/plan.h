@@ -16,14 +16,11 @@ struct Machine {
 };
 
 // What a step costs on rank 0, from the second one on.
-struct Plan {
-  PredictedBytes bytes;
-  PredictedTotals totals;
-  Peak peak;
-  std::string unit;             // that runs at the peak: "layers.3", or "root"
+struct Plan : PredictedMemory {
+  std::string unit{};           // that runs at the peak: "layers.3", or "root"
   int64_t within{}, between{};  // [bytes] received in calls of ranks of one host, and of several
   int64_t flops{};
-  std::optional<StepTime> time;  // if the machine's links and flops are known
+  std::optional<StepTime> time{};  // if the machine's links and flops are known
 };
 
 Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const ModelTraces& traces,

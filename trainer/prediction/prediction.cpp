@@ -63,9 +63,7 @@ class LiveBytesOfAStep {
       std::visit(*this, schedule.actions[at_]);
   }
 
-  const PredictedBytes& peaks() const { return peaks_; }
-  const PredictedTotals& totals() const { return totals_; }
-  const Peak& peak() const { return peak_; }
+  const PredictedMemory& memory() const { return memory_; }
 
   void operator()(const Schedule::Enter& entered) {
     phase_ = entered.phase;
@@ -96,13 +94,15 @@ class LiveBytesOfAStep {
   void add(MemoryClass cls, int64_t bytes) {
     now_.by_class[static_cast<size_t>(cls)] += bytes;
     now_.total += bytes;
-    if (now_.total > peak_.bytes.total) peak_ = {now_, phase_.value_or(Phase::init), unit_};
+    Peak& most = memory_.peak;
+    if (now_.total > most.bytes.total) most = {now_, phase_.value_or(Phase::init), unit_};
     if (!phase_) return;
     const auto raise = [](std::optional<int64_t>& peak, int64_t to) {
       peak = std::max(peak.value_or(0), to);
     };
-    raise(peaks_[static_cast<size_t>(*phase_)][static_cast<size_t>(cls)], now_[cls]);
-    raise(totals_[static_cast<size_t>(*phase_)], now_.total);
+    const auto phase = static_cast<size_t>(*phase_);
+    raise(memory_.bytes[phase][static_cast<size_t>(cls)], now_[cls]);
+    raise(memory_.totals[phase], now_.total);
   }
 
   const Transports& transports_;
@@ -112,9 +112,7 @@ class LiveBytesOfAStep {
   std::optional<Phase> phase_;
   std::optional<size_t> unit_;  // that runs
   LiveBytes now_;
-  PredictedBytes peaks_{};
-  PredictedTotals totals_{};
-  Peak peak_;
+  PredictedMemory memory_{};
 };
 
 }  // namespace
@@ -125,26 +123,18 @@ Transports::Transports(const Communicator& world, const Communicator& strategy)
       replicas(strategy.replicas() ? strategy.replicas()->backend() : world.backend()),
       world_size(world.world_size()) {}
 
-PredictedBytes predict_live_bytes(const Schedule& schedule, const Transports& transports) {
-  PredictedBytes predicted = LiveBytesOfAStep(schedule, transports).peaks();
+PredictedMemory predict_memory(const Schedule& schedule, const Transports& transports) {
+  PredictedMemory predicted = LiveBytesOfAStep(schedule, transports).memory();
   const auto drop = [&](MemoryClass cls) {
-    for (auto& phase : predicted)
+    for (auto& phase : predicted.bytes)
       phase[static_cast<size_t>(cls)].reset();
+    predicted.totals = {};
   };
   if (!schedule.has_activations) drop(MemoryClass::rest);
   if (schedule.in_order) return predicted;
   drop(MemoryClass::gathered);
   drop(MemoryClass::gradients);
   return predicted;
-}
-
-PredictedTotals predict_live_totals(const Schedule& schedule, const Transports& transports) {
-  if (!schedule.has_activations || !schedule.in_order) return {};
-  return LiveBytesOfAStep(schedule, transports).totals();
-}
-
-Peak predict_peak(const Schedule& schedule, const Transports& transports) {
-  return LiveBytesOfAStep(schedule, transports).peak();
 }
 
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {

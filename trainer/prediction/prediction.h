@@ -31,17 +31,14 @@ struct Transports {
   int world_size{};  // 0: they are one
 };
 
-// The largest number of bytes of each class that are alive in each phase. There is no value where
-// nothing is predicted: in a phase that the schedule does not enter; in the class `rest` unless
+// By phase and class: the largest number of bytes that are alive. There is no value where nothing
+// is predicted: in a phase that the schedule does not enter; in the class `rest` unless
 // schedule.has_activations; and in the classes `gathered` and `gradients` unless schedule.in_order.
 // The loss is averaged in the phase backward.
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;
-PredictedBytes predict_live_bytes(const Schedule& schedule, const Transports& transports);
 
-// The largest number of bytes of all classes together in each phase; no value where that of a class
-// is not predicted.
+// By phase: that of all classes together; no value where that of a class is not predicted.
 using PredictedTotals = std::array<std::optional<int64_t>, kPhases>;
-PredictedTotals predict_live_totals(const Schedule& schedule, const Transports& transports);
 
 // The moment at which most bytes are alive, with activations if the schedule has them.
 struct Peak {
@@ -49,7 +46,14 @@ struct Peak {
   Phase phase{Phase::init};    // init: before the step
   std::optional<size_t> unit;  // whose module runs, if it is not the root's
 };
-Peak predict_peak(const Schedule& schedule, const Transports& transports);
+
+struct PredictedMemory {
+  PredictedBytes bytes;
+  PredictedTotals totals;
+  Peak peak;
+};
+
+PredictedMemory predict_memory(const Schedule& schedule, const Transports& transports);
 
 // The bytes that a rank receives, by the textbook count of communicator.h. A key is an operation
 // ("all_gather", "reduce_scatter", "all_reduce", which fsdp calls between replicas) or the label of

@@ -377,9 +377,7 @@ class ReplicaStep : public ScheduledStep {
   // By p_norm(): exact sums are added out of place.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
-    const bool squares = config_.norm_type == 2;
-    rest_for_a_while(squares ? 3 * kSum
-                             : kScalar + (std::isfinite(config_.norm_type) ? 2 : 1) * kSum);
+    rest_for_a_while(config_.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
   }
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
   std::vector<size_t> places_;      // by parameter: how many trainable ones come before it

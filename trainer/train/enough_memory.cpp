@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <prediction/prediction.h>
 #include <report/telemetry.h>
 #include <sys/sysinfo.h>
@@ -17,13 +18,13 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const Transports& transports,
                            int processes, int64_t memory) {
   const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
-  const int64_t needed = processes * predict_peak(step, transports).bytes.total;
+  const int64_t needed = processes * predict_memory(step, transports).peak.bytes.total;
   if (needed <= memory) return;
-  throw std::runtime_error(
-      "--mode " + config.mode + " of " + config.model + " needs " + with_commas(needed) +
-      " bytes on " + std::to_string(processes) + (processes == 1 ? " rank" : " ranks") +
-      (traces ? "" : ", without activations,") + " and this machine has " + with_commas(memory) +
-      "; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
+  throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
+                           with_commas(needed) + " bytes on " + counted(processes, "rank") +
+                           (traces ? "" : ", without activations,") + " and this machine has " +
+                           with_commas(memory) +
+                           "; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
 }
 
 }  // namespace fsdp

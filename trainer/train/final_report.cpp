@@ -27,18 +27,18 @@ Json live_bytes_json(const Schedule& step, const Transports& transports, bool on
                      int64_t& mismatches) {
   constexpr auto kRest = static_cast<size_t>(MemoryClass::rest);
   int64_t of_onednn = 0;
-  const PredictedBytes predicted = predict_live_bytes(step, transports);
-  const PredictedTotals totals = predict_live_totals(step, transports);
+  const PredictedMemory predicted = predict_memory(step, transports);
   Json phases;
   for (size_t phase = 0; phase < kPhases; ++phase) {
     Json classes;
     const LiveBytes measured = live_bytes::peak(static_cast<Phase>(phase));
     for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
       classes[to_string(static_cast<MemoryClass>(cls))] =
-          beside(predicted[phase][cls], measured.by_class[cls],
+          beside(predicted.bytes[phase][cls], measured.by_class[cls],
                  onednn && cls == kRest ? of_onednn : mismatches);
     }
-    classes["total"] = beside(totals[phase], measured.total, onednn ? of_onednn : mismatches);
+    classes["total"] =
+        beside(predicted.totals[phase], measured.total, onednn ? of_onednn : mismatches);
     phases[to_string(static_cast<Phase>(phase))] = classes;
   }
   return phases;

@@ -19,18 +19,19 @@ Workload workload_of_run(const TrainConfig& config, const FsdpImplementation& fs
   return workload;
 }
 
-std::optional<ModelTraces> rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
-  if (config.on_cuda() || fsdp.construct_on_meta == nullptr) return std::nullopt;
+Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const live_bytes::Rehearsal peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
   std::optional<HeldOut> held_out;  // as a run has it
   if (config.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
+  Rehearsed run{fsdp.shard_layout(config, workload), std::nullopt};
+  if (config.on_cuda() || fsdp.construct_on_meta == nullptr) return run;
   try {
-    return rehearse(config, workload, fsdp.shard_layout(config, workload), fsdp.construct_on_meta);
-  } catch (const c10::NotImplementedError&) {
-    return std::nullopt;
+    run.traces = rehearse(config, workload, run.layout, fsdp.construct_on_meta);
+  } catch (const c10::NotImplementedError&) {  // its bytes are not predicted
   }
+  return run;
 }
 
 }  // namespace fsdp

@@ -12,8 +12,14 @@ namespace fsdp {
 Workload workload_of_run(const TrainConfig& config, const FsdpImplementation& fsdp,
                          std::shared_ptr<const Dataset> dataset);
 
-// rehearse() for a run. Nothing on a GPU, whose kernels take memory of their own, and for a model
-// that calls an operator without a meta kernel.
-std::optional<ModelTraces> rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp);
+// What is known of a run before it begins.
+struct Rehearsed {
+  ShardLayout layout;
+  // Of rehearse(). None on a GPU, whose kernels take memory of their own, and for a model that
+  // calls an operator without a meta kernel.
+  std::optional<ModelTraces> traces;
+};
+
+Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp);
 
 }  // namespace fsdp

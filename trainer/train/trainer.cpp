@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <base/whole_file.h>
 #include <comm/join.h>
 #include <cuda/gpu.h>
@@ -47,8 +48,7 @@ class RunTimeline {
 
  private:
   std::string title() const {
-    return config_.mode + " of " + config_.model + ", " + std::to_string(config_.world) +
-           (config_.world == 1 ? " rank" : " ranks") +
+    return config_.mode + " of " + config_.model + ", " + counted(config_.world, "rank") +
            (config_.mode == "single" ? " played in turn" : "");
   }
 
@@ -79,9 +79,9 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     live_bytes::enter(Phase::init);
     poison::enable(config.poison);
     at::set_num_threads(config.threads);
-    const auto traces = rehearsed(config, fsdp);
+    const Rehearsed run = rehearsed(config, fsdp);
     const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
-    train_rank(config, fsdp, context, traces);
+    train_rank(config, fsdp, context, run);
     return 0;
   };
   const int status = start(

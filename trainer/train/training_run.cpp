@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <memory/live_bytes.h>
 #include <report/run_log.h>
 #include <report/telemetry.h>
@@ -9,7 +10,6 @@
 #include <train/held_out.h>
 #include <train/one_run.h>
 #include <train/over_ranks.h>
-#include <train/rehearsed.h>
 #include <train/step_meter.h>
 #include <train/training_run.h>
 
@@ -33,10 +33,9 @@ std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
 }
 
 std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
-                                        const Workload& workload,
+                                        const Workload& workload, const ShardLayout& layout,
                                         const std::shared_ptr<Communicator>& comm) {
   if (config.mode == "fsdp") return fsdp.make_strategy(config, workload, comm);
-  const ShardLayout layout = fsdp.shard_layout(config, workload);
   if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
   return make_single_strategy(config, workload, layout);
 }
@@ -48,10 +47,6 @@ void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout) {
   throw std::invalid_argument("--keep-fp32 " + config.keep_fp32 + ": no parameter of " +
                               config.model + " has such a name; the last one is " +
                               parameters.back().name);
-}
-
-std::string counted(int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 // " (hybrid, 2 replicas of 2 ranks)"; nothing where all ranks share out one model.
@@ -104,9 +99,9 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context,
-              const std::optional<ModelTraces>& traces)
+              const Rehearsed& run)
       : config_(config),
-        traces_(traces),
+        traces_(run.traces),
         comm_(Communicator::create(context, config.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
@@ -121,10 +116,10 @@ class TrainingRun {
     workload_ = workload_of_run(config, fsdp, dataset);
     if (leads()) telemetry_.say(description(config, context, transports()));
     if (!config.on_cuda())
-      require_enough_memory(config, fsdp.shard_layout(config, workload_), traces, transports(),
+      require_enough_memory(config, run.layout, run.traces, transports(),
                             static_cast<int>(context.ranks_here().size()), memory_of_machine());
-    strategy_ = make_strategy(config, fsdp, workload_, strategy_comm_);
-    check_keep_fp32(config, strategy_->layout());
+    strategy_ = make_strategy(config, fsdp, workload_, run.layout, strategy_comm_);
+    check_keep_fp32(config, run.layout);
     if (scaler_) strategy_->set_loss_scale(scaler_->scale());
     if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
     if (!leads()) return;
@@ -339,8 +334,8 @@ class TrainingRun {
 }  // namespace
 
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context, const std::optional<ModelTraces>& traces) {
-  TrainingRun(config, fsdp, context, traces)();
+                const RankContext& context, const Rehearsed& run) {
+  TrainingRun(config, fsdp, context, run)();
 }
 
 }  // namespace fsdp

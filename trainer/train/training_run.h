@@ -1,17 +1,14 @@
 #pragma once
 
 #include <comm/launcher.h>
-#include <prediction/model_trace.h>
-#include <train/trainer.h>
-
-#include <optional>
+#include <train/rehearsed.h>
 
 namespace fsdp {
 
-// One rank's training, from the model to the report, where predictions are by `traces`. Throws
+// One rank's training, from the model to the report, where predictions are by `run`. Throws
 // std::runtime_error, on every rank in the same step, if a loss or the norm of the gradients is not
 // finite, unless config.allow_nan.
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context, const std::optional<ModelTraces>& traces);
+                const RankContext& context, const Rehearsed& run);
 
 }  // namespace fsdp
