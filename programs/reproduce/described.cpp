@@ -1,8 +1,10 @@
+#include <command_line/commit.h>
 #include <reproduce/described.h>
 #include <reproduce/pairwise.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 
@@ -58,6 +60,12 @@ class Reader {
         run_pairs(fields);
         break;
       case '@':
+        if (field(1).starts_with("bench --peers") &&
+            !std::filesystem::exists(source_root() + "/.venv-peers")) {
+          add(labels, std::vector<std::string>(columns_.size()), {});
+          tables.back().notes.push_back(fields[0] + " needs ./fsdp setup --peers");
+          break;
+        }
         tables.back().add(labels, [&] {
           std::vector<std::string> cells = labels;
           for (size_t i = 2; i + 1 < fields.size(); i += 2) {
