@@ -44,6 +44,11 @@ if(FSDP_WERROR)
 endif()
 
 set(FSDP_SANITIZE "" CACHE STRING "What -fsanitize= is given: address,undefined or thread")
+option(FSDP_FUZZ "Build the programs of tests/fuzz; needs clang" OFF)
+if(FSDP_FUZZ)
+  set(FSDP_SANITIZE fuzzer-no-link,address,undefined,float-cast-overflow)
+  target_compile_options(fsdp_warnings INTERFACE -fno-sanitize-recover=all)
+endif()
 if(FSDP_SANITIZE)
   target_compile_options(fsdp_warnings INTERFACE -fsanitize=${FSDP_SANITIZE}
                                                  -fno-omit-frame-pointer)

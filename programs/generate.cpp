@@ -65,23 +65,22 @@ struct Loaded {
 
 Loaded checkpoint_at(const std::string& path) {
   const SavedParameters saved = open_parameters(path);
-  const std::string recipe = saved.checkpoint.run.value("recipe", "");
+  const std::string recipe = saved.checkpoint.text_in_run("recipe");
   if (recipe != "text")
     throw std::runtime_error(saved.checkpoint.folder + ": was trained on " + recipe +
                              " data, not on text");
   TrainConfig config;
-  config.model = saved.checkpoint.run.value("model", "");
+  config.model = saved.checkpoint.text_in_run("model");
+  ModelShape shape = model_shape(config.model);
+  std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, shape);
+  // Before it is built: the file may name a model that does not fit into memory.
+  if (saved.parameters != parameters_of(hugging_face_tensors(shape)))
+    throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
+                             config.model);
   Loaded loaded{build_model(config), model_info(config.model).context, vocabulary_of(config)};
   const auto parameters = distinct_parameters(*loaded.model);
-  for (size_t i = 0; i < std::max(parameters.size(), saved.parameters.size()); ++i) {
-    const bool same = i < parameters.size() && i < saved.parameters.size() &&
-                      parameters[i].name == saved.parameters[i].name &&
-                      parameters[i].tensor.sizes() == saved.parameters[i].sizes;
-    if (!same)
-      throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
-                               config.model);
+  for (size_t i = 0; i < parameters.size(); ++i)
     saved.read(saved.parameters[i], parameters[i].tensor.detach());
-  }
   return loaded;
 }
 

@@ -85,6 +85,42 @@ TEST(CheckpointOptions, the_model_is_that_of_the_checkpoint_unless_it_is_given) 
   EXPECT_EQ(refusal({"--resume", path, "--model", model}), "accepted");
 }
 
+// Whoever writes a checkpoint by hand also writes the hashes that belong to it.
+TEST(CheckpointOptions, a_checkpoint_whose_run_makes_no_sense_is_refused_with_its_name) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {});
+  const auto said = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
+    nlohmann::ordered_json json{{"format", "fsdp checkpoint"},
+                                {"version", kCheckpointVersion},
+                                {"step", 3},
+                                {"run", settings_of_run(parse({}))}};
+    change(json);
+    write_description(path, json, {});
+    const std::string text = refusal({"--resume", path, "--steps", "9"});
+    EXPECT_TRUE(text.starts_with("--resume " + path)) << text;
+    return text.substr(std::min(text.size(), path.size() + 9));
+  };
+  const std::string file = "/checkpoint.json: ";
+  const auto no_number = [&](const std::string& text) {
+    return file + "has " + text + " where a number of steps, bytes or elements goes";
+  };
+  EXPECT_EQ(said([](auto& json) { json["step"] = -1; }), no_number("-1"));
+  EXPECT_EQ(said([](auto& json) { json["step"] = 1e30; }), no_number("1e+30"));
+  EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = 0; }), ": has 0 parts of the batch");
+  EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = int64_t{1} << 32; }),
+            ": has 4294967296 parts of the batch");
+  EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = "2"; }), no_number("\"2\""));
+  EXPECT_EQ(said([](auto& json) { json["run"]["model"] = 7; }), file + "model is no text");
+  EXPECT_EQ(said([](auto& json) { json["run"]["model"] = "x:"; }),
+            ": model 'x:': x is no family of models; known are gpt2, llama");
+  EXPECT_EQ(said([](auto& json) {
+              json["run"]["loss_scaler"] = {{"scale", 3}};
+            }),
+            ": loss scale 3: takes a power of two from 1 to 16777216");
+  EXPECT_EQ(said([](auto& json) { json["run"] = nullptr; }),
+            ": was trained with model none, and this run has \"small\"");
+}
+
 TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", std::string(200, 'x'));

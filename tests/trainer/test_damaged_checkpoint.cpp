@@ -2,6 +2,7 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <task5_sharded_optimizer/each_element.h>
 #include <testing/multi_rank.h>
@@ -185,6 +186,19 @@ MULTI_RANK_TEST(DamagedCheckpoint, of_another_model_or_version_is_refused_with_i
   described("has the parameter more, and the model has none in this place", [](Json& json) {
     json["parameters"].push_back({{"name", "more"}, {"shape", {1}}});
   });
+  described("has the parameter a.weight twice",
+            [](Json& json) { json["parameters"][1] = json["parameters"][0]; });
+  described("the parameter a.bias is too large", [](Json& json) {
+    json["parameters"][1]["shape"] = {int64_t{1} << 62, 4};
+  });
+  described("has -5 where a number of steps, bytes or elements goes",
+            [](Json& json) { json["parameters"][1]["shape"] = {-5}; });
+  copies.add([](const std::string& copy) {
+    Description description = read_description(copy);
+    description.files[0].name = "../" + description.files[0].name;
+    write_description(copy, description.json, description.files);
+  });
+  expected.push_back("/checkpoint.json: names a file of another folder");
   const std::string file = "/rank-0000-of-0002.safetensors: tensor ";
   with_header(file + "a.bias:0-2: is not F32",
               [](Json& header) { header["a.bias:0-2"]["dtype"] = "I32"; });
@@ -217,6 +231,27 @@ MULTI_RANK_TEST(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refuse
   });
   const std::string saved = step_folder(folder.path(), 3);
   EXPECT_EQ(refusals(world_size(), {saved}).at(0), saved + ": has no tensor a.weight/exp_avg");
+}
+
+// Nobody writes into the FIFO; the deep description has the hash that belongs to it.
+MULTI_RANK_TEST(DamagedCheckpoint, that_can_not_be_read_to_its_end_is_refused) {
+  const TemporaryFolder folder;
+  DamagedCopies copies(saved_in(folder, CheckpointFormat::sharded));
+  for (const std::string name : {"/checkpoint.json", "/rank-0001-of-0002.safetensors"}) {
+    copies.add([&](const std::string& copy) {
+      fs::remove(copy + name);
+      mkfifo((copy + name).c_str(), 0600);
+    });
+  }
+  copies.add([](const std::string& copy) {
+    const std::string path = copy + "/checkpoint.json";
+    write(path, R"({"version":)" + std::string(1 << 18, '[') + std::string(1 << 18, ']') + '}');
+    write(copy + "/SHA256SUMS", FileReader(path).sha256() + "  checkpoint.json\n");
+  });
+  const auto texts = refusals(world_size(), copies.copies());
+  EXPECT_EQ(texts[0], copies.copies()[0] + "/checkpoint.json: is no plain file");
+  EXPECT_EQ(texts[1], copies.copies()[1] + "/rank-0001-of-0002.safetensors: is no plain file");
+  EXPECT_EQ(texts[2], copies.copies()[2] + "/checkpoint.json: is JSON that is nested too deep");
 }
 
 // Saves one checkpoint after the other until it is killed.

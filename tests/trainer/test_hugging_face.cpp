@@ -228,6 +228,11 @@ TEST(HuggingFace, files_that_are_cut_off_or_absent_are_refused) {
   EXPECT_EQ(said(), file + ": can't be read: No such file or directory");
   folder.write("config.json", "{");
   EXPECT_EQ(said(), folder.path() + "/config.json: is no JSON object");
+  const std::string deep = std::string(1 << 18, '[') + std::string(1 << 18, ']');
+  folder.write("config.json", R"({"model_type":)" + deep + '}');
+  EXPECT_EQ(said(), folder.path() + "/config.json: is JSON that is nested too deep");
+  folder.write("config.json", R"({"model_type":")" + std::string(1 << 18, 'x') + "\"}");
+  EXPECT_LT(said().size(), 600 + folder.path().size());
 }
 
 // The file loses bytes at its end after the headers were compared: what is needed is still read,

@@ -197,6 +197,10 @@ TEST(TrainOptions, parameters_that_stay_fp32_are_named_by_a_pattern) {
   EXPECT_EQ(refusal({"--keep-fp32", "ln"}), "--keep-fp32: needs --param-dtype or --reduce-dtype");
   EXPECT_EQ(refusal({"--param-dtype", "bf16", "--keep-fp32", "("}),
             "--keep-fp32 (: not a regular expression");
+  const std::string deep = std::string(1 << 18, '(') + std::string(1 << 18, ')');
+  EXPECT_EQ(refusal({"--param-dtype", "bf16", "--keep-fp32", deep}),
+            "--keep-fp32: takes at most 500 characters");
+  EXPECT_EQ(refusal({"--no-decay", deep}), "--no-decay: takes at most 500 characters");
 }
 
 TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {

@@ -92,7 +92,20 @@ TEST(Safetensors, a_header_is_compared_with_the_size_of_the_file) {
   for (const std::string header : {"", "[]", "{", "\xff\xfe", "null", "{} {}"})
     EXPECT_EQ(refusal(file_text(header, 0)), "has a header that is no JSON object") << header;
   EXPECT_EQ(refusal(file_text(std::string(1 << 20, '['), 0)),
-            "has a header that is no JSON object");
+            "has a header that is JSON that is nested too deep");
+}
+
+// What the text of the error would copy.
+TEST(Safetensors, a_number_that_is_a_deep_array_is_refused) {
+  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  EXPECT_EQ(refusal(file_text("{" + tensor("F32", deep, "[0,8]") + "}", 8)),
+            "has a header that is JSON that is nested too deep");
+}
+
+TEST(Safetensors, a_name_is_a_part_of_one_line) {
+  EXPECT_EQ(refusal(file_text(R"({"a\n\u001b[2J":7})", 0)),
+            "tensor a??[2J: has an entry that is not as the format says");
+  EXPECT_LT(refusal(file_text("{\"" + std::string(1 << 20, 'a') + "\":7}", 0)).size(), 600U);
 }
 
 TEST(Safetensors, an_entry_is_compared_with_the_bytes_that_there_are) {
@@ -113,7 +126,7 @@ TEST(Safetensors, an_entry_is_compared_with_the_bytes_that_there_are) {
   for (const std::string number : {"-1", "1.5", "\"2\"", "18446744073709551615", "1e30"}) {
     EXPECT_EQ(refused(tensor("F32", "[" + number + "]", "[0,8]"), 8),
               "tensor a: has " + nlohmann::json::parse(number).dump() +
-                  " where a number of bytes or elements goes");
+                  " where a number of steps, bytes or elements goes");
   }
   const std::string form = "tensor a: has an entry that is not as the format says";
   EXPECT_EQ(refused(R"("a":{"dtype":"F32"})", 0), form);

@@ -82,6 +82,8 @@ TEST(TokenFiles, that_are_none_are_refused_before_training) {
   EXPECT_EQ(why("abc"), "has an odd number of bytes, so it has no tokens of 16 bits");
   EXPECT_EQ(why(header(20240801, 7, 1) + "abcd"), "has tokens of 32 bits; those of 16 are read");
   EXPECT_EQ(why(header(20240520, 1, 3) + "abcd"), "says that it has 3 tokens, and has 2");
+  EXPECT_EQ(why(header(20240520, 1, -506).substr(0, 12)),
+            "says that it has -506 tokens, and has -506");
   EXPECT_EQ(refused({"--tokens", folder.path()}), folder.path() + ": is no plain file");
   EXPECT_EQ(refused({"--data", "tokens"}), "--data tokens: needs --tokens FILE");
   const auto good = folder.write("good.bin", "abcd");

@@ -72,7 +72,7 @@ TokenFile::TokenFile(std::string name) : path(std::move(name)), begin(0) {
   if (bytes % 2 != 0) refuse("has an odd number of bytes, so it has no tokens of 16 bits");
   if (header[0] == kOf16Bits && header[1] == 1) begin = kHeader / 2;
   size = bytes / 2 - begin;
-  if (begin > 0 && header[2] != size)
+  if (begin > 0 && (size < 0 || header[2] != size))
     refuse("says that it has " + std::to_string(header[2]) + " tokens, and has " +
            std::to_string(size));
 }

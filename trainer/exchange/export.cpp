@@ -1,3 +1,4 @@
+#include <base/one_line.h>
 #include <exchange/export.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_names.h>
@@ -59,7 +60,8 @@ std::vector<HuggingFaceTensor> saved_tensors(const SavedParameters& saved, const
                                              const std::string& model) {
   auto tensors = hugging_face_tensors(shape);
   if (saved.parameters != parameters_of(tensors))
-    throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " + model);
+    throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
+                             one_line(model));
   return tensors;
 }
 
@@ -91,8 +93,14 @@ void export_parameters(const std::string& checkpoint, ExportFormat format,
                        const std::string& output) {
   NewFolder folder(output);
   const SavedParameters saved = open_parameters(checkpoint);
-  const std::string model = saved.checkpoint.run.value("model", "");
-  const ModelShape shape = saved_shape(saved, model);
+  const std::string model = saved.checkpoint.text_in_run("model");
+  const ModelShape shape = [&] {
+    try {
+      return saved_shape(saved, model);
+    } catch (const std::invalid_argument& error) {
+      throw std::runtime_error(saved.checkpoint.folder + ": " + one_line(error.what()));
+    }
+  }();
   auto tensors = saved_tensors(saved, shape, model);
   SafetensorsMetadata metadata;
   if (format == ExportFormat::hf) {

@@ -1,5 +1,7 @@
+#include <base/one_line.h>
 #include <exchange/hugging_face_config.h>
 #include <state/files.h>
+#include <state/outside_json.h>
 
 #include <map>
 #include <stdexcept>
@@ -7,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 using Texts = std::map<std::string, std::string>;
 
 constexpr int64_t kLongestConfig = 1 << 20;  // [bytes]
@@ -93,13 +95,6 @@ const ModelType& type_of(const Json& config) {
                            "; known are " + known);
 }
 
-Json parse(const std::string& path) {
-  const Json json = Json::parse(read_text(path, kLongestConfig), nullptr,
-                                /*allow_exceptions=*/false);
-  if (!json.is_object()) throw std::runtime_error(path + ": is no JSON object");
-  return json;
-}
-
 // Throws unless the value of a member is one of ours.
 void check(const std::string& name, const Json& value, const std::vector<Json>& ours) {
   for (const Json& one : ours)
@@ -157,9 +152,9 @@ ModelShape to_shape(Json config) {
 
 }  // namespace
 
-Json hugging_face_config(const ModelShape& shape) {
+nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
   const ModelType& type = type_of(shape);
-  Json config{{"architectures", {type.architecture}}, {"model_type", type.name}};
+  nlohmann::ordered_json config{{"architectures", {type.architecture}}, {"model_type", type.name}};
   for (const auto& [own, value] : fields_of(shape))
     if (const auto theirs = type.names.find(own); theirs != type.names.end())
       config[theirs->second] = Json::parse(value);
@@ -175,11 +170,11 @@ Json hugging_face_config(const ModelShape& shape) {
 
 ModelShape read_hugging_face_config(const std::string& folder) {
   const std::string path = folder + '/' + kConfigFile;
-  const Json config = parse(path);
+  const std::string text = read_text(path, kLongestConfig);
   try {
-    return to_shape(config);
+    return to_shape(read_json_object<Json>(text));
   } catch (const std::exception& error) {
-    throw std::runtime_error(path + ": " + error.what());
+    throw std::runtime_error(path + ": " + one_line(error.what()));
   }
 }
 

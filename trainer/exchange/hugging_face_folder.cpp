@@ -1,6 +1,8 @@
+#include <base/one_line.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
 #include <state/agreement.h>
+#include <state/outside_json.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,7 +23,7 @@ std::string shape_of(const std::vector<int64_t>& sizes) {
 
 [[noreturn]] void refuse(const SafetensorsReader& file, const std::string& tensor,
                          const std::string& what) {
-  throw std::runtime_error(file.file().path() + ": tensor " + tensor + ": " + what);
+  throw std::runtime_error(file.file().path() + ": " + one_line("tensor " + tensor + ": " + what));
 }
 
 // What older versions of transformers save: the causal mask, and the frequencies of the positions.
@@ -32,11 +34,12 @@ bool is_buffer(const std::string& name) {
 
 // Where each tensor is: tensor -> name of the file, in the folder of the index.
 std::map<std::string, std::string> read_index(const std::string& path) {
-  const auto json = nlohmann::json::parse(read_text(path, kLongestIndex), nullptr,
-                                          /*allow_exceptions=*/false);
+  const std::string text = read_text(path, kLongestIndex);
   try {
-    return json.at("weight_map").get<std::map<std::string, std::string>>();
-  } catch (const nlohmann::json::exception&) {
+    return read_json_object<nlohmann::json>(text)
+        .at("weight_map")
+        .get<std::map<std::string, std::string>>();
+  } catch (const std::exception&) {
     throw std::runtime_error(path + ": has no weight_map from tensors to files");
   }
 }
@@ -50,8 +53,8 @@ Files open_files(const std::string& folder) {
   const std::string index = folder + '/' + kIndex;
   const auto places = read_index(index);
   for (const auto& [tensor, file] : places) {
-    if (fs::path(file).filename() != file)
-      throw std::runtime_error(index + ": tensor " + tensor + ": is in " + file +
+    if (fs::path(file).filename() != file || one_line(file) != file)
+      throw std::runtime_error(index + ": " + one_line("tensor " + tensor + ": is in " + file) +
                                ", which is no file of this folder");
     auto& reader = files[file];
     if (!reader) reader = std::make_unique<SafetensorsReader>(folder + '/' + file);

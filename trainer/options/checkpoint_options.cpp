@@ -1,3 +1,4 @@
+#include <base/one_line.h>
 #include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <options/groups.h>
@@ -45,9 +46,20 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
   }
   if (config.resume.empty()) return;
   const Checkpoint checkpoint = checkpoint_at(config.resume);
-  go_on_from(checkpoint, config);
-  if (parts || !checkpoint.run.contains("parts")) return;
-  parts = checkpoint.run.at("parts");
+  const std::string name = "--resume " + checkpoint.folder + ": ";
+  std::optional<int64_t> saved_parts;
+  try {
+    go_on_from(checkpoint, config);
+    saved_parts = checkpoint.number_in_run("/parts");
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(name + error.what());
+  } catch (const std::exception& error) {
+    throw UsageError("--resume " + std::string(error.what()));
+  }
+  if (parts || !saved_parts) return;
+  if (*saved_parts < 1 || *saved_parts > kMaxParts)
+    throw UsageError(name + "has " + std::to_string(*saved_parts) + " parts of the batch");
+  parts = saved_parts;
   if (*parts % config.world != 0 && !started_rank()) {
     throw UsageError("--world " + std::to_string(config.world) + ": the checkpoint has " +
                      std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
@@ -77,16 +89,17 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
     throw UsageError("--steps " + std::to_string(config.steps) + ": the checkpoint has " +
                      std::to_string(config.first_step) + " behind it; give more");
   const auto own = settings_of_run(config);
-  const auto saved = checkpoint_at(config.resume).run;
-  const std::string difference = difference_of_runs(saved, own);
+  const Checkpoint saved = checkpoint_at(config.resume);
+  const std::string difference = one_line(difference_of_runs(saved.run, own));
   if (!difference.empty())
     throw UsageError("--resume " + config.resume + ": was trained with " + difference);
-  if (saved.value("parts", 0) != own.at("parts")) {
+  const int64_t parts = saved.number_in_run("/parts").value_or(0);
+  if (parts != own.at("parts")) {
     std::fprintf(
         stderr,
         "fsdp train: --parts %lld beside %lld of the checkpoint: the sums round another way "
         "from here on\n",
-        own.at("parts").get<long long>(), saved.value("parts", 0LL));
+        own.at("parts").get<long long>(), static_cast<long long>(parts));
   }
 }
 

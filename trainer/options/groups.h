@@ -22,6 +22,12 @@ void add_data_options(CLI::App& app, TrainConfig& config, DataOptions& data);
 // so that a recipe decides on them.
 void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data);
 
+// Throws UsageError unless the value of `option` is a regular expression, of at most 500
+// characters.
+void check_pattern(const std::string& option, const std::string& pattern);
+
+inline constexpr int64_t kMaxParts = 1 << 16;
+
 // What a run takes where no option says otherwise. Comes after take_data(), when the number of
 // parts is known.
 struct Defaults {

@@ -1,3 +1,4 @@
+#include <base/one_line.h>
 #include <command_line/command_line.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
@@ -49,10 +50,17 @@ void take_model(const CLI::App& app, TrainConfig& config) {
   if (app.count("--model") > 0) return;
   try {
     if (!config.init.empty()) config.model = model_name(read_hugging_face_config(config.init));
-    if (!config.resume.empty())
-      config.model = find_checkpoint(config.resume).run.value("model", config.model);
   } catch (const std::runtime_error& error) {
     throw UsageError(error.what());
+  }
+  if (config.resume.empty()) return;
+  try {
+    const std::string model = find_checkpoint(config.resume).text_in_run("model");
+    if (!model.empty()) config.model = model_name(model_shape(model));
+  } catch (const std::invalid_argument& error) {
+    throw UsageError("--resume " + config.resume + ": " + one_line(error.what()));
+  } catch (const std::exception& error) {
+    throw UsageError("--resume " + std::string(error.what()));
   }
 }
 

@@ -16,7 +16,6 @@ namespace fsdp {
 namespace {
 
 constexpr double kMaxReal = std::numeric_limits<double>::max();
-constexpr int64_t kMaxParts = 1 << 16;
 const char* const kNormsAndBiases = R"(bias$|(^|\.)(ln|norm)[^.]*\.weight$)";
 
 // What the options say before defaults that depend on one another are filled in.
@@ -312,11 +311,7 @@ void check(const TrainConfig& config) {
     if (!std::filesystem::is_directory(path) && !std::filesystem::is_regular_file(path))
       throw UsageError("--text " + path + ": is neither a plain file nor a folder");
   }
-  try {
-    std::regex pattern(config.no_decay);
-  } catch (const std::regex_error&) {
-    throw UsageError("--no-decay " + config.no_decay + ": not a regular expression");
-  }
+  check_pattern("--no-decay", config.no_decay);
 }
 
 // What was given and has no effect: one line for each, of one process.

@@ -28,11 +28,18 @@ struct Checkpoint {
   std::string folder;
   int64_t step{};              // steps of the training before it
   nlohmann::ordered_json run;  // what save_checkpoint() was given
+
+  // A member of `run`, as train saves it: "" or nothing if it is missing. The path of a number is
+  // as "/loss_scaler/scale". Throws std::runtime_error naming the file if it is of another kind, or
+  // if the number is below 0.
+  std::string text_in_run(const std::string& name) const;
+  std::optional<int64_t> number_in_run(const std::string& path) const;
 };
 
 // Saves `state` as the folder `directory`/step-N. It appears with this name at once, complete and
 // on the disk; before, it is called step-N.part. All ranks call it together. If a rank fails,
-// throws std::runtime_error on every rank; the other checkpoints stay as they are.
+// throws std::runtime_error on every rank; the other checkpoints stay as they are. `run` is nested
+// less than 100 deep, and none of its objects has more than 1000 members.
 void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
                      const nlohmann::ordered_json& run, ModelState state, Communicator& comm);
 

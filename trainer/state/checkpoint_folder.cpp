@@ -1,6 +1,8 @@
+#include <base/one_line.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
+#include <state/outside_json.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -34,7 +36,9 @@ void to_json(Json& json, const SavedFile& file) {
 }
 
 void from_json(const Json& json, SavedFile& file) {
-  file = {json.at("name"), json.at("bytes"), json.at("sha256")};
+  file = {json.at("name"), count_of(json.at("bytes")), json.at("sha256")};
+  if (file.name.find('/') != std::string::npos || file.name != one_line(file.name))
+    throw std::runtime_error("names a file of another folder");
 }
 
 std::string step_folder(const std::string& directory, int64_t step) {
@@ -61,7 +65,9 @@ void write_description(const std::string& folder, Json description,
   std::string sums;
   for (const SavedFile& file : files)
     sums += sum_of(file.sha256, file.name);
-  const SavedFile own = write_text(folder, kDescriptionFile, description.dump(1) + '\n');
+  const std::string text = description.dump(1) + '\n';
+  read_json_object<Json>(text);  // throws for what could not be read again
+  const SavedFile own = write_text(folder, kDescriptionFile, text);
   write_text(folder, kSumsFile, sums + sum_of(own.sha256, own.name));
   sync_folder(folder);
 }
@@ -76,7 +82,7 @@ Description read_description(const std::string& folder) {
     throw std::runtime_error(path + ": is damaged; its SHA-256 is not the one in " + kSumsFile);
   Description description;
   try {
-    description.json = Json::parse(text);
+    description.json = read_json_object<Json>(text);
     const Json& json = description.json;
     if (json.at("format") != "fsdp checkpoint") throw std::runtime_error("is no checkpoint");
     if (json.at("version") != kCheckpointVersion)
@@ -85,7 +91,7 @@ Description read_description(const std::string& folder) {
                                std::to_string(kCheckpointVersion));
     description.files = json.at("files").get<std::vector<SavedFile>>();
   } catch (const std::exception& error) {
-    throw std::runtime_error(path + ": " + error.what());
+    throw std::runtime_error(path + ": " + one_line(error.what()));
   }
   std::string expected;
   for (const SavedFile& file : description.files)
@@ -112,9 +118,25 @@ Checkpoint find_checkpoint(const std::string& path) {
   }
   const Json json = read_description(folder).json;
   try {
-    return {folder, json.at("step"), json.at("run")};
-  } catch (const Json::exception& error) {
+    return {folder, count_of(json.at("step")), json.at("run")};
+  } catch (const std::exception& error) {
     throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + error.what());
+  }
+}
+
+std::string Checkpoint::text_in_run(const std::string& name) const {
+  if (!run.is_object() || !run.contains(name)) return "";
+  if (run.at(name).is_string()) return run.at(name);
+  throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + name + " is no text");
+}
+
+std::optional<int64_t> Checkpoint::number_in_run(const std::string& path) const {
+  const Json::json_pointer pointer(path);
+  if (!run.contains(pointer)) return std::nullopt;
+  try {
+    return count_of(run.at(pointer));
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + one_line(error.what()));
   }
 }
 

@@ -43,13 +43,17 @@ void FileWriter::close() {
 }
 
 FileReader::FileReader(std::string path)
-    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};
   if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) {
     const int error = errno;
     if (descriptor_ >= 0) ::close(descriptor_);
     errno = error;
     fail(path_, "can't be read");
+  }
+  if (!S_ISREG(status.st_mode)) {  // a FIFO would be waited for
+    ::close(descriptor_);
+    throw std::runtime_error(path_ + ": is no plain file");
   }
   size_ = status.st_size;
 }

@@ -1,8 +1,9 @@
+#include <base/one_line.h>
+#include <state/outside_json.h>
 #include <state/safetensors.h>
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 namespace fsdp {
@@ -27,14 +28,6 @@ int64_t element_bytes(at::ScalarType dtype) {
   return static_cast<int64_t>(at::elementSize(dtype));
 }
 
-// The product of the sizes, or nothing if it is too large for an int64.
-std::optional<int64_t> product(const std::vector<int64_t>& sizes) {
-  int64_t numel = 1;
-  for (const int64_t size : sizes)
-    if (__builtin_mul_overflow(numel, size, &numel)) return std::nullopt;
-  return numel;
-}
-
 std::string header_of(const std::vector<SafetensorsEntry>& entries,
                       const SafetensorsMetadata& metadata, int64_t& bytes) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -52,23 +45,12 @@ std::string header_of(const std::vector<SafetensorsEntry>& entries,
   return text;
 }
 
-std::vector<int64_t> numbers(const nlohmann::json& array) {
-  std::vector<int64_t> result;
-  for (const auto& number : array) {
-    if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX)
-      throw std::runtime_error("has " + number.dump() +
-                               " where a number of bytes or elements goes");
-    result.push_back(number.get<int64_t>());
-  }
-  return result;
-}
-
 // `data`: the bytes of all tensors. `begin`: where the data begin in the file.
 SafetensorsReader::Entry entry_of(const nlohmann::json& json, int64_t begin, int64_t data) {
   const auto dtype = dtypes().find(json.at("dtype").get<std::string>());
   if (dtype == dtypes().end()) throw std::runtime_error("has a dtype that is not known");
-  const auto sizes = numbers(json.at("shape"));
-  const auto offsets = numbers(json.at("data_offsets"));
+  const auto sizes = counts_of(json.at("shape"));
+  const auto offsets = counts_of(json.at("data_offsets"));
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data)
     throw std::runtime_error("lies outside the file");
   const auto numel = product(sizes);
@@ -125,7 +107,7 @@ void SafetensorsWriter::close() {
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   const auto refuse = [&](const std::string& what) {
-    throw std::runtime_error(path + ": " + what);
+    throw std::runtime_error(path + ": " + one_line(what));
   };
   uint64_t length = 0;
   if (file_.size() < kLengthBytes) refuse("has no header");
@@ -136,8 +118,12 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
            std::to_string(rest) + " bytes are left");
   std::string header(length, '\0');
   file_.read(kLengthBytes, header.data(), length);
-  const auto json = nlohmann::json::parse(header, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) refuse("has a header that is no JSON object");
+  nlohmann::json json;
+  try {
+    json = read_json_object<nlohmann::json>(header);
+  } catch (const std::runtime_error& error) {
+    refuse(std::string("has a header that ") + error.what());
+  }
   const int64_t begin = kLengthBytes + static_cast<int64_t>(length);
   for (const auto& [name, value] : json.items()) {
     try {

@@ -1,6 +1,9 @@
+#include <base/one_line.h>
+#include <state/outside_json.h>
 #include <state/saved_tensors.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 namespace fsdp {
@@ -12,26 +15,36 @@ std::string shape_text(const std::vector<int64_t>& sizes) {
   return Json(sizes).dump();
 }
 
-// The parameters that checkpoint.json lists.
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw std::runtime_error(where + ": " + one_line(what));
+}
+
+// The parameters that checkpoint.json lists, each once and of a size that can be counted.
 std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
                                                  const Description& description) {
   std::vector<ModelState::Parameter> parameters;
+  std::set<std::string> names;
   try {
-    for (const Json& parameter : description.json.at("parameters"))
-      parameters.push_back({parameter.at("name"), parameter.at("shape")});
-  } catch (const Json::exception& error) {
-    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + error.what());
+    for (const Json& parameter : description.json.at("parameters")) {
+      parameters.push_back({parameter.at("name"), counts_of(parameter.at("shape"))});
+      const auto& [name, sizes, dtype] = parameters.back();
+      if (!names.insert(name).second)
+        throw std::runtime_error("has the parameter " + name + " twice");
+      if (!product(sizes)) throw std::runtime_error("the parameter " + name + " is too large");
+    }
+  } catch (const std::exception& error) {
+    refuse(folder + '/' + kDescriptionFile, error.what());
   }
   return parameters;
 }
 
-// The saved ranges that lie in `range`, whole.
+// Those of a parameter's saved ranges that lie in `range`, whole.
 std::vector<ReadItem> items_inside(const ElementRange& range,
                                    const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;
   for (size_t i = 0; i < saved.size(); ++i) {
     const auto& [parameter, begin, end] = saved[i];
-    if (parameter == range.parameter && range.begin <= begin && begin < end && end <= range.end)
+    if (range.begin <= begin && begin < end && end <= range.end)
       items.push_back({i, 0, begin - range.begin, end - begin});
   }
   return items;
@@ -50,7 +63,7 @@ SavedTensors::SavedTensors(const std::string& folder, const Description& descrip
   for (const StateKind kind : kStateKinds)
     check_cover(kind);
   for (const auto& parameter : parameters)
-    if (parameter.numel() > 0) check_has(parameter.name, StateKind::parameter);
+    if (parameter.numel() > 0) this->saved(parameter.name, StateKind::parameter);
 }
 
 void SavedTensors::check_hash(size_t index) const {
@@ -63,13 +76,13 @@ void SavedTensors::check_hash(size_t index) const {
 // A range that consists of whole saved ones needs no locate(). That is an extension: so a stack
 // without it goes on with the same ranks and units, and every program reads whole parameters.
 std::vector<ReadItem> SavedTensors::items_of(const StateRange& range, StateKind kind) const {
-  check_has(range.parameter, kind);
+  const auto& ranges = saved(range.parameter, kind).ranges;
   const ElementRange wanted{range.parameter, range.begin, range.end};
-  auto items = items_inside(wanted, saved(kind).ranges);
+  auto items = items_inside(wanted, ranges);
   int64_t missing = range.end - range.begin;
   for (const ReadItem& item : items)
     missing -= item.length;
-  if (missing > 0) items = locate_(wanted, saved(kind).ranges);
+  if (missing > 0) items = locate_(wanted, ranges);
   return items;
 }
 
@@ -77,7 +90,7 @@ void SavedTensors::read(const StateRange& range, StateKind kind) const {
   const at::Tensor& tensor = tensor_of(range, kind);
   const bool step = kind == StateKind::step;
   for (const ReadItem& item : items_of(range, kind)) {
-    const auto& [file, entry] = saved(kind).places.at(item.saved_index);
+    const auto& [file, entry] = saved(range.parameter, kind).places.at(item.saved_index);
     const at::Tensor part = step ? tensor : tensor.narrow(0, item.dest_offset, item.length);
     const at::Tensor on_cpu = part.is_cpu() ? part : at::empty_like(part, at::kCPU);
     file->read(*entry, step ? 0 : item.saved_offset, on_cpu);
@@ -88,24 +101,19 @@ void SavedTensors::read(const StateRange& range, StateKind kind) const {
 
 void SavedTensors::check_parameters(const std::vector<ModelState::Parameter>& saved,
                                     const std::vector<ModelState::Parameter>& own) const {
-  const std::string file = folder_ + '/' + kDescriptionFile + ": ";
+  const std::string file = folder_ + '/' + kDescriptionFile;
   for (size_t i = 0; i < std::max(saved.size(), own.size()); ++i) {
-    if (i >= saved.size())
-      throw std::runtime_error(file + "lacks the model's parameter " + own[i].name);
+    if (i >= saved.size()) refuse(file, "lacks the model's parameter " + own[i].name);
     if (i >= own.size() || saved[i].name != own[i].name)
-      throw std::runtime_error(file + "has the parameter " + saved[i].name +
-                               ", and the model has " + (i < own.size() ? own[i].name : "none") +
-                               " in this place");
+      refuse(file, "has the parameter " + saved[i].name + ", and the model has " +
+                       (i < own.size() ? own[i].name : "none") + " in this place");
     if (saved[i].sizes != own[i].sizes)
-      throw std::runtime_error(file + "the parameter " + own[i].name + " has the shape " +
-                               shape_text(saved[i].sizes) + ", and in the model " +
-                               shape_text(own[i].sizes));
+      refuse(file, "the parameter " + own[i].name + " has the shape " + shape_text(saved[i].sizes) +
+                       ", and in the model " + shape_text(own[i].sizes));
   }
 }
 
 void SavedTensors::add_file(const SavedFile& file) {
-  if (file.name.find('/') != std::string::npos)
-    throw std::runtime_error(folder_ + '/' + kDescriptionFile + ": names a file of another folder");
   files_.push_back(std::make_unique<SafetensorsReader>(folder_ + '/' + file.name));
   const SafetensorsReader& reader = *files_.back();
   if (reader.file().size() != file.bytes)
@@ -116,7 +124,7 @@ void SavedTensors::add_file(const SavedFile& file) {
     try {
       add(TensorName::parse(text), reader, entry);
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(reader.file().path() + ": tensor " + text + ": " + error.what());
+      refuse(reader.file().path(), "tensor " + text + ": " + error.what());
     }
   }
 }
@@ -137,32 +145,30 @@ void SavedTensors::add(const TensorName& name, const SafetensorsReader& file,
   if (entry.sizes != sizes)
     throw std::runtime_error("has the shape " + shape_text(entry.sizes) + ", not " +
                              shape_text(sizes));
-  Saved& of_kind = saved_[static_cast<size_t>(name.kind)];
-  of_kind.ranges.push_back({name.parameter, begin, end});
-  of_kind.places.push_back({&file, &entry});
+  Saved& saved = saved_[static_cast<size_t>(name.kind)][name.parameter];
+  saved.ranges.push_back({name.parameter, begin, end});
+  saved.places.push_back({&file, &entry});
 }
 
 void SavedTensors::check_cover(StateKind kind) const {
-  auto ranges = saved(kind).ranges;
-  std::sort(ranges.begin(), ranges.end(), [](const ElementRange& a, const ElementRange& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
-  std::map<std::string, int64_t> covered;  // elements of each parameter, or -1
-  for (const auto& [parameter, begin, end] : ranges) {
-    int64_t& elements = covered[parameter];
-    elements = begin == elements ? end : -1;
-  }
-  for (const auto& [parameter, elements] : covered) {
-    if (elements != parameters_.at(parameter)->numel())
-      throw std::runtime_error(folder_ + ": the files do not have every element of " +
-                               TensorName{parameter, kind, {}}.text() + " once");
+  for (const auto& [parameter, saved] : saved_[static_cast<size_t>(kind)]) {
+    auto ranges = saved.ranges;
+    std::ranges::sort(ranges, {}, [](const ElementRange& r) { return std::pair(r.begin, r.end); });
+    int64_t covered = 0;  // elements, or -1
+    for (const ElementRange& range : ranges)
+      covered = range.begin == covered ? range.end : -1;
+    if (covered != parameters_.at(parameter)->numel())
+      refuse(folder_, "the files do not have every element of " +
+                          TensorName{parameter, kind, {}}.text() + " once");
   }
 }
 
-void SavedTensors::check_has(const std::string& parameter, StateKind kind) const {
-  for (const ElementRange& range : saved(kind).ranges)
-    if (range.parameter == parameter) return;
-  throw std::runtime_error(folder_ + ": has no tensor " + TensorName{parameter, kind, {}}.text());
+const SavedTensors::Saved& SavedTensors::saved(const std::string& parameter, StateKind kind) const {
+  const auto& of_kind = saved_[static_cast<size_t>(kind)];
+  const auto found = of_kind.find(parameter);
+  if (found == of_kind.end())
+    refuse(folder_, "has no tensor " + TensorName{parameter, kind, {}}.text());
+  return found->second;
 }
 
 void SavedParameters::read(const ModelState::Parameter& parameter, const at::Tensor& whole) const {

@@ -34,13 +34,13 @@ class SavedTensors {
     const SafetensorsReader* file;
     const SafetensorsReader::Entry* entry;
   };
-  // All tensors of one kind: places[i] has the elements of ranges[i], or their step count.
+  // The tensors of a parameter: places[i] has the elements of ranges[i], or their step count.
   struct Saved {
     std::vector<ElementRange> ranges;
     std::vector<Place> places;
   };
 
-  const Saved& saved(StateKind kind) const { return saved_[static_cast<size_t>(kind)]; }
+  const Saved& saved(const std::string& parameter, StateKind kind) const;
   std::vector<ReadItem> items_of(const StateRange& range, StateKind kind) const;
   void check_parameters(const std::vector<ModelState::Parameter>& saved,
                         const std::vector<ModelState::Parameter>& own) const;
@@ -48,13 +48,12 @@ class SavedTensors {
   void add(const TensorName& name, const SafetensorsReader& file,
            const SafetensorsReader::Entry& entry);
   void check_cover(StateKind kind) const;
-  void check_has(const std::string& parameter, StateKind kind) const;
 
   std::string folder_;
   std::vector<SavedFile> saved_files_;
   std::map<std::string, const ModelState::Parameter*> parameters_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
-  std::array<Saved, kStateKinds.size()> saved_;
+  std::array<std::map<std::string, Saved>, kStateKinds.size()> saved_;  // by parameter
   Locate locate_;
 };
 

@@ -57,9 +57,11 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config) {
   config.resume = checkpoint.folder;
   config.first_step = checkpoint.step;
   if (!checkpoint.run.contains("loss_scaler")) return;
-  const auto& scaler = checkpoint.run.at("loss_scaler");
+  const auto number = [&](const std::string& name) {
+    return checkpoint.number_in_run("/loss_scaler/" + name).value_or(0);
+  };
   config.loss_scaler =
-      LossScaler(scaler.at("scale"), scaler.at("growth_interval"), scaler.at("finite_steps"));
+      LossScaler(number("scale"), number("growth_interval"), number("finite_steps"));
 }
 
 std::string difference_of_runs(const nlohmann::ordered_json& saved,

@@ -12,6 +12,7 @@ namespace fsdp {
 nlohmann::ordered_json settings_of_run(const TrainConfig& config);
 
 // Makes the run of `config` go on from `checkpoint`: with its step, and with its loss scaler.
+// Throws what LossScaler and number_in_run() throw.
 void go_on_from(const Checkpoint& checkpoint, TrainConfig& config);
 
 // What differs between the settings of a saved run and those of this one, in words: the first

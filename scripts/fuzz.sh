@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for so long (60) on each reader of tests/fuzz, or
+# on those that are named, and prints what it found. Exits with 1 if one failed: the input is then in
+# build/fuzz/found/TARGET. Those that reach something new are in build/fuzz/corpus/TARGET.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/build.sh"
+
+seconds=${1:-60} targets=("${@:2}") status=0
+if ((!${#targets[@]})); then mapfile -t targets < <(ls "$root/tests/fuzz/corpus"); fi
+build fuzz fuzz
+TMPDIR=$(mktemp -d /dev/shm/fsdp_fuzz_XXXXXX)
+trap 'rm -rf "$TMPDIR"' EXIT
+# LibTorch is not instrumented, and keeps what it has allocated once.
+export TMPDIR ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 UBSAN_OPTIONS=print_stacktrace=1
+cd "$TMPDIR"
+
+printf '%-15s %10s %8s %12s %12s %9s\n' target executions crashes largest/B at_once/B new_units
+for target in "${targets[@]}"; do
+  kept=$root/tests/fuzz/corpus/$target own=$root/build/fuzz/corpus/$target found=$root/build/fuzz/found/$target
+  mkdir -p "$own" "$found"
+  FSDP_FUZZ_TARGET=$target "$root/build/fuzz/bin/fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=60 \
+    -rss_limit_mb=2048 -malloc_limit_mb=64 -close_fd_mask=2 -print_final_stats=1 -artifact_prefix="$found/" \
+    "$own" "$kept" >"$own.log" 2>&1 || status=1
+  awk -v name="$target" '/^largest allocation/ { largest = $3 + 0; live = $7 } /Test unit written/ { ++crashes }
+    /number_of_executed_units/ { runs = $2 } /new_units_added/ { units = $2 }
+    END { printf "%-15s %10d %8d %12d %12d %9d\n", name, runs, crashes, largest, live, units }' "$own.log"
+done
+exit $status

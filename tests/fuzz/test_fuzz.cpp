@@ -1,0 +1,67 @@
+#include <cstdint>
+#include <map>
+
+#include "fuzz_target.h"
+
+// With FSDP_FUZZ a program that libFuzzer drives (scripts/fuzz.sh), else a test on the inputs of
+// corpus/.
+
+static const std::map<std::string, fsdp::Read*> kTargets{
+    {"checkpoint", fsdp::read_checkpoint},   {"hugging_face", fsdp::read_hugging_face},
+    {"launcher", fsdp::read_launcher},       {"safetensors", fsdp::read_safetensors},
+    {"token_files", fsdp::read_token_files}, {"train_options", fsdp::read_train_options}};
+
+#ifdef FSDP_FUZZ
+
+#include <sanitizer/allocator_interface.h>
+
+#include <cstdio>
+
+static bool counting;
+static size_t live, largest, peak;  // [bytes] of one input's allocations; the most of all inputs
+
+extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  // NOLINT
+  if (!counting) return;
+  largest = std::max(largest, size);
+  peak = std::max(peak, live += size);
+}
+extern "C" void __sanitizer_free_hook(const volatile void* memory) {  // NOLINT
+  if (counting && memory != nullptr)  // it may be older than the input
+    live -= std::min(live, __sanitizer_get_allocated_size(const_cast<const void*>(memory)));
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const auto read = kTargets.at(std::getenv("FSDP_FUZZ_TARGET"));
+  [[maybe_unused]] static const int told =
+      std::atexit([] { std::printf("largest allocation %zu, at a time %zu\n", largest, peak); });
+  const fsdp::TemporaryFolder folder;
+  live = 0;
+  counting = true;
+  read({reinterpret_cast<const char*>(data), size}, folder);
+  counting = false;
+  return 0;
+}
+
+#else
+
+#include <base/whole_file.h>
+#include <command_line/commit.h>
+
+#include <common/in_a_process.h>
+
+// A format that has changed would leave only inputs that are refused at once.
+TEST(FuzzCorpus, is_read_or_refused_in_one_line) {
+  const auto corpus = std::filesystem::absolute(fsdp::source_root()) / "tests/fuzz/corpus";
+  for (const auto& target : kTargets) {
+    fsdp::in_a_process([&] {
+      int accepted = 0;
+      for (const auto& file : std::filesystem::directory_iterator(corpus / target.first)) {
+        SCOPED_TRACE(file.path());
+        accepted += target.second(fsdp::content_of(file.path()), fsdp::TemporaryFolder()) ? 1 : 0;
+      }
+      EXPECT_GT(accepted, 0) << target.first;
+    });
+  }
+}
+
+#endif

@@ -1,0 +1,24 @@
+#include <base/one_line.h>
+#include <comm/join.h>
+
+#include "fuzz_target.h"
+
+// The variables of a launcher: lines of NAME=VALUE.
+bool fsdp::read_launcher(const std::string& input, const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  std::istringstream lines(input);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find('=');
+    if (end == 0 || end == std::string::npos) continue;
+    names.push_back(one_line(line.substr(0, end)));
+    setenv(names.back().c_str(), one_line(line.substr(end + 1)).c_str(), 1);
+  }
+  std::optional<StartedRank> self;
+  const bool accepted = accepts<std::invalid_argument>("", [&] { self = started_rank(); });
+  for (const std::string& name : names)
+    unsetenv(name.c_str());
+  if (self &&
+      (self->rank < 0 || self->rank >= self->world_size || self->port == 0 || self->host.empty()))
+    throw std::logic_error("variables that make no sense were accepted");
+  return accepted;
+}
