@@ -385,6 +385,11 @@ $ --mode fsdp --recipe published --batch 8 --seq 64 --steps 2
 * gpt2-124m, 4 | --model gpt2-124m --world 4
 * gpt2-124m, 8 | --model gpt2-124m --world 8
 * gpt2-355m, 8 | --model gpt2-355m --world 8
+= The two leaks of gpt2xl-memory, made by options: gpt2-124m, W = 8, 16 parts of 1 row, MB; N is 498
+$ --mode fsdp --recipe published --model gpt2-124m --world 8 --batch 16 --parts 16 --seq 64 --steps 2
+: kept; gathered, gradients, rest, peak, sha256
+* nothing
+- units after forward and gradients up to the last part | --strategy grad_op --accumulate last
 = The same, planned, GB
 : model, W; ; activations, all
 % P plan --recipe published --batch 8 --seq 64 --backend shm --world 8
