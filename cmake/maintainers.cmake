@@ -82,6 +82,7 @@ add_library(fsdp_network STATIC EXCLUDE_FROM_ALL tests/hosts/network.cpp)
 target_link_libraries(fsdp_network PUBLIC fsdp_base)
 file(GLOB hosts_tests CONFIGURE_DEPENDS tests/hosts/test_*.cpp)
 test_executable(fsdp_common_tests hosts_tests fsdp_network ${hosts_tests})
+add_dependencies(hosts_tests reference_train)
 
 file(GLOB check_tests CONFIGURE_DEPENDS tests/programs/check/*.cpp)
 test_executable(fsdp_common_tests check_tests fsdp_check ${check_tests})

@@ -72,7 +72,9 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
 std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
   const std::string who = "rank " + std::to_string(rank);
   const bool begins = text.rfind(who, 0) == 0;
-  return (begins ? who + " on " + hosts.name_of(rank) + text.substr(who.size()) : text) + "\n  " +
+  const std::string named = who + " on " + hosts.name_of(rank);
+  const bool needs_name = begins && text.rfind(named, 0) != 0;
+  return (needs_name ? named + text.substr(who.size()) : text) + "\n  " +
          hosts.text();
 }
 

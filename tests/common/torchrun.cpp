@@ -24,10 +24,6 @@ void require(bool condition, const char* what) {
   if (!condition) throw std::system_error(errno, std::generic_category(), what);
 }
 
-void set(const std::string& name, const std::string& value) {
-  value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
-}
-
 }  // namespace
 
 Variables torchrun_variables(int rank, int world_size, uint16_t port) {
@@ -39,22 +35,6 @@ Variables torchrun_variables(int rank, int world_size, uint16_t port) {
           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
           {"TORCHELASTIC_RUN_ID", "none"},
           {"TORCHELASTIC_RESTART_COUNT", "0"}};
-}
-
-SetVariables::SetVariables(const Variables& variables) {
-  Variables wanted = variables;
-  for (const auto& [name, unused] : torchrun_variables(0, 1, 0))
-    wanted.emplace(name, "");
-  for (const auto& [name, value] : wanted) {
-    const char* former = std::getenv(name.c_str());
-    former_[name] = former != nullptr ? former : "";
-    set(name, value);
-  }
-}
-
-SetVariables::~SetVariables() {
-  for (const auto& [name, value] : former_)
-    set(name, value);
 }
 
 // The caller's process must not run torch, which starts threads.

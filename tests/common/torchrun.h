@@ -4,30 +4,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
+
+#include "set_variables.h"
 
 // What torchrun does, for tests, which need no Python and no port of their own.
 namespace fsdp {
 
-using Variables = std::map<std::string, std::string>;
-
 // The environment that torchrun gives a rank on one machine.
 Variables torchrun_variables(int rank, int world_size, uint16_t port);
-
-// While it lives, the environment has these variables, and no others of torchrun's; an empty one is
-// not set.
-class SetVariables {
- public:
-  explicit SetVariables(const Variables& variables);
-  ~SetVariables();
-  SetVariables(const SetVariables&) = delete;
-  SetVariables& operator=(const SetVariables&) = delete;
-
- private:
-  Variables former_;
-};
 
 // A c10d::TCPStore in a process of its own, which ends with this object.
 class HostedStore {

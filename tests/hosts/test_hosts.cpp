@@ -1,5 +1,6 @@
 #include <comm/communicator.h>
 #include <common/expect_text.h>
+#include <common/set_variables.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -172,14 +174,16 @@ void all_gather(Communicator& comm, const std::string& unit) {
   comm.all_gather_into(at::zeros({comm.world_size() * 8}), at::zeros({8}), unit).wait();
 }
 
-// Six gathers, of which each rank may do something before the fourth.
+// Six gathers in each group, of which each rank may do something before the fourth.
 Body gathers(int shard_size, std::optional<Fault> fault,
              const std::function<void(const RankContext&)>& before_the_fourth = {}) {
   return [=](const RankContext& context) {
     const auto comm = communicator(context, shard_size, fault);
     for (int i = 0; i < 6; ++i) {
       if (i == 3 && before_the_fourth) before_the_fourth(context);
-      all_gather(*(shard_size == 4 ? comm : comm->replicas()), "layers." + std::to_string(i));
+      const std::string unit = "layers." + std::to_string(i);
+      all_gather(*comm, unit);
+      if (shard_size < 4) all_gather(*comm->replicas(), unit);
     }
     return 0;
   };
@@ -197,7 +201,7 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_was_killed) {
     for (const int shard_size : {4, 2}) {
       said_.clear();
       Network network(2);
-      start(network, 4, gathers(shard_size, Fault{Fault::Kind::kill, rank, 3}));
+      start(network, 4, gathers(shard_size, Fault{Fault::Kind::kill, rank, shard_size == 4 ? 3u : 5u}));
       expect_story({"rank " + std::to_string(rank) + (rank == 0 ? " on host-a" : " on host-b") +
                     " was killed by signal 9 (Killed) after collective #2 all_gather layers.2"});
     }
@@ -349,6 +353,77 @@ TEST_F(RanksOnHosts, name_an_address_that_is_none_of_the_first_host) {
       network, 0, 0, 2, 2, [](const RankContext&) { return 0; }, "10.77.0.9");
   EXPECT_EQ(WEXITSTATUS(ended()[0]), 1);
   EXPECT_CONTAINS(said_.text(), "MASTER_ADDR=10.77.0.9 is no address of this host");
+}
+
+// ./fsdp train by ranks on two hosts.
+class TrainingOnHosts : public RanksOnHosts {
+ protected:
+  static std::vector<std::string> arguments(const std::string& more) {
+    std::istringstream words("--mode fsdp --model gpt2-tiny --steps 3 --batch 8 --seq 16 --data "
+                             "pattern --timeout 20 " + more);
+    std::vector<std::string> list{std::filesystem::canonical("/proc/self/exe").parent_path() /
+                                  "reference_train"};
+    for (std::string word; words >> word;)
+      list.push_back(word);
+    return list;
+  }
+  int run(const std::vector<std::string>& command) {
+    std::vector<char*> argv;
+    for (const std::string& word : command)
+      argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    dup2(said_.file(), STDOUT_FILENO);
+    dup2(said_.file(), STDERR_FILENO);
+    execv(argv[0], argv.data());
+    return 127;
+  }
+  // `of_last`: options that the last rank alone has.
+  void train(Network& network, const std::string& options, const std::string& of_last = "") {
+    for (int rank = 0; rank < 4; ++rank) {
+      pids_.push_back(network.start(rank / 2, [=, this] {
+        const SetVariables set({{"RANK", std::to_string(rank)},
+                                {"WORLD_SIZE", "4"},
+                                {"MASTER_ADDR", Network::name(0)},
+                                {"MASTER_PORT", "29400"},
+                                {"LOCAL_WORLD_SIZE", "2"}});
+        return run(arguments(options + ' ' + (rank == 3 ? of_last : "")));
+      }));
+    }
+  }
+  // The words from `begin` to the end of the line in what was said last.
+  std::string line_with(const std::string& begin) const {
+    const std::string text = said_.text();
+    const size_t at = text.rfind(begin);
+    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+  }
+};
+
+TEST_F(TrainingOnHosts, ends_with_the_parameters_of_one_host_and_the_bytes_predicted) {
+  Network network(2);
+  pids_.push_back(network.start(0, [this] { return run(arguments("--world 4")); }));
+  ASSERT_EQ(ended(), std::vector<int>{0}) << said_.text();
+  const std::string alone = line_with("sha256 ");
+  ASSERT_NE(alone, "");
+  for (const std::string strategy : {"full", "grad_op", "hybrid"}) {
+    said_.clear();
+    train(network, "--strategy " + strategy);
+    EXPECT_EQ(ended(), std::vector<int>(4, 0)) << said_.text();
+    EXPECT_EQ(line_with("sha256 "), alone) << strategy;
+    EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
+    EXPECT_CONTAINS(said_.text(),
+                    strategy == "hybrid" ? "over shm and gloo on 2 hosts" : "over gloo on 2 hosts");
+  }
+}
+
+TEST_F(TrainingOnHosts, names_a_rank_whose_options_or_folder_are_others) {
+  Network network(2);
+  train(network, "", "--lr 0.5");
+  ended();
+  EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was started with other options");
+  said_.clear();
+  train(network, "--checkpoint-dir /dev/shm/run");  // of each host
+  ended();
+  EXPECT_CONTAINS(said_.text(), "rank 2 on host-b does not see --checkpoint-dir /dev/shm/run");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <train/checkpoints.h>
 
 #include <common/expect_text.h>
+#include <common/set_variables.h>
 #include <common/temporary_folder.h>
 
 #include "parsed.h"
@@ -41,6 +42,30 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
   EXPECT_EQ(refusal({"--resume", path, "--world", "3"}),
             "--world 3: the checkpoint has 4 parts of the batch, as many for each rank; take ranks "
             "whose number divides this, or give other --parts");
+}
+
+TEST(CheckpointOptions, auto_goes_on_where_there_is_a_checkpoint_and_begins_where_there_is_none) {
+  const TemporaryFolder folder;
+  const Arguments arguments{"--resume", "auto", "--checkpoint-dir", folder.path()};
+  EXPECT_EQ(parse(arguments).first_step, 0);
+  saved(folder, {});
+  EXPECT_EQ(parse(arguments).first_step, 3);
+  EXPECT_EQ(refusal({"--resume", "auto"}), "--resume auto: needs --checkpoint-dir");
+}
+
+// Of a run that had four ranks, when a launcher has lost one of two hosts, or one rank of four.
+TEST(CheckpointOptions, started_ranks_go_on_in_the_largest_number_that_shares_out_the_parts) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {"--world", "4"});
+  for (const auto& [started, train] : {std::pair{"2", 2}, {"3", 2}, {"4", 4}, {"6", 4}}) {
+    const SetVariables set({{"RANK", "0"},
+                            {"WORLD_SIZE", started},
+                            {"MASTER_ADDR", "127.0.0.1"},
+                            {"MASTER_PORT", "29500"}});
+    const TrainConfig config = parse({"--resume", path, "--mode", "fsdp"});
+    EXPECT_EQ(config.world, train);
+    EXPECT_EQ(config.parts, 4);
+  }
 }
 
 TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
