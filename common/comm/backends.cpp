@@ -46,10 +46,24 @@ std::string choose_backend(const RankContext& context, const CommunicatorOptions
     throw std::invalid_argument("backend shm: the ranks are on several hosts (" +
                                 context.hosts->text() + "); take auto, which is shm inside a host");
   }
+  if (options.link && !context.on_one_host(group))
+    throw std::invalid_argument("a simulated link takes ranks of one host");
   if (options.backend != "auto") return options.backend;
   const auto gpus = static_cast<size_t>(cuda_backend.gpus);
   if (options.device == c10::kCUDA && context.ranks_here().size() <= gpus) return "nccl";
   return context.on_one_host(group) && context.shared->has_arenas() ? "shm" : "gloo";
+}
+
+Compare comparison_over(const std::string& backend, const RankContext& context,
+                        const CommunicatorOptions& options) {
+  const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
+  const Compare wanted = options.compare.value_or(usual);
+  if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
+  // Of ranks that a launcher has started the option is about the calls between hosts.
+  if (!options.link && context.hosts) return Compare::always;
+  throw std::invalid_argument("calls over " +
+                              std::string(options.link ? "a simulated link" : "backend shm") +
+                              " have to be compared always");
 }
 
 std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,

@@ -21,9 +21,15 @@ struct CudaBackend {
 inline CudaBackend cuda_backend;  // of this process; without GPUs until it is set
 
 // The backend that the options mean between the ranks of `group`: never "auto". Throws
-// std::invalid_argument if they mean shm, and the ranks are on several hosts.
+// std::invalid_argument if they mean shm or a simulated link, and the ranks are on several hosts.
 std::string choose_backend(const RankContext& context, const CommunicatorOptions& options,
                            const Group& group);
+
+// Which calls over this backend are compared. shm and a simulated link read what the comparison
+// brings: throws std::invalid_argument if the options leave it out, but of ranks that a launcher
+// has started those that share memory compare in any case.
+Compare comparison_over(const std::string& backend, const RankContext& context,
+                        const CommunicatorOptions& options);
 
 // The transport of `backend` between the ranks of the ledger's group, with copies through the host
 // and a simulated link as the options ask. Throws std::invalid_argument if the backend is unknown

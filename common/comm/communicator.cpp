@@ -3,7 +3,6 @@
 #include <comm/backends.h>
 #include <comm/call_observer.h>
 #include <comm/communicator.h>
-#include <comm/ledger.h>
 #include <comm/remote_ledger.h>
 #include <memory/storage.h>
 #include <unistd.h>
@@ -246,33 +245,10 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   return state;
 }
 
-// Which calls are compared. shm and a simulated link read what the comparison brings.
-Compare comparison_over(const std::string& backend, const RankContext& context,
-                        const CommunicatorOptions& options) {
-  const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
-  const Compare wanted = options.compare.value_or(usual);
-  if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
-  // Over several hosts the option is about the calls between them.
-  if (!options.link && context.hosts && context.hosts->several()) return Compare::always;
-  throw std::invalid_argument("calls over " +
-                              std::string(options.link ? "a simulated link" : "backend shm") +
-                              " have to be compared always");
-}
-
-std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
-                                    std::chrono::milliseconds timeout) {
-  const Group& group = rings.group();
-  const int rank = group.rank_of(context.rank);
-  if (context.on_one_host(group)) return std::make_shared<Ledger>(rings, rank, timeout);
-  return std::make_shared<RemoteLedger>(context, rings, rank, timeout);
-}
-
 Connection connect(const RankContext& context, const CommunicatorOptions& options,
                    const CommunicatorState& state, Group group) {
   group.communicator = state.place.communicator;
   Connection connection;
-  if (options.link && !context.on_one_host(group))
-    throw std::invalid_argument("a simulated link takes ranks of one host");
   connection.backend = choose_backend(context, options, group);
   connection.compare = comparison_over(connection.backend, context, options);
   connection.ledger = make_ledger(

@@ -74,8 +74,7 @@ std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
   const bool begins = text.rfind(who, 0) == 0;
   const std::string named = who + " on " + hosts.name_of(rank);
   const bool needs_name = begins && text.rfind(named, 0) != 0;
-  return (needs_name ? named + text.substr(who.size()) : text) + "\n  " +
-         hosts.text();
+  return (needs_name ? named + text.substr(who.size()) : text) + "\n  " + hosts.text();
 }
 
 }  // namespace

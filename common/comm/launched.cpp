@@ -27,10 +27,11 @@ struct Launcher {
 // has none, though it has a SLURM_PROCID.
 const std::array<Launcher, 4> kLaunchers{{
     {kPlainLauncher, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr,
-     "PMIX_NAMESPACE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     nullptr, "PMIX_NAMESPACE"},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr, "PMI_JOBID"},
-    {"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID"},
+    {"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, "SLURM_STEP_NUM_NODES",
+     "SLURM_JOB_ID"},
 }};
 
 std::string variable(const char* name) {

@@ -70,4 +70,12 @@ CollectiveError RemoteLedger::failed_in(const char* library, uint64_t sequence,
   return fsdp::failed_in(library, group(), rank(), at(rank(), sequence).call, error);
 }
 
+std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
+                                    std::chrono::milliseconds timeout) {
+  const Group& group = rings.group();
+  const int rank = group.rank_of(context.rank);
+  if (context.on_one_host(group)) return std::make_shared<Ledger>(rings, rank, timeout);
+  return std::make_shared<RemoteLedger>(context, rings, rank, timeout);
+}
+
 }  // namespace fsdp

@@ -33,4 +33,8 @@ class RemoteLedger final : public Ledger {
   std::vector<CallHistory> histories_;  // by rank: their latest calls
 };
 
+// The ledger of this rank in the rings' group: a RemoteLedger if that spans hosts.
+std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
+                                    std::chrono::milliseconds timeout);
+
 }  // namespace fsdp

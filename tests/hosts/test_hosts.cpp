@@ -1,109 +1,19 @@
 #include <comm/communicator.h>
 #include <common/expect_text.h>
-#include <common/set_variables.h>
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <testing/channel.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 
-#include "network.h"
+#include "ranks_on_hosts.h"
 
 namespace fsdp {
 namespace {
-
-using namespace std::chrono_literals;
-using Body = std::function<int(const RankContext&)>;
-
-constexpr auto kLimit = 3s;  // of every wait for another rank
-constexpr auto kToEnd = 20s;     // after that: 3 s, and more where the machine is busy
-
-// A file in memory that processes of all hosts append to.
-class Said {
- public:
-  Said() : file_(memfd_create("said", 0)) { fcntl(file_, F_SETFL, O_APPEND); }
-  ~Said() { close(file_); }
-  Said(const Said&) = delete;
-  Said& operator=(const Said&) = delete;
-  int file() const { return file_; }
-  void clear() { ASSERT_EQ(ftruncate(file_, 0), 0); }
-  std::string text() const {
-    std::string text(static_cast<size_t>(lseek(file_, 0, SEEK_END)), '\0');
-    return pread(file_, text.data(), text.size(), 0) < 0 ? "" : text;
-  }
-
- private:
-  int file_;
-};
-
-int count(const std::string& part, const std::string& text) {
-  int found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at)
-    ++found;
-  return found;
-}
-
-// Ranks on two hosts, each started by itself, as many on each host, in order.
-class RanksOnHosts : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const auto why = Network::unavailable(); !why.empty()) GTEST_SKIP() << why;
-    alarm(120);
-  }
-  void TearDown() override { alarm(0); }
-
-  // One of `started` ranks of a program that takes `world_size`.
-  void start_rank(Network& network, int host, int rank, int started, int world_size,
-                  const Body& body, const std::string& master = Network::address(0)) {
-    pids_.push_back(network.start(host, [=, this] {
-      dup2(said_.file(), STDERR_FILENO);
-      setenv("RANK", std::to_string(rank).c_str(), 1);
-      setenv("WORLD_SIZE", std::to_string(started).c_str(), 1);
-      setenv("MASTER_ADDR", master.c_str(), 1);
-      setenv("MASTER_PORT", "29400", 1);
-      return fsdp::start(world_size, body, "program", nullptr, 20s);
-    }));
-  }
-  void start(Network& network, int world_size, const Body& body) {
-    for (int rank = 0; rank < world_size; ++rank)
-      start_rank(network, rank / (world_size / 2), rank, world_size, world_size, body);
-  }
-
-  // Their statuses, as of waitpid(), when all have ended.
-  std::vector<int> ended() {
-    std::vector<int> statuses;
-    for (const pid_t pid : pids_) {
-      int status = 0;
-      EXPECT_EQ(waitpid(pid, &status, 0), pid);
-      statuses.push_back(status);
-    }
-    pids_.clear();
-    return statuses;
-  }
-
-  // One story, which has these words, of ranks that have all failed.
-  void expect_story(const std::vector<std::string>& words) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto statuses = ended();
-    EXPECT_LE(std::chrono::steady_clock::now() - begin, kLimit + kToEnd);
-    EXPECT_EQ(std::count(statuses.begin(), statuses.end(), 0), 0);
-    EXPECT_EQ(count("program: ", said_.text()), 1) << said_.text();
-    for (const std::string& word : words)
-      EXPECT_CONTAINS(said_.text(), word);
-  }
-
-  Said said_;
-  std::vector<pid_t> pids_;
-};
 
 std::shared_ptr<Communicator> communicator(const RankContext& context, int shard_size,
                                            std::optional<Fault> fault = {}) {
@@ -201,7 +111,8 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_was_killed) {
     for (const int shard_size : {4, 2}) {
       said_.clear();
       Network network(2);
-      start(network, 4, gathers(shard_size, Fault{Fault::Kind::kill, rank, shard_size == 4 ? 3u : 5u}));
+      start(network, 4,
+            gathers(shard_size, Fault{Fault::Kind::kill, rank, shard_size == 4 ? 3u : 5u}));
       expect_story({"rank " + std::to_string(rank) + (rank == 0 ? " on host-a" : " on host-b") +
                     " was killed by signal 9 (Killed) after collective #2 all_gather layers.2"});
     }
@@ -353,77 +264,6 @@ TEST_F(RanksOnHosts, name_an_address_that_is_none_of_the_first_host) {
       network, 0, 0, 2, 2, [](const RankContext&) { return 0; }, "10.77.0.9");
   EXPECT_EQ(WEXITSTATUS(ended()[0]), 1);
   EXPECT_CONTAINS(said_.text(), "MASTER_ADDR=10.77.0.9 is no address of this host");
-}
-
-// ./fsdp train by ranks on two hosts.
-class TrainingOnHosts : public RanksOnHosts {
- protected:
-  static std::vector<std::string> arguments(const std::string& more) {
-    std::istringstream words("--mode fsdp --model gpt2-tiny --steps 3 --batch 8 --seq 16 --data "
-                             "pattern --timeout 20 " + more);
-    std::vector<std::string> list{std::filesystem::canonical("/proc/self/exe").parent_path() /
-                                  "reference_train"};
-    for (std::string word; words >> word;)
-      list.push_back(word);
-    return list;
-  }
-  int run(const std::vector<std::string>& command) {
-    std::vector<char*> argv;
-    for (const std::string& word : command)
-      argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    dup2(said_.file(), STDOUT_FILENO);
-    dup2(said_.file(), STDERR_FILENO);
-    execv(argv[0], argv.data());
-    return 127;
-  }
-  // `of_last`: options that the last rank alone has.
-  void train(Network& network, const std::string& options, const std::string& of_last = "") {
-    for (int rank = 0; rank < 4; ++rank) {
-      pids_.push_back(network.start(rank / 2, [=, this] {
-        const SetVariables set({{"RANK", std::to_string(rank)},
-                                {"WORLD_SIZE", "4"},
-                                {"MASTER_ADDR", Network::name(0)},
-                                {"MASTER_PORT", "29400"},
-                                {"LOCAL_WORLD_SIZE", "2"}});
-        return run(arguments(options + ' ' + (rank == 3 ? of_last : "")));
-      }));
-    }
-  }
-  // The words from `begin` to the end of the line in what was said last.
-  std::string line_with(const std::string& begin) const {
-    const std::string text = said_.text();
-    const size_t at = text.rfind(begin);
-    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
-  }
-};
-
-TEST_F(TrainingOnHosts, ends_with_the_parameters_of_one_host_and_the_bytes_predicted) {
-  Network network(2);
-  pids_.push_back(network.start(0, [this] { return run(arguments("--world 4")); }));
-  ASSERT_EQ(ended(), std::vector<int>{0}) << said_.text();
-  const std::string alone = line_with("sha256 ");
-  ASSERT_NE(alone, "");
-  for (const std::string strategy : {"full", "grad_op", "hybrid"}) {
-    said_.clear();
-    train(network, "--strategy " + strategy);
-    EXPECT_EQ(ended(), std::vector<int>(4, 0)) << said_.text();
-    EXPECT_EQ(line_with("sha256 "), alone) << strategy;
-    EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
-    EXPECT_CONTAINS(said_.text(),
-                    strategy == "hybrid" ? "over shm and gloo on 2 hosts" : "over gloo on 2 hosts");
-  }
-}
-
-TEST_F(TrainingOnHosts, names_a_rank_whose_options_or_folder_are_others) {
-  Network network(2);
-  train(network, "", "--lr 0.5");
-  ended();
-  EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was started with other options");
-  said_.clear();
-  train(network, "--checkpoint-dir /dev/shm/run");  // of each host
-  ended();
-  EXPECT_CONTAINS(said_.text(), "rank 2 on host-b does not see --checkpoint-dir /dev/shm/run");
 }
 
 }  // namespace

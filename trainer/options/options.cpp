@@ -278,7 +278,7 @@ void check_compare(const TrainConfig& config) {
   if (config.comm.compare.value_or(Compare::always) == Compare::always) return;
   if (config.comm.link) throw UsageError("--compare: with --link calls are compared always");
   const bool shm = config.comm.backend == "shm" || config.comm.backend == "auto";
-  if (shm && !config.on_cuda()) {
+  if (shm && !config.on_cuda() && !started_rank()) {
     throw UsageError("--compare: over shm calls are compared always; give --backend gloo");
   }
 }

@@ -1,0 +1,121 @@
+#include <comm/launched.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <vector>
+
+#include "expect_text.h"
+#include "torchrun.h"
+
+namespace fsdp {
+namespace {
+
+// torchrun's environment for rank 1 of 2, with these changes.
+SetVariables changed(const Variables& changes) {
+  Variables variables = torchrun_variables(1, 2, 29500);
+  for (const auto& [name, value] : changes)
+    variables[name] = value;
+  return SetVariables(variables);
+}
+
+// What started_rank() says of it.
+std::string complaint(const Variables& changes) {
+  const SetVariables set = changed(changes);
+  return error_of<std::invalid_argument>([] { started_rank(); });
+}
+
+TEST(StartedRank, is_read_from_the_environment) {
+  const SetVariables set = changed({});
+  const auto self = started_rank();
+  ASSERT_TRUE(self);
+  EXPECT_EQ(self->rank, 1);
+  EXPECT_EQ(self->world_size, 2);
+  EXPECT_EQ(self->host, "127.0.0.1");
+  EXPECT_EQ(self->port, 29500);
+  EXPECT_TRUE(self->hosted);
+  const SetVariables none({});
+  EXPECT_FALSE(started_rank());
+}
+
+TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    EXPECT_CONTAINS(complaint({{name, ""}}), std::string(name) + " is not set: ");
+  EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
+  EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is no number");
+  EXPECT_CONTAINS(complaint({{"RANK", "1x"}}), "RANK=1x is no number");
+  EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "0"}}), "WORLD_SIZE=0 is no number from 1");
+  EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "99999999999"}}), "WORLD_SIZE=99999999999 is no");
+  EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is no number");
+  EXPECT_EQ(complaint({{"LOCAL_WORLD_SIZE", "3"}}), "LOCAL_WORLD_SIZE=3 is no number from 1 to 2");
+}
+
+// started_rank() where these variables alone are set.
+std::optional<StartedRank> started_by(const Variables& variables) {
+  const SetVariables set(variables);
+  return started_rank();
+}
+
+TEST(StartedRank, is_what_mpirun_and_srun_say) {
+  const std::vector<Variables> launchers{
+      {{"OMPI_COMM_WORLD_RANK", "2"},
+       {"OMPI_COMM_WORLD_SIZE", "4"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+       {"PMIX_NAMESPACE", "job"}},
+      {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "4"}},
+      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}}};
+  for (const Variables& variables : launchers) {
+    const auto self = started_by(variables);
+    ASSERT_TRUE(self);
+    EXPECT_EQ(self->rank, 2);
+    EXPECT_EQ(self->world_size, 4);
+    EXPECT_EQ(self->host, "127.0.0.1");
+    EXPECT_EQ(self->port, 29500);
+    EXPECT_FALSE(self->hosted);
+  }
+}
+
+TEST(StartedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch_script) {
+  EXPECT_FALSE(started_by({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+  EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}));
+}
+
+TEST(StartedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
+  const std::vector<Variables> launchers{
+      {{"OMPI_COMM_WORLD_RANK", "2"},
+       {"OMPI_COMM_WORLD_SIZE", "4"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+      {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}};
+  for (const Variables& variables : launchers)
+    EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { started_by(variables); }),
+                    "MASTER_ADDR is not set: the 4 ranks that");
+}
+
+// A RANK that was exported by hand is the same in every process that mpirun starts.
+TEST(StartedRank, contradictions_of_two_launchers_are_named) {
+  Variables variables{{"RANK", "0"},
+                      {"WORLD_SIZE", "4"},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", "29500"},
+                      {"OMPI_COMM_WORLD_RANK", "2"},
+                      {"OMPI_COMM_WORLD_SIZE", "4"}};
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { started_by(variables); }),
+                  "RANK=0 contradicts OMPI_COMM_WORLD_RANK=2 of Open MPI: unset RANK");
+  variables["RANK"] = "2";
+  EXPECT_EQ(started_by(variables)->rank, 2);
+  variables["RANK"] = "0";
+  variables["TORCHELASTIC_RUN_ID"] = "inside";  // torchrun, which mpirun has started on each host
+  EXPECT_EQ(started_by(variables)->rank, 0);
+}
+
+TEST(StartedRank, belongs_to_another_group_after_a_restart) {
+  const auto group = [](const Variables& changes) {
+    const SetVariables set = changed(changes);
+    return started_rank()->group;
+  };
+  EXPECT_NE(group({}), group({{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  EXPECT_NE(group({}), group({{"TORCHELASTIC_RUN_ID", "another"}}));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <comm/launcher.h>
+#include <common/expect_text.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "network.h"
+
+namespace fsdp {
+
+using namespace std::chrono_literals;
+using Body = std::function<int(const RankContext&)>;
+
+inline constexpr auto kLimit = 3s;   // of every wait for another rank
+inline constexpr auto kToEnd = 20s;  // after that: 3 s, and more where the machine is busy
+
+// A file in memory that processes of all hosts append to.
+class Said {
+ public:
+  Said() : file_(memfd_create("said", 0)) { fcntl(file_, F_SETFL, O_APPEND); }
+  ~Said() { close(file_); }
+  Said(const Said&) = delete;
+  Said& operator=(const Said&) = delete;
+  int file() const { return file_; }
+  void clear() { ASSERT_EQ(ftruncate(file_, 0), 0); }
+  std::string text() const {
+    std::string text(static_cast<size_t>(lseek(file_, 0, SEEK_END)), '\0');
+    return pread(file_, text.data(), text.size(), 0) < 0 ? "" : text;
+  }
+
+ private:
+  int file_;
+};
+
+inline int count(const std::string& part, const std::string& text) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at)
+    ++found;
+  return found;
+}
+
+// Ranks on two hosts, each started by itself, as many on each host, in order.
+class RanksOnHosts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto why = Network::unavailable(); !why.empty()) GTEST_SKIP() << why;
+    alarm(120);
+  }
+  void TearDown() override { alarm(0); }
+
+  // One of `started` ranks of a program that takes `world_size`.
+  void start_rank(Network& network, int host, int rank, int started, int world_size,
+                  const Body& body, const std::string& master = Network::address(0)) {
+    pids_.push_back(network.start(host, [=, this] {
+      dup2(said_.file(), STDERR_FILENO);
+      setenv("RANK", std::to_string(rank).c_str(), 1);
+      setenv("WORLD_SIZE", std::to_string(started).c_str(), 1);
+      setenv("MASTER_ADDR", master.c_str(), 1);
+      setenv("MASTER_PORT", "29400", 1);
+      return fsdp::start(world_size, body, "program", nullptr, 20s);
+    }));
+  }
+  void start(Network& network, int world_size, const Body& body) {
+    for (int rank = 0; rank < world_size; ++rank)
+      start_rank(network, rank / (world_size / 2), rank, world_size, world_size, body);
+  }
+
+  // Their statuses, as of waitpid(), when all have ended.
+  std::vector<int> ended() {
+    std::vector<int> statuses;
+    for (const pid_t pid : pids_) {
+      int status = 0;
+      EXPECT_EQ(waitpid(pid, &status, 0), pid);
+      statuses.push_back(status);
+    }
+    pids_.clear();
+    return statuses;
+  }
+
+  // One story, which has these words, of ranks that have all failed.
+  void expect_story(const std::vector<std::string>& words) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto statuses = ended();
+    EXPECT_LE(std::chrono::steady_clock::now() - begin, kLimit + kToEnd);
+    EXPECT_EQ(std::count(statuses.begin(), statuses.end(), 0), 0);
+    EXPECT_EQ(count("program: ", said_.text()), 1) << said_.text();
+    for (const std::string& word : words)
+      EXPECT_CONTAINS(said_.text(), word);
+  }
+
+  Said said_;
+  std::vector<pid_t> pids_;
+};
+
+}  // namespace fsdp
