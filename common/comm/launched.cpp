@@ -82,7 +82,7 @@ void require_no_contradiction(const Launcher& launcher) {
 // The address of the store. Only what is known is taken: where ranks may be on several hosts, there
 // is no address that is right by itself.
 std::string master_address(const Launcher& launcher, const StartedRank& self) {
-  const std::string given = variable("MASTER_ADDR");
+  std::string given = variable("MASTER_ADDR");
   if (!given.empty()) return given;
   const bool all_here = self.local_world_size == self.world_size;
   if (all_here && &launcher != kLaunchers.data()) return "127.0.0.1";
