@@ -87,6 +87,9 @@ if(NOT PROJECT_IS_TOP_LEVEL)
 endif()
 torch_module(testing base comm memory nn optim trace)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
+if(FSDP_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_definitions(fsdp_testing PRIVATE __SANITIZE_ADDRESS__)  # as GCC does
+endif()
 # Of a function that several objects define, as of a template, a linker takes the first definition. So what
 # runs the tests and compares comes before the code of a task, and all of it.
 set(first testing base comm memory nn optim trace)

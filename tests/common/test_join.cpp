@@ -9,6 +9,7 @@
 
 #include <sstream>
 
+#include "collectives.h"
 #include "expect_text.h"
 #include "in_a_process.h"
 #include "limit_file_size.h"
@@ -20,28 +21,12 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-// The results of every collective, a frame each, to this rank's channel.
 Body collectives(std::vector<Channel>& channels, const std::string& backend = "auto") {
   return [&channels, backend](const RankContext& context) {
-    at::set_num_threads(1);
-    auto comm = Communicator::create(context, {.backend = backend, .timeout = 10s});
+    const auto comm = Communicator::create(context, {.backend = backend, .timeout = 10s});
     if (backend == "auto" && comm->backend() != "shm")
       throw std::logic_error("auto is " + comm->backend());
-    const int64_t world = comm->world_size();
-    const at::Tensor mine =
-        at::sin(at::arange(world * 5, at::kFloat) + 0.1 * static_cast<double>(comm->rank()));
-
-    at::Tensor all = at::empty({world * world * 5});
-    comm->all_gather_into(all, mine, "a").wait();
-    at::Tensor part = at::empty({5});
-    comm->reduce_scatter_into(part, mine, "b").wait();
-    at::Tensor sum = mine.clone();
-    comm->all_reduce(sum, "c").wait();
-    at::Tensor last = mine.clone();
-    comm->broadcast(last, static_cast<int>(world) - 1, "d").wait();
-    comm->barrier("e").wait();
-    for (const at::Tensor& result : {all, part, sum, last})
-      channels[context.rank].send(to_observation(result));
+    send_collectives(*comm, context.rank, channels[context.rank]);
     return 0;
   };
 }

@@ -1,4 +1,5 @@
 #include <comm/communicator.h>
+#include <common/collectives.h>
 #include <common/expect_text.h>
 #include <sys/mman.h>
 #include <testing/channel.h>
@@ -20,25 +21,10 @@ std::shared_ptr<Communicator> communicator(const RankContext& context, int shard
   return Communicator::create_hybrid(context, {.timeout = kLimit, .fault = fault}, shard_size);
 }
 
-// The results of every collective, a frame each, to this rank's channel.
 Body collectives(std::vector<Channel>& channels, int shard_size) {
   return [&channels, shard_size](const RankContext& context) {
-    at::set_num_threads(1);
-    const auto comm = communicator(context, shard_size);
-    const int64_t world = comm->world_size();
-    const at::Tensor mine =
-        at::sin(at::arange(world * 5, at::kFloat) + 0.1 * static_cast<double>(context.rank));
-    at::Tensor all = at::empty({world * world * 5});
-    comm->all_gather_into(all, mine, "a").wait();
-    at::Tensor part = at::empty({5});
-    comm->reduce_scatter_into(part, mine, "b").wait();
-    at::Tensor sum = mine.clone();
-    comm->all_reduce(sum, "c").wait();
-    at::Tensor last = mine.clone();
-    comm->broadcast(last, static_cast<int>(world) - 1, "d").wait();
-    comm->barrier("e").wait();
-    for (const at::Tensor& result : {all, part, sum, last})
-      channels[static_cast<size_t>(context.rank)].send(to_observation(result));
+    send_collectives(*communicator(context, shard_size), context.rank,
+                     channels[static_cast<size_t>(context.rank)]);
     return 0;
   };
 }

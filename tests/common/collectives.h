@@ -1,0 +1,27 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <testing/channel.h>
+#include <testing/multi_rank.h>
+
+namespace fsdp {
+
+// Calls every collective, on numbers that differ between the `number`s, and sends the four results
+// to `channel`, a frame each.
+inline void send_collectives(Communicator& comm, int number, Channel& channel) {
+  at::set_num_threads(1);
+  const int64_t world = comm.world_size();
+  const at::Tensor mine =
+      at::sin(at::arange(world * 5, at::kFloat) + 0.1 * static_cast<double>(number));
+  const at::Tensor all = at::empty({world * world * 5}), part = at::empty({5});
+  comm.all_gather_into(all, mine, "a").wait();
+  comm.reduce_scatter_into(part, mine, "b").wait();
+  const at::Tensor sum = mine.clone(), last = mine.clone();
+  comm.all_reduce(sum, "c").wait();
+  comm.broadcast(last, static_cast<int>(world) - 1, "d").wait();
+  comm.barrier("e").wait();
+  for (const at::Tensor& result : {all, part, sum, last})
+    channel.send(to_observation(result));
+}
+
+}  // namespace fsdp
