@@ -22,7 +22,7 @@ for target in "${targets[@]}"; do
   FSDP_FUZZ_TARGET=$target "$root/build/fuzz/bin/fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=60 \
     -rss_limit_mb=2048 -malloc_limit_mb=64 -close_fd_mask=2 -print_final_stats=1 -artifact_prefix="$found/" \
     "$own" "$kept" >"$own.log" 2>&1 || status=1
-  awk -v name="$target" '/^largest allocation/ { largest = $3 + 0; live = $7 } /Test unit written/ { ++crashes }
+  awk -v name="$target" '/^largest allocation/ { largest = $3 + 0; live = $7 } /written to .*(crash|timeout|oom)-/ { ++crashes }
     /number_of_executed_units/ { runs = $2 } /new_units_added/ { units = $2 }
     END { printf "%-15s %10d %8d %12d %12d %9d\n", name, runs, crashes, largest, live, units }' "$own.log"
 done
