@@ -1,3 +1,4 @@
+#include <base/one_line.h>
 #include <comm/launched.h>
 
 #include <array>
@@ -36,7 +37,7 @@ const std::array<Launcher, 4> kLaunchers{{
 
 std::string variable(const char* name) {
   const char* value = name != nullptr ? std::getenv(name) : nullptr;
-  return value != nullptr ? value : "";
+  return value != nullptr ? one_line(value) : "";
 }
 
 int number_in(const char* name, int least, int most, const std::string& reason = "") {

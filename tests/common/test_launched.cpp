@@ -43,6 +43,7 @@ TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value
   EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
   EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is no number");
   EXPECT_CONTAINS(complaint({{"RANK", "1x"}}), "RANK=1x is no number");
+  EXPECT_EQ(complaint({{"RANK", "1\n2"}}).find('\n'), std::string::npos);
   EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "0"}}), "WORLD_SIZE=0 is no number from 1");
   EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "99999999999"}}), "WORLD_SIZE=99999999999 is no");
   EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is no number");

@@ -1,4 +1,3 @@
-#include <base/one_line.h>
 #include <comm/join.h>
 
 #include "fuzz_target.h"
@@ -10,8 +9,8 @@ bool fsdp::read_launcher(const std::string& input, const TemporaryFolder& folder
   for (std::string line; std::getline(lines, line);) {
     const size_t end = line.find('=');
     if (end == 0 || end == std::string::npos) continue;
-    names.push_back(one_line(line.substr(0, end)));
-    setenv(names.back().c_str(), one_line(line.substr(end + 1)).c_str(), 1);
+    names.push_back(line.substr(0, end));
+    setenv(names.back().c_str(), line.c_str() + end + 1, 1);
   }
   std::optional<StartedRank> self;
   const bool accepted = accepts<std::invalid_argument>("", [&] { self = started_rank(); });
