@@ -1,20 +1,15 @@
 #include <comm/group.h>
 
 namespace fsdp {
-namespace {
-
-std::string members(const Group& group) {
-  const auto name = [&](int rank) { return std::to_string(group.world_rank(rank)); };
-  if (group.size == 1) return "rank " + name(0);
-  if (group.stride == 1 && group.size > 2)
-    return "ranks " + name(0) + " to " + name(group.size - 1);
-  std::string text = "ranks " + name(0);
-  for (int rank = 1; rank < group.size; ++rank)
-    text += ", " + name(rank);
+std::string listed(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return "rank " + std::to_string(ranks[0]);
+  std::string text = "ranks " + std::to_string(ranks[0]);
+  const bool has_gaps = ranks.back() - ranks[0] >= static_cast<int>(ranks.size());
+  if (ranks.size() > 2 && !has_gaps) return text + " to " + std::to_string(ranks.back());
+  for (size_t i = 1; i < ranks.size(); ++i)
+    text += ", " + std::to_string(ranks[i]);
   return text;
 }
-
-}  // namespace
 
 Group Group::world(int world_size) {
   return {.size = world_size, .world_size = world_size};
@@ -29,13 +24,16 @@ Group Group::replicas(int rank, int world_size, int shard_size) {
 }
 
 std::string Group::text() const {
-  const std::string whose =
+  std::string whose =
       communicator == 0 ? "" : " of Communicator " + std::to_string(communicator + 1);
   if (size == world_size) return whose;
   const std::string name = level == Level::shards
                                ? "shard group " + std::to_string(first / size)
                                : "the replicas of shard " + std::to_string(first);
-  return " of " + name + " (" + members(*this) + ")" + whose;
+  std::vector<int> members;
+  for (int rank = 0; rank < size; ++rank)
+    members.push_back(world_rank(rank));
+  return " of " + name + " (" + listed(members) + ")" + whose;
 }
 
 }  // namespace fsdp

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -10,6 +11,9 @@ namespace fsdp {
 // model, or the replicas of one shard.
 enum class Level : uint8_t { world, shards, replicas };
 inline constexpr size_t kLevels = 3;
+
+// "rank 3", "ranks 0 to 3", "ranks 0, 2". They are ascending.
+std::string listed(const std::vector<int>& ranks);
 
 // Ranks of the world, evenly spaced, that one communicator connects. In the group they have the
 // numbers 0, 1, 2, ...; messages name their numbers in the world.

@@ -28,17 +28,6 @@ std::string name_space(const char* kind) {
   return std::to_string(status.st_ino);
 }
 
-// "rank 3", "ranks 0 to 3", "ranks 0, 2"
-std::string members(const std::vector<int>& ranks) {
-  if (ranks.size() == 1) return "rank " + std::to_string(ranks[0]);
-  if (ranks.back() - ranks[0] + 1 == static_cast<int>(ranks.size()) && ranks.size() > 2)
-    return "ranks " + std::to_string(ranks[0]) + " to " + std::to_string(ranks.back());
-  std::string text = "ranks " + std::to_string(ranks[0]);
-  for (size_t i = 1; i < ranks.size(); ++i)
-    text += ", " + std::to_string(ranks[i]);
-  return text;
-}
-
 }  // namespace
 
 // The name comes first: of clones of one machine, only the number of the boot differs.
@@ -87,7 +76,7 @@ std::string Hosts::name_of(int rank) const {
 std::string Hosts::text() const {
   std::string text;
   for (size_t host = 0; host < names.size(); ++host)
-    text += (host > 0 ? "; " : "") + names[host] + ": " + members(ranks_of(static_cast<int>(host)));
+    text += (host > 0 ? "; " : "") + names[host] + ": " + listed(ranks_of(static_cast<int>(host)));
   return text;
 }
 
