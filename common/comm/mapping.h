@@ -15,6 +15,11 @@ struct OpenFile {
   int descriptor;
 };
 
+// A file in memory, which has no name and is there while it is open, in this process or in one that
+// inherits it. Throws std::system_error; of content_of(), `what` begins the text.
+OpenFile memory_file(const char* name);
+std::string content_of(const OpenFile& file, const std::string& what);
+
 // Memory that is shared with the processes which this one forks, and, if it is mapped from a file,
 // with all that map the file. Zeroed. Physical memory is taken as it is touched.
 class Mapping {

@@ -8,7 +8,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -135,11 +134,9 @@ class Talker::Lines {
 };
 
 Talker::Talker(const StartedRank& self, const Say& say)
-    : self_(self),
-      answer_(memfd_create("fsdp_answer", MFD_CLOEXEC)),
-      waits_for_("the store does not answer") {
+    : self_(self), answer_(memory_file("fsdp_answer")), waits_for_("the store does not answer") {
   int ends[2];
-  if (answer_.descriptor < 0 || pipe2(ends, O_CLOEXEC) != 0)
+  if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::system_error(errno, std::generic_category(), "a pipe");
   process_ = fork_for([&] { talk(ends[1], say); });
   close(ends[1]);
@@ -175,7 +172,7 @@ std::optional<std::string> Talker::answer_so_far() {
 std::optional<std::string> Talker::answer_in(const std::string& line) {
   if (line.empty()) throw std::runtime_error("the process that talks to the store has died");
   const std::string text = line.substr(1);
-  if (line.front() == kAnswers) return content();
+  if (line.front() == kAnswers) return content_of(answer_, "the answer of the store");
   if (line.front() == kFails) {
     const size_t middle = text.find('\t');
     throw std::runtime_error(middle == std::string::npos
@@ -195,13 +192,6 @@ void Talker::talk(int pipe, const Say& say) const {
     write_line(pipe, kFails, error.what());
   }
   _exit(0);
-}
-
-std::string Talker::content() const {
-  std::string text(static_cast<size_t>(lseek(answer_.descriptor, 0, SEEK_END)), '\0');
-  if (pread(answer_.descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    throw std::system_error(errno, std::generic_category(), "the answer of the store");
-  return text;
 }
 
 std::string Talker::store() const {

@@ -53,7 +53,6 @@ class Talker {
   std::string waiting(const std::string& what) const;
   std::optional<std::string> answer_in(
       const std::string& line);  // nothing if it says what it waits for
-  std::string content() const;
 
   StartedRank self_;
   pid_t process_{};
