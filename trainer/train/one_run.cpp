@@ -1,4 +1,5 @@
 #include <base/whole_file.h>
+#include <c10/util/ScopeExit.h>
 #include <train/checkpoints.h>
 #include <train/one_run.h>
 #include <train/over_ranks.h>
@@ -32,24 +33,18 @@ void require_one_run(const TrainConfig& config, const RankContext& context, Comm
   if (config.checkpoint_dir.empty() || !context.hosts->several()) return;
   const auto seen = std::filesystem::path(config.checkpoint_dir) /
                     (".seen-by-all-hosts-" + std::to_string(gather_from_ranks(comm, getpid())[0]));
+  const auto remove = c10::make_scope_exit([&] {
+    std::error_code unknown;
+    if (context.rank == 0) std::filesystem::remove(seen, unknown);
+  });
   if (context.rank == 0) {
     std::filesystem::create_directories(config.checkpoint_dir);
     write_whole_file(seen, "");
   }
   comm.barrier(kState).wait();
-  const bool sees = std::filesystem::exists(seen);
-  const auto remove = [&] {
-    if (context.rank == 0) std::filesystem::remove(seen);
-  };
-  try {
-    require_equal(sees, context, comm,
-                  "does not see --checkpoint-dir " + config.checkpoint_dir +
-                      " of rank 0: it must lie on a file system that all hosts share");
-  } catch (...) {
-    remove();
-    throw;
-  }
-  remove();
+  require_equal(std::filesystem::exists(seen), context, comm,
+                "does not see --checkpoint-dir " + config.checkpoint_dir +
+                    " of rank 0: it must lie on a file system that all hosts share");
 }
 
 }  // namespace fsdp
