@@ -78,7 +78,7 @@ double on_link(const TrainResult& run, const TrainOptions& options) {
 std::string solved_at(const TrainResult& run) {
   for (const Fields& step : run.steps)
     if (step.contains("held_out") && step.at("held_out").at("accuracy") == 1)
-      return step.at("step").dump();
+      return std::to_string(step.at("step").get<int64_t>() + 1);
   return "never";
 }
 

@@ -70,9 +70,14 @@ class Reader {
           std::vector<std::string> cells = labels;
           for (size_t i = 2; i + 1 < fields.size(); i += 2) {
             const auto found = line_of(output_(field(1)), fields[i]);
-            for (const std::string& word : split(fields[i + 1], ", "))
-              cells.push_back(found.at(std::stoul(word)));
+            for (const std::string& word : split(fields[i + 1], ", ")) {
+              size_t end = 0;
+              cells.push_back(found.at(std::stoul(word, &end)));
+              cells.back() += word.substr(end);
+            }
           }
+          if (fields.size() % 2 == 1)
+            std::ranges::copy(split(fields.back(), ", "), std::back_inserter(cells));
           return Line{cells, {}};
         });
         break;

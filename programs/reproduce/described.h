@@ -21,7 +21,9 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 // * labels | options | values     a run; a line is ok if its bytes are as predicted
 // -                               one that ends with the parameters of the last * as well
 // !                               one that may fail: then it has these values, and a note says how
-// @ labels | command | beginning of a line of its output | words of it | another line | ...
+// @ labels | command | beginning of a line of its output | words of it | another line | ... |
+// values
+//                                   a word is its number, and what stands behind it in the cell
 // . cells           a line without a run; > a note
 // x factor | value: options | ...   y the same, of options that one process does not need
 // p options | options | ...   runs in which every two values of every two factors meet; each ends
