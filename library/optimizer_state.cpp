@@ -2,6 +2,7 @@
 #include <model_checks.h>
 #include <sharding.h>
 #include <state/agreement.h>
+#include <state/outside_json.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -203,9 +204,11 @@ Json manifest_in(const StateDict& state) {
   }
   const at::Tensor bytes = state.at(kManifest).contiguous();
   const auto* begin = static_cast<const char*>(bytes.const_data_ptr());
-  const Json manifest = Json::parse(begin, begin + bytes.nbytes(), nullptr, false);
-  if (manifest.is_discarded()) refuse(std::string(kManifest) + " is damaged");
-  return manifest;
+  try {
+    return read_json_object<Json>({begin, bytes.nbytes()});
+  } catch (const std::runtime_error& error) {
+    refuse(std::string(kManifest) + " is damaged: it " + error.what());
+  }
 }
 
 // Throws unless both are of one class and have the same parameters in each group. The groups may

@@ -24,7 +24,9 @@ Link parse_link(const std::string& text) {
   }
   const double latency = std::stod(match[1]) * kUnits.at(match[2]);
   const double bandwidth = std::stod(match[3]) * kUnits.at(match[4]);
-  if (bandwidth <= 0) throw std::invalid_argument("link '" + text + "': its bandwidth is 0");
+  if (bandwidth < 1e3 || latency > 60e9)  // so that Link::time() can count in nanoseconds
+    throw std::invalid_argument("link '" + text +
+                                "': takes at most 60s of latency and at least 1kB/s");
   return {std::chrono::nanoseconds(static_cast<int64_t>(latency)), bandwidth};
 }
 

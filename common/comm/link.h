@@ -20,7 +20,7 @@ struct Link {
 };
 
 // "200us,1GB/s": a latency in ns, us, ms or s, and a bandwidth in kB/s, MB/s or GB/s, which are
-// powers of ten. Throws std::invalid_argument saying what is wrong.
+// powers of ten; at most 60s, at least 1kB/s. Throws std::invalid_argument saying what is wrong.
 Link parse_link(const std::string& text);
 
 }  // namespace fsdp

@@ -67,13 +67,12 @@ std::string introduction(const std::string& command, const Json& about) {
   const Json& versions = about["versions"];
   const Json& commit = about["commit"];
   const auto text = [](const Json& value) { return value.get<std::string>(); };
-  return "# " + command + "\n\n- date: " + text(about["date"]) +
-         "\n- commit: " + (commit.is_null() ? "none" : text(commit)) +
-         "\n- machine: " + text(machine["processor"]) + ", " + machine["cores"].dump() +
-         " cores, " + std::to_string(machine["memory_bytes"].get<int64_t>() >> 20) +
-         " MiB\n- versions: LibTorch " + text(versions["libtorch"]) + ", compiler " +
-         text(versions["compiler"]) + ", " + text(versions["system"]) + ", Linux " +
-         text(versions["kernel"]) + "\n";
+  return "# " + command + "\n" + text(about["date"]) + ", commit " +
+         (commit.is_null() ? "none" : text(commit)) + ", " + text(machine["processor"]) + ", " +
+         machine["cores"].dump() + " cores, " +
+         std::to_string(machine["memory_bytes"].get<int64_t>() >> 20) + " MiB, LibTorch " +
+         text(versions["libtorch"]) + ", compiler " + text(versions["compiler"]) + ", " +
+         text(versions["system"]) + ", Linux " + text(versions["kernel"]) + "\n";
 }
 
 }  // namespace

@@ -20,8 +20,9 @@ TEST(Link, is_parsed_from_a_latency_and_a_bandwidth) {
 }
 
 TEST(Link, refuses_text_that_is_not_a_latency_and_a_bandwidth) {
-  for (const std::string text : {"", "200us", "1GB/s", "200,1GB/s", "200us,1GiB/s", "-1us,1GB/s",
-                                 "200us,0GB/s", "200us,1GB/s,2", "1e3us,1GB/s"}) {
+  for (const std::string text :
+       {"", "200us", "1GB/s", "200,1GB/s", "200us,1GiB/s", "-1us,1GB/s", "200us,0GB/s",
+        "200us,1GB/s,2", "1e3us,1GB/s", "61s,1GB/s", "1us,0.9kB/s"}) {
     EXPECT_THROW(parse_link(text), std::invalid_argument) << text;
   }
 }
