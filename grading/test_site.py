@@ -72,7 +72,7 @@ class Site(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.files = {"whole": make.files_of(False), "students": make.files_of(True)}
         for name, files in cls.files.items():
-            make.build(files, cls.folder / name, cls.folder / "none")
+            make.build(files, cls.folder / name, step=cls.folder / "none")
 
     def test_every_link_leads_to_a_page_and_a_section_and_nothing_is_loaded_from_a_network(self):
         for name in self.files:
@@ -115,12 +115,12 @@ class Site(unittest.TestCase):
         step.mkdir()
         (step / "build.py").write_text("import pathlib, sys\nout = pathlib.Path(sys.argv[1])\nout.mkdir()\n"
                                        "(out / 'step.html').write_text('the step')\n")
-        make.build({"README.md": b"# A page\n", "docs/more.md": b"# More\n"}, out, step)
+        make.build({"README.md": b"# A page\n", "docs/more.md": b"# More\n"}, out, step=step)
         self.assertEqual(list(wrong_links(out)), [])
         self.assertIn('href="../step/step.html"', (out / "docs/more.html").read_text())
         (step / "build.py").write_text("raise SystemExit('no wasm')")
         with self.assertRaisesRegex(make.Broken, "build.py"):
-            make.build({"README.md": b"# A page\n"}, out, step)
+            make.build({"README.md": b"# A page\n"}, out, step=step)
         self.assertTrue((out / "docs/more.html").exists())
 
 

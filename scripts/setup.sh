@@ -14,6 +14,8 @@ matplotlib_version=3.10
 sphinx_version=9.0.4
 myst_parser_version=5.2.0
 furo_version=2025.12.19
+ziglang_version=0.17.1
+wasmtime_version=50.0.1
 
 venv=$root/.venv
 mkdir -p "$root/.cache"
@@ -152,16 +154,22 @@ install_plots() {
     fail "could not install matplotlib $matplotlib_version"
 }
 
-# What ./fsdp site needs, figures included. pip also complains of what torch would need and does not have here.
+# What ./fsdp site needs, figures included; zig and wasmtime make and test the page of a step, where there is one.
+# pip also complains of what torch would need and does not have here, so what it says goes into a file.
 install_site() {
+  local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version") wheel missing=()
   local log=$root/.cache/site.log
   install_plots
-  ! { has_wheel "sphinx-$sphinx_version" && has_wheel "myst_parser-$myst_parser_version" &&
-      has_wheel "furo-$furo_version"; } || return 0
-  say "installing Sphinx $sphinx_version with MyST and furo (100 MB) into .venv"
-  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "sphinx==$sphinx_version" \
-    "myst-parser==$myst_parser_version" "furo==$furo_version" >"$log" 2>&1 ||
-    fail "could not install Sphinx $sphinx_version, MyST and furo, which need Python 3.11 or newer; pip's log: $log"
+  if [[ -d $root/grading/site/step ]]; then
+    needed+=(ziglang=="$ziglang_version" wasmtime=="$wasmtime_version")
+  fi
+  for wheel in "${needed[@]}"; do
+    has_wheel "${wheel/==/-}" || missing+=("$wheel")
+  done
+  ((${#missing[@]})) || return 0
+  say "installing into .venv: ${missing[*]}"
+  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" 2>&1 ||
+    fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
 }
 
 peers='' plots='' site='' build_only='' python_only=''

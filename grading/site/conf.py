@@ -12,6 +12,7 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 highlight_language = "none"
+smartquotes = False  # they would make one dash of the two of an option
 
 html_theme = "furo"
 html_static_path = [str(HERE / "static")]

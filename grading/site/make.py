@@ -28,9 +28,9 @@ def files_of(students):
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
 
 
-def build(files, out, step=HERE / "step"):
+def build(files, out, options=(), step=HERE / "step"):
     """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all. `step`: the page to play
-    with, if there is one; its build.py writes it into a folder."""
+    with, if there is one; its build.py, with these options, writes it into a folder."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
         source, made = pathlib.Path(folder, "source"), pathlib.Path(folder, "made")
         for name, data in pages.Site(files).sources().items():
@@ -43,7 +43,7 @@ def build(files, out, step=HERE / "step"):
             raise Broken(done.stderr.replace(f"{source}/", "").strip())
         if (source / "figures").is_dir():
             shutil.copytree(source / "figures", made / "figures")
-        if step.is_dir() and subprocess.run([sys.executable, step / "build.py", made / "step"]).returncode:
+        if step.is_dir() and subprocess.run([sys.executable, step / "build.py", made / "step", *options]).returncode:
             raise Broken(f"{step}/build.py failed")
         if out.exists():
             shutil.rmtree(out)
@@ -61,7 +61,7 @@ def main():
     if out.exists() and not (out / MARK).is_file():
         parser.error(f"{out}: is there already, and is no site; name a new folder")
     try:
-        build(files_of(arguments.students), out)
+        build(files_of(arguments.students), out, ["--students"] if arguments.students else [])
     except (OSError, subprocess.CalledProcessError, skeletons.Refused, Broken) as error:
         sys.exit(f"fsdp site: {error}")
     print(f"{arguments.out / 'index.html'}: {sum(1 for _ in out.rglob('*.html'))} pages; open it in a browser")
