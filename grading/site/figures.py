@@ -125,7 +125,7 @@ def duke(axes, files):
             found = [(float(row["their tokens/s"]), float(row["tokens/s"])) for row in results.table(files, "duke")
                      if (row["size"], row["mode"]) == (size, mode)]
             axes.plot(*zip(*found), marker, color=COLOR[name], label=f"{size}, {mode}")
-    axes.set(xscale="log", yscale="log", xlabel="their tokens/s", ylabel="our tokens/s")
+    axes.set(xlabel="their tokens/s", ylabel="our tokens/s", xlim=(0, None), ylim=(0, None))
 
 
 def predicted(axes, files):
@@ -153,14 +153,14 @@ ROWS = {memory: "memory", breakdown: "breakdown", scaling: "weak", prefetch: "pr
 
 
 def svg_of(function, files):
-    """None where a result is missing."""
+    """None where a result is missing, or has no number."""
     pyplot = plot.pyplot_in(plot.INK, plot.PAPER)
     figure, axes = pyplot.subplots(layout="constrained", figsize=(5.4, 3.2))
     axes.grid(alpha=0.15)
     axes.set_axisbelow(True)
     try:
         function(axes, files)
-    except KeyError:
+    except (KeyError, ValueError):
         return None
     finally:
         pyplot.close(figure)
