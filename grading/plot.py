@@ -43,8 +43,8 @@ def points(steps, panel):
     return found if size < 3 else [point for group in groups for point in sorted((group[0], group[-1]))]
 
 
-def draw(runs, out, ink, paper):
-    """`runs`: label -> steps."""
+def pyplot_in(ink, paper):
+    """matplotlib's pyplot, which draws in these colours."""
     import matplotlib
     matplotlib.use("Agg")
     matplotlib.rcParams.update({
@@ -52,6 +52,12 @@ def draw(runs, out, ink, paper):
         "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": "medium",
         **{f"{name}color": ink for name in ("text.", "axes.label", "axes.edge", "xtick.", "ytick.", "grid.")}})
     from matplotlib import pyplot
+    return pyplot
+
+
+def draw(runs, out, ink, paper):
+    """`runs`: label -> steps."""
+    pyplot = pyplot_in(ink, paper)
     panels = [panel for panel in PANELS if any(points(steps, panel) for steps in runs.values())]
     figure = pyplot.figure(layout="constrained", figsize=(5.4, 0.7 + 1.8 * len(panels)))
     for axes, panel in zip(figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0], panels, strict=True):

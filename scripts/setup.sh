@@ -11,6 +11,11 @@ clang_tidy_version=23.1.4
 ruff_version=0.17.6
 shellcheck_version=0.11.0.1
 matplotlib_version=3.10
+sphinx_version=9.0.4
+myst_parser_version=5.2.0
+furo_version=2025.12.19
+ziglang_version=0.17.1
+wasmtime_version=50.0.1
 
 venv=$root/.venv
 mkdir -p "$root/.cache"
@@ -149,11 +154,30 @@ install_plots() {
     fail "could not install matplotlib $matplotlib_version"
 }
 
-peers='' plots='' build_only='' python_only=''
+# What ./fsdp site needs, figures included; zig and wasmtime make and test the page of a step, where there is one.
+# pip also complains of what torch would need and does not have here, so what it says goes into a file.
+install_site() {
+  local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version") wheel missing=()
+  local log=$root/.cache/site.log
+  install_plots
+  if [[ -d $root/grading/site/step ]]; then
+    needed+=(ziglang=="$ziglang_version" wasmtime=="$wasmtime_version")
+  fi
+  for wheel in "${needed[@]}"; do
+    has_wheel "${wheel/==/-}" || missing+=("$wheel")
+  done
+  ((${#missing[@]})) || return 0
+  say "installing into .venv: ${missing[*]}"
+  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" 2>&1 ||
+    fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
+}
+
+peers='' plots='' site='' build_only='' python_only=''
 while (($#)); do
   case $1 in
     --peers) peers=yes ;;
     --plots) plots=yes ;;
+    --site) site=yes ;;
     --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
     --python-only) python_only=yes ;;  # what the scripts of grading/ need
     --wheels | --wheels=*)
@@ -164,7 +188,7 @@ while (($#)); do
       PIP_FIND_LINKS=$(cd "$wheels" && pwd)
       export PIP_FIND_LINKS PIP_NO_INDEX=1
       ;;
-    *) refuse "option '$1' is unknown to setup; allowed: --peers, --plots, --wheels DIR" ;;
+    *) refuse "option '$1' is unknown to setup; allowed: --peers, --plots, --site, --wheels DIR" ;;
   esac
   shift
 done
@@ -174,6 +198,7 @@ flock 8  # two commands at a time would overwrite each other's files
 if [[ $python_only ]]; then
   find_python >/dev/null || fail "please install these packages (names of Debian and Ubuntu): python3 python3-venv"
   make_venv "$venv"
+  if [[ $site ]]; then install_site; fi
   exit
 fi
 install_packages
@@ -183,4 +208,5 @@ if [[ $build_only ]]; then exit; fi
 install_tools
 if [[ $peers ]]; then install_peers; fi
 if [[ $plots ]]; then install_plots; fi
+if [[ $site ]]; then install_site; fi
 say "everything is installed; LibTorch: $(libtorch_folder)"

@@ -3,7 +3,7 @@
 
 A handout has a section for each problem of course.toml, with its name and points, that names every
 symbol and gives the one command; HINTS.md has three levels for each. A path, a test, a verb of
-./fsdp, an option of its programs and a section of another page that a text names must exist. An
+./fsdp and an option of its programs that a text names must exist; ./fsdp site checks links. An
 equation must be right, and a test must compare each number that a handout predicts with a run. Each
 row of the tables of docs/what_works.md and docs/manners.md names its test, and that test exists.
 """
@@ -17,7 +17,6 @@ from grader import course  # noqa: E402
 from grader.course import ROOT, tomllib  # noqa: E402
 
 CODE = re.compile(r"`([^`\n]+)`")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEST = re.compile(r"\bT[1-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
 COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
 # What a student's commands make, and a copy keeps.
@@ -26,13 +25,6 @@ MADE = ("build/", ".backup/", ".venv", "/tmp/")
 
 def without_blocks(text):
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def anchors(text):
-    """The names under which a page's sections can be linked to."""
-    for heading in re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE):
-        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-    yield from re.findall(r'<a id="([\w-]+)">', text)
 
 
 def verbs():
@@ -51,6 +43,7 @@ def verbs():
                  *(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp"))],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
         "handout": ["grading/course/handout.py"],
+        "site": ["grading/site/make.py"],
         "plot": ["grading/plot.py"],
         "grade": ["grading/grade.py"],
         "gradescope": ["grading/gradescope.py"],
@@ -99,7 +92,7 @@ def problems_of_hints(text, task):
             yield f"{name} has the levels {', '.join(levels)}; not 1, 2, 3"
 
 
-def problems_of_text(path, text, known_tests, known_verbs):
+def problems_of_text(text, known_tests, known_verbs):
     """What a text names and is not there."""
     for span in CODE.findall(without_blocks(text)):
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
@@ -107,15 +100,6 @@ def problems_of_text(path, text, known_tests, known_verbs):
         if is_path and "/" in span and not span.startswith(MADE) and (file.suffix or span[-1] == "/"):
             if "N" not in span and not (ROOT / span).exists():
                 yield f"there is no {span}"
-    for target in LINK.findall(without_blocks(text)):
-        if target.startswith("http"):
-            continue
-        file, _, anchor = target.partition("#")
-        page = (path.parent / file).resolve() if file else path
-        if not page.exists():
-            yield f"it links to {target}, which is not there"
-        elif anchor and anchor not in anchors(page.read_text()):
-            yield f"it links to {target}: that page has no such section"
     for test in TEST.findall(text):
         if test not in known_tests:
             yield f"there is no test {test}"
@@ -179,7 +163,7 @@ def problems():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
              ROOT / "scripts/maintain.txt"]
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
-        found = problems_of_text(path, path.read_text(), known_tests, known_verbs)
+        found = problems_of_text(path.read_text(), known_tests, known_verbs)
         yield from ((path, problem) for problem in found)
     for path in (ROOT / "docs" / "what_works.md", ROOT / "docs" / "manners.md"):
         yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Makes the course as a site: a folder of pages that need no server and no network."""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "course"))
+import handout  # noqa: E402
+import pages  # noqa: E402
+import skeletons  # noqa: E402
+
+MARK = "objects.inv"  # what a site has
+
+
+class Broken(Exception):
+    pass
+
+
+def files_of(students):
+    """Path -> bytes, of a handout or of this repository."""
+    if students:
+        return {name: data for name, (data, _) in handout.contents().items()}
+    return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
+
+
+def build(files, out, options=(), step=HERE / "step"):
+    """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all. `step`: the page to play
+    with, if there is one; its build.py, with these options, writes it into a folder."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
+        source, made = pathlib.Path(folder, "source"), pathlib.Path(folder, "made")
+        for name, data in pages.Site(files).sources().items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes(data)
+        command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto", "-c", HERE,
+                   "-d", pathlib.Path(folder, "trees"), *(["-t", "step"] if step.is_dir() else []), source, made]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise Broken(done.stderr.replace(f"{source}/", "").strip())
+        if (source / "figures").is_dir():
+            shutil.copytree(source / "figures", made / "figures")
+        if step.is_dir() and subprocess.run([sys.executable, step / "build.py", made / "step", *options]).returncode:
+            raise Broken(f"{step}/build.py failed")
+        if out.exists():
+            shutil.rmtree(out)
+        made.rename(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="fsdp site", description=__doc__)
+    parser.add_argument("out", type=pathlib.Path, metavar="OUT", help="the folder to make, or an older site to replace")
+    parser.add_argument("--students", action="store_true", help="of what ./fsdp handout packs, without solutions")
+    arguments = parser.parse_args()
+    out = arguments.out.absolute()
+    if not out.parent.is_dir():
+        parser.error(f"{out}: there is no folder {out.parent}")
+    if out.exists() and not (out / MARK).is_file():
+        parser.error(f"{out}: is there already, and is no site; name a new folder")
+    try:
+        build(files_of(arguments.students), out, ["--students"] if arguments.students else [])
+    except (OSError, subprocess.CalledProcessError, skeletons.Refused, Broken) as error:
+        sys.exit(f"fsdp site: {error}")
+    print(f"{arguments.out / 'index.html'}: {sum(1 for _ in out.rglob('*.html'))} pages; open it in a browser")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What the site of ./fsdp site holds, and that nothing in it leads nowhere or is loaded from a network."""
+
+import html.parser
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "site"), str(HERE / "course")]
+import make  # noqa: E402
+import results  # noqa: E402
+import test_handout  # noqa: E402
+
+OUTWARD = {"https://github.com/pradyunsg/furo"}  # plain links, for readers to follow
+INSTALLED = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_parser", "furo", "matplotlib"))
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.text = set(), set(), ""
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("id", "name"):
+                self.ids.add(value)
+            if name in ("href", "src", "srcset", "data", "action", "xlink:href") and not (tag == "a" and value in OUTWARD):
+                self.links.add(value)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def wrong_links(folder):
+    """Links, and what is loaded, of all pages: what is not there or lies outside of the folder."""
+    pages = {path: Page(path) for path in folder.rglob("*.html")}
+    for path, page in pages.items():
+        for link in page.links:
+            url = urllib.parse.urlsplit(link)
+            there = pathlib.Path(os.path.normpath(path.parent / urllib.parse.unquote(url.path))) if url.path else path
+            if (url.scheme or url.netloc or folder not in there.parents or not there.is_file()
+                    or (url.fragment and there in pages and url.fragment not in pages[there].ids)):
+                yield f"{path.relative_to(folder)}: {link}"
+
+
+class Table(unittest.TestCase):
+    def test_says_in_colour_what_is_as_published(self):
+        text = results.shown([{"W": "1", "published": "2.0", "GB": "2.1", "": "ok"},
+                              {"W": "2", "published": "", "GB": "x", "": "NOT OK"}])
+        self.assertIn('| +5.0% | <span class="ok">ok</span> |', text)
+        self.assertIn('| x |  | <span class="not-ok">NOT OK</span> |', text)
+
+    def test_replaces_no_folder_that_is_not_a_site(self):
+        done = subprocess.run([sys.executable, make.__file__, HERE], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is no site; name a new folder", done.stderr)
+
+
+@unittest.skipUnless(INSTALLED, "Sphinx is missing: run ./fsdp setup --site")
+class Site(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.files = {"whole": make.files_of(False), "students": make.files_of(True)}
+        for name, files in cls.files.items():
+            make.build(files, cls.folder / name, step=cls.folder / "none")
+
+    def test_every_link_leads_to_a_page_and_a_section_and_nothing_is_loaded_from_a_network(self):
+        for name in self.files:
+            self.assertEqual(list(wrong_links(self.folder / name)), [])
+            for path in (self.folder / name).rglob("*.css"):
+                self.assertNotRegex(path.read_text(), r"url\(\s*['\"]?(https?:|//)|@import")
+
+    def test_the_site_of_students_has_no_line_of_a_solution(self):
+        paths = [path for path in (self.folder / "students").rglob("*") if path.is_file()]
+        texts = {str(path.relative_to(self.folder)): (Page(path).text.encode() if path.suffix == ".html" else path.read_bytes(), False) for path in paths}
+        self.assertEqual(list(test_handout.found_in(test_handout.solution_lines(range(1, 8)), texts)), [])
+        given = test_handout.telling_lines(self.files["students"]["tasks/task1_meta_init/meta_init.h"].decode())
+        self.assertTrue(any("meta_init.h.html" in found for found in test_handout.found_in(given, texts)))
+
+    def test_has_a_page_for_every_text_and_every_contract(self):
+        for name, files in self.files.items():
+            pages = [path.removesuffix(".md") for path in files if path.endswith(".md") and path[0] != "." and path != "README.md"]
+            pages += [path for path in files if re.fullmatch(r"tasks/.*\.h", path)]
+            pages += [f"common/{path}" for path in re.findall(r"^\| `(\S+\.h)`", files["common/README.md"].decode(), re.M)]
+            self.assertEqual([page for page in pages if not (self.folder / name / f"{page}.html").is_file()], [])
+            tasks = re.findall(r'href="tasks/task(\d)_\w+/README.html">Task', (self.folder / name / "index.html").read_text())
+            self.assertEqual(list(dict.fromkeys(tasks)), list("1234567"))
+
+    def test_the_drawings_have_the_colours_of_their_page(self):
+        drawings = re.findall(r'<div class="figure".*?</div>', (self.folder / "whole/figures.html").read_text())
+        self.assertGreaterEqual(len(drawings), 6)
+        for drawing in drawings:
+            self.assertNotRegex(drawing, r"(?<!, )#[0-9a-f]{6}\b")
+
+    def test_a_link_that_leads_nowhere_makes_no_site(self):
+        text = b"# A page\n\n[a](nowhere.md), [b](#elsewhere), [c](gone.cpp), ![d](lost.png)\n"
+        with self.assertRaises(make.Broken) as raised:
+            make.build({"README.md": text}, self.folder / "broken")
+        for name in ("nowhere", "elsewhere", "gone.cpp", "lost.png"):
+            self.assertIn(name, str(raised.exception))
+        self.assertFalse((self.folder / "broken").exists())
+
+    def test_links_the_page_to_play_with_where_there_is_one(self):
+        step, out = self.folder / "step", self.folder / "small"
+        step.mkdir()
+        (step / "build.py").write_text("import pathlib, sys\nout = pathlib.Path(sys.argv[1])\nout.mkdir()\n"
+                                       "(out / 'step.html').write_text('the step')\n")
+        make.build({"README.md": b"# A page\n", "docs/more.md": b"# More\n"}, out, step=step)
+        self.assertEqual(list(wrong_links(out)), [])
+        self.assertIn('href="../step/step.html"', (out / "docs/more.html").read_text())
+        (step / "build.py").write_text("raise SystemExit('no wasm')")
+        with self.assertRaisesRegex(make.Broken, "build.py"):
+            make.build({"README.md": b"# A page\n"}, out, step=step)
+        self.assertTrue((out / "docs/more.html").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
