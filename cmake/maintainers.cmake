@@ -35,6 +35,9 @@ program(plan fsdp_plan programs/plan.cpp)
 file(GLOB plan_tests CONFIGURE_DEPENDS tests/programs/plan/*.cpp)
 test_executable(fsdp_common_tests plan_tests fsdp_plan ${plan_tests})
 
+# What the site's page of a step runs as WebAssembly.
+program(step fsdp_prediction grading/site/step/step.cpp)
+
 program(transport_bench fsdp_given programs/transport_bench.cpp)
 
 # The parts of reproduce. It trains through the train program, but runs the strict test itself, with the

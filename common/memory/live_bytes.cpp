@@ -39,11 +39,6 @@ void raise_to(LiveBytes& peak, const LiveBytes& now) {
 
 }  // namespace
 
-const char* to_string(Phase phase) {
-  constexpr std::array<const char*, kPhases> names{"init", "forward", "backward", "optimizer"};
-  return names.at(static_cast<size_t>(phase));
-}
-
 namespace live_bytes {
 
 LiveBytes now() {

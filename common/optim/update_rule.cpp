@@ -3,7 +3,6 @@
 #include <optim/update_rule.h>
 
 #include <algorithm>
-#include <regex>
 #include <stdexcept>
 
 namespace fsdp {
@@ -63,19 +62,6 @@ void update_sgd(const OptimizerOptions& options, std::vector<Piece>& pieces) {
 }
 
 }  // namespace
-
-size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups) {
-  for (size_t i = 0; i < groups.size(); ++i) {
-    try {
-      if (std::regex_search(parameter, std::regex(groups[i].pattern))) return i;
-    } catch (const std::regex_error& error) {
-      throw std::invalid_argument("parameter group pattern '" + groups[i].pattern +
-                                  "' is no regular expression: " + error.what());
-    }
-  }
-  throw std::invalid_argument("parameter '" + parameter +
-                              "' is in no parameter group; end the list with an empty pattern");
-}
 
 void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   if (options.kind == OptimizerOptions::Kind::sgd) return;

@@ -9,15 +9,6 @@
 #include <stdexcept>
 
 namespace fsdp {
-namespace {
-
-constexpr int64_t kPage = 4096;
-
-}  // namespace
-
-int64_t pinned_bytes(int64_t bytes, int64_t wanted) {
-  return std::min(bytes, round_up(wanted, kPage));
-}
 
 StateFile::StateFile(const std::string& folder, int64_t bytes, int64_t pinned)
     : bytes_(bytes),

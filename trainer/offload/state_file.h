@@ -2,6 +2,7 @@
 
 #include <base/torch.h>
 #include <offload/nameless_file.h>
+#include <offload/pinned_bytes.h>
 #include <optim/update_rule.h>
 
 #include <condition_variable>
@@ -68,8 +69,5 @@ class StateFile : public MomentStore {
   int error_{};  // errno of a write
   std::thread thread_;
 };
-
-// [bytes] of so many that stay in memory if `wanted` are to: whole pages.
-int64_t pinned_bytes(int64_t bytes, int64_t wanted);
 
 }  // namespace fsdp

@@ -55,12 +55,16 @@ int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
 // The bytes alive as a step goes on, and their largest values in each phase.
 class LiveBytesOfAStep {
  public:
-  LiveBytesOfAStep(const Schedule& schedule, const Transports& transports)
+  // Puts what is alive after each action into `after`, if there is one.
+  LiveBytesOfAStep(const Schedule& schedule, const Transports& transports,
+                   std::vector<LiveBytes>* after = nullptr)
       : transports_(transports),
         has_activations_(schedule.has_activations),
         buffers_(schedule.actions.size()) {
-    for (; at_ < schedule.actions.size(); ++at_)
+    for (; at_ < schedule.actions.size(); ++at_) {
       std::visit(*this, schedule.actions[at_]);
+      if (after != nullptr) after->push_back(now_);
+    }
   }
 
   const PredictedMemory& memory() const { return memory_; }
@@ -135,6 +139,12 @@ PredictedMemory predict_memory(const Schedule& schedule, const Transports& trans
   drop(MemoryClass::gathered);
   drop(MemoryClass::gradients);
   return predicted;
+}
+
+std::vector<LiveBytes> predict_live_bytes(const Schedule& schedule, const Transports& transports) {
+  std::vector<LiveBytes> after;
+  LiveBytesOfAStep(schedule, transports, &after);
+  return after;
 }
 
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule) {

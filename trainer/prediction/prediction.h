@@ -54,6 +54,8 @@ struct PredictedMemory {
 };
 
 PredictedMemory predict_memory(const Schedule& schedule, const Transports& transports);
+// By action: what is alive after it.
+std::vector<LiveBytes> predict_live_bytes(const Schedule& schedule, const Transports& transports);
 
 // The bytes that a rank receives, by the textbook count of communicator.h. A key is an operation
 // ("all_gather", "reduce_scatter", "all_reduce", which fsdp calls between replicas) or the label of

@@ -49,9 +49,9 @@ class ShardedStep : public ScheduledStep {
 
   void hold() override {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      allocate(MemoryClass::shards, shard_bytes(unit));
+      allocate(MemoryClass::shards, shard_bytes(unit), unit);
       if (precision_[unit].rounds_parameters())
-        allocate(MemoryClass::shards, gathered_bytes(unit) / layout_.world_size);
+        allocate(MemoryClass::shards, gathered_bytes(unit) / layout_.world_size, unit);
       add_pieces(unit);
     }
   }
@@ -65,9 +65,7 @@ class ShardedStep : public ScheduledStep {
       case Kind::pre_backward:
         return pre_backward(event.index);
       case Kind::gradient:
-        allocate(MemoryClass::gradients, event.gradient_bytes);
-        units_[layout_.parameters[event.index].unit].unsharded_gradients += event.gradient_bytes;
-        return;
+        return add_gradient(layout_.parameters[event.index].unit, event.gradient_bytes);
       case Kind::post_backward:
         if (event.last) post_backward(event.index);
         if (config_.step_in_backward && !root(event.index)) step_reduced_units();
@@ -109,6 +107,10 @@ class ShardedStep : public ScheduledStep {
     if (found == comes_back_.rend()) return;
     comes_back_.erase(found.base() - 1, comes_back_.end());
     gather({comes_back_.rbegin(), comes_back_.rend()}, 0, backward_window_);
+  }
+  void add_gradient(size_t unit, int64_t bytes) {
+    allocate(MemoryClass::gradients, bytes, unit);
+    units_[unit].unsharded_gradients += bytes;
   }
   void post_backward(size_t unit) {
     reshard(unit);
@@ -178,7 +180,7 @@ class ShardedStep : public ScheduledStep {
       if (!unit.has_gradient) continue;
       allocate_state(unit.state);
       rest_for_a_while(unit.for_update);
-      allocate(MemoryClass::sharded_gradients, -shard_bytes(i));
+      allocate(MemoryClass::sharded_gradients, -shard_bytes(i), i);
       unit.has_gradient = false;
     }
   }
@@ -188,7 +190,7 @@ class ShardedStep : public ScheduledStep {
     for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
       auto& gather = units_[order[i]].gather;
       if (gather) continue;
-      allocate(MemoryClass::gathered, gathered_bytes(order[i]));
+      allocate(MemoryClass::gathered, gathered_bytes(order[i]), order[i]);
       gather = issue(Operation::all_gather, order[i], precision_[order[i]].param_bytes());
     }
   }
@@ -200,16 +202,16 @@ class ShardedStep : public ScheduledStep {
     if (!units_[unit].gather) return;
     wait(*units_[unit].gather);
     units_[unit].gather.reset();
-    allocate(MemoryClass::gathered, -gathered_bytes(unit));
+    allocate(MemoryClass::gathered, -gathered_bytes(unit), unit);
   }
 
   // Moves the gradients into a flat one. One reduction is under way at a time.
   void reduce(size_t unit) {
     if (!layout_.units[unit].trainable) return;
     wait_for_reduction();
-    allocate(MemoryClass::gradients, reduced_bytes(unit));
-    allocate(MemoryClass::gradients, -std::exchange(units_[unit].unsharded_gradients, 0));
-    allocate(MemoryClass::sharded_gradients, shard_bytes(unit));
+    allocate(MemoryClass::gradients, reduced_bytes(unit), unit);
+    allocate(MemoryClass::gradients, -std::exchange(units_[unit].unsharded_gradients, 0), unit);
+    allocate(MemoryClass::sharded_gradients, shard_bytes(unit), unit);
     reduction_ = {unit, issue(Operation::reduce_scatter, unit, precision_[unit].reduce_bytes())};
   }
   void wait_for_reduction() {
@@ -217,36 +219,24 @@ class ShardedStep : public ScheduledStep {
     const auto [unit, issued] = *reduction_;
     wait(issued);
     if (arrangement_.replicas > 1) wait(sum_over_replicas(unit));
-    allocate(MemoryClass::gradients, -reduced_bytes(unit));
+    allocate(MemoryClass::gradients, -reduced_bytes(unit), unit);
     rest_for_a_while(kNumber);
-    if (units_[unit].has_gradient) allocate(MemoryClass::sharded_gradients, -shard_bytes(unit));
+    if (units_[unit].has_gradient)
+      allocate(MemoryClass::sharded_gradients, -shard_bytes(unit), unit);
     units_[unit].has_gradient = true;
     reduction_.reset();
   }
 
   size_t issue(Operation operation, size_t unit, int64_t element_bytes) {
     const int64_t numel = layout_.units[unit].padded_numel;
-    return add(Schedule::Issue{operation,
-                               numel,
-                               element_bytes,
-                               arrangement_.shards,
-                               1,
-                               shard_,
-                               /*in_arena=*/true,
-                               unit,
-                               {}});
+    return add(Schedule::Issue{operation, numel, element_bytes, arrangement_.shards, 1, shard_,
+                               /*in_arena=*/true, unit});
   }
   size_t sum_over_replicas(size_t unit) {
     const int64_t numel = layout_.units[unit].padded_numel / arrangement_.shards;
-    return add(Schedule::Issue{Operation::all_reduce,
-                               numel,
-                               kElement,
-                               arrangement_.replicas,
-                               arrangement_.shards,
-                               rank_ / arrangement_.shards,
-                               /*in_arena=*/true,
-                               unit,
-                               {}});
+    return add(Schedule::Issue{Operation::all_reduce, numel, kElement, arrangement_.replicas,
+                               arrangement_.shards, rank_ / arrangement_.shards,
+                               /*in_arena=*/true, unit});
   }
 
   int64_t gathered_bytes(size_t unit) const {

@@ -22,7 +22,8 @@ struct Schedule {
   };
   struct Allocate {
     MemoryClass cls;
-    int64_t bytes;  // negative: freed
+    int64_t bytes;                 // negative: freed
+    std::optional<size_t> unit{};  // whose, if it is one unit's
   };
   struct Compute {                 // what the model computes between two events of its trace
     int64_t peak, rest;            // [bytes] activations: most alive meanwhile, and alive then

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <offload/state_file.h>
+#include <offload/pinned_bytes.h>
 #include <optim/exact_sum.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
@@ -93,7 +93,9 @@ class ScheduledStep {
     return schedule_.actions.size() - 1;
   }
   void enter(Phase phase) { add(Schedule::Enter{phase}); }
-  void allocate(MemoryClass cls, int64_t bytes) { add(Schedule::Allocate{cls, bytes}); }
+  void allocate(MemoryClass cls, int64_t bytes, std::optional<size_t> unit = {}) {
+    add(Schedule::Allocate{cls, bytes, unit});
+  }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
   void reduce_scalars(int64_t count, int ranks, int place, const char* label) {
     wait(add(Schedule::Issue{

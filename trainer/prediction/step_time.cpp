@@ -9,28 +9,36 @@ namespace {
 class TimeOfAStep {
  public:
   TimeOfAStep(const Schedule& schedule, const CallTime& call_time)
-      : call_time_(call_time), done_(schedule.actions.size()) {
-    for (; at_ < schedule.actions.size(); ++at_)
+      : call_time_(call_time), spans_(schedule.actions.size()) {
+    for (; at_ < schedule.actions.size(); ++at_) {
+      spans_[at_] = {time_.total(), time_.total()};
       std::visit(*this, schedule.actions[at_]);
+    }
   }
 
   const StepTime& time() const { return time_; }
+  const std::vector<Span>& spans() const { return spans_; }
 
-  void operator()(const Schedule::Compute& part) { time_.computing += part.time; }
+  void operator()(const Schedule::Compute& part) {
+    time_.computing += part.time;
+    spans_[at_].end = time_.total();
+  }
   void operator()(const Schedule::Issue& call) {
-    link_free_ = std::max(link_free_, time_.total()) + call_time_(call);
-    done_[at_] = link_free_;
+    const int64_t begin = std::max(link_free_, time_.total());
+    link_free_ = begin + call_time_(call);
+    spans_[at_] = {begin, link_free_};
   }
   void operator()(const Schedule::Wait& wait) {
-    time_.waiting += std::max<int64_t>(done_[wait.action] - time_.total(), 0);
+    time_.waiting += std::max<int64_t>(spans_[wait.action].end - time_.total(), 0);
+    spans_[at_].end = time_.total();
   }
   void operator()(const Schedule::Enter&) {}
   void operator()(const Schedule::Allocate&) {}
 
  private:
   const CallTime& call_time_;
-  std::vector<int64_t> done_;  // by action: when the link has moved what was issued there
-  size_t at_{};                // the action
+  std::vector<Span> spans_;  // by action
+  size_t at_{};              // the action
   StepTime time_;
   int64_t link_free_{};  // when the link has moved all that was issued
 };
@@ -50,6 +58,10 @@ CallTime over(const Link& link) {
 
 StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time) {
   return TimeOfAStep(schedule, call_time).time();
+}
+
+std::vector<Span> predict_spans(const Schedule& schedule, const CallTime& call_time) {
+  return TimeOfAStep(schedule, call_time).spans();
 }
 
 StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& times,

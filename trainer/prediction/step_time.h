@@ -4,6 +4,7 @@
 #include <prediction/schedule.h>
 
 #include <functional>
+#include <vector>
 
 namespace fsdp {
 
@@ -19,9 +20,16 @@ struct StepTime {
   int64_t total() const { return computing + waiting; }
 };
 
+// When an action takes place. [ns] since the step began
+struct Span {
+  int64_t begin{}, end{};
+};
+
 // How long a rank's step takes. The link moves one thing at a time, in the order of issue, and the
 // rank computes meanwhile.
 StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time);
+// By action: when the rank computes or waits, and when the link moves what it has issued.
+std::vector<Span> predict_spans(const Schedule& schedule, const CallTime& call_time);
 
 // The same of fsdp as `config` says, from the second step on and without the loss, on a model whose
 // units, the root's first, compute for `times`, one after another.

@@ -1,0 +1,239 @@
+// Says what every action of a training step does, of the model and the run that a line of settings
+// describes. A native program reads such lines; a page calls the same text as WebAssembly.
+#include <prediction/prediction.h>
+#include <prediction/step_time.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+constexpr int64_t kSeq = 127;  // tokens of a row, as of the model `small`
+
+// A TransformerLM of heads of 64, whose d_ff is 4 d_model, and a run that trains it. The page
+// checks all of it.
+struct Settings {
+  int world{};
+  int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: of each rank
+  std::string wrap;                                 // auto, block or none
+  std::string mode;                                 // fsdp, ddp or single
+  int shard_size{};                                 // ranks of a replica
+  int limit{};
+  bool reshard{};
+  std::string param_dtype, reduce_dtype;  // fp32 or bf16
+  int recompute_every{};                  // blocks; 0: none
+  int64_t latency{};                      // [ns]
+  int64_t bandwidth{};                    // [MB/s]
+  int64_t speed{};                        // [Gflop/s] of a rank
+
+  explicit Settings(const std::string& line) {
+    std::istringstream(line) >> world >> layers >> width >> vocabulary >> rows >> wrap >> mode >>
+        shard_size >> limit >> reshard >> param_dtype >> reduce_dtype >> recompute_every >>
+        latency >> bandwidth >> speed;
+  }
+};
+
+at::ScalarType dtype_of(const std::string& name) {
+  return name == "bf16" ? at::kBFloat16 : at::kFloat;
+}
+
+TrainConfig config_of(const Settings& settings) {
+  TrainConfig config;
+  config.mode = settings.mode;
+  config.world = settings.world;
+  config.steps = 3;
+  config.wrap = settings.wrap;
+  config.shard_size = settings.shard_size == settings.world ? 0 : settings.shard_size;
+  config.reshard_after_forward = settings.reshard;
+  config.limit = settings.limit;
+  config.precision = {dtype_of(settings.param_dtype), dtype_of(settings.reduce_dtype)};
+  return config;
+}
+
+// The same run, of the whole program.
+std::string command_of(const Settings& settings) {
+  std::ostringstream out;
+  out << "./fsdp plan --mode " << settings.mode << " --world " << settings.world
+      << " --model llama:vocabulary=" << settings.vocabulary
+      << ",context=256,d_model=" << settings.width << ",layers=" << settings.layers
+      << ",heads=" << settings.width / 64 << ",d_ff=" << 4 * settings.width << " --rows "
+      << settings.rows << " --seq " << kSeq << " --wrap " << settings.wrap;
+  if (settings.shard_size != settings.world)
+    out << " --strategy hybrid --shard-size " << settings.shard_size;
+  out << " --limit " << settings.limit << " --reshard-after-forward "
+      << (settings.reshard ? "on" : "off") << " --param-dtype " << settings.param_dtype
+      << " --reduce-dtype " << settings.reduce_dtype;
+  if (settings.recompute_every > 0)
+    out << " --checkpoint-activations every:" << settings.recompute_every;
+  out << " --backend shm --gpus-per-host " << settings.world << " --intra " << settings.latency
+      << "ns," << settings.bandwidth << "MB/s --flops " << settings.speed << "G";
+  return out.str();
+}
+
+struct Parameter {
+  std::string name;
+  int64_t numel;
+  int layer{-1};                  // whose block has it
+  int64_t forward{}, backward{};  // [flops] of the products with it, and of what belongs to them
+};
+
+// In the order of first registration.
+std::vector<Parameter> parameters_of(const Settings& settings) {
+  const int64_t d = settings.width, tokens = settings.rows * kSeq;
+  const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of one of the products of attention
+  std::vector<Parameter> all;
+  const auto matrix = [&](const std::string& name, int64_t numel, int layer = -1) {
+    all.push_back({name + ".weight", numel, layer, 2 * tokens * numel, 4 * tokens * numel});
+  };
+  all.push_back({"token_embeddings.weight", settings.vocabulary * d});
+  for (int layer = 0; layer < settings.layers; ++layer) {
+    const std::string block = "layers." + std::to_string(layer) + ".";
+    const size_t first = all.size();
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "output_proj"})
+      matrix(block + "attn." + name, d * d, layer);
+    all.back().forward += 2 * scores;
+    all.back().backward += 5 * scores;
+    for (const char* name : {"w1", "w2", "w3"})
+      matrix(block + "ffn." + name, 4 * d * d, layer);
+    int64_t again = 0;
+    const int every = settings.recompute_every;
+    if (every > 0 && (layer + 1) % every == 0)
+      for (size_t i = first; i < all.size(); ++i)
+        again += all[i].forward;
+    all.back().backward += again;
+    all.push_back({block + "ln1.weight", d, layer});
+    all.push_back({block + "ln2.weight", d, layer});
+  }
+  all.push_back({"ln_final.weight", d});
+  matrix("lm_head", settings.vocabulary * d);
+  return all;
+}
+
+// Of --wrap block, none, or auto: blocks, and what is as large as one.
+std::string unit_of(const Settings& settings, const Parameter& parameter) {
+  if (settings.wrap == "none") return "root";
+  if (parameter.layer >= 0) return "layers." + std::to_string(parameter.layer);
+  const int64_t block = 2 * settings.width * (8 * settings.width + 1);
+  if (settings.wrap == "block" || parameter.numel < block) return "root";
+  return parameter.name.substr(0, parameter.name.find('.'));
+}
+
+ShardLayout layout_of(const Settings& settings, const std::vector<Parameter>& parameters) {
+  ShardLayout layout;
+  layout.world_size = settings.shard_size;
+  layout.units.push_back({"root", 0, /*root=*/true, /*trainable=*/true});
+  for (const Parameter& parameter : parameters) {
+    const std::string name = unit_of(settings, parameter);
+    if (name != "root" && name != layout.units.back().name)
+      layout.units.push_back({name, 0, /*root=*/false, /*trainable=*/true});
+    const size_t unit = name == "root" ? 0 : layout.units.size() - 1;
+    if (name == "token_embeddings") layout.unread_in_backward.insert(unit);
+    int64_t& end = layout.units[unit].padded_numel;
+    layout.parameters.push_back({parameter.name, unit, end, parameter.numel, /*trainable=*/true});
+    end = round_up(end + parameter.numel, kAlignment);
+  }
+  for (auto& unit : layout.units)
+    unit.padded_numel = round_up(unit.padded_numel, kAlignment * layout.world_size);
+  return layout;
+}
+
+// What each unit computes. [ns]
+std::vector<UnitTime> times_of(const Settings& settings, const ShardLayout& layout,
+                               const std::vector<Parameter>& parameters) {
+  const auto time = [&](int64_t flops) {
+    return static_cast<int64_t>(static_cast<double>(flops) / static_cast<double>(settings.speed));
+  };
+  std::vector<UnitTime> units(layout.units.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    units[layout.parameters[i].unit].forward += parameters[i].forward;
+    units[layout.parameters[i].unit].backward += parameters[i].backward;
+  }
+  for (UnitTime& unit : units)
+    unit = {time(unit.forward), time(unit.backward)};
+  return units;
+}
+
+int64_t number(const std::optional<size_t>& unit) {
+  return unit ? static_cast<int64_t>(*unit) : -1;
+}
+
+// One line of each action, after its times and what is alive after it.
+struct Words {
+  std::ostream& out;
+  void operator()(const Schedule::Enter& entered) { out << "enter " << to_string(entered.phase); }
+  void operator()(const Schedule::Allocate& block) {
+    out << "allocate " << number(block.unit) << ' ' << to_string(block.cls) << ' ' << block.bytes;
+  }
+  void operator()(const Schedule::Compute& part) { out << "compute " << number(part.unit); }
+  void operator()(const Schedule::Issue& call) {
+    out << "issue " << number(call.unit) << ' ' << to_string(call.operation) << ' '
+        << call.bytes_received() << ' ' << call.ranks << ' ' << call.stride << ' '
+        << (call.label.empty() ? "-" : call.label);
+  }
+  void operator()(const Schedule::Wait& wait) { out << "wait " << wait.action; }
+};
+
+std::string describe(const std::string& line) {
+  const Settings settings(line);
+  const TrainConfig config = config_of(settings);
+  const std::vector<Parameter> parameters = parameters_of(settings);
+  const ShardLayout layout = layout_of(settings, parameters);
+  const auto times = times_of(settings, layout, parameters);
+  const Schedule step =
+      schedule(config, layout, /*rank=*/0, /*first=*/false, chain_of(config, layout, times));
+  const CallTime link = over(
+      {std::chrono::nanoseconds(settings.latency), static_cast<double>(settings.bandwidth) * 1e6});
+  const PredictedMemory memory = predict_memory(step, "shm");
+  const StepTime time = predict_step_time(step, link);
+  int64_t flops = 0;
+  for (const Parameter& parameter : parameters)
+    flops += parameter.forward + parameter.backward;
+  std::ostringstream out;
+  out << "command " << command_of(settings) << '\n';
+  for (const auto& unit : layout.units)
+    out << "unit " << unit.name << ' ' << unit.padded_numel << '\n';
+  out << "peak " << memory.peak.bytes.total << ' ' << to_string(memory.peak.phase) << ' '
+      << number(memory.peak.unit) << '\n';
+  for (size_t phase = 0; phase < kPhases; ++phase)
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls)
+      if (memory.bytes[phase][cls])
+        out << "most " << to_string(static_cast<Phase>(phase)) << ' '
+            << to_string(static_cast<MemoryClass>(cls)) << ' ' << *memory.bytes[phase][cls] << '\n';
+  for (const auto& [what, bytes] : predict_comm_bytes(step))
+    out << "received " << what << ' ' << bytes << '\n';
+  out << "flops " << flops << '\n';
+  out << "time " << time.computing << ' ' << time.waiting << '\n';
+  const auto live = predict_live_bytes(step, "shm");
+  const auto spans = predict_spans(step, link);
+  for (size_t i = 0; i < step.actions.size(); ++i) {
+    out << "action " << spans[i].begin << ' ' << spans[i].end << ' ';
+    for (size_t cls = 0; cls < kMemoryClasses; ++cls)
+      out << live[i].by_class[cls] << ' ';
+    std::visit(Words{out}, step.actions[i]);
+    out << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace
+}  // namespace fsdp
+
+// For the page: it puts a line, with a zero after it, where line_of_settings() points to, and reads
+// what described() points to, up to a zero.
+extern "C" char* line_of_settings() {
+  static std::array<char, 512> line;
+  return line.data();
+}
+extern "C" const char* described() {
+  static std::string text;
+  text = fsdp::describe(line_of_settings());
+  return text.c_str();
+}
+
+int main() {
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << fsdp::describe(line);
+}

@@ -1,0 +1,152 @@
+"""The page of a step: what its WebAssembly says is what the native program and ./fsdp plan say."""
+
+import base64
+import importlib.util
+import json
+import pathlib
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+NATIVE, PLAN = (ROOT / "build/default/bin" / name for name in ("step", "plan"))
+
+
+def missing():
+    modules = [name for name in ("ziglang", "wasmtime") if importlib.util.find_spec(name) is None]
+    programs = [str(path) for path in (NATIVE, PLAN) if not path.exists()]
+    return ", ".join(modules + programs)
+
+
+def settings(dice):
+    """A line that step.cpp reads."""
+    world = dice.choice([1, 2, 3, 4, 8, 16, 64])
+    mode = dice.choice(["fsdp", "fsdp", "fsdp", "ddp"])
+    replica = dice.choice([n for n in range(1, world + 1) if world % n == 0])
+    return [world, dice.randint(1, 9), 64 * dice.randint(1, 12), dice.choice([1000, 9000, 50304]),
+            dice.randint(1, 5), dice.choice(["block", "none", "auto"]), mode,
+            replica if mode == "fsdp" else world, dice.randint(1, 5), dice.randint(0, 1),
+            dice.choice(["fp32", "bf16"]), dice.choice(["fp32", "bf16"]), dice.choice([0, 0, 1, 2]),
+            dice.choice([0, 1000, 200000, 4000000]), dice.choice([100, 1000, 25000]),
+            dice.choice([10, 1000])]
+
+
+def text_of(line):
+    return " ".join(map(str, line))
+
+
+def native(lines):
+    done = subprocess.run([NATIVE], input="\n".join(map(text_of, lines)), capture_output=True,
+                          text=True, check=True)
+    return ["command" + text for text in done.stdout.split("command")[1:]]
+
+
+# Moves every slider to every place, goes to every stop and to addresses that are wrong, and notes in the
+# page what it says.
+DRIVE = """<script>(async () => {
+  while (!run) await new Promise(done => setTimeout(done, 10));
+  const said = [], wrong = () => element('wrong').textContent;
+  for (const {name, words, values} of FIELDS)
+    (words || values).forEach((value, i) => {
+      element(name).value = i;
+      element(name).dispatchEvent(new Event('input'));
+      said.push([`slider ${name}`, wrong()]);
+    });
+  STOPS.forEach((_, i) => { goToStop(i); said.push(['stop', element('sentence').textContent]); });
+  for (const text of BAD) { location.hash = text; attempt(readAddress); said.push(['bad', wrong()]); }
+  document.body.innerHTML = `<pre id="said">${btoa(unescape(encodeURIComponent(JSON.stringify(said))))}</pre>`;
+})()</script>"""
+BAD = {"world=0": "world is 0: takes a number from 1 to 64",
+       "width=100": "width is 100: takes a number from 64 to 4096 that 64 divides",
+       "wrap=x": "wrap is x: takes block, auto, none",
+       "strategy=hybrid&shard_size=3": "shard_size is 3: does not divide world, 4",
+       "colour=1": "colour: no such setting", "stop=18": "stop is 18: takes a number from 1 to 17"}
+
+
+class Wasm:
+    def __init__(self, path):
+        import wasmtime
+        engine = wasmtime.Engine()
+        self.store = wasmtime.Store(engine)
+        self.store.set_wasi(wasmtime.WasiConfig())
+        linker = wasmtime.Linker(engine)
+        linker.define_wasi()
+        self.exports = linker.instantiate(self.store, wasmtime.Module.from_file(engine, path)).exports(self.store)
+        self.exports["_initialize"](self.store)
+
+    def described(self, line):
+        memory = self.exports["memory"]
+        place = self.exports["line_of_settings"](self.store)
+        memory.write(self.store, text_of(line).encode() + b"\0", place)
+        begin = self.exports["described"](self.store)
+        data = bytes(memory.read(self.store, begin, memory.data_len(self.store)))
+        return data[:data.index(0)].decode()
+
+
+@unittest.skipIf(missing(), f"missing: {missing()}; ./fsdp setup --site and ./fsdp build have them")
+class Step(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        subprocess.run([sys.executable, ROOT / "grading/site/step/build.py", cls.folder], check=True)
+
+    def test_webassembly_says_what_the_native_program_says(self):
+        dice = random.Random(20)
+        lines = [settings(dice) for _ in range(500)]
+        wasm = Wasm(self.folder / "step.wasm")
+        for line, expected in zip(lines, native(lines), strict=True):
+            self.assertEqual(wasm.described(line), expected, text_of(line))
+
+    def test_every_slider_and_stop_of_the_page_works_in_a_browser(self):
+        browser = shutil.which("chromium") or shutil.which("google-chrome")
+        if browser is None:
+            self.skipTest("missing: chromium")
+        script = DRIVE.replace("BAD", json.dumps(list(BAD)))
+        page = self.folder / "driven.html"
+        page.write_text((self.folder / "step.html").read_text().replace("</body>", script + "</body>"))
+        done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+                               f"--user-data-dir={self.folder}/browser", "--virtual-time-budget=60000",
+                               page.as_uri()], capture_output=True, text=True)
+        said = json.loads(base64.b64decode(re.search('id="said">(.*?)<', done.stdout)[1]))
+        self.assertEqual([one for one in said if one[0].startswith("slider") and one[1]], [])
+        self.assertEqual(len([one for one in said if one[0] == "stop" and one[1]]), 17)
+        wrong = [text for kind, text in said if kind == "bad"]
+        for text, expected in zip(wrong, BAD.values(), strict=True):
+            self.assertTrue(text.startswith(expected), text)
+
+    def test_the_whole_program_plans_the_same(self):
+        dice = random.Random(21)
+        for described in native([settings(dice) for _ in range(20)]):
+            self.compare(described)
+
+    def compare(self, described):
+        most, received = {}, 0
+        for line in described.splitlines():
+            what, *words = line.split()
+            if what == "command":
+                command = words
+            elif what == "most":
+                most[words[0], words[1]] = int(words[2])
+            elif what == "received":
+                received += int(words[1])
+            elif what == "time":
+                seconds = sum(map(int, words)) / 1e9
+            elif what == "flops":
+                flops = int(words[0])
+        done = subprocess.run([PLAN, *command[2:], "--json"], capture_output=True, text=True, check=True)
+        plan = json.loads(done.stdout)
+        with self.subTest(shlex.join(command)):
+            planned = {(phase, cls): count for phase, classes in plan["live_bytes"].items()
+                       for cls, count in classes.items() if cls not in ("rest", "total")}
+            self.assertEqual({key: most[key] for key in planned}, planned)
+            self.assertEqual(received, plan["bytes_within_host"] + plan["bytes_between_hosts"])
+            self.assertEqual(flops, plan["flops"])
+            if plan["mode"] == "fsdp":  # the order of gradients within a block has no part in it
+                self.assertAlmostEqual(seconds, sum(plan["seconds"].values()), delta=1e-6)

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <optim/shard_layout.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace fsdp {
+
+inline constexpr int64_t kPage = 4096;  // [bytes] of a state file
+
+// [bytes] of so many that stay in memory if `wanted` are to: whole pages.
+inline int64_t pinned_bytes(int64_t bytes, int64_t wanted) {
+  return std::min(bytes, round_up(wanted, kPage));
+}
+
+}  // namespace fsdp
