@@ -56,9 +56,10 @@ torch_trainer_module(prediction base comm config memory offload optim trace)
 torch_trainer_module(exchange comm nn state)
 torch_trainer_module(strategies comm config data memory nn offload optim prediction state trace)
 torch_trainer_module(planning base comm config memory nn optim prediction strategies)
-torch_trainer_module(train base comm config cuda data exchange memory optim planning prediction report state
+torch_trainer_module(diff base comm config nn optim state strategies)
+torch_trainer_module(train base comm config cuda data diff exchange memory optim planning prediction report state
                      strategies trace)
-torch_trainer_module(options base comm command_line config cuda data exchange nn optim report
+torch_trainer_module(options base comm command_line config cuda data diff exchange nn optim report
                      strategies trace train)
 
 add_library(fsdp_gloo INTERFACE)

@@ -12,6 +12,7 @@ program(hello fsdp_trace programs/hello.cpp)
 program(export_model fsdp_exchange programs/export_model.cpp)
 program(inspect fsdp_state programs/inspect.cpp)
 program(generate fsdp_options programs/generate.cpp)
+program(diff fsdp_diff programs/diff.cpp)
 
 # Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
 # first program that a student can run.
@@ -59,6 +60,8 @@ endfunction()
 add_custom_target(all_tests DEPENDS ${tests})
 add_programs(all_tests own_model own_plan own_training gpu_tests appendix_programs run_tests step)
 add_custom_target(everything DEPENDS all_tests check export_model generate hello inspect)
+add_programs(all_tests own_model own_plan own_training gpu_tests appendix_programs run_tests)
+add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect)
 add_programs(everything plan reproduce transport_bench reference_train mine_train fsdp)
 add_custom_target(visitors ALL)  # with the library and its examples, what `cmake --build` builds
 add_programs(visitors check hello run_tests reference_train)

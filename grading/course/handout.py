@@ -28,8 +28,8 @@ GIVEN = tuple("""
     CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml docs/checkpoints.md
     docs/debugging.md docs/hugging_face.md docs/manners.md docs/memory- docs/modules.md docs/telemetry.md fsdp
     grading/course/skeletons.py grading/grader/course.py grading/grader/submission.py grading/plot.py grading/submit.py
-    programs/check programs/export_model.cpp programs/generate.cpp programs/hello.cpp programs/inspect.cpp
-    programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh
+    programs/check programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
+    programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh
     scripts/setup.sh tasks/ tests/task trainer/
 """.split())
 LIST = ".pristine/delivered"

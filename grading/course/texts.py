@@ -39,6 +39,7 @@ def verbs():
         "generate": ["programs/generate.cpp", "trainer/options/init_option.cpp"],
         "export": ["programs/export_model.cpp"],
         "inspect": ["programs/inspect.cpp"],
+        "diff": ["programs/diff.cpp"],
         "plan": ["programs/plan/settings.cpp",
                  *(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp"))],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],

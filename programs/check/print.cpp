@@ -35,6 +35,12 @@ void print_failure(const TestResult& result) {
     if (!line.empty()) std::printf("%s\n", wrap(line, kColumns, 4).c_str());
   }
   std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
+  if (problem.number.front() != '7') return;  // of a whole model
+  const std::string world = result.ranks().empty() ? "2" : result.ranks().substr(1);
+  std::printf(
+      "If values differ, ask where the bits part:\n"
+      "    ./fsdp diff --a \"--mode single --world %s\" --b \"--mode fsdp --world %s\"\n\n",
+      world.c_str(), world.c_str());
 }
 
 // "task 4", "tasks 1 and 2", "tasks 1 to 3".

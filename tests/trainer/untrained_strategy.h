@@ -21,6 +21,7 @@ class UntrainedStrategy : public Strategy {
   void set_loss_scale(int64_t) override {}
   void full_parameters(const ParameterVisitor&) override {}
   ModelState state() override { return {}; }
+  std::vector<Owned> owned() const override { return {}; }
   const ShardLayout& layout() const override { return layout_; }
 
  protected:

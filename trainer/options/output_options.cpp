@@ -1,9 +1,11 @@
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
+#include <diff/run_hashes.h>
 #include <options/groups.h>
 #include <report/run_log.h>
 #include <trace/timeline.h>
 
+#include <filesystem>
 #include <vector>
 
 namespace fsdp {
@@ -51,6 +53,11 @@ void add_output_options(CLI::App& app, TrainConfig& config) {
   app.add_option("--log", config.log,
                  "write a line of JSON at each step to the end of this file, which may be a FIFO "
                  "(docs/telemetry.md)");
+  auto* hashes = app.add_option("--hashes", config.hashes,
+                                "write a hash of all that each step makes into this folder, as "
+                                "./fsdp diff does (docs/debugging.md)");
+  app.add_option("--capture", config.capture, "an event of which to write the values there too")
+      ->needs(hashes);
 }
 
 void check_output_options(const TrainConfig& config) {
@@ -63,6 +70,14 @@ void check_output_options(const TrainConfig& config) {
       throw UsageError(std::string("--trace ") + error.what());
     }
     check_output("--trace", config.trace, reason_not_to_write(config.trace));
+  }
+  if (!config.hashes.empty() && std::filesystem::exists(config.hashes) &&
+      !std::filesystem::is_directory(config.hashes))
+    throw UsageError("--hashes " + config.hashes + ": is no folder");
+  try {
+    if (!config.capture.empty()) nlohmann::json::parse(config.capture).get<EventKey>();
+  } catch (const std::exception&) {
+    throw UsageError("--capture " + config.capture + ": names no event; ./fsdp diff prints one");
   }
   check_that_files_differ(files_of(config));
 }

@@ -104,6 +104,16 @@ void ReplicaStrategy::skip_step() {
   replica_.skip_step();
 }
 
+std::vector<Strategy::Owned> ReplicaStrategy::owned() const {
+  std::vector<Owned> all;
+  for (const Replica::Slot& slot : replica_.slots()) {
+    const bool has_gradient = slot.trainable && !replica_.buckets().empty();
+    all.push_back({slot.parameter.name, 0, slot.padded.narrow(0, 0, slot.parameter.tensor.numel()),
+                   has_gradient ? replica_.gradient(slot).flatten() : at::Tensor()});
+  }
+  return all;
+}
+
 ModelState ReplicaStrategy::state() {
   ModelState state = state_without_ranges(distinct_parameters(*model_));
   state.ranges = replica_.state();

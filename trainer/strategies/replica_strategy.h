@@ -20,6 +20,7 @@ class ReplicaStrategy : public Strategy {
   void skip_step() override;
   void set_loss_scale(int64_t scale) override { loss_scale_ = scale; }
   ModelState state() override;
+  std::vector<Owned> owned() const override;
   const ShardLayout& layout() const override { return layout_; }
 
  protected:

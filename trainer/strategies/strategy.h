@@ -54,6 +54,16 @@ class Strategy {
   // call only.
   virtual void full_parameters(const ParameterVisitor& visit) = 0;
 
+  // This rank's part of a parameter and of its gradient, as views.
+  struct Owned {
+    std::string parameter;  // its first name
+    int64_t begin{};        // [elements] in the parameter
+    at::Tensor value;       // [n]
+    at::Tensor gradient;    // [n] from forward_backward() to step(); undefined if it is frozen
+  };
+  // Calls no collective, and changes nothing.
+  virtual std::vector<Owned> owned() const = 0;
+
   // The parameters, and this rank's ranges of their state, to be read or to be written. State that
   // does not exist before the first step is allocated. The ranges are valid until the next call of
   // another function. Calls no collective.

@@ -1,4 +1,5 @@
 #include <base/text.h>
+#include <diff/hash_recorder.h>
 #include <memory/live_bytes.h>
 #include <report/run_log.h>
 #include <report/telemetry.h>
@@ -114,6 +115,10 @@ class TrainingRun {
     }
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
     workload_ = workload_of_run(config, fsdp, dataset);
+    if (!config.hashes.empty()) {
+      hashes_.emplace(config, run.layout, settings_of_run(config), context.rank);
+      workload_ = hashes_->observed(std::move(workload_));
+    }
     if (leads()) telemetry_.say(description(config, context, transports()));
     if (!config.on_cuda())
       require_enough_memory(config, run.layout, run.traces, transports(),
@@ -133,6 +138,7 @@ class TrainingRun {
   void operator()() {
     say(load_init(config_, *strategy_, *comm_));
     say(resume(config_, *strategy_, *comm_));
+    if (hashes_) hashes_->record(What::initial, config_.first_step, *strategy_);
     ParameterSummary before;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
     if (config_.steps == 0) evaluate();
@@ -184,6 +190,8 @@ class TrainingRun {
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
+    if (hashes_ && !(config_.step_in_backward && config_.mode == "fsdp"))
+      hashes_->record(What::reduced, step, *strategy_);
     const std::optional<double> norm = update(step);
     live_bytes::enter(Phase::init);  // of no step
     losses_.push_back(loss.mean());
@@ -247,6 +255,8 @@ class TrainingRun {
     if (config_.clip || scaler_) {
       constexpr double kNoClip = std::numeric_limits<double>::infinity();
       norm = strategy_->clip_grad_norm(config_.clip.value_or(kNoClip), config_.norm_type);
+      if (hashes_) hashes_->record_norm(step, *norm);
+      if (hashes_) hashes_->record(What::clipped, step, *strategy_);
     }
     const bool skip = scaler_ && scaler_->scale() > 1 && !std::isfinite(*norm);
     if (skip) {
@@ -256,6 +266,7 @@ class TrainingRun {
       strategy_->step();
     }
     if (meter_) meter_->end_optimizer();
+    if (hashes_) hashes_->record(What::updated, step, *strategy_);
     if (scaler_) update_scaler(step, !skip);
     end_span(span);
     return norm;
@@ -318,6 +329,7 @@ class TrainingRun {
   std::shared_ptr<Dataset> dataset_;
   std::optional<LossScaler> scaler_;
   int64_t skipped_steps_{};
+  std::optional<HashRecorder> hashes_;  // if config says so
   Workload workload_;
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
   nlohmann::ordered_json settings_;  // what checkpoints say of the run; on rank 0, if any are saved

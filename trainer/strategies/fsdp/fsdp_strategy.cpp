@@ -12,6 +12,7 @@
 #include <strategies/modules_of_units.h>
 #include <strategies/offload.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace fsdp {
@@ -128,6 +129,23 @@ class FsdpStrategy : public Strategy {
     ModelState state = state_without_ranges(distinct_parameters(*model_));
     state.ranges = unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
     return state;
+  }
+  std::vector<Owned> owned() const override {
+    std::vector<Owned> all;
+    for (const auto& parameter : layout_.parameters) {
+      const FlatParameter& unit = *sharded_->units()[parameter.unit];
+      const int64_t begin = std::max(parameter.offset, unit.shard_offset());
+      const int64_t numel =
+          std::min(parameter.offset + parameter.numel, unit.shard_offset() + unit.shard_numel()) -
+          begin;
+      if (numel <= 0) continue;
+      const auto part = [&](const at::Tensor& shard) {
+        return shard.defined() ? shard.narrow(0, begin - unit.shard_offset(), numel) : shard;
+      };
+      all.push_back({parameter.name, begin - parameter.offset, part(unit.shard()),
+                     parameter.trainable ? part(unit.sharded_gradient()) : at::Tensor()});
+    }
+    return all;
   }
   Locate locate() const override { return fsdp::locate; }
   const ShardLayout& layout() const override { return layout_; }

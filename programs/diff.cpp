@@ -1,0 +1,175 @@
+// diff --a "OPTIONS" --b "OPTIONS": trains twice, and says where the bits of the runs part.
+#include <base/child_program.h>
+#include <base/one_line.h>
+#include <base/text.h>
+#include <base/whole_file.h>
+#include <c10/util/ScopeExit.h>
+#include <command_line/command_line.h>
+#include <diff/run_hashes.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+struct Run {
+  std::string name;     // a, b
+  std::string options;  // of train
+  std::string program{};
+  std::string path{};     // of its hashes
+  std::string failure{};  // what it said when it failed
+  RunHashes hashes{};
+};
+
+struct Settings {
+  Run a{"a", ""}, b{"b", ""};
+  std::string save;
+};
+
+Settings parse(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Trains twice, and says where the bits of the two runs part.", "fsdp diff");
+  app.get_formatter()->column_width(34);
+  app.add_option(
+         "--a", settings.a.options,
+         "options of ./fsdp train, as \"--mode single --world 4\"; unless given, --model is "
+         "gpt2-tiny and --steps is 2")
+      ->required();
+  auto* b = app.add_option("--b", settings.b.options,
+                           "those of the other run, as \"--mode fsdp --world 4 --stack mine\"");
+  auto* against = app.add_option("--against", settings.b.path,
+                                 "in place of --b: a file of --save, or a folder of train --hashes")
+                      ->check(CLI::ExistingPath)
+                      ->excludes(b);
+  auto* save = app.add_option("--save", settings.save, "write the hashes of a to this file");
+  app.add_option("--binary-a", settings.a.program, "the program that trains (default: as ./fsdp)")
+      ->required()
+      ->check(CLI::ExistingFile);
+  app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch")
+      ->check(CLI::ExistingFile);
+  parse_command_line(app, argc, argv, [&] {
+    if (b->empty() && against->empty() && save->empty())
+      throw UsageError("--a needs --b, --against or --save");
+    if (!save->empty()) check_output("--save", settings.save, reason_not_to_write(settings.save));
+    if (settings.b.program.empty()) settings.b.program = settings.a.program;
+  });
+  return settings;
+}
+
+std::vector<std::string> command_of(const Run& run, const std::string& capture) {
+  std::vector<std::string> command = CLI::detail::split_up(run.options);
+  const auto given = [&](const char* option) {
+    return run.options.find(option) != std::string::npos;
+  };
+  command.insert(command.begin(), std::filesystem::absolute(run.program).string());
+  if (!given("--steps")) command.insert(command.end(), {"--steps", "2"});
+  if (!given("--model") && !given("--recipe") && !given("--config") && !given("--init") &&
+      !given("--resume"))
+    command.insert(command.end(), {"--model", "gpt2-tiny"});
+  command.insert(command.end(), {"--hashes", run.path});
+  if (!capture.empty()) command.insert(command.end(), {"--capture", capture});
+  return command;
+}
+
+// Trains with files in `folder`, and reads what that writes.
+void train(Run& run, const std::string& folder, const std::string& capture = "") {
+  run.path = folder + '/' + run.name;
+  const std::string log = folder + "/output";
+  ChildProgram child([&](int) {
+    const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    return command_of(run, capture);
+  });
+  while (!child.has_ended(std::chrono::minutes(1))) {
+  }
+  const auto end = child.end(std::chrono::milliseconds(0));
+  run.failure.clear();
+  if (end.code == 0 && end.signal == 0) {
+    run.hashes = read_hashes(run.path);
+    return;
+  }
+  run.failure = "it " + end.text();
+  std::istringstream lines(content_of(log));
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("fsdp train: ")) run.failure = one_line(line.substr(12));
+  if (end.code == 2) throw UsageError("--" + run.name + ": " + run.failure);
+  try {
+    run.hashes = read_hashes(run.path);
+  } catch (const std::runtime_error&) {  // it has not begun to train
+    throw std::runtime_error(run.name + " failed: " + run.failure);
+  }
+}
+
+void say(const std::string& text) {
+  std::printf("%s\n", wrap(text, 100, 2).c_str());
+  std::fflush(stdout);
+}
+
+void show_values(const EventKey& key, Run& a, Run& b, const std::string& folder) {
+  const std::string name = nlohmann::json(key).dump();
+  train(a, folder, name);
+  if (!b.options.empty()) train(b, folder, name);
+  for (const std::string& line : differing_values(key, a.hashes, b.hashes))
+    say("  " + line);
+  if (b.options.empty())
+    say("  values of b come from a folder of train --hashes DIR --capture '" + name + '\'');
+}
+
+int compare_and_tell(Run& a, Run& b, const std::string& folder) {
+  const bool failed = !a.failure.empty() || !b.failure.empty();
+  const Comparison found = compare(a.hashes, b.hashes, failed);
+  for (const Run* run : {&a, &b})
+    if (!run->failure.empty()) say(run->name + " failed: " + run->failure);
+  for (const std::string& kind : found.left_out)
+    say("left out: " + kind);
+  if (found.first) {
+    say("the bits part in " + place_of(*found.first, a.hashes, b.hashes));
+    show_values(*found.first, a, b, folder);
+  } else {
+    say((failed ? "up to there the bits are equal: " : "the bits are equal: ") +
+        counted(found.equal, "event"));
+    if (found.end) say("it ended before " + place_of(*found.end, a.hashes, b.hashes));
+  }
+  return found.first || failed ? 1 : 0;
+}
+
+int diff(Settings settings) {
+  auto& [a, b, save] = settings;
+  std::string folder = (std::filesystem::temp_directory_path() / "fsdp-diff-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr)
+    throw std::runtime_error(folder + " can't be made: name another folder in TMPDIR");
+  const auto remove = c10::make_scope_exit([&] { std::filesystem::remove_all(folder); });
+  train(a, folder);
+  if (!save.empty()) {
+    if (!a.failure.empty()) throw std::runtime_error("a failed: " + a.failure);
+    std::string all;
+    for (const auto& file : std::filesystem::directory_iterator(a.path))
+      all += content_of(file.path().string());
+    write_whole_file(save, all);
+  }
+  if (b.options.empty() && b.path.empty()) return 0;
+  if (b.options.empty()) {
+    b.hashes = read_hashes(b.path);
+  } else {
+    train(b, folder);
+  }
+  return compare_and_tell(a, b, folder);
+}
+
+}  // namespace
+}  // namespace fsdp
+
+int main(int argc, char** argv) {
+  return fsdp::run_program("fsdp diff", [&] {
+    try {
+      return fsdp::diff(fsdp::parse(argc, argv));
+    } catch (const std::invalid_argument& error) {  // runs that can't be compared
+      throw fsdp::UsageError(error.what());
+    }
+  });
+}

@@ -1,0 +1,144 @@
+#include <comm/call_observer.h>
+#include <diff/hash_recorder.h>
+#include <strategies/fsdp/checkpoint_blocks.h>
+
+#include <reference/trained.h>
+
+namespace fsdp {
+namespace {
+
+using MakeStrategy = decltype(FsdpImplementation::make_strategy);
+
+RunHashes hashes_of(TrainConfig config, MakeStrategy make = make_fsdp_strategy) {
+  const TemporaryFolder folder;
+  config.hashes = folder.path() + "/hashes";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_training(config, {make, shard_layout, checkpoint_blocks}), 0);
+  testing::internal::GetCapturedStdout();
+  return read_hashes(config.hashes);
+}
+
+void expect_equal(const RunHashes& a, const RunHashes& b) {
+  const Comparison found = compare(a, b, /*cut_off=*/false);
+  EXPECT_TRUE(!found.first) << place_of(*found.first, a, b);
+  EXPECT_GT(found.equal, 500);
+  EXPECT_EQ(found.left_out, std::vector<std::string>());
+}
+
+TEST(Diff, runs_that_share_out_their_parts_in_other_ways_have_equal_bits) {
+  const RunHashes single = hashes_of(config_of({"single", 1}, 4, 2));
+  const std::vector<Arranged> all{{"single", 4}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 4, 2}};
+  for (const Arranged& how : all) {
+    SCOPED_TRACE(named(how));
+    expect_equal(single, hashes_of(config_of(how, 4, 2)));
+  }
+  TrainConfig config = config_of({"fsdp", 2}, 4, 2);
+  config.reshard_after_forward = config.prefetch = config.meta_init = false;
+  config.checkpoint_every = 1;
+  config.accumulate = "last";
+  expect_equal(single, hashes_of(config));
+  expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
+}
+
+// FSDP of a model that `change` changes on each rank.
+template <void (*change)(Module& model, int rank)>
+std::unique_ptr<Strategy> with(const TrainConfig& config, Workload workload,
+                               std::shared_ptr<Communicator> comm) {
+  workload.build = [build = workload.build, rank = comm->rank()] {
+    auto model = build();
+    change(*model, rank);
+    return model;
+  };
+  return make_fsdp_strategy(config, std::move(workload), std::move(comm));
+}
+
+void wrong_value(Module& model, int /*rank*/) {
+  const at::NoGradGuard no_grad;
+  model.named_parameters()["h.1.ln_2.weight"].mul_(2);
+}
+
+void wrong_output(Module& model, int rank) {
+  auto& mlp = dynamic_cast<Module&>(*model.named_modules()["h.2.mlp"]);
+  if (rank == 1) mlp.register_forward_hook([](Module&, const at::Tensor& x) { return x + 1; });
+}
+
+void wrong_gradient(Module& model, int rank) {
+  const auto twice = [](const at::Tensor& gradient) { return gradient * 2; };
+  if (rank == 1) model.named_parameters()["h.0.attn.c_attn.weight"].register_hook(twice);
+}
+
+// Adds 1 to what each reduce-scatter of a unit has brought.
+class WrongReduction final : public CallObserver {
+ public:
+  void issued(const Call& call, const at::Tensor& output) override {
+    if (call.operation == Operation::reduce_scatter && call.unit == "h.1") sum_ = output;
+  }
+  void waits(const Call&) override {}
+  void waited(const Call& call, Moved) override {
+    if (call.operation == Operation::reduce_scatter && call.unit == "h.1") sum_.add_(1);
+  }
+
+ private:
+  at::Tensor sum_;
+};
+
+void wrong_reduction(Module& /*model*/, int /*rank*/) {
+  static WrongReduction fault;
+}
+
+TEST(Diff, names_the_unit_and_the_phase_in_which_something_went_wrong) {
+  const std::vector<std::pair<MakeStrategy, std::string>> faults{
+      {with<wrong_value>, "step 1, unit h.1, parameter before the first step: h.1.ln_2.weight"},
+      {with<wrong_output>, "step 1, part 1, unit h.2, output of forward: h.2.mlp"},
+      {with<wrong_gradient>,
+       "step 1, part 1, unit h.0, gradient of the part: h.0.attn.c_attn.weight"},
+      {with<wrong_reduction>, "step 1, unit h.1, reduced gradient: h.1.ln_1.weight"}};
+  const RunHashes right = hashes_of(config_of({"ddp", 2}, 2, 1));
+  for (const auto& [make, place] : faults) {
+    const RunHashes wrong = hashes_of(config_of({"fsdp", 2}, 2, 1), make);
+    const Comparison found = compare(right, wrong, /*cut_off=*/false);
+    EXPECT_EQ(found.first ? place_of(*found.first, right, wrong) : "nothing", place);
+  }
+}
+
+TEST(Diff, shows_the_values_of_an_event_with_the_ranks_and_calls_that_made_them) {
+  TrainConfig config = config_of({"fsdp", 2}, 2, 1);
+  const EventKey key{0, -1, What::reduced, "h.1.ln_1.weight"};
+  config.capture = nlohmann::json(key).dump();
+  const auto lines =
+      differing_values(key, hashes_of(config), hashes_of(config, with<wrong_reduction>));
+  ASSERT_EQ(lines.size(), 8U);
+  EXPECT_TRUE(lines[0].starts_with("[0] "));
+  EXPECT_EQ(lines[5], "35 of 35 elements differ, the last one is [34]");
+  EXPECT_TRUE(lines[7].starts_with("b: rank 0, after #") &&
+              lines[7].find("reduce_scatter h.1") != std::string::npos)
+      << lines[7];
+}
+
+TEST(Diff, refuses_files_that_no_run_has_written_and_runs_with_other_settings) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(read_hashes(folder.path()), std::runtime_error);
+  EXPECT_THROW(read_hashes(folder.write("file", "[1]\n")), std::runtime_error);
+  const std::string head = R"({"processes": 2, "settings": {}})";
+  folder.write("rank.0", head + '\n');
+  EXPECT_THROW(read_hashes(folder.path()), std::runtime_error) << "without rank 1";
+  folder.write("rank.1", head + "\n{\"step\": 0, \"what");  // a rank that was killed
+  EXPECT_EQ(read_hashes(folder.path()).events.size(), 0U);
+  EXPECT_THROW(compare({{{"seed", 1}}, {}}, {{{"seed", 2}}, {}}, false), std::invalid_argument);
+}
+
+TEST(BitHash, of_the_pieces_add_up_to_that_of_the_whole_and_each_bit_counts) {
+  for (const auto dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    const at::Tensor whole = at::arange(1, 65, dtype);
+    const uint64_t hash = bit_hash(whole);
+    for (const int64_t cut : {0, 1, 16, 63, 64})
+      EXPECT_EQ(bit_hash(whole.slice(0, 0, cut)) + bit_hash(whole.slice(0, cut), cut), hash);
+    EXPECT_NE(bit_hash(whole.neg()), hash);
+    EXPECT_NE(bit_hash(whole.flip(0)), hash);
+    EXPECT_NE(bit_hash(whole.roll(1)), hash);
+    EXPECT_NE(bit_hash(at::cat({whole.slice(0, 0, 63), -whole.slice(0, 63)})), hash);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,197 @@
+#include <base/todo.h>
+#include <base/write_all.h>
+#include <diff/hash_recorder.h>
+#include <fcntl.h>
+#include <optim/exact_sum.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+// Each element is mixed with its index, as wyhash mixes words: the halves of a product.
+template <typename Bits>
+uint64_t hash_of(const at::Tensor& tensor, int64_t begin) {
+  constexpr uint64_t kStep = 0x9E3779B97F4A7C15, kFactor = 0xD6E8FEB86659FD93;
+  const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
+  uint64_t sum = 0, key = kStep * (static_cast<uint64_t>(begin) + 1);
+  for (const Bits* end = bits + tensor.numel(); bits != end; ++bits, key += kStep) {
+    const UInt128 product = static_cast<UInt128>(*bits ^ key) * kFactor;
+    sum += static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  }
+  return sum;
+}
+
+// Without the last part: "h.0.attn" of "h.0.attn.weight"; "" of "h".
+std::string around(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+// The innermost of `modules` that has this parameter or is this module.
+template <typename Names>
+std::string innermost(const Names& modules, std::string name) {
+  while (!name.empty() && !modules.contains(name))
+    name = around(name);
+  return name;
+}
+
+// What is not unsharded has none to read.
+bool has_storage(const at::Tensor& tensor) {
+  const auto end = static_cast<size_t>(tensor.storage_offset() + tensor.numel());
+  return tensor.storage().nbytes() >= end * tensor.element_size();
+}
+
+}  // namespace
+
+uint64_t bit_hash(const at::Tensor& tensor, int64_t begin) {
+  const at::Tensor whole = tensor.detach().to(at::kCPU).contiguous();
+  if (whole.element_size() == 2) return hash_of<uint16_t>(whole, begin);
+  if (whole.element_size() == 4) return hash_of<uint32_t>(whole, begin);
+  return hash_of<uint64_t>(whole.to(at::kDouble), begin);
+}
+
+HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
+                           nlohmann::ordered_json settings, int rank)
+    : path_(config.hashes + "/rank." + std::to_string(rank)),
+      rank_(rank),
+      first_replica_(rank < (config.mode == "ddp" ? 1 : config.shards())) {
+  std::error_code unknown;  // open() fails too, and says why
+  std::filesystem::create_directories(config.hashes, unknown);
+  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_ < 0) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(errno));
+  if (!config.capture.empty()) capture_ = nlohmann::json::parse(config.capture).get<EventKey>();
+  for (const auto& unit : layout.units)
+    units_.insert(unit.name);
+  for (const auto& parameter : layout.parameters)
+    places_.emplace(parameter.name, places_.size());
+  settings.update({{"first_step", config.first_step}, {"steps", config.steps}});
+  write({{"processes", config.mode == "single" ? 1 : config.world}, {"settings", settings}});
+}
+
+HashRecorder::~HashRecorder() {
+  close(file_);
+}
+
+Workload HashRecorder::observed(const Workload& workload) {
+  return {workload.build,
+          [this, loss_of = workload.loss](Module& model, int part, int parts, int64_t step) {
+            if (!std::exchange(hooked_, true)) hook(model);
+            if (std::exchange(step_, step) != step) calls_.clear();
+            part_ = part;
+            events_ = 0;
+            times_.clear();
+            in_forward_ = true;
+            const at::Tensor loss = loss_of(model, part, parts, step);
+            in_forward_ = false;
+            add_of_part(What::loss, "", loss);
+            if (loss.requires_grad())
+              loss.register_hook([this](const at::Tensor&) {
+                pass_ = torch::autograd::get_current_graph_task_id();
+              });
+            return loss;
+          }};
+}
+
+void HashRecorder::hook(Module& model) {
+  std::map<std::string, Module*> modules;
+  for (const auto& named : model.named_modules()) {
+    auto* module = dynamic_cast<Module*>(named.value().get());
+    if (module == nullptr) continue;
+    modules[named.key()] = module;
+    const std::string name = named.key().empty() ? "root" : named.key();
+    module->register_forward_hook([this, name](Module&, const at::Tensor& output) {
+      if (in_forward_) add_of_part(What::output, name, output);
+      return at::Tensor();
+    });
+  }
+  for (const auto& [name, tensor] : distinct_parameters(model)) {
+    sizes_[name] = tensor.sizes().vec();
+    modules.at(innermost(modules, name))
+        ->register_forward_pre_hook(
+            [this, name = name, tensor = tensor](Module&, const at::Tensor&) {
+              if (in_forward_) add_of_part(What::gathered, name, tensor);
+              return at::Tensor();
+            });
+    if (!tensor.requires_grad()) continue;
+    tensor.register_hook([this, name = name](const at::Tensor& gradient) {
+      // Not of a pass inside, as where activations are computed again: it comes once more.
+      if (torch::autograd::get_current_graph_task_id() == pass_)
+        add_of_part(What::part, name, gradient);
+    });
+  }
+}
+
+void HashRecorder::add_of_part(What what, std::string name, const at::Tensor& tensor) {
+  EventKey key{step_, part_, what, std::move(name)};
+  if (const int times = ++times_[key]; times > 1) key.name += " (" + std::to_string(times) + ')';
+  add(key, events_++, tensor);
+}
+
+void HashRecorder::record(What what, int64_t step, Strategy& strategy) {
+  if (!first_replica_) return;
+  const bool gradients = what == What::reduced || what == What::clipped;
+  for (const auto& [parameter, begin, value, gradient] : strategy.owned())
+    add({step, -1, what, parameter}, places_[parameter], gradients ? gradient : value, begin);
+  if (what != What::updated) return;
+  try {
+    for (const StateRange& range : strategy.state().ranges) {
+      const int64_t place = places_[range.parameter];
+      add({step, -1, What::m, range.parameter}, place, range.exp_avg, range.begin);
+      add({step, -1, What::v, range.parameter}, place, range.exp_avg_sq, range.begin);
+    }
+  } catch (const NotStarted&) {
+  }
+}
+
+void HashRecorder::record_norm(int64_t step, double norm) {
+  if (rank_ == 0) add({step, -1, What::norm, ""}, 0, at::full({1}, norm, at::kDouble));
+}
+
+void HashRecorder::add(const EventKey& key, int64_t place, const at::Tensor& tensor,
+                       int64_t begin) {
+  if (!tensor.defined()) return;
+  const bool there = has_storage(tensor);
+  std::string unit = innermost(units_, key.name);
+  if (unit.empty()) unit = "root";
+  nlohmann::json line = key;
+  line.update(nlohmann::json(
+      EventHash{place, unit, there ? bit_hash(tensor, begin) : 0, there ? tensor.numel() : 0}));
+  if (there && capture_ == key) line.update(values_of(key.name, unit, tensor, begin));
+  write(line);
+}
+
+nlohmann::json HashRecorder::values_of(const std::string& name, const std::string& unit,
+                                       const at::Tensor& tensor, int64_t begin) const {
+  const at::Tensor all = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  const auto* numbers = all.const_data_ptr<double>();
+  std::string text;
+  int count = 0;  // the last two of the unit; of all if it has none, as in ddp
+  for (const bool any : {false, true})
+    for (auto call = calls_.rbegin(); call != calls_.rend() && count < (any ? 1 : 2); ++call)
+      if (any || call->unit == unit)
+        text += (count++ > 0 ? " and #" : ", after #") + std::to_string(call->sequence) + ' ' +
+                call->text();
+  return {{"rank", rank_},
+          {"begin", begin},
+          {"sizes", sizes_.contains(name) ? sizes_.at(name) : tensor.sizes().vec()},
+          {"values", std::vector<double>(numbers, numbers + all.numel())},
+          {"calls", text}};
+}
+
+void HashRecorder::write(const nlohmann::json& line) {
+  const int error = write_all(file_, line.dump() + '\n');
+  if (error != 0) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(error));
+}
+
+void HashRecorder::issued(const Call& call, const at::Tensor&) {
+  if (capture_ && !(call.unit == kMetrics)) calls_.push_back(call);
+}
+
+}  // namespace fsdp
