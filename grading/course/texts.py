@@ -47,6 +47,7 @@ def verbs():
         "generate": ["programs/generate.cpp", "trainer/options/init_option.cpp"],
         "export": ["programs/export_model.cpp"],
         "inspect": ["programs/inspect.cpp"],
+        "replay": ["fsdp"],
         "plan": ["programs/plan/settings.cpp",
                  *(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp"))],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],
