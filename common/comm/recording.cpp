@@ -287,7 +287,7 @@ void begin_recording() {
 }
 
 void record_rank(int rank) {
-  if (recorded_run.empty()) return;
+  if (recorded_run.empty() || replays()) return;
   rank_recording =
       std::make_unique<WrittenRecording>(recorded_run + "/rank-" + std::to_string(rank), rank);
 }
