@@ -37,6 +37,14 @@ test_executable(fsdp_common_tests plan_tests fsdp_plan ${plan_tests})
 
 # What the site's page of a step runs as WebAssembly.
 program(step fsdp_prediction grading/site/step/step.cpp)
+# Written questions, whose answers are plans.
+file(GLOB quiz_sources CONFIGURE_DEPENDS programs/quiz/*.cpp)
+add_library(fsdp_quiz STATIC EXCLUDE_FROM_ALL ${quiz_sources})
+target_link_libraries(fsdp_quiz PUBLIC fsdp_plan fsdp_digest)
+target_precompile_headers(fsdp_quiz REUSE_FROM fsdp_pch)
+program(quiz fsdp_quiz programs/quiz.cpp)
+file(GLOB quiz_tests CONFIGURE_DEPENDS tests/programs/quiz/*.cpp)
+test_executable(fsdp_common_tests quiz_tests fsdp_quiz ${quiz_tests})
 
 program(transport_bench fsdp_given programs/transport_bench.cpp)
 

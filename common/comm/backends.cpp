@@ -1,4 +1,5 @@
 #include <comm/backends.h>
+#include <comm/recording.h>
 
 #include <stdexcept>
 #include <utility>
@@ -78,8 +79,9 @@ std::shared_ptr<Transport> make_transport(const std::string& backend, const Rank
     throw std::invalid_argument("unknown backend '" + backend +
                                 "': allowed are auto, shm, gloo and nccl");
   }
-  if (!options.link) return transport;
-  return make_link_transport(std::move(transport), *options.link, ledger, options.clock);
+  if (options.link)
+    transport = make_link_transport(std::move(transport), *options.link, ledger, options.clock);
+  return recorded(std::move(transport));
 }
 
 }  // namespace fsdp

@@ -1,5 +1,6 @@
 #include <comm/collective_error.h>
 #include <comm/gloo_group.h>
+#include <comm/recording.h>
 #include <comm/rendezvous.h>
 #include <sys/resource.h>
 
@@ -63,8 +64,10 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> connect_gloo(const RankContext& conte
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices = {device_for(context, group)};
     options->threads = 2;
+    const int rank = replays() ? 0 : ledger.rank();  // alone, it sends itself what it would send
+    const int size = replays() ? 1 : group.size;
     return c10::make_intrusive<c10d::ProcessGroupGloo>(
-        rendezvous_of(context, group, purpose, timeout), ledger.rank(), group.size, options);
+        rendezvous_of(context, group, purpose, timeout), rank, size, options);
   } catch (const std::exception& error) {
     throw CollectiveError("rank " + std::to_string(context.rank) +
                           ": can't connect to the other ranks" + group.text() + " over gloo" +

@@ -4,6 +4,7 @@
 #include <comm/tree_sum.h>
 #include <memory/live_bytes.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -190,7 +191,8 @@ class GlooBroadcast final : public GlooTransfer {
   void issue() override {
     std::vector<at::Tensor> tensors{bytes_of(collective_.output)};
     c10d::BroadcastOptions options;
-    options.rootRank = group_->ledger->group().rank_of(collective_.call.root);
+    options.rootRank = std::min(group_->ledger->group().rank_of(collective_.call.root),
+                                group_->gloo->getSize() - 1);  // which may be a replayed rank alone
     work_ = group_->gloo->broadcast(tensors, options);
   }
 };

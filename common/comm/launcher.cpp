@@ -9,6 +9,7 @@
 #include <comm/held_signals.h>
 #include <comm/join.h>
 #include <comm/launcher.h>
+#include <comm/recording.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -34,16 +35,21 @@ void keep_message(const RankContext& context, const std::string& message) {
 }
 
 int run_body(const RankContext& context, const std::function<int(const RankContext&)>& body) {
+  std::string failure;
+  int status = 1;
   try {
+    record_rank(context.rank);
     const int code = body(context);
     if (code == 0) flush_output();
-    return code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
+    if (code != 0) failure = "exit status " + std::to_string(code);
+    status = code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
   } catch (const std::exception& error) {
-    keep_message(context, message_of(error));
+    keep_message(context, failure = message_of(error));
   } catch (...) {
-    keep_message(context, "an exception that is no std::exception");
+    keep_message(context, failure = "an exception that is no std::exception");
   }
-  return 1;
+  end_recording(failure);
+  return status;
 }
 
 RankContext this_rank;  // of a process that is one
@@ -89,6 +95,10 @@ void end_by_exit(const RankContext& context) {
   std::exit(status);
 }
 
+void use_one_thread() {
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
+}
+
 [[noreturn]] void run_rank(const RankContext& context, pid_t parent,
                            const std::function<int(const RankContext&)>& body) {
   end_by_exit(context);
@@ -96,8 +106,22 @@ void end_by_exit(const RankContext& context) {
   end_with(parent);
   // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
+  use_one_thread();
   leave(run_body(context, body));
+}
+
+// In place of the ranks that the caller would fork, if FSDP_REPLAY names one of them: that rank.
+void replay_one(int world_size, const std::function<int(const RankContext&)>& body) {
+  const auto rank = take_replay();
+  if (!rank) return;
+  const RankContext context{*rank, world_size, SharedRegion::create(world_size)};
+  CallRings(context.shared->call_rings(), Group::world(world_size)).set_ranks_here({*rank});
+  use_one_thread();
+  rank_begins();
+  const int status = run_body(context, body);
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(status);
 }
 
 void say(const std::string& program, const std::string& text) {
@@ -158,6 +182,7 @@ LaunchResult run_here(const Share& share, HeldSignals& held,
                       const std::function<void()>& on_interrupt, Farewell* farewell = nullptr) {
   LaunchResult result;
   result.ranks.resize(share.shared->world_size());
+  if (!share.hosts) begin_recording();
   ForkedRanks ranks(share.shared);
   fork_ranks(share, ranks, held, body);
   for (;;) {
@@ -224,6 +249,7 @@ std::string RankExit::text() const {
 LaunchResult launch(int world_size, const std::function<int(const RankContext&)>& body,
                     const std::function<void()>& on_interrupt) {
   require_one_thread("launch()");
+  replay_one(world_size, body);
   auto shared = SharedRegion::create(world_size);
   HeldSignals held;
   return run_here({0, world_size, shared}, held, body, on_interrupt);
@@ -272,6 +298,7 @@ int run_share(const Share& share, HeldSignals& held, const Body& body, const AtE
   if (farewell) story = farewell->say(end);
   if (!farewell && !result.ok()) story = story_of(end, *share.shared);
   if (!story.empty()) say(story);
+  if (const std::string recorded = recorded_text(); !recorded.empty()) say(recorded);
   if (result.ok()) return !at_end || at_end("") ? 0 : 1;
   const std::string text = end.text();
   write_error_file(story.empty() ? text.substr(0, text.find('\n')) : story);
@@ -322,6 +349,7 @@ int start(int world_size, const Body& body, const std::string& program, const At
       self->world_size = world_size;
       return run_started(*self, body, at_end, tell_user);
     }
+    replay_one(world_size, body);
     const auto shared = SharedRegion::create(world_size);
     HeldSignals held;
     return run_share({0, world_size, shared}, held, body, at_end, nullptr, tell_user);

@@ -1,5 +1,6 @@
 #include <base/torch.h>
 #include <comm/gloo_group.h>
+#include <comm/recording.h>
 #include <comm/remote_ledger.h>
 
 #include <cstring>
@@ -74,6 +75,7 @@ std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings&
                                     std::chrono::milliseconds timeout) {
   const Group& group = rings.group();
   const int rank = group.rank_of(context.rank);
+  if (replays()) return make_replayed_ledger(rings, rank, timeout);
   if (context.on_one_host(group)) return std::make_shared<Ledger>(rings, rank, timeout);
   return std::make_shared<RemoteLedger>(context, rings, rank, timeout);
 }

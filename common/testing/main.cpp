@@ -4,6 +4,8 @@
 #include <testing/memory_limit.h>
 #include <testing/results.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -13,6 +15,24 @@ class TimelineKeeper : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& test) override {
     fsdp::kept_timeline::end_test(test.test_suite_name(), test.name(), test.result()->Failed());
   }
+};
+
+// For ./fsdp check --record: keeps, in the folder that FSDP_RECORD names, recordings of the tests
+// that fail, as SUITE.NAME/W2.
+class RecordingKeeper : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
+    folder_ = all_ / name;
+    if (std::filesystem::exists(folder_)) folder_.clear();  // it failed before
+    setenv("FSDP_RECORD", folder_.c_str(), 1);
+    setenv("FSDP_RECORD_AS", ("--gtest_filter=" + name).c_str(), 1);
+  }
+  void OnTestEnd(const testing::TestInfo& test) override {
+    std::error_code none;
+    if (!test.result()->Failed()) std::filesystem::remove_all(folder_, none);
+    std::filesystem::remove(folder_.parent_path(), none);  // if it is empty
+  }
+  std::filesystem::path all_{std::getenv("FSDP_RECORD")}, folder_;
 };
 
 // The number in an argument "--NAME=NUMBER"; -1 if the argument is another one.
@@ -33,5 +53,7 @@ int main(int argc, char** argv) {
     if (reports >= 0) fsdp::remote_ranks::report_to(reports);
   }
   testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // which owns it
+  if (std::getenv("FSDP_RECORD") != nullptr)
+    testing::UnitTest::GetInstance()->listeners().Append(new RecordingKeeper);
   return RUN_ALL_TESTS();
 }

@@ -1,5 +1,6 @@
 #include <base/processes.h>
 #include <base/todo.h>
+#include <comm/recording.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
@@ -33,8 +34,9 @@ void throw_failed_assertions() {
   testing::GTEST_FLAG(throw_on_failure) = true;
 }
 
-// SIGALRM ends the rank, whatever it is doing.
+// SIGALRM ends the rank, whatever it is doing; but no rank that is replayed.
 void set_time_limit(std::chrono::milliseconds limit) {
+  if (replays()) return;
   const auto microseconds = std::chrono::microseconds(limit).count();
   itimerval timer{};
   timer.it_value = {microseconds / 1'000'000, microseconds % 1'000'000};

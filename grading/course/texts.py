@@ -40,6 +40,8 @@ def verbs():
         "export": ["programs/export_model.cpp"],
         "inspect": ["programs/inspect.cpp"],
         "diff": ["programs/diff.cpp"],
+        "replay": ["fsdp"],
+        "quiz": ["programs/quiz.cpp"],
         "plan": ["programs/plan/settings.cpp",
                  *(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp"))],
         "reproduce": ["programs/reproduce.cpp", "fsdp"],

@@ -103,6 +103,7 @@ int check_course(const Settings& settings) {
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
   if (!settings.page.empty()) write_whole_file(settings.page, html_map(settings, result));
   if (!result.complete()) std::printf("%s", next_step(settings, result.tasks).second.c_str());
+  print_recording(settings.record, tests);
   print_timeline(settings.trace, tests);
   return result.complete() ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <sstream>
 
 namespace fsdp {
@@ -197,6 +198,14 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   return {&next, text + "Next: problem " + next.number + ' ' + next.name + ", in tasks/" +
                      (next.in_extensions ? "extensions/" : "") + "task" + next.number[0] +
                      "_*/; then ./fsdp check " + problem->number + '\n'};
+}
+
+void print_recording(const std::string& folder, const std::vector<TestResult>& tests) {
+  const TestResult* const failure = telling_failure(tests);
+  if (folder.empty() || failure == nullptr) return;
+  const std::string path = folder + '/' + failure->suite + '.' + failure->name;
+  if (std::filesystem::exists(path))
+    std::printf("recorded: ./fsdp replay %s --rank 0 --preset debug -- gdb\n", path.c_str());
 }
 
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests) {

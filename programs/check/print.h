@@ -40,6 +40,9 @@ void print_failures(const std::vector<TestResult>& tests);
 // points, what is next, and which tasks can begin.
 std::string html_map(const Settings& settings, const CourseResult& course);
 
+// How to replay the failure that print_failures() shows, if the folder has its recording.
+void print_recording(const std::string& folder, const std::vector<TestResult>& tests);
+
 // The test whose timeline the file has, if it is there.
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests);
 

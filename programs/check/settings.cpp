@@ -37,6 +37,8 @@ void add_public_options(CLI::App& app, Settings& settings) {
   app.add_option("--trace", settings.trace,
                  "write the timeline of the first test that fails, or of the last test if none "
                  "fails, to FILE.txt, .json or .html; with --test, of that test");
+  app.add_option("--record", settings.record,
+                 "record the ranks of tests that fail in a new folder, for ./fsdp replay");
   app.add_option("--json", settings.json, "write the points and every test's result to FILE");
   app.add_option(
       "--page", settings.page,
@@ -62,6 +64,14 @@ void prepare_trace(std::string& trace) {
   trace = std::filesystem::absolute(trace);
   std::filesystem::remove(trace);
   setenv("FSDP_TRACE", trace.c_str(), 1);
+}
+
+// The same.
+void prepare_record(std::string& record) {
+  record = std::filesystem::absolute(record);
+  if (!std::filesystem::create_directories(record))
+    throw std::invalid_argument("--record " + record + ": is there already; name a new folder");
+  setenv("FSDP_RECORD", record.c_str(), 1);
 }
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -147,6 +157,7 @@ Settings parse_settings(int argc, char** argv) {
       throw std::invalid_argument("--page shows everything: leave out the task, and --world");
     }
     if (!settings.trace.empty()) prepare_trace(settings.trace);
+    if (!settings.record.empty()) prepare_record(settings.record);
   } catch (const CLI::CallForHelp& help) {
     std::exit(app.exit(help));
   } catch (const std::exception& error) {

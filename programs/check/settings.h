@@ -14,6 +14,7 @@ struct Settings {
   std::vector<int> worlds{};          // numbers of ranks; empty: all
   std::string test{};                 // the name of the only test to run; empty: all
   std::string trace{};                // a file for the timeline; empty: none
+  std::string record{};               // a folder for recordings of failed tests; empty: none
   std::string json{};                 // a file for the results; empty: none
   std::string page{};                 // a file for the map; empty: none
   std::vector<std::string> stacks{};  // [tasks] whose code the task's tests run

@@ -77,6 +77,6 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config);
 // The files that a run writes: --trace, --json and --log. check_output_options() refuses one that
 // can't be written, or that is one with another of them, with a text or with a checkpoint.
 void add_output_options(CLI::App& app, TrainConfig& config);
-void check_output_options(const TrainConfig& config);
+void check_output_options(const CLI::App& app, const TrainConfig& config);
 
 }  // namespace fsdp

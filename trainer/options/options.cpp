@@ -386,7 +386,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     precision.settle(app, config);
     check_step_in_backward(config);
     check(config);
-    check_output_options(config);
+    check_output_options(app, config);
     check_checkpoint_options(app, config);
     check_init_option(config);
     check_offload_options(app, config);

@@ -1,10 +1,12 @@
 #include <base/whole_file.h>
+#include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <diff/run_hashes.h>
 #include <options/groups.h>
 #include <report/run_log.h>
 #include <trace/timeline.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
@@ -58,9 +60,17 @@ void add_output_options(CLI::App& app, TrainConfig& config) {
                                 "./fsdp diff does (docs/debugging.md)");
   app.add_option("--capture", config.capture, "an event of which to write the values there too")
       ->needs(hashes);
+  // start() reads the variable. A run that is replayed has the option too.
+  app.add_option_function<std::string>(
+      "--record",
+      [](const std::string& folder) {
+        if (std::getenv("FSDP_REPLAY") == nullptr)
+          setenv("FSDP_RECORD", std::filesystem::absolute(folder).c_str(), 1);
+      },
+      "write what each rank receives into a new folder, for ./fsdp replay");
 }
 
-void check_output_options(const TrainConfig& config) {
+void check_output_options(const CLI::App& app, const TrainConfig& config) {
   if (!config.json.empty()) check_output("--json", config.json, reason_not_to_write(config.json));
   if (!config.log.empty()) check_output("--log", config.log, reason_not_to_log(config.log));
   if (!config.trace.empty()) {
@@ -79,6 +89,11 @@ void check_output_options(const TrainConfig& config) {
   } catch (const std::exception&) {
     throw UsageError("--capture " + config.capture + ": names no event; ./fsdp diff prints one");
   }
+  if (app.count("--record") > 0 &&
+      (config.on_cuda() || started_rank() || !config.checkpoint_dir.empty()))
+    throw UsageError(
+        "--record: takes ranks of one process on the CPU, and no --checkpoint-dir, which a replay "
+        "would write again");
   check_that_files_differ(files_of(config));
 }
 

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -65,6 +66,8 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     return 0;
   }
   TrainConfig config = given;
+  // A rank that is replayed writes over no file of the recorded run.
+  if (std::getenv("FSDP_REPLAY") != nullptr) config.json = config.log = config.trace = "";
   if (config.data == "text") config.text_content = text_of(config);  // once, for all ranks
   const int processes = config.mode == "single" ? 1 : config.world;
   const RunTimeline timeline(config, processes);

@@ -1,0 +1,340 @@
+#include <base/whole_file.h>
+#include <base/write_all.h>
+#include <comm/mapping.h>
+#include <comm/recording.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+namespace files = std::filesystem;
+
+// Stands alone for a call, and before each output and the text of a failure.
+struct Record {
+  static constexpr uint32_t kMark = 0xf5d90000 + sizeof(Call);  // of a build with such calls
+  enum class Kind : uint32_t { call, output, end };
+
+  uint32_t mark{kMark};
+  Kind kind{};
+  uint64_t number{};  // of the call, among those of the rank
+  uint64_t bits{};    // of a call: a hash of what the rank gives
+  uint64_t bytes{};   // that follow
+  Call call{};
+};
+
+uint64_t bits_given(const Collective& collective, int rank) {
+  const Call& call = collective.call;
+  const bool gives = call.operation != Operation::broadcast || call.root == rank;
+  if (!collective.input.defined() || !gives) return 0;
+  const auto* bytes = static_cast<const char*>(collective.input.const_data_ptr());
+  return std::hash<std::string_view>{}({bytes, collective.input.nbytes()});
+}
+
+class RankRecording {
+ public:
+  virtual ~RankRecording() = default;
+  virtual bool replays() const = 0;
+  virtual uint64_t issue(const Collective& collective) = 0;  // returns the number of the call
+  virtual void receive(uint64_t number, const Collective& collective) = 0;  // its output
+  virtual void end(const std::string& failure) = 0;
+};
+
+class WrittenRecording final : public RankRecording {
+ public:
+  WrittenRecording(std::string path, int rank) : path_(std::move(path)), rank_(rank) {}
+  bool replays() const override { return false; }
+
+  uint64_t issue(const Collective& collective) override {
+    if (file_.descriptor < 0)
+      file_ = OpenFile(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file_.descriptor < 0) fail(errno);
+    write({.kind = Record::Kind::call,
+           .number = calls_,
+           .bits = bits_given(collective, rank_),
+           .call = collective.call});
+    return calls_++;
+  }
+  void receive(uint64_t number, const Collective& collective) override {
+    const at::Tensor& output = collective.output;
+    std::string_view bytes;
+    if (output.defined())
+      bytes = {static_cast<const char*>(output.const_data_ptr()), output.nbytes()};
+    write({.kind = Record::Kind::output, .number = number}, bytes);
+  }
+  void end(const std::string& failure) override {
+    if (calls_ > 0) write({.kind = Record::Kind::end}, failure);
+  }
+
+ private:
+  [[noreturn]] void fail(int error) const {
+    throw std::system_error(error, std::generic_category(), "recording " + path_);
+  }
+  void write(Record record, std::string_view bytes = {}) {
+    record.bytes = bytes.size();
+    const auto* head = reinterpret_cast<const char*>(&record);
+    int error = write_all(file_.descriptor, {head, sizeof record});
+    if (error == 0) error = write_all(file_.descriptor, bytes);
+    if (error != 0) fail(error);
+  }
+
+  std::string path_;
+  int rank_;
+  OpenFile file_{-1};
+  uint64_t calls_{};
+};
+
+class ReadRecording final : public RankRecording {
+ public:
+  ReadRecording(const std::string& path, int rank) : rank_(rank), file_(path, std::ios::binary) {
+    std::error_code unknown;
+    const uint64_t size = files::file_size(path, unknown);
+    if (!file_ || unknown) throw std::runtime_error(path + ": there is no recording");
+    Record record;
+    uint64_t at = 0;
+    for (; at + sizeof record <= size; at += record.bytes) {
+      file_.seekg(static_cast<std::streamoff>(at));
+      file_.read(reinterpret_cast<char*>(&record), sizeof record);
+      const bool output = record.kind == Record::Kind::output;
+      if (record.mark != Record::kMark || (output && record.number >= calls_.size()))
+        throw std::runtime_error(path + ": from byte " + std::to_string(at) +
+                                 " on it is no recording, or one of another build");
+      if (record.bytes > size - at - sizeof record) break;
+      at += sizeof record;
+      if (record.kind == Record::Kind::call) calls_.push_back({record.call, record.bits});
+      if (output) calls_[record.number].output = {at, record.bytes};
+      if (record.kind != Record::Kind::end) continue;
+      end_.emplace(record.bytes, ' ');
+      file_.read(end_->data(), static_cast<std::streamsize>(record.bytes));
+    }
+  }
+  bool replays() const override { return true; }
+
+  uint64_t issue(const Collective& collective) override {
+    const Call& mine = collective.call;
+    if (next_ == calls_.size()) stand("calls", mine, "; the recording has no more");
+    const auto& [call, bits, output] = calls_[next_];
+    if (!agree(call, mine) || std::tie(call.level, call.communicator, call.bytes) !=
+                                  std::tie(mine.level, mine.communicator, mine.bytes))
+      stand("calls", mine, ", but the recording has " + call.text());
+    if (bits != bits_given(collective, rank_) && differences_++ == 0)
+      say("gives other bits than recorded to " + call.text());
+    return next_++;
+  }
+
+  void receive(uint64_t number, const Collective& collective) override {
+    const auto& [call, bits, output] = calls_[number];
+    if (!output) stand("waits here for", call, ", which never came");
+    if (!collective.output.defined()) return;
+    file_.seekg(static_cast<std::streamoff>(output->first));
+    file_.read(static_cast<char*>(collective.output.mutable_data_ptr()),
+               static_cast<std::streamsize>(std::min(output->second, collective.output.nbytes())));
+  }
+
+  void end(const std::string& failure) override {
+    if (stands_) return;
+    say("has made " + std::to_string(next_) + " of " + std::to_string(calls_.size()) +
+        " recorded calls, and given the recorded bits to " + std::to_string(next_ - differences_) +
+        "; it " + (failure.empty() ? "ends well" : "failed: " + failure));
+    if (end_ != failure) say(recorded_end());
+  }
+
+ private:
+  struct Recorded {
+    Call call;
+    uint64_t bits;
+    std::optional<std::pair<uint64_t, size_t>> output{};  // where it begins, and its bytes
+  };
+
+  void say(const std::string& what) const {
+    std::fflush(stdout);
+    std::fprintf(stderr, "fsdp replay: rank %d %s\n", rank_, what.c_str());
+  }
+  std::string recorded_end() const {
+    if (!end_) return "was recorded up to here: it was killed or stopped, or its file is cut";
+    return "was recorded to its end: it " + (end_->empty() ? "ended well" : "failed: " + *end_);
+  }
+  // The rank can't go on. A debugger shows where it stands.
+  [[noreturn]] void stand(const std::string& does, const Call& call, const std::string& why) {
+    stands_ = true;
+    const std::string what = does + ' ' + call.text() + why;
+    say(what);
+    say(recorded_end());
+    rank_stands();
+    throw CollectiveError("rank " + std::to_string(rank_) + ' ' + what);
+  }
+
+  int rank_;
+  std::ifstream file_;
+  std::vector<Recorded> calls_;
+  std::optional<std::string> end_;  // how it ended; nothing: it did not come to that
+  bool stands_{};
+  uint64_t next_{}, differences_{};
+};
+
+std::unique_ptr<RankRecording> rank_recording;  // of this process; null: of none
+
+class RecordedTransfer final : public Transfer {
+ public:
+  RecordedTransfer(std::unique_ptr<Transfer> inner, Collective collective)
+      : inner_(std::move(inner)), collective_(std::move(collective)) {}
+
+  uint64_t address() const override { return inner_->address(); }
+  void start() override {
+    number_ = rank_recording->issue(collective_);
+    inner_->start();
+  }
+  void complete() override {
+    inner_->complete();
+    rank_recording->receive(number_, collective_);
+  }
+  std::optional<std::pair<int64_t, int64_t>> moved() const override { return inner_->moved(); }
+
+ private:
+  std::unique_ptr<Transfer> inner_;
+  Collective collective_;
+  uint64_t number_{};
+};
+
+class RecordedTransport final : public Transport {
+ public:
+  explicit RecordedTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  std::unique_ptr<Transfer> begin(const Collective& collective) override {
+    return std::make_unique<RecordedTransfer>(inner_->begin(collective), collective);
+  }
+  c10::Allocator* allocator() override { return inner_->allocator(); }
+  void wait_for_readers() override { inner_->wait_for_readers(); }
+
+ private:
+  std::shared_ptr<Transport> inner_;
+};
+
+// The transport below computes and allocates what it would with the others, on this rank's own data
+// in place of theirs; then the recorded output is written over its own.
+class ReplayedLedger final : public Ledger {
+ public:
+  using Ledger::Ledger;
+
+  void publish(const PublishedCall& call) override {
+    PublishedCall theirs = call;
+    theirs.address = std::max<uint64_t>(call.address, 1);  // else the first byte of the arenas
+    for (int other = 0; other < group().size; ++other) {
+      if (other == rank()) continue;
+      rings_.publish(other, theirs);
+      rings_.reach(other, call.call.sequence, Stage::finished);
+    }
+    Ledger::publish(call);
+  }
+};
+
+std::string quoted(std::string text) {  // for a shell
+  for (size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4)
+    text.replace(at, 1, "'\\''");
+  return '\'' + text + '\'';
+}
+
+// What ./fsdp replay reads: where the program ran, with the variables that can decide on what a
+// rank computes, and its arguments, or that of FSDP_RECORD_AS in their place.
+std::string command_of_process() {
+  std::string text = "cd " + quoted(files::current_path()) + '\n';
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view name(*variable);
+    for (const char* begin :
+         {"FSDP_", "OMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "GLOO_"})
+      if (name.starts_with(begin)) text += "export " + quoted(*variable) + '\n';
+  }
+  text += "program=" + quoted(files::read_symlink("/proc/self/exe")) + "\narguments=(";
+  const char* as = std::getenv("FSDP_RECORD_AS");
+  std::ifstream line("/proc/self/cmdline");
+  std::string argument;
+  std::getline(line, argument, '\0');
+  while (as == nullptr && std::getline(line, argument, '\0'))
+    text += quoted(argument) + ' ';
+  return text + (as == nullptr ? "" : quoted(as)) + ")\n";
+}
+
+std::string recording, recorded_run;  // folders; empty: nothing is recorded
+
+}  // namespace
+
+void begin_recording() {
+  static int runs;
+  const char* folder = std::getenv("FSDP_RECORD");
+  recorded_run.clear();
+  if (folder == nullptr || *folder == 0) return;
+  if (recording != folder) {
+    if (!files::create_directories(folder))
+      throw std::invalid_argument(std::string("recording: ") + folder +
+                                  " is there already; name a new folder");
+    write_whole_file(std::string(folder) + "/command", command_of_process());
+    recording = folder;
+    runs = 0;
+  }
+  recorded_run = recording + '/' + std::to_string(runs++);
+  files::create_directories(recorded_run);
+}
+
+void record_rank(int rank) {
+  if (recorded_run.empty() || replays()) return;
+  rank_recording =
+      std::make_unique<WrittenRecording>(recorded_run + "/rank-" + std::to_string(rank), rank);
+}
+
+void end_recording(const std::string& failure) noexcept {
+  try {
+    if (rank_recording) rank_recording->end(failure);
+  } catch (const std::exception&) {  // the file is cut
+  }
+}
+
+std::string recorded_text() {
+  if (recorded_run.empty()) return "";
+  uintmax_t bytes = 0;
+  for (const auto& file : files::directory_iterator(recorded_run))
+    bytes += file.file_size();
+  char size[32];
+  std::snprintf(size, sizeof size, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  return "recorded, " + std::string(size) + ": ./fsdp replay " + recording + " --rank R";
+}
+
+std::optional<int> take_replay() {
+  static int runs;
+  const char* named = std::getenv("FSDP_REPLAY");
+  if (named == nullptr) return std::nullopt;
+  const files::path path(named);
+  if (path.parent_path().filename() != std::to_string(runs++)) return std::nullopt;
+  const std::string name = path.filename();
+  const int rank = std::atoi(name.substr(name.find('-') + 1).c_str());
+  rank_recording = std::make_unique<ReadRecording>(path, rank);
+  return rank;
+}
+
+bool replays() {
+  return rank_recording && rank_recording->replays();
+}
+
+[[gnu::noipa]] void rank_begins() {}
+[[gnu::noipa]] void rank_stands() {}
+
+std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner) {
+  return rank_recording ? std::make_shared<RecordedTransport>(std::move(inner)) : inner;
+}
+
+std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
+                                             std::chrono::milliseconds timeout) {
+  return std::make_shared<ReplayedLedger>(rings, rank, timeout);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,121 @@
+#include <base/one_line.h>
+#include <base/text.h>
+#include <quiz/quiz.h>
+
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+}
+
+std::string key(size_t number, const std::string& field) {
+  return std::to_string(number) + '.' + field;
+}
+
+double points_of(const Marks::value_type& fields) {
+  size_t right = 0, all = 0;
+  for (const auto& [mark, names] : fields) {
+    all += names.size();
+    if (mark == "right") right += names.size();
+  }
+  return static_cast<double>(right) / static_cast<double>(all);
+}
+
+}  // namespace
+
+Answers read_answers(const std::string& path) {
+  std::ifstream lines(path);
+  if (!lines) throw std::runtime_error(path + ": can't be read");
+  Answers answers;
+  int number = 1;
+  for (std::string line; std::getline(lines, line); ++number) {
+    line = trimmed(line);
+    const size_t colon = line.find(':');
+    if (line.empty() || line[0] == '#') continue;
+    const std::string where = path + ", line " + std::to_string(number) + ": ";
+    if (colon == std::string::npos) throw std::runtime_error(where + "no colon: " + one_line(line));
+    if (!answers.emplace(trimmed(line.substr(0, colon)), trimmed(line.substr(colon + 1))).second)
+      throw std::runtime_error(where + "a second answer: " + one_line(line));
+  }
+  if (!answers.contains("student") || !answers.contains("term"))
+    throw std::runtime_error(path + ": has no lines 'student: ID' and 'term: WORD'");
+  return answers;
+}
+
+std::string template_of(const std::string& student, const std::string& term) {
+  std::string text =
+      "# Bytes are exact, and those of rank 0 from the second step on; milliseconds may be 1 % off.\n"
+      "# After 'because' write one sentence that explains the answer.\nstudent: " +
+      student + "\nterm: " + term + '\n';
+  size_t number = 0;
+  for (const Question& question : questions_of(student, term)) {
+    std::string options;
+    for (const std::string& option : question.options)
+      options += ' ' + option;
+    text += "\n# " + std::to_string(++number) + ". " + question.text + "\n#" +
+            std::regex_replace(wrap(options, 97), std::regex("\n"), "\n#   ") + '\n';
+    for (const auto& [name, place] : question.fields)
+      text += key(number, name) + ":\n";
+    text += key(number, "because") + ":\n";
+  }
+  return text;
+}
+
+Marks marks_of(const Answers& answers) {
+  Marks marks;
+  for (const Question& question : questions_of(answers.at("student"), answers.at("term"))) {
+    auto& fields = marks.emplace_back();
+    const nlohmann::json known = answers_of(question);
+    const auto given = [&](const std::string& name) {
+      const auto found = answers.find(key(marks.size(), name));
+      return found == answers.end() ? "" : found->second;
+    };
+    for (const auto& [name, place] : question.fields) {
+      const bool right = is_right(given(name), known.at(nlohmann::json::json_pointer(place)));
+      fields[given(name).empty() ? "missing" : right ? "right" : "wrong"].push_back(name);
+    }
+    if (given("because").empty()) fields["without a sentence"] = {};
+  }
+  return marks;
+}
+
+std::string text_of(const Marks& marks) {
+  std::string text;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    char points[32];
+    std::snprintf(points, sizeof points, "%3zu  %.2f ", i + 1, points_of(marks[i]));
+    text += points;
+    for (const auto& [mark, names] : marks[i]) {
+      text += ' ' + mark + (names.empty() ? "" : ":");
+      for (const std::string& name : names)
+        text += ' ' + name;
+      text += ';';
+    }
+    text.back() = '\n';
+  }
+  return text;
+}
+
+std::string row_of(const std::string& student, const Marks& marks) {
+  char cell[32];
+  std::snprintf(cell, sizeof cell, "%-16.16s", student.c_str());
+  std::string row = cell;
+  double sum = 0;
+  for (const auto& fields : marks) {
+    std::snprintf(cell, sizeof cell, " %4.2f", points_of(fields));
+    row += cell;
+    sum += points_of(fields);
+  }
+  std::snprintf(cell, sizeof cell, " %6.2f\n", sum);
+  return row + cell;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,99 @@
+#include <base/whole_file.h>
+#include <comm/communicator.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+const char* first = "a";  // the unit of the first call
+int added = 0;            // to what a rank gives
+
+class Recording : public testing::Test {
+ protected:
+  // Two ranks gather; or rank 0 alone, which fails.
+  void record(bool both) {
+    both_ = both;
+    setenv("FSDP_RECORD", (folder_.path() + "/new").c_str(), 1);
+    EXPECT_EQ(run().ok(), both);
+    unsetenv("FSDP_RECORD");
+  }
+
+  std::string file(int rank) { return folder_.path() + "/new/0/rank-" + std::to_string(rank); }
+
+  // What a replay in another process prints.
+  std::string replay(int rank) {
+    testing::internal::CaptureStderr();
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("FSDP_REPLAY", file(rank).c_str(), 1);
+      std::fprintf(stderr, "%s", error_of([&] { run(); }).c_str());
+      std::fflush(nullptr);
+      _exit(1);
+    }
+    waitpid(child, nullptr, 0);
+    return testing::internal::GetCapturedStderr();
+  }
+
+  TemporaryFolder folder_;
+
+ private:
+  LaunchResult run() const {
+    return launch(2, [&](const RankContext& context) {
+      if (!both_ && context.rank == 1) return 0;
+      const auto comm = Communicator::create(context);
+      const at::Tensor mine = at::full({4}, context.rank + added, at::kFloat), all = at::empty({8});
+      comm->all_gather_into(all, mine, first).wait();
+      comm->all_gather_into(all, mine, "b").wait();
+      return 0;
+    });
+  }
+  bool both_{};
+};
+
+TEST_F(Recording, names_a_call_and_a_tensor_that_are_not_the_recorded_ones) {
+  record(/*both=*/true);
+  EXPECT_EQ(replay(1),
+            "fsdp replay: rank 1 has made 2 of 2 recorded calls, and given the recorded "
+            "bits to 2; it ends well\n");
+  added = 1;
+  EXPECT_CONTAINS(replay(1), "gives other bits than recorded to all_gather a (8 x float, 32 B)\n");
+  first = "c";
+  EXPECT_CONTAINS(replay(1),
+                  "rank 1 calls all_gather c (8 x float, 32 B), but the recording has "
+                  "all_gather a (8 x float, 32 B)\n");
+  added = 0;
+  first = "a";
+}
+
+TEST_F(Recording, of_a_rank_that_failed_ends_at_the_call_that_never_came) {
+  record(/*both=*/false);
+  const std::string said = replay(0);
+  EXPECT_CONTAINS(said, "rank 0 waits here for all_gather a (8 x float, 32 B), which never came\n");
+  EXPECT_CONTAINS(said, "was recorded to its end: it failed: rank 0: all_gather a");
+}
+
+TEST_F(Recording, that_is_cut_is_good_up_to_there) {
+  record(/*both=*/true);
+  const auto bytes = std::filesystem::file_size(file(0));
+  std::filesystem::resize_file(file(0), bytes - 1);
+  EXPECT_CONTAINS(replay(0), "it ends well\nfsdp replay: rank 0 was recorded up to here: it");
+  std::filesystem::resize_file(file(0), bytes / 2);
+  EXPECT_CONTAINS(replay(0), "rank 0 calls all_gather b (8 x float, 32 B); the recording has no");
+  std::ofstream(file(1)) << std::string(bytes, 'x');
+  EXPECT_CONTAINS(replay(1), "rank-1: from byte 0 on it is no recording");
+}
+
+TEST_F(Recording, begins_in_a_new_folder_only) {
+  folder_.write("new/kept", "kept");
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { record(/*both=*/true); }),
+                  "new is there already");
+  unsetenv("FSDP_RECORD");
+  EXPECT_EQ(content_of(folder_.path() + "/new/kept"), "kept");
+}
+
+}  // namespace
+}  // namespace fsdp

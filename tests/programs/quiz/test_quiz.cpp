@@ -1,0 +1,111 @@
+#include <meta_init.h>
+#include <options/options.h>
+#include <quiz/quiz.h>
+#include <strategies/fsdp/checkpoint_blocks.h>
+#include <strategies/fsdp/fsdp_strategy.h>
+#include <testing/multi_rank.h>
+#include <train/trainer.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+// Torch runs in a process of its own.
+nlohmann::json in_process(const std::function<nlohmann::json()>& make) {
+  return run_ranks(1, [&](TestRank& rank) { rank.observe("made", make()); }).at(0, "made");
+}
+
+// What ./fsdp train measures, in the places where answers_of() has what is predicted.
+nlohmann::json measured(const Question& question) {
+  std::vector<std::string> words = question.options;
+  words.insert(words.begin(), "fsdp train");
+  std::vector<char*> arguments;
+  for (std::string& word : words)
+    arguments.push_back(word.data());
+  const TemporaryFolder folder;
+  TrainConfig config = parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
+                                           [](const std::string&) {});
+  config.json = folder.path() + "/json";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_training(config,
+                         {make_fsdp_strategy, shard_layout, checkpoint_blocks, construct_on_meta}),
+            0);
+  testing::internal::GetCapturedStdout();
+  std::ifstream lines(config.json);
+  nlohmann::json last;
+  for (std::string line; std::getline(lines, line);)
+    last = nlohmann::json::parse(line);
+  last["most_bytes"] = 0;
+  for (auto& [phase, classes] : last["live_bytes"].items()) {
+    for (auto& [cls, bytes] : classes.items())
+      bytes = nlohmann::json(bytes.at("measured"));
+    if (phase == "init" || classes["total"] <= last["most_bytes"]) continue;
+    last["most_bytes"] = classes["total"];
+    last["most_in"] = phase;
+  }
+  return last;
+}
+
+// FSDP_QUIZ_STUDENTS=20 draws 240 questions.
+TEST(Quiz, accepts_what_a_run_measures_and_not_four_bytes_more) {
+  const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
+  for (int student = 0; student < (students ? std::atoi(students) : 1); ++student) {
+    const auto questions = questions_of("student" + std::to_string(student), "tested");
+    const auto answers = in_process([&] {
+      nlohmann::json all;
+      for (const Question& question : questions)
+        all.push_back(answers_of(question));
+      return all;
+    });
+    for (size_t i = 0; i < questions.size(); ++i) {
+      if (questions[i].fields.contains("milliseconds")) continue;  // predicted alone
+      const auto run = measured(questions[i]);
+      for (const auto& [name, place] : questions[i].fields) {
+        SCOPED_TRACE("student " + std::to_string(student) + ": " + questions[i].text + ' ' + name);
+        const nlohmann::json::json_pointer at(place);
+        const nlohmann::json &answer = answers[i].at(at), &value = run.at(at);
+        EXPECT_TRUE(is_right(value.is_string() ? value.get<std::string>() : value.dump(), answer))
+            << value << ", not " << answer;
+        const int64_t more = value.is_number() ? value.get<int64_t>() + 4 : 0;
+        EXPECT_FALSE(is_right(std::to_string(more), answer));
+      }
+    }
+  }
+}
+
+TEST(Quiz, draws_the_same_for_a_student_and_else_for_another_and_in_another_term) {
+  EXPECT_EQ(template_of("ada", "spring"), template_of("ada", "spring"));
+  EXPECT_NE(questions_of("ada", "spring")[0].options, questions_of("bob", "spring")[0].options);
+  EXPECT_NE(questions_of("ada", "spring")[0].options, questions_of("ada", "fall")[0].options);
+}
+
+TEST(Quiz, tells_what_is_right_and_no_answer) {
+  const std::string told = in_process([] {
+    const auto known = answers_of(questions_of("ada", "x")[0]);
+    return text_of(marks_of({{"student", "ada"},
+                             {"term", "x"},
+                             {"1.because", "Ranks share it out."},
+                             {"1.shards", known["live_bytes"]["optimizer"]["shards"].dump()},
+                             {"1.gathered", "7"}}));
+  });
+  EXPECT_EQ(
+      told.substr(0, told.find("\n  3")),
+      "  1  0.20  missing: gradients optimizer_state sharded_gradients; right: shards; wrong: "
+      "gathered\n"
+      "  2  0.00  missing: gathered gradients optimizer_state sharded_gradients shards; without "
+      "a sentence");
+}
+
+TEST(Quiz, refuses_a_file_that_has_no_answers) {
+  const TemporaryFolder folder;
+  EXPECT_CONTAINS(error_of([&] { read_answers(folder.write("a", "# x\nno\n")); }),
+                  "a, line 2: no c");
+  EXPECT_CONTAINS(error_of([&] { read_answers(folder.write("b", "1.x: 1\n1.x: 2\n")); }),
+                  "a second");
+  EXPECT_CONTAINS(error_of([&] { read_answers(folder.write("c", "")); }), "no lines 'student: ID'");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,47 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <common/expect_text.h>
+#include <reference/trained.h>
+
+namespace fsdp {
+namespace {
+
+std::string replay(const TrainConfig& config, const std::string& file) {
+  testing::internal::CaptureStderr();
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("FSDP_REPLAY", file.c_str(), 1);
+    testing::internal::CaptureStdout();
+    run_training(config, {make_fsdp_strategy, shard_layout});
+    _exit(1);
+  }
+  waitpid(child, nullptr, 0);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(ReplayOfTraining, makes_the_recorded_calls_with_the_recorded_bits_in_every_mode) {
+  for (const Arranged& how : std::vector<Arranged>{
+           {"single", 2}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 3}, {"fsdp", 4, 2}}) {
+    for (const char* backend : {"shm", "gloo"}) {
+      const TemporaryFolder folder;
+      TrainConfig config = config_of(how, /*parts=*/12, /*steps=*/2);
+      config.comm.backend = backend;
+      setenv("FSDP_RECORD", (folder.path() + "/new").c_str(), 1);
+      testing::internal::CaptureStderr();
+      train(config, folder);
+      EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "new --rank R");
+      unsetenv("FSDP_RECORD");
+      for (int rank = 0; rank < (how.mode == "single" ? 1 : how.world); ++rank) {
+        SCOPED_TRACE(named(how) + " over " + backend + ", rank " + std::to_string(rank));
+        const std::string said =
+            replay(config, folder.path() + "/new/0/rank-" + std::to_string(rank));
+        EXPECT_CONTAINS(said, "it ends well\n");
+        EXPECT_LACKS(said, "gives other bits");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
