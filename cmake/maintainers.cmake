@@ -37,6 +37,7 @@ test_executable(fsdp_common_tests plan_tests fsdp_plan ${plan_tests})
 
 # What the site's page of a step runs as WebAssembly.
 program(step fsdp_prediction grading/site/step/step.cpp)
+
 # Written questions, whose answers are plans.
 file(GLOB quiz_sources CONFIGURE_DEPENDS programs/quiz/*.cpp)
 add_library(fsdp_quiz STATIC EXCLUDE_FROM_ALL ${quiz_sources})

@@ -37,7 +37,8 @@ let settings, run, at = 0, stop = -1;
 // Each throws one line that names the setting: an exception in C++ would end the program.
 function checkNumber(name, text, least, most, of = 1) {
   if (/^\d{1,9}$/.test(text) && text >= least && text <= most && text % of === 0) return;
-  throw new Error(`${name} is ${text}: takes a number from ${least} to ${most}` + (of > 1 ? ` that ${of} divides` : ''));
+  const divided = of > 1 ? ` that ${of} divides` : '';
+  throw new Error(`${name} is ${text}: takes a number from ${least} to ${most}${divided}`);
 }
 function checkShards(s) {
   if (s.strategy === 'hybrid' && s.world % s.shard_size)
@@ -292,7 +293,8 @@ function showAction() {
 function showNumbers() {
   const {peak, received, computing, waiting} = run;
   const sum = Object.values(received).reduce((a, b) => a + b, 0);
-  const parts = Object.entries(received).map(([what, bytes]) => `${what === 'metrics' ? 'loss' : what.replace('_', '-')} ${bytesText(bytes)}`);
+  const nameOf = what => what === 'metrics' ? 'loss' : what.replace('_', '-');
+  const parts = Object.entries(received).map(([what, bytes]) => `${nameOf(what)} ${bytesText(bytes)}`);
   const where = peak.phase === 'init' ? 'before the step' : `in ${peak.phase}${peak.unit ? ' of ' + peak.unit : ''}`;
   const all = [['most bytes alive', bytesText(peak.bytes), where],
                ['received in a step', bytesText(sum), parts.join(', ')],
@@ -350,7 +352,7 @@ function attempt(action) {
 function change(name, value) {
   const wanted = {...settings, [name]: value};
   const fitting = fieldOf('shard_size').values.filter(size => wanted.world % size === 0);
-  if (['world', 'strategy'].includes(name) && !fitting.includes(wanted.shard_size)) wanted.shard_size = fitting.at(-1);
+  if (name !== 'shard_size' && !fitting.includes(wanted.shard_size)) wanted.shard_size = fitting.at(-1);
   checkShards(wanted);
   stop = -1;
   show(wanted);
