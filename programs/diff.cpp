@@ -46,7 +46,8 @@ Settings parse(int argc, char** argv) {
                       ->check(CLI::ExistingPath)
                       ->excludes(b);
   auto* save = app.add_option("--save", settings.save, "write the hashes of a to this file");
-  app.add_option("--binary-a", settings.a.program, "the program that trains (default: as ./fsdp)")
+  app.add_option("--binary-a", settings.a.program,
+                 "the program that trains (./fsdp diff names its own)")
       ->required()
       ->check(CLI::ExistingFile);
   app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch")

@@ -135,7 +135,9 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
       if (!result.end) result.end = key;  // not all of its ranks have come so far
     } else if (least >= 0 || kinds[key.what].size() == 2) {
       result.equal += equal;
-      if (!equal && !result.first) result.first = key;
+      // What follows on an event of all ranks is made of it.
+      const bool lacked = result.end && result.end->part < 0;
+      if (!equal && !result.first) result.first = lacked ? result.end : key;
     }
   }
   return result;
