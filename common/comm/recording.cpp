@@ -316,7 +316,7 @@ std::optional<int> take_replay() {
   const files::path path(named);
   if (path.parent_path().filename() != std::to_string(runs++)) return std::nullopt;
   const std::string name = path.filename();
-  const int rank = std::atoi(name.substr(name.find('-') + 1).c_str());
+  const int rank = std::stoi(name.substr(name.find('-') + 1));
   rank_recording = std::make_unique<ReadRecording>(path, rank);
   return rank;
 }
@@ -325,8 +325,12 @@ bool replays() {
   return rank_recording && rank_recording->replays();
 }
 
-[[gnu::noipa]] void rank_begins() {}
-[[gnu::noipa]] void rank_stands() {}
+[[gnu::noinline]] void rank_begins() {
+  asm volatile("# begins");
+}
+[[gnu::noinline]] void rank_stands() {
+  asm volatile("# stands");
+}
 
 std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner) {
   return rank_recording ? std::make_shared<RecordedTransport>(std::move(inner)) : inner;

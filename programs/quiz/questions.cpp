@@ -128,7 +128,7 @@ nlohmann::json answers_of(const Question& question) {
 }
 
 bool is_right(const std::string& given, const nlohmann::json& answer) {
-  if (answer.is_string()) return given == answer;
+  if (answer.is_string()) return given == answer.get<std::string>();
   std::string digits = given;
   std::erase_if(digits, [](char c) { return c == ' ' || c == ',' || c == '_'; });
   if (answer.is_number_integer()) return digits == answer.dump();
