@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 namespace fsdp {
@@ -21,7 +22,8 @@ constexpr auto kMoment = 1s;  // in which the process of a rank that was lost te
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
-                  kEnded = "ended", kAllEnded = "all ended", kOver = "over";
+                  kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
+                  kVerdict = "verdict";
 
 // One rank's end, as it is appended to the others': a line, then so many bytes.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
@@ -79,25 +81,31 @@ std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
 
 }  // namespace
 
-std::unique_ptr<Farewell> Farewell::listen(const Joined& joined) {
+std::unique_ptr<Farewell> Farewell::listen(const Joined& joined, bool goes_on) {
   if (!joined.hosts->several() && !joined.hosts->self.has_spares) return nullptr;
-  return std::unique_ptr<Farewell>(new Farewell(joined));
+  return std::unique_ptr<Farewell>(new Farewell(joined, goes_on));
 }
 
-Farewell::Farewell(const Joined& joined)
+Farewell::Farewell(const Joined& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
-      listener_(joined.hosts->self, [](StoreTalk& talk) {
-        talk.comes(kFailed, kAnyTime);
-        return std::string();
-      }) {}
+      listener_(joined.hosts->self,
+                [goes_on, rank = joined.hosts->self.rank](StoreTalk& talk) {
+                  talk.comes(kFailed, kAnyTime);
+                  if (goes_on) talk.append(kRoll, std::to_string(rank) + " here\n");
+                  return std::string();
+                }),
+      goes_on_(goes_on) {}
 
 bool Farewell::others_failed() {
   try {
-    return shared_->one_has_failed() || listener_.answer_so_far().has_value();
+    if (shared_->one_has_failed()) return true;
+    if (!heard_ && listener_.answer_so_far()) heard_ = HeldSignals::Time::clock::now();
   } catch (const std::runtime_error&) {
     return true;
   }
+  const auto time = goes_on_ ? time_to_end(shared_->longest_wait()) : 0ms;
+  return heard_ && HeldSignals::Time::clock::now() >= *heard_ + time;
 }
 
 std::string Farewell::say(const RankExit& exit) {
@@ -139,6 +147,63 @@ std::string Farewell::say(const RankExit& exit) {
   }
 }
 
+Verdict Farewell::call_roll(const RankExit& exit, const std::vector<int64_t>& offered,
+                            const AfterLoss& after_loss, HeldSignals& held,
+                            const Talker::Tell& tell) {
+  CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
+  const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
+  std::string word = exit.ok() ? "done" : "out";
+  if (lost && !offered.empty())
+    word = "left " + std::to_string(offered.front()) + ' ' + std::to_string(offered.back());
+  StartedRank self = hosts_->self;
+  self.timeout = kTalk;
+  Talker talker(self, [&](StoreTalk& talk) { return call_roll(talk, exit, word, after_loss); });
+  try {
+    for (;;) {
+      if (const auto answer = talker.answer_so_far()) {
+        const size_t middle = answer->find('\n');
+        const std::string ends = answer->substr(middle + 1);
+        if (!ends.empty()) tell(story_of_a_host(ends, exit));
+        return Verdict::of(answer->substr(0, middle));
+      }
+      const int signal = held.next(HeldSignals::Time::clock::now() + kLook);
+      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
+        return {};
+    }
+  } catch (const std::runtime_error&) {
+    return {};  // there is no store by which survivors could go on
+  }
+}
+
+// The verdict, a newline and, for who has to tell of them, the ends.
+std::string Farewell::call_roll(StoreTalk& talk, const RankExit& exit, const std::string& word,
+                                const AfterLoss& after_loss) const {
+  const CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  const auto limit = shared_->longest_wait();
+  const RankStatus status = word.rfind("left", 0) == 0 ? RankStatus() : exit.status();
+  talk.append(kEnds, framed(exit.rank, status, rings.pages(exit.rank)));
+  talk.append(kRoll, std::to_string(exit.rank) + ' ' + word + '\n');
+  if (!exit.ok()) talk.set(kFailed, "1");
+  if (exit.rank != 0) {
+    if (word == "done") return Verdict{.kind = Verdict::Kind::is_done}.text() + '\n';
+    const bool waits = word != "out" && talk.comes(kVerdict, 2 * time_to_end(limit));
+    return (waits ? talk.get(kVerdict, "no verdict") : Verdict().text()) + '\n';
+  }
+  const auto began = HeldSignals::Time::clock::now();
+  std::optional<Verdict> found;
+  while (!found) {
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
+        HeldSignals::Time::clock::now() - began);
+    found = verdict(talk.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
+    if (!found) std::this_thread::sleep_for(50ms);
+  }
+  talk.set(kVerdict, found->text());
+  const bool tells = found->kind != Verdict::Kind::ends && !exit.ok() && talk.add(kTeller, 1) == 1;
+  if (tells) talk.set(kIsTold, "1");
+  return found->text() + '\n' + (tells ? talk.get(kEnds, "no end of a rank") : "");
+}
+
 std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);
@@ -153,6 +218,25 @@ std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit&
   const auto rank = culprit(rings, self, *lost.sequence);
   if (!rank) return exit.text();
   return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
+}
+
+// Of the one that others survive.
+std::string Farewell::story_of_a_host(const std::string& ends, const RankExit& exit) const {
+  CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  enter(ends, *hosts_, world);
+  std::optional<int> lost;
+  for (int rank = 0; rank < hosts_->self.world_size; ++rank) {
+    const auto kind = world.status(rank).kind;
+    const bool elsewhere = hosts_->name_of(rank) != hosts_->name_of(exit.rank);
+    const bool is_first = !lost && kind == RankStatus::Kind::silent;
+    if (elsewhere && (is_first || kind == RankStatus::Kind::killed)) lost = rank;
+  }
+  const int rank = lost.value_or(exit.rank);
+  const std::string last = world.last_call(rank);
+  return hosts_->name_of(rank) + " is lost: rank " + std::to_string(rank) + ' ' +
+         world.status(rank).text() + (last.empty() ? "" : " after collective " + last) +
+         "; the last call of rank " + std::to_string(exit.rank) + " was " + exit.last_call +
+         "\n  " + hosts_->text();
 }
 
 std::string Farewell::of_one_host(const RankExit& exit) const {
@@ -194,6 +278,25 @@ bool Farewell::all_succeed(const StartedRank& self) {
                 })
       .answer()
       .empty();
+}
+
+StartedRank Farewell::of_spares(StartedRank self) {
+  self.group += "/spares";
+  return self;
+}
+
+void Farewell::end_spares(const StartedRank& self, bool succeeded) {
+  StartedRank brief = of_spares(self);
+  brief.timeout = kTalk;
+  try {
+    Talker(brief, [&](StoreTalk& talk) {
+      if (!succeeded) talk.set(kFailed, "1");
+      talk.set(kOver, "1");
+      return std::string();
+    }).answer();
+  } catch (const std::runtime_error&) {
+    return;  // there is no store at which they could wait
+  }
 }
 
 void write_error_file(const std::string& text) {

@@ -3,9 +3,12 @@
 #include <comm/held_signals.h>
 #include <comm/join.h>
 #include <comm/launcher.h>
+#include <comm/roll_call.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -18,12 +21,14 @@ namespace fsdp {
 class Farewell {
  public:
   // Begins to listen for failures of other hosts. Returns null if the ranks are on one host, where
-  // shared memory says all, unless spare ranks listen.
-  static std::unique_ptr<Farewell> listen(const Joined& joined);
+  // shared memory says all, unless spare ranks listen. With `goes_on` a failure may leave
+  // survivors.
+  static std::unique_ptr<Farewell> listen(const Joined& joined, bool goes_on = false);
 
   // Whether a rank of another process has failed, or the store is gone. Does not wait. SIGCHLD
   // comes when the store has news; what a process of this host knows that can't reach the store
-  // comes without a signal: look again after kLook.
+  // comes without a signal: look again after kLook. If survivors may go on: whether, besides, the
+  // rank of this process has had the time to notice and to leave its state.
   bool others_failed();
   static constexpr std::chrono::milliseconds kLook{500};
 
@@ -32,22 +37,37 @@ class Farewell {
   // at most.
   std::string say(const RankExit& exit);
 
+  // If survivors may go on: says how this process's rank has ended and after how many steps it has
+  // left states. Returns what becomes of the run; `ends` also if a signal comes that ends this
+  // process. If it goes on, or is done in spite of a failure, the process of rank 0 tells by `tell`
+  // who was lost.
+  Verdict call_roll(const RankExit& exit, const std::vector<int64_t>& offered,
+                    const AfterLoss& after_loss, HeldSignals& held, const Talker::Tell& tell);
+
   // Before this process ends the store that others still use: waits until all have said how theirs
   // ended, for at most `limit`, or until a signal comes that ends this process.
   void wait_for_all(std::chrono::milliseconds limit, HeldSignals& held);
 
   // For a spare rank: waits until all others have ended or one has failed. Returns whether none
-  // has. Throws std::runtime_error if the store goes.
+  // has. Throws std::runtime_error if the store goes. If survivors may go on, `self` is
+  // of_spares() of the first world, and waits until the process of rank 0 calls end_spares().
   static bool all_succeed(const StartedRank& self);
+  static StartedRank of_spares(StartedRank self);
+  static void end_spares(const StartedRank& self, bool succeeded);
 
  private:
-  explicit Farewell(const Joined& joined);
+  Farewell(const Joined& joined, bool goes_on);
+  std::string call_roll(StoreTalk& talk, const RankExit& exit, const std::string& word,
+                        const AfterLoss& after_loss) const;
   std::string story_of_the_lost(const std::string& exits, const RankExit& exit) const;
+  std::string story_of_a_host(const std::string& ends, const RankExit& exit) const;
   std::string of_one_host(const RankExit& exit) const;
 
   std::shared_ptr<const Hosts> hosts_;
   std::shared_ptr<SharedRegion> shared_;
   Talker listener_;
+  bool goes_on_;
+  std::optional<HeldSignals::Time> heard_;  // that others have failed
 };
 
 // Writes `text` where torchrun's summary shows it: the file TORCHELASTIC_ERROR_FILE, if it is set.

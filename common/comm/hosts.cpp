@@ -54,6 +54,20 @@ Hosts Hosts::of(const StartedRank& self, const std::vector<std::string>& identit
   return hosts;
 }
 
+Hosts Hosts::without_others(const std::vector<int>& ranks, const StartedRank& self) const {
+  Hosts left;
+  left.self = self;
+  left.address = address;
+  std::map<int, int> numbers;
+  for (const int rank : ranks) {
+    const int former = of_rank[static_cast<size_t>(rank)];
+    const auto [at, is_new] = numbers.emplace(former, static_cast<int>(numbers.size()));
+    left.of_rank.push_back(at->second);
+    if (is_new) left.names.push_back(name_of(rank));
+  }
+  return left;
+}
+
 std::vector<int> Hosts::ranks_of(int host) const {
   std::vector<int> ranks;
   for (size_t rank = 0; rank < of_rank.size(); ++rank)

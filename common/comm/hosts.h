@@ -20,6 +20,8 @@ struct Hosts {
   static std::string identity();
   // `identities`: of all ranks, by rank.
   static Hosts of(const StartedRank& self, const std::vector<std::string>& identities);
+  // Of `ranks` alone, ascending, which are 0, 1, 2, ... from now on; `self` is one of them.
+  Hosts without_others(const std::vector<int>& ranks, const StartedRank& self) const;
 
   bool several() const { return names.size() > 1; }
   int here() const { return of_rank.at(static_cast<size_t>(self.rank)); }

@@ -1,6 +1,7 @@
 #include <comm/call_rings.h>
 #include <comm/join.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace fsdp {
@@ -64,6 +65,17 @@ Joined join(const StartedRank& self, const Talker::Tell& tell) {
   joined.hosts = std::make_shared<Hosts>(Hosts::of(self, identities));
   joined.shared = share_memory(*joined.hosts, tell);
   return joined;
+}
+
+void join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell) {
+  StartedRank self = joined.hosts->self;
+  const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
+  self.rank = static_cast<int>(place - ranks.begin());
+  self.world_size = static_cast<int>(ranks.size());
+  self.has_spares = false;
+  self.group += "/after a loss";
+  joined.hosts = std::make_shared<Hosts>(joined.hosts->without_others(ranks, self));
+  joined.shared = share_memory(*joined.hosts, tell);
 }
 
 }  // namespace fsdp

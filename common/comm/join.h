@@ -22,4 +22,8 @@ struct Joined {
 // Throws std::runtime_error, which names the rank, the store and the rank that has not come.
 Joined join(const StartedRank& self, const Talker::Tell& tell = {});
 
+// After the loss of a host: the same for those that go on, `ranks`, one of which this process has.
+// They are 0, 1, 2, ... from now on. The store is the same.
+void join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell);
+
 }  // namespace fsdp

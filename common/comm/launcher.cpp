@@ -6,6 +6,7 @@
 #include <comm/collective_error.h>
 #include <comm/farewell.h>
 #include <comm/forked_ranks.h>
+#include <comm/handover.h>
 #include <comm/held_signals.h>
 #include <comm/join.h>
 #include <comm/launcher.h>
@@ -141,6 +142,7 @@ struct Share {
   int first, end;
   std::shared_ptr<SharedRegion> shared;
   std::shared_ptr<const Hosts> hosts{};
+  const Handover* handover{};
 };
 
 void fork_ranks(const Share& share, ForkedRanks& ranks, HeldSignals& held,
@@ -156,6 +158,7 @@ void fork_ranks(const Share& share, ForkedRanks& ranks, HeldSignals& held,
     }
     if (pid == 0) {
       held.restore();
+      Handover::current = share.handover;
       run_rank({rank, share.shared->world_size(), share.shared, share.hosts}, parent, body);
     }
     ranks.add(rank, pid);
@@ -284,19 +287,21 @@ std::string story_of(const RankExit& failed, SharedRegion& shared) {
 }
 
 // Runs the ranks that one process forks: all, or the one that a launcher has started it for.
-int run_share(const Share& share, HeldSignals& held, const Body& body, const AtEnd& at_end,
-              Farewell* farewell, const Say& say) {
-  const LaunchResult result = run_here(
-      share, held, body,
-      [&] {
-        if (at_end) at_end("the run was interrupted");
-      },
-      farewell);
+LaunchResult run_share(const Share& share, HeldSignals& held, const Body& body, const AtEnd& at_end,
+                       Farewell* farewell) {
+  const auto interrupted = [&] {
+    if (at_end) at_end("the run was interrupted");
+  };
+  return run_here(share, held, body, interrupted, farewell);
+}
+
+// Tells how they have ended. Returns the exit status.
+int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
+             Farewell* farewell, const Say& say) {
   const int told = result.ok() ? share.first : result.first_failure;
   const RankExit& end = result.ranks[static_cast<size_t>(told)];
-  std::string story;
-  if (farewell) story = farewell->say(end);
-  if (!farewell && !result.ok()) story = story_of(end, *share.shared);
+  const std::string own = farewell || result.ok() ? "" : story_of(end, *share.shared);
+  const std::string story = farewell ? farewell->say(end) : own;
   if (!story.empty()) say(story);
   if (const std::string recorded = recorded_text(); !recorded.empty()) say(recorded);
   if (result.ok()) return !at_end || at_end("") ? 0 : 1;
@@ -317,22 +322,50 @@ int wait_spare(const StartedRank& self, int world_size, const Say& say) {
   }
 }
 
-int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say) {
-  const Joined joined = join(self, say);
+int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say,
+                const AfterLoss& after_loss) {
+  Joined joined = join(self, say);
   HeldSignals held;
-  const auto farewell = Farewell::listen(joined);
-  const int status = run_share({self.rank, self.rank + 1, joined.shared, joined.hosts}, held, body,
-                               at_end, farewell.get(), say);
-  constexpr std::chrono::seconds kForOthersToEnd{2};
-  if (farewell && joined.store)
-    farewell->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
-  return status;
+  const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
+  for (;;) {  // once, and again after each loss of a host
+    const int rank = joined.hosts->self.rank;
+    const Share share{rank, rank + 1, joined.shared, joined.hosts, handover.get()};
+    const auto farewell = Farewell::listen(joined, handover != nullptr);
+    LaunchResult result = run_share(share, held, body, at_end, farewell.get());
+    RankExit& end = result.ranks[static_cast<size_t>(rank)];
+    Verdict verdict;
+    if (handover && farewell)
+      verdict = farewell->call_roll(end, handover->offered(), after_loss, held, say);
+    const auto has = [rank](const std::vector<int>& ranks) {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    };
+    if (has(verdict.ranks)) {
+      handover->choose(verdict.steps);
+      join_again(joined, verdict.ranks, say);
+      continue;
+    }
+    if (has(verdict.spares)) {
+      handover->free();
+      return wait_spare(Farewell::of_spares(self), static_cast<int>(verdict.ranks.size()), say);
+    }
+    if (verdict.kind == Verdict::Kind::is_done) {
+      end = RankExit();
+      end.rank = rank;
+      result.first_failure = -1;
+    }
+    const int status = conclude(share, result, at_end, farewell.get(), say);
+    if (handover && rank == 0) Farewell::end_spares(self, status == 0);
+    constexpr std::chrono::seconds kForOthersToEnd{2};
+    if (farewell && joined.store)
+      farewell->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
+    return status;
+  }
 }
 
 }  // namespace
 
 int start(int world_size, const Body& body, const std::string& program, const AtEnd& at_end,
-          std::chrono::milliseconds timeout) {
+          std::chrono::milliseconds timeout, const AfterLoss& after_loss) {
   const Say tell_user = [&](const std::string& text) { say(program, text); };
   try {
     require_one_thread("start()");
@@ -344,15 +377,17 @@ int start(int world_size, const Body& body, const std::string& program, const At
       static int times = 0;  // that this process has begun to run ranks
       self->group += '/' + std::to_string(times++);
       self->timeout = timeout;
-      if (self->rank >= world_size) return wait_spare(*self, world_size, tell_user);
+      if (self->rank >= world_size)
+        return wait_spare(after_loss ? Farewell::of_spares(*self) : *self, world_size, tell_user);
       self->has_spares = self->world_size > world_size;
       self->world_size = world_size;
-      return run_started(*self, body, at_end, tell_user);
+      return run_started(*self, body, at_end, tell_user, after_loss);
     }
     replay_one(world_size, body);
-    const auto shared = SharedRegion::create(world_size);
+    const Share share{0, world_size, SharedRegion::create(world_size)};
     HeldSignals held;
-    return run_share({0, world_size, shared}, held, body, at_end, nullptr, tell_user);
+    return conclude(share, run_share(share, held, body, at_end, nullptr), at_end, nullptr,
+                    tell_user);
   } catch (const std::invalid_argument& error) {
     tell_user(error.what());
     return 2;

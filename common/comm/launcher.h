@@ -70,9 +70,15 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
 // after `program`, by default the name it was called by); 2 if the environment makes no sense.
 // `at_end(failure)` runs once all ranks of this process have ended, even if a signal is about to
 // end the process; `failure` is empty on success. If it returns false, the exit status is not 0.
+//
+// If `after_loss` is given and a host is lost, the others go on: the process of each rank forks
+// another one in its place, in a world of as many of them as after_loss(their number) says. It has
+// what the former one has left in Handover::current when it failed because it had lost a rank. That
+// host is told of once. The host of rank 0 and of the store can't be lost.
 using AtEnd = std::function<bool(const std::string& failure)>;
 int start(int world_size, const std::function<int(const RankContext&)>& body,
           const std::string& program = "", const AtEnd& at_end = nullptr,
-          std::chrono::milliseconds timeout = kDefaultTimeout);
+          std::chrono::milliseconds timeout = kDefaultTimeout,
+          const std::function<int(int ranks)>& after_loss = nullptr);
 
 }  // namespace fsdp

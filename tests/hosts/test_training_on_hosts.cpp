@@ -8,14 +8,13 @@
 namespace fsdp {
 namespace {
 
-// ./fsdp train by ranks on two hosts.
+const std::string kShort = "--steps 3 --batch 8 --timeout 20 ";
+
+// ./fsdp train by ranks on several hosts.
 class TrainingOnHosts : public RanksOnHosts {
  protected:
   static std::vector<std::string> arguments(const std::string& more) {
-    std::istringstream words(
-        "--mode fsdp --model gpt2-tiny --steps 3 --batch 8 --seq 16 --data "
-        "pattern --timeout 20 " +
-        more);
+    std::istringstream words("--mode fsdp --model gpt2-tiny --seq 16 --data pattern " + more);
     std::vector<std::string> list{std::filesystem::canonical("/proc/self/exe").parent_path() /
                                   "reference_train"};
     for (std::string word; words >> word;)
@@ -32,18 +31,33 @@ class TrainingOnHosts : public RanksOnHosts {
     execv(argv[0], argv.data());
     return 127;
   }
-  // `of_last`: options that the last rank alone has.
-  void train(Network& network, const std::string& options, const std::string& of_last = "") {
-    for (int rank = 0; rank < 4; ++rank) {
+  // `of_last`: options that the last rank alone has. Two ranks on each host.
+  void train(Network& network, const std::string& options, const std::string& of_last = "",
+             int ranks = 4) {
+    for (int rank = 0; rank < ranks; ++rank) {
       pids_.push_back(network.start(rank / 2, [=, this] {
         const SetVariables set({{"RANK", std::to_string(rank)},
-                                {"WORLD_SIZE", "4"},
+                                {"WORLD_SIZE", std::to_string(ranks)},
                                 {"MASTER_ADDR", Network::name(0)},
                                 {"MASTER_PORT", "29400"},
                                 {"LOCAL_WORLD_SIZE", "2"}});
-        return run(arguments(options + ' ' + (rank == 3 ? of_last : "")));
+        return run(arguments(options + ' ' + (rank == ranks - 1 ? of_last : "")));
       }));
     }
+  }
+  // The line of a run that nothing disturbs, on one host.
+  std::string parameters_of(Network& network, const std::string& options) {
+    said_.clear();
+    pids_.push_back(network.start(0, [=, this] { return run(arguments(options)); }));
+    EXPECT_EQ(ended(), std::vector<int>{0}) << said_.text();
+    const std::string line = line_with("sha256 ");
+    EXPECT_NE(line, "");
+    said_.clear();
+    return line;
+  }
+  void wait_until_said(const std::string& words) const {
+    while (said_.text().find(words) == std::string::npos)
+      usleep(1000);  // SetUp() has set an alarm
   }
   // The words from `begin` to the end of the line in what was said last.
   std::string line_with(const std::string& begin) const {
@@ -55,13 +69,10 @@ class TrainingOnHosts : public RanksOnHosts {
 
 TEST_F(TrainingOnHosts, ends_with_the_parameters_of_one_host_and_the_bytes_predicted) {
   Network network(2);
-  pids_.push_back(network.start(0, [this] { return run(arguments("--world 4")); }));
-  ASSERT_EQ(ended(), std::vector<int>{0}) << said_.text();
-  const std::string alone = line_with("sha256 ");
-  ASSERT_NE(alone, "");
+  const std::string alone = parameters_of(network, kShort + "--world 4");
   for (const std::string strategy : {"full", "grad_op", "hybrid"}) {
     said_.clear();
-    train(network, "--strategy " + strategy);
+    train(network, kShort + "--strategy " + strategy);
     EXPECT_EQ(ended(), std::vector<int>(4, 0)) << said_.text();
     EXPECT_EQ(line_with("sha256 "), alone) << strategy;
     EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
@@ -70,13 +81,45 @@ TEST_F(TrainingOnHosts, ends_with_the_parameters_of_one_host_and_the_bytes_predi
   }
 }
 
+TEST_F(TrainingOnHosts, goes_on_when_a_rank_is_killed_as_if_its_host_had_never_been) {
+  Network network(2);
+  const std::string options = "--steps 6 --batch 8 --timeout 20 --clip 0.5 ";
+  const std::string undisturbed = parameters_of(network, options + "--world 4");
+  train(network, options + "--strategy hybrid --on-lost-host continue --fault rank=3,kill=60");
+  const auto statuses = ended();
+  EXPECT_EQ(std::vector(statuses.begin(), statuses.begin() + 2), std::vector<int>(2, 0));
+  EXPECT_EQ(line_with("sha256 "), undisturbed) << said_.text();
+  EXPECT_EQ(count("rank 3 on host-b was killed by signal 9", said_.text()), 1) << said_.text();
+  EXPECT_EQ(count("fsdp train: ", said_.text()), 1) << said_.text();
+  EXPECT_EQ(count(" with 2 ranks on 1 host\n", said_.text()), 1) << said_.text();
+  EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
+}
+
+TEST_F(TrainingOnHosts, go_on_from_three_to_one_without_one_that_is_gone_and_one_that_is_cut_off) {
+  Network network(3);
+  const std::string options = "--steps 60 --batch 12 --parts 12 ";
+  const std::string undisturbed = parameters_of(network, options + "--world 2");
+  train(network,
+        options + "--accumulate last --strategy hybrid --on-lost-host continue --timeout 5", "", 6);
+  wait_until_said("step 3/60");
+  network.end(2);
+  wait_until_said(" with 4 ranks on 2 hosts\n");
+  network.cut(1);
+  const auto statuses = ended();
+  EXPECT_EQ(std::vector(statuses.begin(), statuses.begin() + 2), std::vector<int>(2, 0));
+  EXPECT_EQ(line_with("sha256 "), undisturbed) << said_.text();
+  EXPECT_EQ(count("rank 4 does not answer (its host is down", said_.text()), 1) << said_.text();
+  EXPECT_EQ(count("rank 2 does not answer (its host is down", said_.text()), 1) << said_.text();
+  EXPECT_CONTAINS(said_.text(), " with 2 ranks on 1 host\n");
+}
+
 TEST_F(TrainingOnHosts, names_a_rank_whose_options_or_folder_are_others) {
   Network network(2);
-  train(network, "", "--lr 0.5");
+  train(network, kShort, "--lr 0.5");
   ended();
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was started with other options");
   said_.clear();
-  train(network, "--checkpoint-dir /dev/shm/run");  // of each host
+  train(network, kShort + "--checkpoint-dir /dev/shm/run");  // of each host
   ended();
   EXPECT_CONTAINS(said_.text(), "rank 2 on host-b does not see --checkpoint-dir /dev/shm/run");
 }

@@ -17,6 +17,16 @@ int Arrangement::partial_sums(int count) const {
   return sums + subtrees(count);
 }
 
+bool Arrangement::is_one_tree() const {
+  int inner = 1;  // parts below the level of the tree that is looked at
+  for (const int level : {turns_first ? turns : shards, turns_first ? shards : replicas,
+                          turns_first ? replicas : turns}) {
+    if (level > 1 && !std::has_single_bit(static_cast<unsigned>(inner))) return false;
+    inner *= level;
+  }
+  return true;
+}
+
 bool TreeSum::puts_aside() const {
   return count_ > 0 && arrangement_.partial_sums(count_ + 1) > arrangement_.partial_sums(count_);
 }

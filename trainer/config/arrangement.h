@@ -25,6 +25,8 @@ struct Arrangement {
   int part(int rank, int turn) const {
     return turns_first ? rank * turns + turn : turn * ranks() + rank;
   }
+  // Whether the whole sum is the tree over all parts.
+  bool is_one_tree() const;
   // How many partial sums there are when the first `count` parts were added as far as possible.
   int partial_sums(int count) const;
 };

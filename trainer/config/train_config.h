@@ -75,8 +75,9 @@ struct TrainConfig {
   std::string trace;                           // file of the timeline; empty: none
   std::string hashes;   // folder for a hash of all that a step makes; empty: none
   std::string capture;  // the event of which it gets the values too, as JSON; empty: none
-  std::string commit;  // of the program's sources, for the JSON file; empty: not known
-  std::string given;   // the options of the command line, as --config reads them
+  std::string commit;   // of the program's sources, for the JSON file; empty: not known
+  std::string on_lost_host{"end"};  // end, continue: what the ranks of other hosts do
+  std::string given;                // the options of the command line, as --config reads them
 
   std::vector<ParameterGroup> parameter_groups() const;
   // Of a step, from 0 on. It grows in equal parts over `warmup` steps, then falls as lr_decay says:

@@ -74,6 +74,11 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);
 void add_offload_options(CLI::App& app, TrainConfig& config);
 void check_offload_options(const CLI::App& app, const TrainConfig& config);
 
+// What ranks do when a host of others is lost. check_lost_host_option() comes when all settings of
+// the sum over parts are known.
+void add_lost_host_option(CLI::App& app, TrainConfig& config);
+void check_lost_host_option(const TrainConfig& config);
+
 // The files that a run writes: --trace, --json and --log. check_output_options() refuses one that
 // can't be written, or that is one with another of them, with a text or with a checkpoint.
 void add_output_options(CLI::App& app, TrainConfig& config);

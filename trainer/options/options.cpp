@@ -163,6 +163,7 @@ void add_run_options(CLI::App& app, TrainConfig& config, Given& given) {
                  "simulate a network of this latency and bandwidth: 200us,1GB/s");
   on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
+  add_lost_host_option(app, config);
   add_output_options(app, config);
 }
 
@@ -293,10 +294,9 @@ void check(const TrainConfig& config) {
   if (config.comm.link && config.mode == "fsdp" && config.shards() < config.world) {
     throw UsageError("--link: simulates one replica; give --strategy full or grad_op");
   }
-  if (config.parts % config.world != 0) {
+  if (config.parts % config.world != 0)
     throw UsageError("--parts " + std::to_string(config.parts) + ": must be a multiple of the " +
                      std::to_string(config.world) + " ranks (--world)");
-  }
   if (config.batch % config.parts != 0) {
     throw UsageError("--batch " + std::to_string(config.batch) + ": can't be cut into " +
                      std::to_string(config.parts) + " equal parts (" +
@@ -386,6 +386,7 @@ TrainConfig parse_train_options(int argc, char** argv,
     precision.settle(app, config);
     check_step_in_backward(config);
     check(config);
+    check_lost_host_option(config);
     check_output_options(app, config);
     check_checkpoint_options(app, config);
     check_init_option(config);

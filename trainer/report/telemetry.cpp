@@ -70,6 +70,7 @@ void Telemetry::finish(const nlohmann::ordered_json& final_line,
     say(line);
   lines_.push_back(final_line.dump());
   write();
+  lines_.pop_back();
 }
 
 void Telemetry::fail(const std::string& reason) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fsdp {
@@ -21,6 +22,10 @@ class Telemetry {
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);
   void evaluated(double loss);
+
+  // The lines of the file so far, of which another object's begin.
+  const std::vector<std::string>& lines() const { return lines_; }
+  void go_on_after(std::vector<std::string> lines) { lines_ = std::move(lines); }
 
   // Prints the summary and writes the file. Throws std::runtime_error naming the file.
   void finish(const nlohmann::ordered_json& final_line, const std::vector<std::string>& summary);

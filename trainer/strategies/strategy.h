@@ -66,7 +66,8 @@ class Strategy {
 
   // The parameters, and this rank's ranges of their state, to be read or to be written. State that
   // does not exist before the first step is allocated. The ranges are valid until the next call of
-  // another function. Calls no collective.
+  // another function; later they may only be read, and hold what step() leaves. Calls no
+  // collective.
   virtual ModelState state() = 0;
   // What load_checkpoint() takes beside these ranges; empty if they are whole parameters.
   virtual Locate locate() const { return nullptr; }

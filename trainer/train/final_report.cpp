@@ -2,6 +2,7 @@
 #include <cuda/gpu.h>
 #include <prediction/link_report.h>
 #include <prediction/prediction.h>
+#include <report/parameter_summary.h>
 #include <report/telemetry.h>
 #include <state/whole_state.h>
 #include <trace/recorder.h>
@@ -119,7 +120,7 @@ std::string predictions_of(const Json& line) {
 }  // namespace
 
 Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
-                const ParameterSummary& before, const std::vector<Call>& last_step,
+                double sum_before, const std::vector<Call>& last_step,
                 const std::optional<ModelTraces>& traces, const Transports& transports) {
   const ShardLayout& layout = strategy.layout();
   const Schedule step = schedule(config, layout, comm.rank(),
@@ -139,7 +140,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
 
   Json line{{"final", true},
             {"param_sum", after.sum_fp32()},
-            {"param_sum_change", after.sum_fp64() - before.sum_fp64()},
+            {"param_sum_change", after.sum_fp64() - sum_before},
             {"param_sha256", after.sha256()},
             {"state_sha256", state_hash(config, strategy, comm)},
             {"peak_bytes", peaks},

@@ -2,7 +2,6 @@
 
 #include <prediction/model_trace.h>
 #include <prediction/prediction.h>
-#include <report/parameter_summary.h>
 #include <strategies/strategy.h>
 
 #include <nlohmann/json.hpp>
@@ -14,10 +13,10 @@ namespace fsdp {
 
 // The last line of the JSON file: the parameters' sums and hash, what was measured beside what was
 // predicted, and how the run was configured. All ranks call it together, after the last step.
-// `before`: of the parameters before the first step. `last_step`: the collectives of the last one.
+// `sum_before`: of the parameters before the first step, added in fp64. `last_step`: the
+// collectives of the last one.
 nlohmann::ordered_json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
-                                  const ParameterSummary& before,
-                                  const std::vector<Call>& last_step,
+                                  double sum_before, const std::vector<Call>& last_step,
                                   const std::optional<ModelTraces>& traces,
                                   const Transports& transports);
 

@@ -26,6 +26,11 @@ void require_equal(int64_t value, const RankContext& context, Communicator& comm
 
 void require_one_run(const TrainConfig& config, const RankContext& context, Communicator& comm) {
   if (!context.hosts) return;
+  if (config.on_lost_host == "continue" && config.shards() < config.world &&
+      !context.on_one_host(Group::shards(context.rank, config.world, config.shards())))
+    throw std::runtime_error("rank " + std::to_string(context.rank) +
+                             ": --on-lost-host continue needs each replica on one host (" +
+                             context.hosts->text() + "); give another --shard-size");
   const std::string settings = settings_of_run(config).dump() + std::to_string(config.first_step);
   require_equal(static_cast<int64_t>(std::hash<std::string>{}(settings)), context, comm,
                 "was started with other options, another text or another checkpoint than rank 0: "

@@ -1,5 +1,6 @@
 #include <base/text.h>
 #include <base/whole_file.h>
+#include <comm/handover.h>
 #include <comm/join.h>
 #include <cuda/gpu.h>
 #include <memory/counting_allocator.h>
@@ -8,6 +9,8 @@
 #include <strategies/data_of_run.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
+#include <train/checkpoints.h>
+#include <train/going_on.h>
 #include <train/print_units.h>
 #include <train/rehearsed.h>
 #include <train/training_run.h>
@@ -57,6 +60,13 @@ class RunTimeline {
   std::shared_ptr<EventLog> log_;  // null: nobody will read it
 };
 
+// Makes the settings those of a rank that takes the place of another one, which has left `run`.
+void take_over(const RankContext& context, const nlohmann::ordered_json& run, TrainConfig& config) {
+  config = with_ranks(config, context.world_size).value();
+  config.comm.fault.reset();
+  go_on_from({.folder = config.resume, .step = *Handover::current->steps(), .run = run}, config);
+}
+
 }  // namespace
 
 int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
@@ -72,6 +82,11 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
   const int processes = config.mode == "single" ? 1 : config.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {
+    nlohmann::ordered_json handed;
+    if (Handover::current && Handover::current->steps()) {
+      handed = read_run(Handover::current->file());
+      take_over(context, handed, config);
+    }
     if (config.on_cuda()) {
       gpu::use_gpu_of(context.local_rank());
     } else {
@@ -84,9 +99,12 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     at::set_num_threads(config.threads);
     const Rehearsed run = rehearsed(config, fsdp);
     const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
-    train_rank(config, fsdp, context, run);
+    train_rank(config, fsdp, context, run, handed);
     return 0;
   };
+  std::function<int(int)> after_loss;
+  if (config.on_lost_host == "continue" && config.shards() < config.world)
+    after_loss = [&config](int ranks) { return ranks_that_go_on(config, ranks); };
   const int status = start(
       processes, train, program,
       [&](const std::string& failure) {
@@ -98,7 +116,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
           return false;
         }
       },
-      config.comm.timeout);
+      config.comm.timeout, after_loss);
   const auto self = started_rank();
   const auto& fault = config.comm.fault;
   if (status == 0 && fault && (!self || self->rank == fault->rank)) {

@@ -1,17 +1,24 @@
 #include <base/text.h>
+#include <comm/call_rings.h>
+#include <comm/collective_error.h>
+#include <comm/handover.h>
 #include <diff/hash_recorder.h>
 #include <memory/live_bytes.h>
+#include <report/parameter_summary.h>
 #include <report/run_log.h>
 #include <report/telemetry.h>
 #include <strategies/data_of_run.h>
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
+#include <train/description.h>
 #include <train/enough_memory.h>
 #include <train/final_report.h>
+#include <train/going_on.h>
 #include <train/held_out.h>
 #include <train/one_run.h>
 #include <train/over_ranks.h>
 #include <train/step_meter.h>
+#include <train/strategy_of_run.h>
 #include <train/training_run.h>
 
 #include <algorithm>
@@ -19,76 +26,10 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <numeric>
 #include <stdexcept>
 
 namespace fsdp {
 namespace {
-
-// What the strategy sums and gathers by: `world`, unless the model has replicas.
-std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
-                                                    const TrainConfig& config,
-                                                    const std::shared_ptr<Communicator>& world) {
-  if (config.mode != "fsdp" || config.shards() == config.world) return world;
-  return Communicator::create_hybrid(context, config.comm, config.shards());
-}
-
-std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
-                                        const Workload& workload, const ShardLayout& layout,
-                                        const std::shared_ptr<Communicator>& comm) {
-  if (config.mode == "fsdp") return fsdp.make_strategy(config, workload, comm);
-  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
-  return make_single_strategy(config, workload, layout);
-}
-
-void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout) {
-  const auto kept = [&](const auto& parameter) { return config.keeps_fp32(parameter.name); };
-  const auto& parameters = layout.parameters;
-  if (config.keep_fp32.empty() || std::any_of(parameters.begin(), parameters.end(), kept)) return;
-  throw std::invalid_argument("--keep-fp32 " + config.keep_fp32 + ": no parameter of " +
-                              config.model + " has such a name; the last one is " +
-                              parameters.back().name);
-}
-
-// " (hybrid, 2 replicas of 2 ranks)"; nothing where all ranks share out one model.
-std::string strategy_text(const TrainConfig& config) {
-  if (config.mode == "ddp" || config.shards() == config.world) return "";
-  return std::string(" (") + config.strategy() + ", " +
-         counted(config.world / config.shards(), "replica") + " of " +
-         counted(config.shards(), "rank") + ')';
-}
-
-// "parameters in bf16 but for ln, gradients sent in fp32, "; nothing in fp32.
-std::string precision_text(const TrainConfig& config) {
-  const MixedPrecisionPolicy& precision = config.precision;
-  if (precision == MixedPrecisionPolicy{}) return "";
-  return std::string("parameters in ") + dtype_name(precision.param_dtype) +
-         (config.keep_fp32.empty() ? "" : " but for " + config.keep_fp32) + ", gradients sent in " +
-         dtype_name(precision.reduce_dtype) + ", ";
-}
-
-// "gloo"; "shm and gloo on 2 hosts" if shards and replicas communicate over either.
-std::string transport_text(const Transports& transports, const RankContext& context) {
-  std::string text = transports.shards;
-  if (transports.replicas != transports.shards) text += " and " + transports.replicas;
-  if (context.hosts && context.hosts->several())
-    text += " on " + counted(static_cast<int64_t>(context.hosts->names.size()), "host");
-  return text;
-}
-
-// "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
-// steps"
-std::string description(const TrainConfig& config, const RankContext& context,
-                        const Transports& transports) {
-  return config.mode + strategy_text(config) + " of " + config.model + ", " +
-         counted(config.world, "rank") +
-         (config.mode == "single" ? " played in turn"
-                                  : " over " + transport_text(transports, context)) +
-         (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
-         (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
-         std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
-         counted(config.steps, "step");
-}
 
 nlohmann::ordered_json to_json(const LossScaler& scaler) {
   return {{"scale", scaler.scale()},
@@ -100,8 +41,10 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context,
-              const Rehearsed& run)
+              const Rehearsed& run, const nlohmann::ordered_json& handed)
       : config_(config),
+        context_(context),
+        handed_(handed),
         traces_(run.traces),
         comm_(Communicator::create(context, config.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
@@ -119,7 +62,7 @@ class TrainingRun {
       hashes_.emplace(config, run.layout, settings_of_run(config), context.rank);
       workload_ = hashes_->observed(std::move(workload_));
     }
-    if (leads()) telemetry_.say(description(config, context, transports()));
+    if (leads() && handed_.is_null()) telemetry_.say(description(config, context, transports()));
     if (!config.on_cuda())
       require_enough_memory(config, run.layout, run.traces, transports(),
                             static_cast<int>(context.ranks_here().size()), memory_of_machine());
@@ -129,6 +72,7 @@ class TrainingRun {
     if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
     if (!leads()) return;
     if (!config.checkpoint_dir.empty()) settings_ = settings_of_run(config);
+    if (!handed_.is_null()) return;
     char live[48];
     std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
     telemetry_.say(with_commas(strategy_->layout().numel()) + " parameters, " + live +
@@ -136,28 +80,111 @@ class TrainingRun {
   }
 
   void operator()() {
-    say(load_init(config_, *strategy_, *comm_));
-    say(resume(config_, *strategy_, *comm_));
-    if (hashes_) hashes_->record(What::initial, config_.first_step, *strategy_);
-    ParameterSummary before;
-    strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
+    try {
+      run();
+      // Who leaves knows that all others are done, and needs nobody any more.
+      if (Handover::current) comm_->barrier(kMetrics).wait();
+    } catch (const std::exception&) {
+      const CallRings rings(context_.shared->call_rings(), Group::world(context_.world_size));
+      if (Handover::current && rings.lost(context_.rank)) leave();
+      throw;
+    }
+  }
+
+ private:
+  void run() {
+    if (handed_.is_null()) {
+      begin();
+    } else {
+      take_over();
+    }
     if (config_.steps == 0) evaluate();
     for (int64_t step = config_.first_step; step < config_.steps; ++step) {
       train(step);
-      say(save_if_due(config_, settings_, step + 1, *strategy_, *comm_));
+      follow_up(step + 1);
     }
-    auto line = final_line(config_, *strategy_, *comm_, before, last_log_, traces_, transports());
+    auto line =
+        final_line(config_, *strategy_, *comm_, sum_before_, last_log_, traces_, transports());
     if (scaler_) {
       line["loss_scaler"] = to_json(*scaler_);
       line["skipped_steps"] = skipped_steps_;
     }
     if (!leads()) return;
     auto summary = summary_of(line);
-    if (const auto compared = loss_beside_entropy()) summary.push_back(*compared);
+    if (const auto compared = loss_beside_entropy(*dataset_, losses_)) summary.push_back(*compared);
     telemetry_.finish(line, summary);
   }
 
- private:
+  void begin() {
+    say(load_init(config_, *strategy_, *comm_));
+    say(resume(config_, *strategy_, *comm_));
+    if (hashes_) hashes_->record(What::initial, config_.first_step, *strategy_);
+    ParameterSummary before;
+    strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
+    sum_before_ = before.sum_fp64();
+  }
+
+  // What comes after the update of a step, by calls of all ranks.
+  void follow_up(int64_t steps, bool saved = false) {
+    evaluate_held_out_if_due(steps);
+    if (log_) log_->write(log_line_);
+    if (!saved) say(save_if_due(config_, settings_, steps, *strategy_, *comm_));
+    followed_up_ = steps;
+  }
+
+  // What the run has come to, beside the tensors. Of the losses, those that are told at the end.
+  nlohmann::ordered_json so_far() const {
+    const auto count = std::min<std::ptrdiff_t>(std::ssize(losses_), kToldLosses);
+    nlohmann::ordered_json run{
+        {"sum_before", sum_before_},
+        {"lines", telemetry_.lines()},
+        {"log_line", log_line_},
+        {"seconds", seconds_},
+        {"skipped_steps", skipped_steps_},
+        {"followed_up", followed_up_},
+        {"losses", std::vector<double>(losses_.end() - count, losses_.end())}};
+    if (scaler_) run["loss_scaler"] = to_json(*scaler_);
+    return run;
+  }
+
+  // This rank has lost another one: leaves its state before the step under way. If it has all that
+  // the update needs, others may have made it: then leaves the state after it, too.
+  void leave() {
+    const auto write = [this](int file) { write_state(file, so_far(), ranges_); };
+    if (ranges_.empty()) return;  // no step has begun
+    Handover::current->leave(steps_done_, write);
+    if (!pending_) return;
+    try {
+      finish_step();
+    } catch (const CollectiveError&) {
+      return;  // a rank still reads what it changes: then nobody has made it
+    }
+    Handover::current->leave(steps_done_, write);
+  }
+
+  void take_over() {
+    ranges_ = strategy_->state().ranges;
+    read_ranges(Handover::current->file(), ranges_);
+    Handover::current->free();
+    sum_before_ = handed_["sum_before"];
+    telemetry_.go_on_after(handed_["lines"]);
+    log_line_ = handed_["log_line"];
+    seconds_ = handed_["seconds"];
+    skipped_steps_ = handed_["skipped_steps"];
+    for (const auto& loss : handed_["losses"])
+      losses_.push_back(loss.is_null() ? NAN : loss.get<double>());
+    const int64_t step = config_.first_step;
+    say("goes on after step " + std::to_string(step) + " with " + counted(config_.world, "rank") +
+        " on " + counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
+    // As rank 0 says, since each stopped at a place of its own.
+    const bool saved =
+        !config_.checkpoint_dir.empty() && latest_step(config_.checkpoint_dir) == step;
+    const bool followed_up = handed_["followed_up"].get<int64_t>() == step;
+    const int64_t done = gather_from_ranks(*comm_, followed_up ? 2 : saved)[0];
+    if (done < 2) follow_up(step, done == 1);
+    followed_up_ = step;
+  }
+
   bool leads() const { return comm_->rank() == 0; }
   Transports transports() const { return {*comm_, *strategy_comm_}; }
   void say(const std::string& line) {
@@ -184,6 +211,7 @@ class TrainingRun {
         live_bytes::reset(phase);
     }
     take_log();
+    if (Handover::current) ranges_ = strategy_->state().ranges;
     if (meter_) meter_->begin_step();
     if (config_.optimizer.lr_factor)
       *config_.optimizer.lr_factor = config_.lr_of(step) / config_.optimizer.lr;
@@ -192,28 +220,18 @@ class TrainingRun {
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
     if (hashes_ && !(config_.step_in_backward && config_.mode == "fsdp"))
       hashes_->record(What::reduced, step, *strategy_);
-    const std::optional<double> norm = update(step);
-    live_bytes::enter(Phase::init);  // of no step
-    losses_.push_back(loss.mean());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    end_span(span);
-    if (meter_) meter_->end_step();
-    last_log_ = take_log();
+    const uint64_t optimizer_span = begin_span(EventKind::optimizer, "");
+    if (meter_) meter_->begin_optimizer();
+    pending_ = Pending{step, span, optimizer_span, start, loss, norm_of_gradients(step)};
+    // Who makes the update knows that all others have what theirs need.
+    if (Handover::current) comm_->barrier(kMetrics).wait();
+    const std::optional<double> norm = finish_step();
     if (step == config_.first_step) {
       comm_->end_first_iteration();
       strategy_comm_->end_first_iteration();
     }
-    if (leads()) {
-      const auto tokens = static_cast<double>(config_.batch * config_.seq);
-      telemetry_.step(step, losses_.back(), tokens / seconds.count(), norm,
-                      live_bytes::now().total);
-      if (log_) begin_log_line(step, tokens / seconds.count(), norm);
-    }
-    seconds_ += seconds.count();
     require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
                    loss, norm);
-    evaluate_held_out_if_due(step + 1);
-    if (log_) log_->write(log_line_);
   }
 
   void begin_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
@@ -246,18 +264,21 @@ class TrainingRun {
     return {*comm_, losses, parts / comm_->world_size()};
   }
 
-  // Returns the norm of the gradients if it is known: they are clipped, or the loss is scaled.
-  // Nothing if the step was skipped.
-  std::optional<double> update(int64_t step) {
-    const uint64_t span = begin_span(EventKind::optimizer, "");
-    std::optional<double> norm;
-    if (meter_) meter_->begin_optimizer();
-    if (config_.clip || scaler_) {
-      constexpr double kNoClip = std::numeric_limits<double>::infinity();
-      norm = strategy_->clip_grad_norm(config_.clip.value_or(kNoClip), config_.norm_type);
-      if (hashes_) hashes_->record_norm(step, *norm);
-      if (hashes_) hashes_->record(What::clipped, step, *strategy_);
-    }
+  // Clips the gradients. Their norm, if it is known: they are clipped, or the loss is scaled.
+  std::optional<double> norm_of_gradients(int64_t step) {
+    if (!config_.clip && !scaler_) return std::nullopt;
+    constexpr double kNoClip = std::numeric_limits<double>::infinity();
+    const double norm =
+        strategy_->clip_grad_norm(config_.clip.value_or(kNoClip), config_.norm_type);
+    if (hashes_) hashes_->record_norm(step, norm);
+    if (hashes_) hashes_->record(What::clipped, step, *strategy_);
+    return norm;
+  }
+
+  // Makes the pending update, and tells of the step. Calls no collective. Returns the norm of the
+  // gradients if it is known; nothing if the step was skipped.
+  std::optional<double> finish_step() {
+    auto [step, span, optimizer_span, start, loss, norm] = *pending_;
     const bool skip = scaler_ && scaler_->scale() > 1 && !std::isfinite(*norm);
     if (skip) {
       strategy_->skip_step();
@@ -265,10 +286,23 @@ class TrainingRun {
     } else {
       strategy_->step();
     }
+    pending_.reset();
+    steps_done_ = step + 1;
     if (meter_) meter_->end_optimizer();
     if (hashes_) hashes_->record(What::updated, step, *strategy_);
     if (scaler_) update_scaler(step, !skip);
+    end_span(optimizer_span);
+    live_bytes::enter(Phase::init);  // of no step
+    losses_.push_back(loss.mean());
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    seconds_ += seconds.count();
     end_span(span);
+    if (meter_) meter_->end_step();
+    last_log_ = take_log();
+    if (!leads()) return norm;
+    const double tokens_per_s = static_cast<double>(config_.batch * config_.seq) / seconds.count();
+    telemetry_.step(step, losses_.back(), tokens_per_s, norm, live_bytes::now().total);
+    if (log_) begin_log_line(step, tokens_per_s, norm);
     return norm;
   }
 
@@ -307,22 +341,18 @@ class TrainingRun {
     throw std::runtime_error("rank " + std::to_string(comm_->rank()) + " ended the run: " + what);
   }
 
-  // For text: how far the model is from one that knows only how frequent each byte is.
-  std::optional<std::string> loss_beside_entropy() const {
-    const auto* text = dynamic_cast<const TextDataset*>(dataset_.get());
-    if (text == nullptr || losses_.empty()) return std::nullopt;
-    const size_t count = std::min<size_t>(losses_.size(), 20);
-    const auto first = losses_.end() - static_cast<std::ptrdiff_t>(count);
-    const double mean = std::accumulate(first, losses_.end(), 0.0) / static_cast<double>(count);
-    char line[160];
-    std::snprintf(
-        line, sizeof line,
-        "mean loss of the last %zu steps %.4f, unigram entropy of the text %.4f (nats per byte)",
-        count, mean, text->unigram_entropy());
-    return line;
-  }
+  // A step whose update this rank has all for, but has not made.
+  struct Pending {
+    int64_t step;
+    uint64_t span, optimizer_span;
+    std::chrono::steady_clock::time_point start;
+    MeanOverRanks loss;
+    std::optional<double> norm;
+  };
 
   const TrainConfig& config_;
+  const RankContext& context_;
+  const nlohmann::ordered_json& handed_;         // null: this rank begins
   const std::optional<ModelTraces>& traces_;     // none: they could not be rehearsed
   std::shared_ptr<Communicator> comm_;           // of all ranks
   std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
@@ -341,13 +371,18 @@ class TrainingRun {
   std::vector<double> losses_;
   double seconds_{};            // of the steps so far
   std::vector<Call> last_log_;  // the collectives of the last step
+  double sum_before_{};         // of the parameters
+  std::optional<Pending> pending_;
+  std::vector<StateRange> ranges_;  // of the strategy, if another rank may take this one's place
+  int64_t steps_done_{config_.first_step}, followed_up_{config_.first_step};
 };
 
 }  // namespace
 
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context, const Rehearsed& run) {
-  TrainingRun(config, fsdp, context, run)();
+                const RankContext& context, const Rehearsed& run,
+                const nlohmann::ordered_json& handed) {
+  TrainingRun(config, fsdp, context, run, handed)();
 }
 
 }  // namespace fsdp

@@ -1,0 +1,84 @@
+#include <base/torch.h>
+#include <base/write_all.h>
+#include <state/model_state.h>
+#include <train/going_on.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+void write_bytes(int file, const void* data, size_t bytes) {
+  const int error = write_all(file, {static_cast<const char*>(data), bytes});
+  if (error != 0)
+    throw std::system_error(error, std::generic_category(), "the state of a rank, in memory");
+}
+
+void read_bytes(int file, void* data, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t count = read(file, static_cast<char*>(data) + done, bytes - done);
+    if (count == 0) throw std::runtime_error("the state of a rank is not that of its model");
+    if (count > 0) done += static_cast<size_t>(count);
+    if (count < 0 && errno != EINTR)
+      throw std::system_error(errno, std::generic_category(), "the state of a rank, in memory");
+  }
+}
+
+template <class Action>
+void for_each_tensor(const std::vector<StateRange>& ranges, const Action& action) {
+  for (const StateRange& range : ranges)
+    for (const StateKind kind : kStateKinds)
+      if (const at::Tensor& tensor = tensor_of(range, kind); tensor.defined()) action(tensor);
+}
+
+}  // namespace
+
+std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
+  config.world = ranks;
+  if (ranks % config.shard_size != 0 || config.parts % ranks != 0) return std::nullopt;
+  const std::string given = config.accumulate;
+  for (const std::string accumulate : {given.c_str(), "each", "last"}) {
+    config.accumulate = accumulate;
+    // Parts that are added before they are sent are rounded once, in place of each.
+    const bool rounds_once =
+        accumulate == "last" && config.parts > ranks && config.precision != MixedPrecisionPolicy{};
+    if (!rounds_once && config.arrangement().is_one_tree()) return config;
+  }
+  return std::nullopt;
+}
+
+int ranks_that_go_on(const TrainConfig& config, int ranks) {
+  while (ranks > 0 && !with_ranks(config, ranks))
+    --ranks;
+  return ranks;
+}
+
+void write_state(int file, const nlohmann::ordered_json& run,
+                 const std::vector<StateRange>& ranges) {
+  const std::string text = run.dump();
+  const uint64_t size = text.size();
+  write_bytes(file, &size, sizeof size);
+  write_bytes(file, text.data(), size);
+  for_each_tensor(ranges, [&](const at::Tensor& tensor) {
+    write_bytes(file, tensor.const_data_ptr(), tensor.nbytes());
+  });
+}
+
+nlohmann::ordered_json read_run(int file) {
+  uint64_t size = 0;
+  read_bytes(file, &size, sizeof size);
+  std::string text(size, '\0');
+  read_bytes(file, text.data(), size);
+  return nlohmann::ordered_json::parse(text);
+}
+
+void read_ranges(int file, const std::vector<StateRange>& ranges) {
+  for_each_tensor(ranges, [&](const at::Tensor& tensor) {
+    read_bytes(file, tensor.mutable_data_ptr(), tensor.nbytes());
+  });
+}
+
+}  // namespace fsdp
