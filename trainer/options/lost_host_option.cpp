@@ -10,7 +10,7 @@ namespace fsdp {
 void add_lost_host_option(CLI::App& app, TrainConfig& config) {
   app.add_option("--on-lost-host", config.on_lost_host,
                  "with a replica on each host, what the others do when one is lost: end, or "
-                 "continue without it, to the same bits (default end; docs/cluster.md)")
+                 "continue without it, to the same bits (default end)")
       ->check(CLI::IsMember({"end", "continue"}));
 }
 
