@@ -28,23 +28,34 @@ def files_of(students):
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
 
 
+def run_sphinx(sources, trees, source, made, step):
+    """Writes the sources, name -> bytes, and makes pages of them."""
+    for name, data in sources.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(data)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto", "-c", HERE, "-d", trees,
+               *(["-t", "step"] if step else []), source, made]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise Broken(done.stderr.replace(f"{source}/", "").strip())
+    if (source / "figures").is_dir():
+        shutil.copytree(source / "figures", made / "figures")
+
+
 def build(files, out, options=(), step=HERE / "step"):
     """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all. `step`: the page to play
     with, if there is one; its build.py, with these options, writes it into a folder."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
-        source, made = pathlib.Path(folder, "source"), pathlib.Path(folder, "made")
-        for name, data in pages.Site(files).sources().items():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes(data)
-        command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto", "-c", HERE,
-                   "-d", pathlib.Path(folder, "trees"), *(["-t", "step"] if step.is_dir() else []), source, made]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise Broken(done.stderr.replace(f"{source}/", "").strip())
-        if (source / "figures").is_dir():
-            shutil.copytree(source / "figures", made / "figures")
-        if step.is_dir() and subprocess.run([sys.executable, step / "build.py", made / "step", *options]).returncode:
+        source, made, page = (pathlib.Path(folder, name) for name in ("source", "made", "step"))
+        building = subprocess.Popen([sys.executable, step / "build.py", page, *options]) if step.is_dir() else None
+        try:  # Sphinx runs on another core meanwhile
+            run_sphinx(pages.Site(files).sources(), pathlib.Path(folder, "trees"), source, made, step.is_dir())
+        finally:
+            failed = building and building.wait()
+        if failed:
             raise Broken(f"{step}/build.py failed")
+        if building:
+            page.rename(made / "step")
         if out.exists():
             shutil.rmtree(out)
         made.rename(out)
