@@ -170,6 +170,10 @@ install_site() {
   say "installing into .venv: ${missing[*]}"
   "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" 2>&1 ||
     fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
+  # zig compiles its C++ library once, for a minute.
+  if [[ -d $root/grading/site/step ]]; then
+    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step" >>"$log" 2>&1 || true
+  fi
 }
 
 peers='' plots='' site='' build_only='' python_only=''
