@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from sizes import MODELS
+from sizes import LR, MODELS, MODULAR_SEQ
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -38,9 +38,7 @@ MODES = {OURS: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
 LOSS_TOLERANCE = 1e-6
 COMPARED = 100  # first steps: later on, where a model suddenly learns, a rounding grows to a per cent
 WARMUP = 3  # steps that are not timed: allocations, DDP's buckets
-LR = 1e-4   # the published recipe's for these models
-EVAL_EVERY = 20  # steps of the recipe modular, whose rows have as many tokens:
-MODULAR_SEQ = 3
+EVAL_EVERY = 20  # steps of the recipe modular
 
 
 class Failure(Exception):

@@ -2,6 +2,8 @@
 
 import torch
 
+from sizes import LR, MODULAR_SEQ
+
 SEED = 42
 NOT_ASKED = -100  # a target that cross_entropy() leaves out
 
@@ -12,7 +14,7 @@ def generator_of_step(step):
 
 class Published:
     """Random tokens, AdamW without clipping."""
-    lr, weight_decay, clip = 1e-4, 0.01, None
+    lr, weight_decay, clip = LR, 0.01, None
 
     def __init__(self, options):
         self.vocabulary = options.vocabulary
@@ -25,7 +27,7 @@ class Published:
 class Modular:
     """a + b mod 31; a fifth of the pairs is held out."""
     lr, weight_decay, clip = 2e-3, 0.5, 1.0
-    modulus, seq = 31, 3
+    modulus = 31
 
     def __init__(self, _):
         pairs = self.modulus**2
@@ -39,7 +41,7 @@ class Modular:
                 torch.stack([nothing, nothing, (a + b) % self.modulus], 1))
 
     def batch(self, step, rows, seq):
-        if seq != self.seq:
+        if seq != MODULAR_SEQ:
             raise ValueError("--seq: a row of modular addition has 3 tokens")
         return self.questions(self.trained[torch.randint(0, len(self.trained), (rows,),
                                                          generator=generator_of_step(step))])

@@ -1,4 +1,4 @@
-"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there."""
+"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there, and numbers of the recipes."""
 
 import dataclasses
 
@@ -25,3 +25,6 @@ MODELS = {
     "gpt2-774m": _gpt2(1280, 36, 20),
     "gpt2-1558m": _gpt2(1600, 48, 25),
 }
+
+LR = 1e-4        # of the published recipe, for these models
+MODULAR_SEQ = 3  # tokens in a row of the recipe modular
