@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <memory/counting_allocator.h>
