@@ -1,123 +1,334 @@
 #include <config/arrangement.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
+#include <optim/gradient_buckets.h>
+#include <optim/p_norm.h>
 #include <strategies/build_model.h>
 #include <strategies/offload.h>
-#include <strategies/replica_strategy.h>
+#include <strategies/strategy.h>
+
+#include <map>
+#include <numeric>
+#include <utility>
 
 namespace fsdp {
+namespace {
 
-ReplicaStrategy::ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
-                                 BucketSizes bucket_sizes)
-    : workload_(std::move(workload)),
-      arrangement_(config.arrangement()),
-      layout_(std::move(layout)),
-      model_(workload_.build()),
-      replica_(*model_, with_state_file(config, layout_, 0), bucket_sizes),
-      offload_dir_(config.offload_dir) {
-  layout_.check(distinct_parameters(*model_));
-  move_buffers(*model_, config.comm.device);
-}
+// A parameter, and its place in a bucket of gradients. Both are padded to a multiple of kAlignment
+// elements, so that the optimizer's kernels do the same arithmetic on it as on a shard.
+struct Slot {
+  NamedParameter parameter;
+  at::Tensor padded;   // [numel, padded], fp32, owned: what the optimizer updates
+  at::Tensor rounded;  // of param_dtype, owned; parameter.tensor is a view of it. Fp32: `padded`
+  MixedPrecisionPolicy precision{};
+  bool trainable{};  // only then has it a place in a bucket
+  GradientBuckets::Place place{};
 
-at::Tensor ReplicaStrategy::forward_backward(int64_t step) {
-  replica_.round_parameters();
-  return compute_gradients(step);
-}
-
-at::Tensor ReplicaStrategy::evaluate(const PartValue& value) {
-  replica_.round_parameters();
-  return compute_values(value);
-}
-
-void ReplicaStrategy::collect_in_buckets() {
-  for (size_t i = 0; i < replica_.slots().size(); ++i) {
-    const Replica::Slot& slot = replica_.slots()[i];
-    if (!slot.trainable) continue;
-    register_post_accumulate_grad_hook(slot.parameter.tensor,
-                                       [this, &slot, i] { collect(slot, i); });
+  // `gradient` as fsdp sends it: rounded to reduce_dtype.
+  at::Tensor as_sent(const at::Tensor& gradient) const {
+    return gradient.to(precision.reduce_dtype);
   }
+};
+
+// The view of such storage that is shaped as the parameter.
+at::Tensor unpadded(const at::Tensor& storage, const at::Tensor& parameter) {
+  return storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
 }
 
-void ReplicaStrategy::collect(const Replica::Slot& slot, size_t index) {
-  const at::NoGradGuard no_grad;
-  at::Tensor& gradient = slot.parameter.tensor.mutable_grad();
-  const at::Tensor sum = replica_.gradient(slot);
-  if (first_) {
-    sum.copy_(slot.as_sent(gradient));
-  } else {
-    sum.add_(slot.as_sent(gradient));
+// The same values in storage of a multiple of kAlignment elements.
+at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device, MemoryClass cls) {
+  MemoryScope scope(cls);
+  auto storage = at::zeros({round_up(parameter.numel(), kAlignment)},
+                           parameter.options().device(device).requires_grad(false));
+  unpadded(storage, parameter).copy_(parameter);
+  return storage;
+}
+
+std::vector<int> all_parts(const Arrangement& arrangement) {
+  std::vector<int> parts(static_cast<size_t>(arrangement.parts()));
+  std::iota(parts.begin(), parts.end(), 0);
+  return parts;
+}
+
+// single and ddp: the whole parameters of a model in this process, with their gradients and their
+// optimizer. A gradient moves into its bucket as soon as it is complete.
+class ReplicaStrategy : public Strategy {
+ public:
+  // `comm`: null in single, which computes the parts of all ranks.
+  ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
+                  std::shared_ptr<Communicator> comm)
+      : workload_(std::move(workload)),
+        arrangement_(config.arrangement()),
+        layout_(std::move(layout)),
+        comm_(std::move(comm)),
+        reduces_each_(comm_ && !arrangement_.turns_first),
+        parts_(comm_ ? parts_of(arrangement_, comm_->rank()) : all_parts(arrangement_)),
+        offload_dir_(config.offload_dir),
+        device_(config.comm.device),
+        model_(workload_.build()),
+        groups_(with_state_file(config, layout_, 0).parameter_groups()),
+        pieces_(groups_.size()),
+        piece_slots_(groups_.size()) {
+    move_parameters(config);
+    place_gradients(comm_ ? kDdpBuckets : kBucketOfEach);
+    layout_.check(distinct_parameters(*model_));
+    move_buffers(*model_, device_);
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i].trainable)
+        register_post_accumulate_grad_hook(slots_[i].parameter.tensor, [this, i] { collect(i); });
   }
-  gradient.reset();
-  collected_[index] = true;
-}
 
-void ReplicaStrategy::zero_what_was_not_used() {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; first_ && i < collected_.size(); ++i) {
-    const Replica::Slot& slot = replica_.slots()[i];
-    if (slot.trainable && !collected_[i]) replica_.gradient(slot).zero_();
+  at::Tensor forward_backward(int64_t step) override {
+    round_parameters();
+    const Turn turn{
+        .loss = [&](int part) { return workload_.loss(*model_, part, arrangement_.parts(), step); },
+        .backward = [&](const at::Tensor& loss, bool begins) { compute_gradients(loss, begins); },
+        .add = [&](TreeSum& sums) { sums.added(buckets_); },
+        .leave = [&] { return put_aside(std::exchange(buckets_, {}), offload_dir_); },
+        .apart = reduces_each_};
+    const auto order = comm_ ? Arrangement{.turns = arrangement_.turns} : arrangement_;
+    const auto losses = compute_parts(parts_, order, turn);
+    if (comm_ && !reduces_each_) reduce_all_buckets();
+    const at::NoGradGuard no_grad;
+    for (const auto& bucket : buckets_)
+      bucket.div_(arrangement_.parts() * loss_scale_);
+    return sum_of(losses);
   }
-}
 
-std::vector<at::Tensor> ReplicaStrategy::accumulate(const std::vector<int>& parts,
-                                                    const Arrangement& sums, int64_t step,
-                                                    const Communicator* comm) {
-  return compute(parts, sums, step, [&](const at::Tensor& loss, bool begins) {
-    first_ = begins;
-    if (first_) replica_.allocate_gradients(comm);
-    collected_.assign(replica_.slots().size(), false);
+  at::Tensor evaluate(const PartValue& value) override {
+    round_parameters();
+    return sum_of(values_of_parts(*model_, value, parts_, arrangement_.parts()));
+  }
+
+  double clip_grad_norm(double max_norm, double norm_type) override {
+    live_bytes::enter(Phase::optimizer);
+    return fsdp::clip_grad_norm(buckets_, max_norm, norm_type);  // padding is zero: it adds nothing
+  }
+
+  void step() override {
+    live_bytes::enter(Phase::optimizer);
+    const at::NoGradGuard no_grad;
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      for (size_t i = 0; i < pieces_[group].size(); ++i) {
+        const Slot& slot = *piece_slots_[group][i];
+        pieces_[group][i].gradient =
+            buckets_[slot.place.bucket].narrow(0, slot.place.offset, slot.padded.numel());
+      }
+      update(groups_[group].options, pieces_[group]);
+      for (Piece& piece : pieces_[group])
+        piece.gradient.reset();
+    }
+    buckets_.clear();
+  }
+
+  void skip_step() override {
+    live_bytes::enter(Phase::optimizer);
+    for (size_t group = 0; group < groups_.size(); ++group)
+      allocate_state(groups_[group].options, pieces_[group]);
+    buckets_.clear();
+  }
+
+  void set_loss_scale(int64_t scale) override { loss_scale_ = scale; }
+
+  void full_parameters(const ParameterVisitor& visit) override {
+    if (comm_ && comm_->rank() != 0) return;
+    for (const Slot& slot : slots_)
+      visit(slot.parameter.name, unpadded(slot.padded, slot.parameter.tensor).cpu());
+  }
+
+  std::vector<Owned> owned() const override {
+    std::vector<Owned> all;
+    for (const Slot& slot : slots_) {
+      const bool has_gradient = slot.trainable && !buckets_.empty();
+      all.push_back({slot.parameter.name, 0, own_part(slot, slot.padded),
+                     has_gradient ? gradient(slot).flatten() : at::Tensor()});
+    }
+    return all;
+  }
+
+  ModelState state() override {
+    const at::NoGradGuard no_grad;
+    ModelState state = state_without_ranges(distinct_parameters(*model_));
+    std::map<const Slot*, const Piece*> pieces;
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      allocate_state(groups_[group].options, pieces_[group]);
+      for (size_t i = 0; i < pieces_[group].size(); ++i)
+        pieces[piece_slots_[group][i]] = &pieces_[group][i];
+    }
+    for (const Slot& slot : slots_) {
+      const int64_t numel = slot.parameter.tensor.numel();
+      if (numel == 0) continue;
+      StateRange range{slot.parameter.name, 0, numel, own_part(slot, slot.padded), {}, {}, {}};
+      const auto piece = pieces.find(&slot);
+      if (piece != pieces.end() && piece->second->step.defined()) {
+        range.exp_avg = own_part(slot, piece->second->exp_avg);
+        range.exp_avg_sq = own_part(slot, piece->second->exp_avg_sq);
+        range.step = piece->second->step;
+      }
+      state.ranges.push_back(std::move(range));
+    }
+    return state;
+  }
+
+  const ShardLayout& layout() const override { return layout_; }
+
+ private:
+  // [numel] Without the padding.
+  static at::Tensor own_part(const Slot& slot, const at::Tensor& padded) {
+    return padded.narrow(0, 0, slot.parameter.tensor.numel());
+  }
+
+  // Into padded storage, one at a time. From then on they are of their param_dtype.
+  void move_parameters(const TrainConfig& config) {
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : distinct_parameters(*model_)) {
+      const MixedPrecisionPolicy precision = config.precision_of(parameter.name);
+      const bool rounds = precision.rounds_parameters();
+      const at::Tensor padded = in_padded_storage(
+          parameter.tensor, device_, rounds ? MemoryClass::shards : MemoryClass::gathered);
+      at::Tensor rounded = padded;
+      if (rounds) {
+        MemoryScope scope(MemoryClass::gathered);
+        rounded = padded.to(precision.param_dtype);
+      }
+      parameter.tensor.set_data(unpadded(rounded, parameter.tensor));
+      slots_.push_back({parameter, padded, rounded, precision, parameter.tensor.requires_grad()});
+    }
+  }
+
+  void place_gradients(BucketSizes sizes) {
+    std::vector<int64_t> numels;
+    for (const Slot& slot : slots_)
+      if (slot.trainable) numels.push_back(slot.padded.numel());
+    auto buckets = gradient_buckets(numels, sizes);
+    bucket_numels_ = std::move(buckets.numels);
+    auto place = buckets.places.begin();
+    for (Slot& slot : slots_) {
+      if (!slot.trainable) continue;
+      slot.place = *place++;
+      const size_t group = group_of(slot.parameter.name, groups_);
+      pieces_[group].push_back({slot.padded, {}, {}, {}, {}});
+      piece_slots_[group].push_back(&slot);
+    }
+  }
+
+  // After a step, or after a checkpoint was loaded, the parameters are not rounded yet.
+  void round_parameters() {
+    const at::NoGradGuard no_grad;
+    for (const Slot& slot : slots_)
+      if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
+  }
+
+  // Of a part: they begin a sum in the buckets, or are added to the one that is there.
+  void compute_gradients(const at::Tensor& loss, bool begins) {
+    begins_ = begins;
+    if (begins_) allocate_gradients();
+    collected_.assign(slots_.size(), false);
+    missing_.assign(bucket_numels_.size(), 0);
+    for (const Slot& slot : slots_)
+      if (slot.trainable) ++missing_[slot.place.bucket];
+    reductions_.clear();
     backward(loss, loss_scale_);
-    zero_what_was_not_used();
-  });
-}
-
-std::vector<at::Tensor> ReplicaStrategy::compute(const std::vector<int>& parts,
-                                                 const Arrangement& sums, int64_t step,
-                                                 const Backward& backward, bool apart) {
-  return compute_parts(
-      parts, sums,
-      {.loss = [&](int part) { return workload_.loss(*model_, part, arrangement_.parts(), step); },
-       .backward = backward,
-       .add = [&](TreeSum& gradients) { gradients.added(replica_.buckets()); },
-       .leave = [&] { return put_aside(replica_.take_buckets(), offload_dir_); },
-       .apart = apart});
-}
-
-void ReplicaStrategy::divide_gradients() {
-  const at::NoGradGuard no_grad;
-  for (const auto& bucket : replica_.buckets())
-    bucket.div_(arrangement_.parts() * loss_scale_);
-}
-
-double ReplicaStrategy::clip_grad_norm(double max_norm, double norm_type) {
-  live_bytes::enter(Phase::optimizer);
-  return replica_.clip_grad_norm(max_norm, norm_type);
-}
-
-void ReplicaStrategy::step() {
-  live_bytes::enter(Phase::optimizer);
-  replica_.step();
-}
-
-void ReplicaStrategy::skip_step() {
-  live_bytes::enter(Phase::optimizer);
-  replica_.skip_step();
-}
-
-std::vector<Strategy::Owned> ReplicaStrategy::owned() const {
-  std::vector<Owned> all;
-  for (const Replica::Slot& slot : replica_.slots()) {
-    const bool has_gradient = slot.trainable && !replica_.buckets().empty();
-    all.push_back({slot.parameter.name, 0, slot.padded.narrow(0, 0, slot.parameter.tensor.numel()),
-                   has_gradient ? replica_.gradient(slot).flatten() : at::Tensor()});
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; begins_ && i < slots_.size(); ++i)
+      if (slots_[i].trainable && !collected_[i]) gradient(slots_[i]).zero_();
+    if (reduces_each_) reduce_all_buckets();
   }
-  return all;
+
+  // So that other ranks can read them. Padding is zero, all other values are undefined.
+  void allocate_gradients() {
+    const at::NoGradGuard no_grad;
+    MemoryScope scope(MemoryClass::gradients);
+    buckets_.clear();
+    for (const int64_t numel : bucket_numels_) {
+      buckets_.push_back(comm_ ? comm_->empty(numel)
+                               : at::empty({numel}, at::TensorOptions(device_)));
+    }
+    for (const Slot& slot : slots_) {
+      if (!slot.trainable) continue;
+      const auto& [bucket, offset] = slot.place;
+      const int64_t end = offset + slot.parameter.tensor.numel();
+      buckets_[bucket].slice(0, end, offset + slot.padded.numel()).zero_();
+    }
+  }
+
+  // A view of a bucket, shaped as the parameter.
+  at::Tensor gradient(const Slot& slot) const {
+    const auto& [bucket, offset] = slot.place;
+    return unpadded(buckets_[bucket].slice(0, offset), slot.parameter.tensor);
+  }
+
+  void collect(size_t index) {
+    const at::NoGradGuard no_grad;
+    const Slot& slot = slots_[index];
+    at::Tensor& own = slot.parameter.tensor.mutable_grad();
+    const at::Tensor sum = gradient(slot);
+    begins_ ? sum.copy_(slot.as_sent(own)) : sum.add_(slot.as_sent(own));
+    own.reset();
+    collected_[index] = true;
+    --missing_[slot.place.bucket];
+    // Buckets go out in their order, whatever order they fill in: it is the same on every rank.
+    while (reduces_each_ && reductions_.size() < missing_.size() &&
+           missing_[reductions_.size()] == 0)
+      reduce_next_bucket();
+  }
+
+  void reduce_next_bucket() {
+    const size_t bucket = reductions_.size();
+    reductions_.push_back(comm_->all_reduce(buckets_[bucket], "bucket." + std::to_string(bucket)));
+  }
+
+  void reduce_all_buckets() {
+    while (reductions_.size() < buckets_.size())
+      reduce_next_bucket();
+    for (Handle& reduction : reductions_)
+      reduction.wait();
+  }
+
+  at::Tensor sum_of(const std::vector<at::Tensor>& losses) const {
+    if (comm_) return sums_of_losses(losses, arrangement_);
+    // Losses are no gradients: they are added over all ranks at once.
+    Arrangement all = arrangement_;
+    all.shards = all.ranks();
+    all.replicas = 1;
+    return sum_of_losses(losses, all);
+  }
+
+  Workload workload_;
+  Arrangement arrangement_;
+  ShardLayout layout_;  // fsdp's, of the same parameters
+  std::shared_ptr<Communicator> comm_;
+  bool reduces_each_;  // the gradients of each part
+  std::vector<int> parts_;
+  std::string offload_dir_;  // empty: all lies in memory
+  c10::DeviceType device_;
+  std::shared_ptr<Module> model_;
+  int64_t loss_scale_{1};
+  std::vector<ParameterGroup> groups_;
+  std::vector<Slot> slots_;                            // in the order of registration
+  std::vector<std::vector<Piece>> pieces_;             // per group: the optimizer's state
+  std::vector<std::vector<const Slot*>> piece_slots_;  // per group: the slot of each piece
+  std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
+  std::vector<at::Tensor> buckets_;                    // owned; empty between steps
+  // Of the part whose backward runs.
+  bool begins_{};                   // it begins a partial sum
+  std::vector<bool> collected_;     // by slot
+  std::vector<int64_t> missing_;    // by bucket: gradients that have not come
+  std::vector<Handle> reductions_;  // of the first buckets, under way
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, Workload workload,
+                                               ShardLayout layout) {
+  return std::make_unique<ReplicaStrategy>(config, std::move(workload), std::move(layout), nullptr);
 }
 
-ModelState ReplicaStrategy::state() {
-  ModelState state = state_without_ranges(distinct_parameters(*model_));
-  state.ranges = replica_.state();
-  return state;
+std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, Workload workload,
+                                            ShardLayout layout,
+                                            std::shared_ptr<Communicator> comm) {
+  return std::make_unique<ReplicaStrategy>(config, std::move(workload), std::move(layout),
+                                           std::move(comm));
 }
 
 }  // namespace fsdp

@@ -54,13 +54,13 @@ at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangeme
   return at::stack(losses).detach().to(at::kDouble);
 }
 
-at::Tensor values_without_gradients(Module& model, const Strategy::PartValue& value,
-                                    const Arrangement& arrangement, int rank) {
+std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue& value,
+                                        const std::vector<int>& parts, int of) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values;
-  for (const int part : parts_of(arrangement, rank))
-    values.push_back(value(model, part, arrangement.parts()));
-  return sums_of_losses(values, arrangement);
+  for (const int part : parts)
+    values.push_back(value(model, part, of));
+  return values;
 }
 
 }  // namespace fsdp

@@ -106,9 +106,9 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangemen
 // returns them.
 at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
 
-// What evaluate() returns on `rank`.
-at::Tensor values_without_gradients(Module& model, const Strategy::PartValue& value,
-                                    const Arrangement& arrangement, int rank);
+// `value` of each of these parts, of all `of`, without gradients.
+std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue& value,
+                                        const std::vector<int>& parts, int of);
 
 // One process that computes the parts of config.world ranks, and adds them as those would. `layout`
 // is fsdp's.

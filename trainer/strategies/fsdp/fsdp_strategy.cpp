@@ -87,7 +87,9 @@ class FsdpStrategy : public Strategy {
   }
 
   at::Tensor evaluate(const PartValue& value) override {
-    return values_without_gradients(*model_, value, arrangement_, comm_->global_rank());
+    const auto parts = parts_of(arrangement_, comm_->global_rank());
+    return sums_of_losses(values_of_parts(*model_, value, parts, arrangement_.parts()),
+                          arrangement_);
   }
 
   double clip_grad_norm(double max_norm, double norm_type) override {
