@@ -68,10 +68,7 @@ void check_unsharded(Sharding& sharding, const std::string& where) {
 
 // Collective. Throws on every rank unless all give the same, and it fits.
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm) {
-  agree_on(comm, [&] {
-    check_fits(state, net);
-    return std::string();
-  });
+  agree_on(comm, [&] { check_fits(state, net); });
   std::vector<Trait> traits;
   for (const auto& entry : state)
     traits.push_back({"the values of " + entry.key(), values_digest(entry.value()),

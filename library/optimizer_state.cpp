@@ -186,7 +186,6 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
                         states.contains(i) ? shape_of(states[i], entries[i]) : "none",
                         "make the same steps on every rank; go on from an earlier state"});
     }
-    return std::string();
   });
   check_same_on_all_ranks(comm, traits, where, "make the same groups on every rank");
   return {manifest, states};
@@ -298,10 +297,7 @@ void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
           const StateDict& state) {
   const Purpose purpose("load_optim_state_dict()");
   Json own, saved;
-  agree_on(comm, [&] {
-    own = manifest_of(optimizer, entries);
-    return std::string();
-  });
+  agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
   check_same_on_all_ranks(comm, traits_of(own, entries, /*with_options=*/false), kLoad);
   std::vector<Values> options;  // of each group
   for (const auto& group : optimizer.param_groups())
@@ -324,7 +320,6 @@ void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
     traits = traits_of(saved, entries, /*with_options=*/true);
     for (const auto& item : state)
       traits.push_back({"the values of " + item.key(), values_digest(item.value()), kLoadTheSame});
-    return std::string();
   });
   check_same_on_all_ranks(comm, traits, kLoad, kLoadTheSame);
   for (size_t group = 0; group < options.size(); ++group)

@@ -11,11 +11,9 @@ namespace fsdp {
 
 void save_state_dict(const StateDict& state, const std::string& path, Communicator& comm) {
   const Purpose purpose("save_state_dict()");
-  agree_on(comm, [&] {
-    if (comm.global_rank() != 0) return std::string();
+  agree_on_rank_0(comm, [&] {
     const std::vector<char> bytes = torch::pickle_save(state);
     write_whole_file(path, {bytes.begin(), bytes.end()});
-    return std::string();
   });
 }
 

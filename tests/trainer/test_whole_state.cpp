@@ -115,16 +115,15 @@ MULTI_RANK_TEST(Agreement, makes_the_failure_of_one_rank_that_of_all) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     std::string error = "none";
     try {
-      agree_on(*rank.communicator(), [&]() -> std::string {
+      agree_on(*rank.communicator(), [&] {
         if (rank.rank() + 1 == rank.world_size()) throw std::invalid_argument("the last rank");
-        return "";
       });
     } catch (const std::runtime_error& failure) {
       error = failure.what();
     }
     rank.observe("error", error);
     const auto texts =
-        agree_on(*rank.communicator(), [&] { return std::string(rank.rank(), 'x'); });
+        agreed_texts(*rank.communicator(), [&] { return std::string(rank.rank(), 'x'); });
     rank.observe("the texts after it", texts);
   });
   expect_on_all_ranks(run, "error", "the last rank");

@@ -162,12 +162,10 @@ void load_hugging_face(const std::string& folder, const ModelState& state, Commu
     if (saved->parameters() != state.parameters)
       throw std::runtime_error(folder + '/' + kConfigFile + ": describes another model");
     saved->check_head(comm.rank(), comm.world_size());
-    return std::string();
   });
   agree_on(comm, [&] {
     for (const StateRange& range : state.ranges)
       saved->read(range);
-    return std::string();
   });
 }
 

@@ -44,7 +44,21 @@ std::vector<std::string> gather_all_texts(Communicator& comm, const std::string&
   return all;
 }
 
-std::vector<std::string> agree_on(Communicator& comm, const std::function<std::string()>& action) {
+void agree_on(Communicator& comm, const std::function<void()>& action) {
+  agreed_texts(comm, [&] {
+    action();
+    return std::string();
+  });
+}
+
+void agree_on_rank_0(Communicator& comm, const std::function<void()>& action) {
+  agree_on(comm, [&] {
+    if (comm.global_rank() == 0) action();
+  });
+}
+
+std::vector<std::string> agreed_texts(Communicator& comm,
+                                      const std::function<std::string()>& action) {
   constexpr char kDone = '+', kFailed = '-';
   std::string own;
   try {

@@ -14,10 +14,14 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& tex
 // The same of the ranks of all replicas, by global rank.
 std::vector<std::string> gather_all_texts(Communicator& comm, const std::string& text);
 
-// Runs `action`, which calls no collective, and returns what it returned on every rank, by rank. If
-// it threw a std::exception on some ranks, of any replica, throws std::runtime_error on all ranks,
-// with what one of them said. So no rank goes on to wait for one that has given up. All ranks call
-// it together.
-std::vector<std::string> agree_on(Communicator& comm, const std::function<std::string()>& action);
+// Runs `action`, which calls no collective. If it threw a std::exception on some ranks, of any
+// replica, throws std::runtime_error on all ranks, with what one of them said. So no rank goes on
+// to wait for one that has given up. All ranks call it together.
+void agree_on(Communicator& comm, const std::function<void()>& action);
+// Runs it on global rank 0 alone.
+void agree_on_rank_0(Communicator& comm, const std::function<void()>& action);
+// Returns what it returned on every rank, by rank.
+std::vector<std::string> agreed_texts(Communicator& comm,
+                                      const std::function<std::string()>& action);
 
 }  // namespace fsdp

@@ -111,7 +111,7 @@ Files save_files(const std::string& folder, CheckpointFormat format, const Whole
     own.insert(own.end(), optimizer.begin(), optimizer.end());
   }
   Files all;
-  for (const std::string& files : agree_on(comm, [&] {
+  for (const std::string& files : agreed_texts(comm, [&] {
          failure.rethrow();
          return Json(own).dump();
        })) {
@@ -138,19 +138,13 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
   const Purpose purpose("save_checkpoint()");
   const std::string folder = step_folder(directory, step), unfinished = folder + kUnfinished;
   const WholeState whole(std::move(state), comm);
-  const auto on_rank_0 = [&](const std::function<void()>& action) {
-    agree_on(comm, [&] {
-      if (comm.global_rank() == 0) action();
-      return std::string();
-    });
-  };
-  on_rank_0([&] {
+  agree_on_rank_0(comm, [&] {
     if (fs::exists(folder)) throw std::runtime_error(folder + ": is there already");
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
   });
   const Files files = save_files(unfinished, format, whole, comm);
-  on_rank_0([&] {
+  agree_on_rank_0(comm, [&] {
     write_description(unfinished,
                       {{"format", "fsdp checkpoint"},
                        {"version", kCheckpointVersion},

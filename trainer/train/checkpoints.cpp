@@ -113,11 +113,9 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
       config.checkpoint_format == "full" ? CheckpointFormat::full : CheckpointFormat::sharded;
   save_checkpoint(config.checkpoint_dir, format, steps, settings, strategy.state(), comm);
   const bool first_of_run = steps - config.first_step <= config.save_every;
-  agree_on(comm, [&] {
-    if (first_of_run && comm.rank() == 0 && !config.given.empty()) write_options(config);
-    if (config.keep && comm.rank() == 0)
-      remove_old_checkpoints(config.checkpoint_dir, *config.keep);
-    return std::string();
+  agree_on_rank_0(comm, [&] {
+    if (first_of_run && !config.given.empty()) write_options(config);
+    if (config.keep) remove_old_checkpoints(config.checkpoint_dir, *config.keep);
   });
   return "saved step " + std::to_string(steps) + " in " + config.checkpoint_dir;
 }
