@@ -1,6 +1,5 @@
 // diff --a "OPTIONS" --b "OPTIONS": trains twice, and says where the bits of the runs part.
 #include <base/child_program.h>
-#include <base/one_line.h>
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <c10/util/ScopeExit.h>

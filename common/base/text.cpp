@@ -30,6 +30,14 @@ std::string wrap(const std::string& text, size_t columns, size_t indent) {
   return result;
 }
 
+std::string one_line(const std::string& text) {
+  constexpr size_t kMost = 500;
+  std::string line = text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return line;
+}
+
 std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }

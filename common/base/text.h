@@ -11,6 +11,10 @@ namespace fsdp {
 // spaces. The line feeds of `text` stay.
 std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
 
+// For a message, what somebody else has written: without control characters, and at most 500
+// characters of it.
+std::string one_line(const std::string& text);
+
 std::string counted(int64_t count, const std::string& what);  // "1 rank", "2 ranks"
 
 }  // namespace fsdp

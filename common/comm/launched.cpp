@@ -1,4 +1,4 @@
-#include <base/one_line.h>
+#include <base/text.h>
 #include <comm/launched.h>
 
 #include <array>

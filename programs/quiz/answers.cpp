@@ -1,4 +1,3 @@
-#include <base/one_line.h>
 #include <base/text.h>
 #include <quiz/quiz.h>
 

@@ -1,4 +1,4 @@
-#include <base/one_line.h>
+#include <base/text.h>
 #include <exchange/hugging_face_config.h>
 #include <state/files.h>
 #include <state/outside_json.h>

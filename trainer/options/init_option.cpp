@@ -1,4 +1,4 @@
-#include <base/one_line.h>
+#include <base/text.h>
 #include <command_line/command_line.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>

@@ -1,4 +1,4 @@
-#include <base/one_line.h>
+#include <base/text.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>

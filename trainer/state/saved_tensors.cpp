@@ -1,4 +1,4 @@
-#include <base/one_line.h>
+#include <base/text.h>
 #include <state/outside_json.h>
 #include <state/saved_tensors.h>
 
