@@ -1,4 +1,5 @@
 #include <base/standard_output.h>
+#include <base/text.h>
 #include <command_line/command_line.h>
 
 #include <charconv>
@@ -20,28 +21,14 @@ std::string written(Number number) {
 
 }  // namespace
 
-std::string wrapped(const std::string& help, size_t indent) {
-  constexpr size_t kColumns = 100;
-  std::istringstream lines(help);
-  std::string result;
-  for (std::string line; std::getline(lines, line);) {
-    while (line.size() > kColumns) {
-      const size_t space = line.rfind(' ', kColumns);
-      if (space == std::string::npos || space <= indent) break;  // one long word
-      result += line.substr(0, space) + '\n';
-      line = std::string(indent, ' ') + line.substr(space + 1);
-    }
-    result += line + '\n';
-  }
-  return result;
-}
-
 void parse_command_line(CLI::App& app, int argc, char** argv, const std::function<void()>& check) {
   try {
     app.parse(argc, argv);
     check();
   } catch (const CLI::CallForHelp&) {
-    std::fputs(wrapped(app.help(), app.get_formatter()->get_column_width()).c_str(), stdout);
+    constexpr size_t kColumns = 100;
+    const size_t indent = app.get_formatter()->get_column_width();
+    std::fputs(wrap(app.help(), kColumns, indent).c_str(), stdout);
     const std::string lost = lost_output();
     if (!lost.empty()) throw std::runtime_error(lost);
     std::exit(0);

@@ -15,9 +15,6 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The text in lines of at most 100 columns. What goes on in another line is indented.
-std::string wrapped(const std::string& help, size_t indent);
-
 // Parses the command line, then calls `check`, which may throw std::exception. Throws UsageError
 // for a mistake. When the command line asks for help, prints it and ends the process with status 0,
 // or throws std::runtime_error if that can't be printed.
