@@ -3,7 +3,7 @@
 #include <strategies/data_of_run.h>
 #include <strategies/fsdp/checkpoint_blocks.h>
 #include <strategies/fsdp/fsdp_strategy.h>
-#include <train/rehearsed.h>
+#include <train/preparation.h>
 
 namespace fsdp {
 

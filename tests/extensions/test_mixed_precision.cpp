@@ -52,7 +52,7 @@ TEST(MixedPrecisionEvaluation, sees_the_last_step) {
     return workload.loss(model, part, parts, 0);
   };
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const auto single = make_single_strategy(config, workload, shard_layout(config, workload));
+    const auto single = make_replica_strategy(config, workload, shard_layout(config, workload));
     const auto fsdp = make_fsdp_strategy(config, workload, rank.communicator());
     for (const auto& strategy : {single.get(), fsdp.get()}) {
       train_step(*strategy, config, 0);
@@ -112,7 +112,7 @@ MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_o
   config.precision = {at::kHalf, at::kHalf};
   const RankRun of_single = run_ranks(1, [&](TestRank& rank) {
     const Workload workload = with_an_overflow(tied());
-    const auto strategy = make_single_strategy(config, workload, shard_layout(config, workload));
+    const auto strategy = make_replica_strategy(config, workload, shard_layout(config, workload));
     std::vector<bool> steps;
     rank.observe("hash", hash_with_an_overflow(*strategy, steps));
   });

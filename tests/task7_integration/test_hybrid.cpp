@@ -50,7 +50,7 @@ MULTI_RANK_TEST(T7_7_hybrid, replicas_of_every_size_end_with_the_parameters_of_o
     });
     config.mode = "single";
     const RankRun single = run_ranks(1, [&](TestRank& rank) {
-      train(rank, *make_single_strategy(config, tiny, shard_layout(config, tiny)), config);
+      train(rank, *make_replica_strategy(config, tiny, shard_layout(config, tiny)), config);
     });
     expect_on_all_ranks(replicas, "norm", single.at(0, "norm"));
     expect_on_rank(replicas, 0, "hash", single.at(0, "hash"));

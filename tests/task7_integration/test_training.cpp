@@ -37,7 +37,7 @@ nlohmann::json hash_of_single(const TrainConfig& config) {
   return run_ranks(1,
                    [&](TestRank& rank) {
                      const ShardLayout layout = shard_layout(config, tiny);
-                     train(rank, *make_single_strategy(config, tiny, layout), config);
+                     train(rank, *make_replica_strategy(config, tiny, layout), config);
                    })
       .at(0, "hash");
 }
@@ -48,7 +48,7 @@ void expect_all_modes_equal(TrainConfig config) {
   const RankRun ddp = run_ranks(config.world, [&](TestRank& rank) {
     const Workload tiny = tiny_workload(config);
     const ShardLayout layout = shard_layout(config, tiny);
-    train(rank, *make_ddp_strategy(config, tiny, layout, rank.communicator()), config);
+    train(rank, *make_replica_strategy(config, tiny, layout, rank.communicator()), config);
   });
   expect_on_rank(ddp, 0, "hash", expected);
   config.mode = "fsdp";

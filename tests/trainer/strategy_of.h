@@ -13,9 +13,8 @@ inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& 
   const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
   const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
   if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
-  const ShardLayout layout = shard_layout(config, workload);
-  if (config.mode == "ddp") return make_ddp_strategy(config, workload, layout, comm);
-  return make_single_strategy(config, workload, layout);
+  return make_replica_strategy(config, workload, shard_layout(config, workload),
+                               config.mode == "ddp" ? comm : nullptr);
 }
 
 }  // namespace fsdp

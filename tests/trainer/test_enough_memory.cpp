@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <train/enough_memory.h>
+#include <train/preparation.h>
 
 #include <common/expect_text.h>
 

@@ -319,14 +319,9 @@ class ReplicaStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, Workload workload,
-                                               ShardLayout layout) {
-  return std::make_unique<ReplicaStrategy>(config, std::move(workload), std::move(layout), nullptr);
-}
-
-std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, Workload workload,
-                                            ShardLayout layout,
-                                            std::shared_ptr<Communicator> comm) {
+std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
+                                                ShardLayout layout,
+                                                std::shared_ptr<Communicator> comm) {
   return std::make_unique<ReplicaStrategy>(config, std::move(workload), std::move(layout),
                                            std::move(comm));
 }

@@ -110,13 +110,11 @@ at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangeme
 std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue& value,
                                         const std::vector<int>& parts, int of);
 
-// One process that computes the parts of config.world ranks, and adds them as those would. `layout`
-// is fsdp's.
-std::unique_ptr<Strategy> make_single_strategy(const TrainConfig& config, Workload workload,
-                                               ShardLayout layout);
-
-// A replica on each rank. In each turn gradients are summed in buckets while backward goes on.
-std::unique_ptr<Strategy> make_ddp_strategy(const TrainConfig& config, Workload workload,
-                                            ShardLayout layout, std::shared_ptr<Communicator> comm);
+// ddp: a replica on each rank of `comm`. In each turn gradients are summed in buckets while
+// backward goes on. Without one, single: this process computes the parts of config.world ranks, and
+// adds them as those would. `layout` is fsdp's.
+std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
+                                                ShardLayout layout,
+                                                std::shared_ptr<Communicator> comm = nullptr);
 
 }  // namespace fsdp

@@ -11,8 +11,8 @@
 #include <trace/timeline.h>
 #include <train/checkpoints.h>
 #include <train/going_on.h>
+#include <train/preparation.h>
 #include <train/print_units.h>
-#include <train/rehearsed.h>
 #include <train/training_run.h>
 
 #include <algorithm>

@@ -11,14 +11,13 @@
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
 #include <train/description.h>
-#include <train/enough_memory.h>
 #include <train/final_report.h>
 #include <train/going_on.h>
 #include <train/held_out.h>
 #include <train/one_run.h>
 #include <train/over_ranks.h>
+#include <train/preparation.h>
 #include <train/step_meter.h>
-#include <train/strategy_of_run.h>
 #include <train/training_run.h>
 
 #include <algorithm>

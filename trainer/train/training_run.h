@@ -1,7 +1,7 @@
 #pragma once
 
 #include <comm/launcher.h>
-#include <train/rehearsed.h>
+#include <train/preparation.h>
 
 #include <nlohmann/json.hpp>
 
