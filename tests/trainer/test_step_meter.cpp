@@ -18,7 +18,6 @@ class SlowDataset : public Dataset {
     return {};
   }
   Batch held_out(int64_t, int64_t) const override { return {}; }
-  int64_t vocabulary() const override { return 1; }
 
  private:
   std::shared_ptr<CountedClock> clock_;

@@ -35,8 +35,6 @@ class PublishedDataset : public Dataset {
                                   torch::kLong));
   }
 
-  int64_t vocabulary() const override { return vocabulary_; }
-
   Batch held_out(int64_t, int64_t) const override {
     throw std::invalid_argument("nothing is held out: random tokens can't be learned");
   }
@@ -66,8 +64,6 @@ class ModularDataset : public Dataset {
     return questions(held_out_.slice(0, 0, rows), seq);
   }
 
-  int64_t vocabulary() const override { return modulus_ + 1; }
-
  private:
   // pairs: [rows], a modulus + b
   Batch questions(const at::Tensor& pairs, int64_t seq) const {
@@ -92,15 +88,7 @@ class PatternDataset : public Dataset {
                                 at::make_generator<at::CPUGeneratorImpl>(seed), torch::kLong)) {}
 
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override {
-    return drawn(generator_of_step(seed_, step), rows, seq);
-  }
-
-  // The batch before the first step.
-  Batch held_out(int64_t rows, int64_t seq) const override { return batch(-1, rows, seq); }
-  int64_t vocabulary() const override { return vocabulary_; }
-
- private:
-  Batch drawn(const at::Generator& generator, int64_t rows, int64_t seq) const {
+    const at::Generator generator = generator_of_step(seed_, step);
     const auto first = torch::randint(0, kPatternPeriod, {rows, 1}, generator, torch::kLong);
     const auto places = (first + torch::arange(seq + 1)).remainder(kPatternPeriod);
     const auto noisy = torch::rand({rows, seq + 1}, generator) < kPatternNoise;
@@ -108,6 +96,10 @@ class PatternDataset : public Dataset {
     return shifted(torch::where(noisy, noise, pattern_.index({places})));
   }
 
+  // The batch before the first step.
+  Batch held_out(int64_t rows, int64_t seq) const override { return batch(-1, rows, seq); }
+
+ private:
   int64_t vocabulary_;
   uint64_t seed_;
   at::Tensor pattern_;  // [kPatternPeriod] int64, owned

@@ -16,7 +16,6 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual Batch batch(int64_t step, int64_t rows, int64_t seq) const = 0;
-  virtual int64_t vocabulary() const = 0;  // every id is smaller
   // Rows that no batch() draws: the same at every call, at most `rows`. Throws
   // std::invalid_argument if the dataset holds nothing out.
   virtual Batch held_out(int64_t rows, int64_t seq) const = 0;
@@ -73,7 +72,6 @@ class TextDataset : public SequenceDataset {
  public:
   TextDataset(Text text, uint64_t seed)
       : SequenceDataset("bytes of text", seed), text_(std::move(text)) {}
-  int64_t vocabulary() const override { return 256; }
   int64_t size() const override { return static_cast<int64_t>(text_->size()); }
   double unigram_entropy() const;  // [nats per byte]
 

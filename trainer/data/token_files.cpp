@@ -22,7 +22,6 @@ class TokenDataset : public SequenceDataset {
       files_.push_back({path, all.slice(0, file.begin)});
     }
   }
-  int64_t vocabulary() const override { return vocabulary_; }
 
  private:
   struct File {

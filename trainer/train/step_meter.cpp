@@ -20,7 +20,6 @@ class StepMeter::MeasuredDataset : public Dataset {
     return batch;
   }
   Batch held_out(int64_t rows, int64_t seq) const override { return dataset_->held_out(rows, seq); }
-  int64_t vocabulary() const override { return dataset_->vocabulary(); }
 
  private:
   std::shared_ptr<const Dataset> dataset_;
