@@ -2,7 +2,6 @@
 #include <command_line/commit.h>
 #include <meta_init.h>
 #include <options/options.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
 #include <train/trainer.h>

@@ -1,7 +1,6 @@
 #include <meta_init.h>
 #include <plan/stack.h>
 #include <strategies/data_of_run.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <train/preparation.h>
 

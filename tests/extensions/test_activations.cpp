@@ -4,7 +4,7 @@
 #include <meta_init.h>
 #include <planning/rehearsal.h>
 #include <prediction/prediction.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <trainer/strategy_of.h>
 
 #include <gtest/gtest.h>

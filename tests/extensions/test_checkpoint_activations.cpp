@@ -1,5 +1,5 @@
 #include <fully_shard.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 
 #include <task4_backward_hooks/checkpointed_layers.h>

@@ -1,6 +1,6 @@
 #include <comm/call_observer.h>
 #include <diff/hash_recorder.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 
 #include <reference/trained.h>
 

@@ -1,7 +1,6 @@
 #include <meta_init.h>
 #include <options/options.h>
 #include <quiz/quiz.h>
-#include <strategies/fsdp/checkpoint_blocks.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
 #include <train/trainer.h>

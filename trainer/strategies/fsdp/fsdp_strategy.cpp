@@ -1,10 +1,11 @@
+#include <checkpoint_activations.h>
 #include <config/arrangement.h>
 #include <fully_shard.h>
 #include <locate.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <sharded_optimizer.h>
-#include <state/whole_tensors.h>
+#include <state/whole_state.h>
 #include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/unit_optimizers.h>
@@ -13,6 +14,7 @@
 #include <strategies/offload.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 namespace fsdp {
@@ -237,6 +239,16 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   ShardLayout layout = plan_layout(*model, plan, config.shards());
   note_what_backward_reads(*model, layout);
   return layout;
+}
+
+void checkpoint_blocks(Module& root, int every) {
+  std::set<const Module*> blocks;  // a module can have several names
+  for (const auto& module : root.modules(/*include_self=*/false)) {
+    auto* block = dynamic_cast<Module*>(module.get());
+    if (block == nullptr || !block->name().ends_with("Block")) continue;
+    const bool first = blocks.insert(block).second;
+    if (first && static_cast<int>(blocks.size()) % every == 0) checkpoint_activations(*block);
+  }
 }
 
 }  // namespace fsdp

@@ -14,4 +14,8 @@ std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload
 // for parameters and draws no random number.
 ShardLayout shard_layout(const TrainConfig& config, const Workload& workload);
 
+// Checkpoints the activations of the K-th, 2K-th, ... of the modules of `root` whose class name
+// ends in "Block", in the order of registration. K = `every`, at least 1.
+void checkpoint_blocks(Module& root, int every);
+
 }  // namespace fsdp
