@@ -1,5 +1,5 @@
 #include <sharding.h>
-#include <state/whole_tensors.h>
+#include <state/whole_state.h>
 
 namespace fsdp {
 

@@ -4,7 +4,7 @@
 #include <sharding.h>
 #include <state/agreement.h>
 #include <state/model_state.h>
-#include <state/whole_tensors.h>
+#include <state/whole_state.h>
 
 #include <map>
 #include <stdexcept>
