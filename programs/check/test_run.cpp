@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <stdexcept>
 
@@ -135,17 +136,8 @@ TestResult not_run(const std::string& test, const TestRunOptions& options) {
 }  // namespace
 
 const char* to_string(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::passed:
-      return "passed";
-    case Outcome::failed:
-      return "failed";
-    case Outcome::not_started:
-      return "not started";
-    case Outcome::skipped:
-      return "skipped";
-  }
-  return "";
+  constexpr std::array kNames{"passed", "failed", "not started", "skipped"};
+  return kNames[static_cast<size_t>(outcome)];
 }
 
 std::string TestResult::test() const {

@@ -47,21 +47,17 @@ void Telemetry::step(int64_t step, double loss, double tokens_per_s,
   nlohmann::ordered_json line{{"step", step}, {"loss", loss}, {"tokens_per_s", tokens_per_s}};
   line["grad_norm"] = grad_norm ? nlohmann::ordered_json(*grad_norm) : nlohmann::ordered_json();
   lines_.push_back(line.dump());
-  progress(step + 1, loss, tokens_per_s, live_bytes);
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  const std::string text = progress_.after({step + 1, now.count(), loss, tokens_per_s, live_bytes},
+                                           columns_of_terminal());
+  std::printf("%s", text.c_str());
+  flush_output();
+  bar_open_ = text.back() != '\n';
 }
 
 void Telemetry::evaluated(double loss) {
   lines_.push_back(nlohmann::ordered_json{{"step", 0}, {"eval", true}, {"loss", loss}}.dump());
   std::printf("loss %.10f before training\n", loss);
-}
-
-void Telemetry::progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes) {
-  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-  const std::string text =
-      progress_.after({done, now.count(), loss, tokens_per_s, live_bytes}, columns_of_terminal());
-  std::printf("%s", text.c_str());
-  flush_output();
-  bar_open_ = text.back() != '\n';
 }
 
 void Telemetry::finish(const nlohmann::ordered_json& final_line,

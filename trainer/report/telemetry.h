@@ -36,7 +36,6 @@ class Telemetry {
 
  private:
   void end_bar();
-  void progress(int64_t done, double loss, double tokens_per_s, int64_t live_bytes);
   void write();
 
   std::string json_;
