@@ -11,9 +11,10 @@
 namespace fsdp {
 namespace {
 
-void check_can_be_replicated(Module& net, Communicator& comm,
-                             const DistributedDataParallelOptions& options) {
-  const std::string where = "DistributedDataParallel";
+const char* const kWhere = "DistributedDataParallel";
+
+void check_can_be_replicated(const Module& net, const DistributedDataParallelOptions& options) {
+  const std::string where = kWhere;
   if (!(options.bucket_cap_mb >= 0))
     throw std::invalid_argument(where + ": .bucket_cap_mb has to be 0 or more");
   for (const auto& [name, parameter] : distinct_parameters(net)) {
@@ -25,17 +26,6 @@ void check_can_be_replicated(Module& net, Communicator& comm,
       throw std::invalid_argument(where + ": parameter " + name + " has " + problem);
   }
   check_fp32("root", distinct_parameters(net));
-  auto traits = traits_of_structure(net, {});
-  const auto add = [&](const char* option, double value) {
-    traits.push_back({option, std::to_string(value), "give every rank the same options"});
-  };
-  add(".bucket_cap_mb", options.bucket_cap_mb);
-  add(".sync_module_states", options.sync_module_states);
-  add(".broadcast_buffers", options.broadcast_buffers);
-  if (!options.sync_module_states)
-    for (const Trait& trait : traits_of_values(net))
-      traits.push_back(trait);
-  check_same_on_all_ranks(comm, traits, where);
 }
 
 }  // namespace
@@ -46,11 +36,12 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
       comm_(std::move(comm)),
       broadcast_buffers_(options.broadcast_buffers),
       kept_(net.weak_from_this().lock()) {
-  check_can_be_replicated(net, *comm_, options);
-  if (options.sync_module_states) {
-    broadcast_from_rank_0(*comm_, distinct_parameters(net));
-    broadcast_from_rank_0(*comm_, distinct_buffers(net));
-  }
+  check_can_be_replicated(net, options);
+  begin_alike(*comm_, net, {},
+              {{".bucket_cap_mb", std::to_string(options.bucket_cap_mb)},
+               {".sync_module_states", std::to_string(options.sync_module_states)},
+               {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
+              options.sync_module_states, kWhere);
   reducer_ = std::make_shared<Reducer>(net, comm_, options.bucket_cap_mb);
   reducer_->register_hooks();
   net.register_forward_pre_hook([&net, comm = comm_, broadcast = options.broadcast_buffers,

@@ -105,9 +105,8 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
   if (!options.writeback) return;
   std::vector<Trait> traits;
   for (const auto& unit : units())
-    for (const auto& [name, parameter] : unit->parameters())
-      traits.push_back({"the values of parameter " + name, values_digest(parameter),
-                        "write the same on every rank, or set .writeback to false"});
+    add_values(traits, "parameter", unit->parameters(),
+               "write the same on every rank, or set .writeback to false");
   check_same_on_all_ranks(sharding_->comm(), traits, "summon_full_params");
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {

@@ -13,6 +13,11 @@ bool has_values(const at::Tensor& tensor) {
   return tensor.numel() > 0 && !tensor.is_meta() && tensor.has_storage() && !is_freed(tensor);
 }
 
+std::vector<NamedParameter> with_values(std::vector<NamedParameter> tensors) {
+  std::erase_if(tensors, [](const NamedParameter& one) { return !has_values(one.tensor); });
+  return tensors;
+}
+
 // The memory between the first and the last element of a tensor.
 struct Extent {
   const void* storage;
@@ -79,39 +84,38 @@ std::vector<NamedParameter> ignored_parameters(const torch::nn::Module& net,
   return parameters;
 }
 
-std::vector<Trait> traits_of_structure(const Module& net, const std::vector<UnitPlan>& plan) {
+void begin_alike(Communicator& comm, const Module& net, const std::vector<UnitPlan>& plan,
+                 const std::vector<std::pair<std::string, std::string>>& options, bool from_rank_0,
+                 const std::string& where) {
+  const auto parameters = distinct_parameters(net), buffers = distinct_buffers(net);
   const std::string build = "build the same model on every rank";
   std::vector<Trait> traits;
-  for (const auto& [name, parameter] : distinct_parameters(net)) {
+  for (const auto& [name, parameter] : parameters) {
     traits.push_back({"parameter " + name, dtype_and_sizes(parameter), build});
     traits.push_back(
         {"parameter " + name, parameter.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
   }
-  for (const auto& [name, buffer] : distinct_buffers(net))
+  for (const auto& [name, buffer] : buffers)
     traits.push_back({"buffer " + name, dtype_and_sizes(buffer), build});
   for (const UnitPlan& unit : plan) {
-    std::string parameters;
+    std::string of_unit;
     for (const auto& parameter : unit.parameters)
-      parameters += (parameters.empty() ? "" : " ") + parameter.name;
-    traits.push_back({"unit " + unit.name, parameters, "choose the same units on every rank"});
+      of_unit += (of_unit.empty() ? "" : " ") + parameter.name;
+    traits.push_back({"unit " + unit.name, of_unit, "choose the same units on every rank"});
   }
-  return traits;
-}
-
-std::vector<Trait> traits_of_values(const Module& net) {
-  const std::string sync = ", or set .sync_module_states to begin with those of rank 0";
-  std::vector<Trait> traits;
-  for (const auto& [name, parameter] : distinct_parameters(net))
-    if (has_values(parameter))
-      traits.push_back({"the values of parameter " + name, values_digest(parameter),
-                        "call the same torch::manual_seed() on every rank before you build the "
-                        "model" +
-                            sync});
-  for (const auto& [name, buffer] : distinct_buffers(net))
-    if (has_values(buffer))
-      traits.push_back({"the values of buffer " + name, values_digest(buffer),
-                        "fill it alike on every rank" + sync});
-  return traits;
+  for (const auto& [name, value] : options)
+    traits.push_back({name, value, "give every rank the same options"});
+  if (!from_rank_0) {
+    const std::string sync = ", or set .sync_module_states to begin with those of rank 0";
+    add_values(
+        traits, "parameter", with_values(parameters),
+        "call the same torch::manual_seed() on every rank before you build the model" + sync);
+    add_values(traits, "buffer", with_values(buffers), "fill it alike on every rank" + sync);
+  }
+  check_same_on_all_ranks(comm, traits, where);
+  if (!from_rank_0) return;
+  broadcast_from_rank_0(comm, parameters);
+  broadcast_from_rank_0(comm, buffers);
 }
 
 }  // namespace fsdp

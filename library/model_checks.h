@@ -4,21 +4,24 @@
 #include <same_on_all_ranks.h>
 #include <unit_plan.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace fsdp {
 
-// What a model must be before it is sharded. Both throw std::invalid_argument. `plan`: what
-// plan_units() gives.
-
-// On this rank: no parameter that is sharded already, and no two parameters or buffers that share
-// memory, for they would be two afterwards. (A parameter or buffer may have several names.)
+// What a model must be before it is sharded: on this rank it has no parameter that is sharded
+// already, and no two parameters or buffers that share memory, for they would be two afterwards. (A
+// parameter or buffer may have several names.) Throws std::invalid_argument.
 void check_can_be_sharded(const Module& net);
 
-// The names, shapes and dtypes of parameters and buffers, and the units, and, unless the tensors
-// have none yet, their values.
-std::vector<Trait> traits_of_structure(const Module& net, const std::vector<UnitPlan>& plan);
-std::vector<Trait> traits_of_values(const Module& net);
+// Collective. Throws what check_same_on_all_ranks() throws, unless all ranks have the same names,
+// shapes and dtypes of parameters and buffers, the same units, and the same options, which come as
+// names and values. Then all get the values of rank 0; without `from_rank_0` values, where there
+// are any, have to be the same too.
+void begin_alike(Communicator& comm, const Module& net, const std::vector<UnitPlan>& plan,
+                 const std::vector<std::pair<std::string, std::string>>& options, bool from_rank_0,
+                 const std::string& where);
 
 // A distinct buffer by its first name, as distinct_parameters() has them.
 std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module);

@@ -45,24 +45,20 @@ void check_fits(const StateDict& state, const Module& net) {
   }
 }
 
-std::vector<Trait> traits_of_buffers(const Module& net) {
-  std::vector<Trait> traits;
-  for (const auto& [name, buffer] : distinct_buffers(net))
-    traits.push_back({"the values of buffer " + name, values_digest(buffer),
-                      "call average_buffers() before, or set .broadcast_buffers"});
-  return traits;
+void add_buffers(std::vector<Trait>& traits, const Module& net) {
+  add_values(traits, "buffer", distinct_buffers(net),
+             "call average_buffers() before, or set .broadcast_buffers");
 }
 
 // Collective. Throws unless what each rank has as a whole is the same.
 void check_unsharded(Sharding& sharding, const std::string& where) {
   if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
-  std::vector<Trait> traits = traits_of_buffers(sharding.net());
-  for (const auto& [name, parameter] : ignored_parameters(sharding.net(), sharding.sharded()))
-    traits.push_back(
-        {"the values of parameter " + name, values_digest(parameter),
-         "its module is ignored: copy them from one rank by Communicator::broadcast(), "
-         "with replicas by that of replicas() before, and all-reduce its gradient "
-         "before each step, or freeze it"});
+  std::vector<Trait> traits;
+  add_buffers(traits, sharding.net());
+  add_values(traits, "parameter", ignored_parameters(sharding.net(), sharding.sharded()),
+             "its module is ignored: copy them from one rank by Communicator::broadcast(), with "
+             "replicas by that of replicas() before, and all-reduce its gradient before each step, "
+             "or freeze it");
   check_same_on_all_ranks(sharding.comm(), traits, where);
 }
 
@@ -109,8 +105,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
       if (comm.replicas())
-        traits.push_back(
-            {"the values of parameter " + entry.name, values_digest(parameter), kReplicasDiffer});
+        add_values(traits, "parameter", {{entry.name, parameter}}, kReplicasDiffer);
     }
   }
   comm.wait_for_readers();
@@ -164,10 +159,9 @@ ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
 StateDict ReplicatedModel::state_dict(bool rank0_only) {
   begin("state_dict");
   if (broadcast_buffers_) broadcast_from_rank_0(*comm_, distinct_buffers(net_));
-  std::vector<Trait> traits = traits_of_buffers(net_);
-  for (const auto& [name, parameter] : distinct_parameters(net_))
-    traits.push_back(
-        {"the values of parameter " + name, values_digest(parameter), kReplicasDiffer});
+  std::vector<Trait> traits;
+  add_buffers(traits, net_);
+  add_values(traits, "parameter", distinct_parameters(net_), kReplicasDiffer);
   check_same_on_all_ranks(*comm_, traits, "state_dict");
   if (rank0_only && comm_->rank() != 0) return StateDict();
   return state_of(net_, owned);

@@ -255,8 +255,7 @@ void Reducer::compare_ranks() {
         entry.tensor.detach().flatten().slice(0, passes_ % stride, std::nullopt, stride);
     traits.push_back({"parameter " + entry.name,
                       entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
-    traits.push_back(
-        {"the values of parameter " + entry.name, values_digest(some), kReplicasDiffer});
+    add_values(traits, "parameter", {{entry.name, some}}, kReplicasDiffer);
   }
   ++passes_;
   check_same_on_all_ranks(*comm_, traits, "backward");

@@ -81,6 +81,12 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_mo
                               first_difference(of_ranks, traits, what_differs));
 }
 
+void add_values(std::vector<Trait>& traits, const std::string& kind,
+                const std::vector<NamedParameter>& tensors, const std::string& advice) {
+  for (const auto& [name, tensor] : tensors)
+    traits.push_back({"the values of " + kind + ' ' + name, values_digest(tensor), advice});
+}
+
 // From replica 0 to the others, and then from rank 0 inside each.
 void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors) {
   const at::NoGradGuard no_grad;

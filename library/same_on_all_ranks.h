@@ -27,6 +27,10 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& trait
                                  "build the same model on every "
                                  "rank");
 
+// Adds one for the values of each of these tensors: {"the values of parameter b0.weight", ...}.
+void add_values(std::vector<Trait>& traits, const std::string& kind,
+                const std::vector<NamedParameter>& tensors, const std::string& advice);
+
 // Collective: every rank gets the values of global rank 0.
 void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors);
 

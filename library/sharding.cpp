@@ -75,23 +75,13 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
   if (comm->global_rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
   check_hookable(net, chosen);
   const auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
-  auto traits = traits_of_structure(net, plan);
-  const auto add = [&](const char* option, const std::string& value) {
-    traits.push_back({option, value, "give every rank the same options"});
-  };
-  add(".limit", std::to_string(options.limit));
-  add(".reshard_after_forward", std::to_string(options.reshard_after_forward));
-  add(".mixed_precision", text_of(options.mixed_precision));
-  add(".sync_module_states", std::to_string(options.sync_module_states));
-  add(".broadcast_buffers", std::to_string(options.broadcast_buffers));
-  if (!options.sync_module_states)
-    for (const Trait& trait : traits_of_values(net))
-      traits.push_back(trait);
-  check_same_on_all_ranks(*comm, traits, kName);
-  if (options.sync_module_states) {
-    broadcast_from_rank_0(*comm, distinct_parameters(net));
-    broadcast_from_rank_0(*comm, distinct_buffers(net));
-  }
+  begin_alike(*comm, net, plan,
+              {{".limit", std::to_string(options.limit)},
+               {".reshard_after_forward", std::to_string(options.reshard_after_forward)},
+               {".mixed_precision", text_of(options.mixed_precision)},
+               {".sync_module_states", std::to_string(options.sync_module_states)},
+               {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
+              options.sync_module_states, kName);
   const std::shared_ptr<Sharding> sharding(new Sharding(net, std::move(comm), options));
   sharding->options_.wrap = wrap_by_hand(chosen);  // a policy is asked once
   sharding->shard(plan);
