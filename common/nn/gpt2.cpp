@@ -79,17 +79,25 @@ class MLP : public Module {
 
 }  // namespace
 
-GPT2Block::GPT2Block(const GPT2Options& options) {
-  ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
-  attn_ = register_module("attn", std::make_shared<gpt2_parts::CausalAttention>(options));
-  ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
-  mlp_ = register_module("mlp", std::make_shared<MLP>(options));
-}
+// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> the same. Its name, which unit
+// policies go by, is not that of an unnamed namespace.
+class GPT2Block : public Module {
+ public:
+  explicit GPT2Block(const GPT2Options& options) {
+    ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
+    attn_ = register_module("attn", std::make_shared<gpt2_parts::CausalAttention>(options));
+    ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
+    mlp_ = register_module("mlp", std::make_shared<MLP>(options));
+  }
 
-torch::Tensor GPT2Block::forward(torch::Tensor x) {
-  x = x + (*attn_)((*ln_1_)(x));
-  return x + (*mlp_)((*ln_2_)(x));
-}
+  torch::Tensor forward(torch::Tensor x) override {
+    x = x + (*attn_)((*ln_1_)(x));
+    return x + (*mlp_)((*ln_2_)(x));
+  }
+
+ private:
+  std::shared_ptr<Module> ln_1_, attn_, ln_2_, mlp_;
+};
 
 GPT2::GPT2(const GPT2Options& options) : context_(options.context) {
   const auto draw = [&](int64_t rows) {

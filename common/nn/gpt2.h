@@ -12,16 +12,6 @@ struct GPT2Options {
   bool operator==(const GPT2Options&) const = default;
 };
 
-// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> the same
-class GPT2Block : public Module {
- public:
-  explicit GPT2Block(const GPT2Options& options);
-  torch::Tensor forward(torch::Tensor x) override;
-
- private:
-  std::shared_ptr<Module> ln_1_, attn_, ln_2_, mlp_;
-};
-
 // GPT-2: learned positions, LayerNorm before each sublayer, GELU (tanh), biases everywhere but in
 // the head. Modules: wte; wpe; h.N.{ln_1, attn.{c_attn, c_proj}, ln_2, mlp.{c_fc, c_proj}}; ln_f;
 // lm_head. wte.weight and lm_head.weight are two names of one tensor. Weights are normal with std
@@ -31,12 +21,11 @@ class GPT2 : public Module {
   explicit GPT2(const GPT2Options& options);
   torch::Tensor forward(
       torch::Tensor tokens) override;  // [B, T] int64 -> logits [B, T, vocabulary]
-  const std::vector<std::shared_ptr<GPT2Block>>& layers() const { return layers_; }
 
  private:
   int64_t context_;
   std::shared_ptr<Module> wte_, wpe_, ln_f_, lm_head_;
-  std::vector<std::shared_ptr<GPT2Block>> layers_;
+  std::vector<std::shared_ptr<Module>> layers_;  // GPT2Block
 };
 
 }  // namespace fsdp

@@ -128,17 +128,24 @@ class SwiGLU : public Module {
 
 }  // namespace
 
-TransformerBlock::TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary) {
-  attn_ = register_module("attn", std::make_shared<CausalAttention>(options, rotary));
-  ffn_ = register_module("ffn", std::make_shared<SwiGLU>(options.d_model, options.d_ff));
-  ln1_ = register_module("ln1", std::make_shared<RMSNorm>(options.d_model, options.norm_eps));
-  ln2_ = register_module("ln2", std::make_shared<RMSNorm>(options.d_model, options.norm_eps));
-}
+// x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> the same. `rotary` is the model's cache.
+class TransformerBlock : public Module {
+ public:
+  TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary) {
+    attn_ = register_module("attn", std::make_shared<CausalAttention>(options, rotary));
+    ffn_ = register_module("ffn", std::make_shared<SwiGLU>(options.d_model, options.d_ff));
+    ln1_ = register_module("ln1", std::make_shared<RMSNorm>(options.d_model, options.norm_eps));
+    ln2_ = register_module("ln2", std::make_shared<RMSNorm>(options.d_model, options.norm_eps));
+  }
 
-torch::Tensor TransformerBlock::forward(torch::Tensor x) {
-  x = x + (*attn_)((*ln1_)(x));
-  return x + (*ffn_)((*ln2_)(x));
-}
+  torch::Tensor forward(torch::Tensor x) override {
+    x = x + (*attn_)((*ln1_)(x));
+    return x + (*ffn_)((*ln2_)(x));
+  }
+
+ private:
+  std::shared_ptr<Module> attn_, ffn_, ln1_, ln2_;
+};
 
 TransformerLM::TransformerLM(const TransformerLMOptions& options) : context_(options.context) {
   const int64_t d = options.d_model, vocabulary = options.vocabulary;

@@ -17,17 +17,6 @@ struct TransformerLMOptions {
   bool operator==(const TransformerLMOptions&) const = default;
 };
 
-// x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> the same
-class TransformerBlock : public Module {
- public:
-  // `rotary` is the model's cache, see below.
-  TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary);
-  torch::Tensor forward(torch::Tensor x) override;
-
- private:
-  std::shared_ptr<Module> attn_, ffn_, ln1_, ln2_;
-};
-
 // The language model of CS336's basics: RMSNorm before each sublayer, rotary positions, SwiGLU, and
 // unless the options differ no biases and an untied head. With other options it is a Llama. Modules
 // are made in this order, which is the order of their random draws: token_embeddings;
@@ -38,12 +27,11 @@ class TransformerLM : public Module {
   explicit TransformerLM(const TransformerLMOptions& options);
   torch::Tensor forward(
       torch::Tensor tokens) override;  // [B, T] int64 -> logits [B, T, vocabulary]
-  const std::vector<std::shared_ptr<TransformerBlock>>& layers() const { return layers_; }
 
  private:
   int64_t context_;
   std::shared_ptr<Module> token_embeddings_, ln_final_, lm_head_;
-  std::vector<std::shared_ptr<TransformerBlock>> layers_;
+  std::vector<std::shared_ptr<Module>> layers_;  // TransformerBlock
 };
 
 }  // namespace fsdp
