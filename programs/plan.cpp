@@ -4,7 +4,7 @@
 #include <plan/settings.h>
 #include <plan/stack.h>
 #include <plan/text.h>
-#include <planning/search.h>
+#include <planning/plan.h>
 
 #include <cstdio>
 

@@ -1,5 +1,9 @@
 #include <planning/plan.h>
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+
 namespace fsdp {
 namespace {
 
@@ -13,6 +17,24 @@ ModelTrace timed(ModelTrace trace, double flops_per_second) {
     for (auto& event : *events)
       event.time = static_cast<int64_t>(static_cast<double>(event.flops) / flops_per_second * 1e9);
   return trace;
+}
+
+struct Way {
+  std::string name;
+  int shard_size;  // 0: all ranks
+  bool reshards;
+};
+
+std::vector<Way> strategies(int world, int ranks_per_host) {
+  std::vector<Way> all{{"full", 0, true}, {"grad_op", 0, false}};
+  if (world > 1) all.push_back({"no", 1, true});
+  if (ranks_per_host > 1 && ranks_per_host < world && world % ranks_per_host == 0)
+    all.push_back({"hybrid --shard-size " + std::to_string(ranks_per_host), ranks_per_host, true});
+  return all;
+}
+
+std::string recomputed(int every) {
+  return every == 0 ? "none" : every == 1 ? "all" : "every:" + std::to_string(every);
 }
 
 }  // namespace
@@ -44,6 +66,42 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
     });
   }
   return plan;
+}
+
+std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
+                              const LayoutOf& layout, const TracesOf& traces) {
+  std::map<int, ModelTraces> rehearsed;  // by checkpoint_every
+  std::vector<Candidate> candidates;
+  for (const auto& strategy : strategies(base.world, machine.ranks_per_host)) {
+    TrainConfig of_strategy = base;
+    of_strategy.shard_size = strategy.shard_size;
+    of_strategy.reshard_after_forward = strategy.reshards;
+    const ShardLayout units = layout(of_strategy);
+    for (const int every : {0, 2, 1}) {
+      for (const int limit : {1, 2, 4}) {
+        Candidate candidate{.options = "--strategy " + strategy.name +
+                                       " --checkpoint-activations " + recomputed(every) +
+                                       " --limit " + std::to_string(limit),
+                            .config = of_strategy,
+                            .plan = {}};
+        TrainConfig& config = candidate.config;
+        config.checkpoint_every = every;
+        config.limit = limit;
+        if (!rehearsed.contains(every)) rehearsed[every] = traces(config, units);
+        candidate.plan = make_plan(config, units, rehearsed[every], machine);
+        candidates.push_back(std::move(candidate));
+      }
+    }
+  }
+  const auto key = [&](const Candidate& candidate) {
+    const Plan& plan = candidate.plan;
+    const int64_t peak = plan.peak.bytes.total;
+    const bool fits = peak <= memory;
+    return std::tuple(!fits, fits && plan.time ? plan.time->total() : 0, peak);
+  };
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  return candidates;
 }
 
 }  // namespace fsdp

@@ -3,7 +3,9 @@
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -25,5 +27,21 @@ struct Plan : PredictedMemory {
 
 Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const ModelTraces& traces,
                const Machine& machine);
+
+struct Candidate {
+  std::string options;  // "--strategy grad_op --checkpoint-activations all --limit 4"
+  TrainConfig config;
+  Plan plan;
+};
+
+using LayoutOf = std::function<ShardLayout(const TrainConfig& config)>;
+using TracesOf = std::function<ModelTraces(const TrainConfig& config, const ShardLayout& layout)>;
+
+// Plans of `base` with every strategy (hybrid: a replica on each host), with activations of no
+// block, of every second and of all recomputed, and with a limit of 1, 2 and 4 units. Those whose
+// peak is at most `memory` come first, the fastest first (where times are not known, that of the
+// lowest peak); then the others, the lowest peak first. Rehearses each way to recompute once.
+std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
+                              const LayoutOf& layout, const TracesOf& traces);
 
 }  // namespace fsdp

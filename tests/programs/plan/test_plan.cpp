@@ -2,7 +2,7 @@
 #include <plan/settings.h>
 #include <plan/stack.h>
 #include <plan/text.h>
-#include <planning/search.h>
+#include <planning/plan.h>
 #include <testing/multi_rank.h>
 
 #include <gtest/gtest.h>
