@@ -8,7 +8,6 @@
 #include <state/whole_state.h>
 #include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
-#include <strategies/fsdp/unit_optimizers.h>
 #include <strategies/fsdp/wrap_option.h>
 #include <strategies/modules_of_units.h>
 #include <strategies/offload.h>
@@ -25,6 +24,47 @@ ParameterFilter keep_fp32_of(const TrainConfig& config) {
   if (config.keep_fp32.empty()) return {};
   return [config](const std::string& parameter) { return config.keeps_fp32(parameter); };
 }
+
+// A ShardedOptimizer for each unit, in place of one for all: so a unit can be updated while
+// backward goes on, and few units have a sharded gradient at a time (LOMO, section 3.2).
+class UnitOptimizers {
+ public:
+  UnitOptimizers(const std::vector<std::shared_ptr<FlatParameter>>& units,
+                 const std::vector<ParameterGroup>& groups, std::shared_ptr<Communicator> comm)
+      : units_(units), comm_(std::move(comm)) {
+    // To wait for readers in backward would be to wait for all-gathers that were issued ahead, by
+    // ranks that wait here too.
+    const auto without_readers = comm_->without_readers();
+    for (const auto& unit : units_)
+      optimizers_.push_back(make_sharded_optimizer(std::vector{unit}, groups, without_readers));
+  }
+
+  // Updates the units whose gradient has been reduced, and drops it. Waits for nobody: the unit's
+  // reduce-scatter has shown that all ranks have waited for its all-gathers. Calls no collective.
+  void step() {
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (!units_[i]->sharded_gradient().defined()) continue;
+      optimizers_[i]->step();
+      units_[i]->drop_gradient();
+    }
+  }
+
+  // As that of one optimizer of all units.
+  std::vector<StateRange> state() {
+    std::vector<StateRange> ranges;
+    for (const auto& optimizer : optimizers_) {
+      auto of_unit = optimizer->state();
+      std::move(of_unit.begin(), of_unit.end(), std::back_inserter(ranges));
+    }
+    comm_->wait_for_readers();
+    return ranges;
+  }
+
+ private:
+  std::vector<std::shared_ptr<FlatParameter>> units_;
+  std::vector<std::shared_ptr<ShardedOptimizer>> optimizers_;  // by unit
+  std::shared_ptr<Communicator> comm_;
+};
 
 class FsdpStrategy : public Strategy {
  public:
@@ -56,7 +96,7 @@ class FsdpStrategy : public Strategy {
     const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
     if (config.step_in_backward) {
       unit_optimizers_ = std::make_shared<UnitOptimizers>(sharded_->units(), groups, comm_);
-      step_in_backward(*model_, *sharded_, unit_optimizers_);
+      step_in_backward();
     } else {
       optimizer_ = make_sharded_optimizer(sharded_->units(), groups, comm_);
     }
@@ -155,6 +195,16 @@ class FsdpStrategy : public Strategy {
   const ShardLayout& layout() const override { return layout_; }
 
  private:
+  // From now on backward steps whenever a unit's module has come back. By then the reduction of the
+  // unit before it has been waited for. What is left is for step(): the last units, and those whose
+  // input needs no gradient. Registers hooks that run after those of fully_shard().
+  void step_in_backward() const {
+    for (Module* module : modules_of_units(*model_, layout_))
+      if (module != nullptr)
+        module->register_full_backward_hook(
+            [optimizers = unit_optimizers_](Module&) { optimizers->step(); });
+  }
+
   // What full_parameters() would visit if the units did not round what they gather.
   void visit_shards(const ParameterVisitor& visit) const {
     std::vector<size_t> next(sharded_->units().size());  // parameter of each unit
