@@ -1,9 +1,11 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
+#include <memory/address_ranges.h>
 #include <memory/counting_allocator.h>
-#include <memory/large_blocks.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +15,88 @@ namespace fsdp::counting_allocator {
 namespace {
 
 constexpr size_t kLarge = size_t{1} << 17;  // [bytes] for smaller ones malloc() keeps its pages
+
+size_t up_to(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+// Private memory for large blocks. The pages of a freed block stay with the process for the next
+// one, of whatever size. Neighbours that are free are one gap. Not safe for several threads at a
+// time.
+class LargeBlocks {
+ public:
+  // Reserves as many addresses as the machine has memory, or half as many and so on if the system
+  // refuses. Takes no memory.
+  LargeBlocks() {
+    const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
+    for (size_t bytes = up_to(pages * kPage, kGrowth); bytes >= kLeast;
+         bytes = up_to(bytes / 2, kGrowth)) {
+      // Memory that cannot be used yet counts for no limit but that of addresses.
+      void* const begin =
+          mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (begin == MAP_FAILED) continue;
+      begin_ = usable_end_ = static_cast<char*>(begin);
+      bytes_ = bytes;
+      gaps_.insert(begin_, bytes_);
+      return;
+    }
+  }
+  LargeBlocks(const LargeBlocks&) = delete;
+
+  // Returns `bytes` that begin at a multiple of a page. Null if there is no room, or if the system
+  // gives no memory.
+  void* take(size_t bytes) {
+    bytes = up_to(bytes, kPage);
+    char* const block = gaps_.take(bytes, AddressRanges::From::begin);
+    if (block == nullptr) return nullptr;
+    if (block + bytes > usable_end_) {
+      const size_t more = up_to(block + bytes - usable_end_, kGrowth);
+      if (mprotect(usable_end_, more, PROT_READ | PROT_WRITE) != 0) {
+        gaps_.insert(block, bytes);
+        return nullptr;
+      }
+      usable_end_ += more;
+    }
+    kept_bytes_ -= static_cast<int64_t>(kept_.remove(block, bytes));
+    return block;
+  }
+
+  void give_back(void* block, size_t bytes) {  // the same as at take()
+    bytes = up_to(bytes, kPage);
+    gaps_.insert(static_cast<char*>(block), bytes);
+    kept_.insert(static_cast<char*>(block), bytes);
+    kept_bytes_ += static_cast<int64_t>(bytes);
+  }
+
+  // Whether take() returned it.
+  bool holds(const void* block) const { return begin_ <= block && block < begin_ + bytes_; }
+
+  int64_t kept() const { return kept_bytes_; }  // [bytes] of pages in gaps that were in use before
+
+  // Gives so many of these bytes to the system, those at the end first.
+  void release(int64_t bytes) {
+    while (bytes > 0 && kept_bytes_ > 0) {
+      const auto [begin, length] = *kept_.all().rbegin();
+      const size_t part = std::min(length, up_to(static_cast<size_t>(bytes), kPage));
+      madvise(begin + (length - part), part, MADV_DONTNEED);
+      kept_.remove(begin + (length - part), part);
+      kept_bytes_ -= static_cast<int64_t>(part);
+      bytes -= static_cast<int64_t>(part);
+    }
+  }
+
+ private:
+  static constexpr size_t kPage = size_t{1} << 12;
+  static constexpr size_t kGrowth = size_t{1} << 26;  // [bytes] that become usable at a time
+  static constexpr size_t kLeast = size_t{1} << 28;   // a smaller reservation is of no use
+
+  char* begin_{};
+  size_t bytes_{};
+  char* usable_end_{};  // the system lets nobody touch what lies behind
+  AddressRanges gaps_;
+  AddressRanges kept_;
+  int64_t kept_bytes_{};
+};
 
 // Lies before the data. Its alignment is what torch expects of a block.
 struct alignas(64) Header {
