@@ -1,21 +1,104 @@
-#include <check/test_program.h>
+#include <base/child_program.h>
 #include <check/test_run.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 
 namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = TestProgram::Clock;
-using Read = TestProgram::Read;
+using Clock = ChildProgram::Clock;
 
 constexpr auto kToBegin = 60s;
 constexpr auto kToEnd = 5s;
+constexpr int64_t kMostShown = int64_t{64} << 10;
+constexpr int64_t kMostPrinted = int64_t{256} << 20;
+
+// A file in memory, which another process can write to.
+class MemoryFile {
+ public:
+  MemoryFile() : file_(memfd_create("fsdp-printed", MFD_CLOEXEC)) {
+    if (file_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  }
+  ~MemoryFile() { close(file_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  int number() const { return file_; }
+  int64_t size() const {  // [bytes]
+    struct stat status {};
+    return fstat(file_, &status) == 0 ? status.st_size : 0;
+  }
+  std::string text(int64_t begin, int64_t end) const {  // at most kMostShown bytes of it
+    std::string text(static_cast<size_t>(std::clamp(end - begin, int64_t{0}, kMostShown)), '\0');
+    const ssize_t count = pread(file_, text.data(), text.size(), begin);
+    text.resize(static_cast<size_t>(std::max(count, ssize_t{0})));
+    return text;
+  }
+
+ private:
+  int file_;
+};
+
+// A running test program: the records that it writes as results, and what it prints.
+class TestProgram {
+ public:
+  TestProgram(const std::string& path, const std::string& filter)
+      : child_([&](int records) { return command(path, filter, records); }) {}
+
+  enum class Read { record, end, timeout, flood };
+
+  // Waits for the next record, or returns why there is none: the program has ended, `deadline` has
+  // come, or the program has printed more than kMostPrinted. Throws std::runtime_error if the
+  // program wrote something that is no record.
+  Read next(nlohmann::json& record, Clock::time_point deadline) {
+    for (;;) {
+      const size_t end = records_.find('\n');
+      if (end != std::string::npos) {
+        const std::string line = records_.substr(0, end);
+        records_.erase(0, end + 1);
+        record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+        if (!record.is_object()) throw std::runtime_error("wrote what is no result: " + line);
+        return Read::record;
+      }
+      char bytes[4096];
+      const auto count = child_.read(bytes, sizeof bytes, std::min(deadline, Clock::now() + 1s));
+      if (count && *count == 0) return Read::end;
+      if (count) records_.append(bytes, *count);
+      if (!count && Clock::now() >= deadline) return Read::timeout;
+      if (printed_.size() > kMostPrinted) return Read::flood;
+    }
+  }
+
+  const MemoryFile& printed() const { return printed_; }  // its standard output and error
+
+  ChildProgram::End end(std::chrono::milliseconds moment) { return child_.end(moment); }
+
+ private:
+  // In the new process.
+  std::vector<std::string> command(const std::string& path, const std::string& filter,
+                                   int records) const {
+    dup2(printed_.number(), STDOUT_FILENO);
+    dup2(printed_.number(), STDERR_FILENO);
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    const int kept = fcntl(records, F_DUPFD, 3);  // a copy that exec() does not close
+    return {path, "--results_to=" + std::to_string(kept), "--gtest_filter=" + filter};
+  }
+
+  MemoryFile printed_;
+  ChildProgram child_;   // its pipe carries the records
+  std::string records_;  // bytes that are no whole line yet
+};
+using Read = TestProgram::Read;
 
 std::string seconds(std::chrono::seconds time) {
   return std::to_string(time.count()) + " s\n";
@@ -37,7 +120,7 @@ class Attempt {
  public:
   Attempt(const std::string& path, const std::string& filter, const TestRunOptions& options,
           Clock::time_point end)
-      : options_(options), end_(end), program_(path, {"--gtest_filter=" + filter}) {}
+      : options_(options), end_(end), program_(path, filter) {}
 
   void run() {
     nlohmann::json record;
