@@ -6,8 +6,7 @@
 #include <options/groups.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
-#include <strategies/build_model.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 
 #include <cstdio>
 

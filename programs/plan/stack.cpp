@@ -1,7 +1,7 @@
 #include <meta_init.h>
 #include <plan/stack.h>
-#include <strategies/data_of_run.h>
 #include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/workload.h>
 #include <train/preparation.h>
 
 namespace fsdp {

@@ -2,7 +2,6 @@
 
 #include <nn/models.h>
 #include <optim/shard_layout.h>
-#include <strategies/build_model.h>
 #include <strategies/workload.h>
 #include <testing/judge/cases.h>
 

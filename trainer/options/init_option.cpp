@@ -5,7 +5,7 @@
 #include <nn/models.h>
 #include <options/groups.h>
 #include <state/checkpoint.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 
 namespace fsdp {
 namespace {

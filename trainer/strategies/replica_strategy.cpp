@@ -3,9 +3,9 @@
 #include <nn/gradient_hook.h>
 #include <optim/gradient_buckets.h>
 #include <optim/p_norm.h>
-#include <strategies/build_model.h>
 #include <strategies/offload.h>
 #include <strategies/strategy.h>
+#include <strategies/workload.h>
 
 #include <map>
 #include <numeric>

@@ -1,7 +1,9 @@
+#include <data/token_files.h>
 #include <nn/models.h>
-#include <strategies/build_model.h>
 #include <strategies/workload.h>
+#include <trace/module_spans.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace fsdp {
@@ -27,6 +29,45 @@ at::Tensor twin_on_meta(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+std::shared_ptr<Dataset> make_dataset(const TrainConfig& config) {
+  if (config.data == "published") return make_published_dataset(vocabulary_of(config), config.seed);
+  if (config.data == "modular") return make_modular_dataset(config.modulus, config.seed);
+  if (config.data == "pattern") return make_pattern_dataset(vocabulary_of(config), config.seed);
+  if (config.data == "tokens")
+    return make_token_dataset(config.tokens, vocabulary_of(config), config.seed);
+  return std::make_shared<TextDataset>(text_of(config), config.seed);
+}
+
+Text text_of(const TrainConfig& config) {
+  return config.text_content ? config.text_content : read_text_files(config.text);
+}
+
+std::string describe_data(const TrainConfig& config) {
+  if (config.data == "published") return "published recipe";
+  if (config.data == "modular") return "addition modulo " + std::to_string(config.modulus);
+  return config.data;
+}
+
+int64_t vocabulary_of(const TrainConfig& config) {
+  if (config.vocabulary > 0) return config.vocabulary;
+  const int64_t own = model_info(config.model).vocabulary;
+  if (config.data != "text" && config.data != "modular") return own;
+  return std::max(own, config.data == "modular" ? config.modulus + 1 : 256);  // text is bytes
+}
+
+std::shared_ptr<Module> build_model(const TrainConfig& config) {
+  torch::manual_seed(config.seed);
+  auto model = make_model(config.model, vocabulary_of(config));
+  record_module_spans(*model);
+  return model;
+}
+
+void move_buffers(const torch::nn::Module& model, c10::DeviceType device) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& buffer : model.buffers())
+    if (buffer.device().type() != device) buffer.set_data(buffer.to(device));
+}
 
 at::Tensor to_device_of(const Module& model, const at::Tensor& tensor) {
   const auto parameters = model.parameters();

@@ -6,8 +6,29 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace fsdp {
+
+// What a run trains on. Throws what text_of() throws.
+std::shared_ptr<Dataset> make_dataset(const TrainConfig& config);
+
+// What the text files of a run hold: config.text_content, or read now. Throws as read_text_files().
+Text text_of(const TrainConfig& config);
+
+// What a run trains on, in words: "text", "addition modulo 31".
+std::string describe_data(const TrainConfig& config);
+
+// The ids of the run's model: its own, or more if the data has more.
+int64_t vocabulary_of(const TrainConfig& config);
+
+// Builds the model that `config` names, with parameters drawn from the default generator after
+// manual_seed(config.seed). If events are recorded, its modules record their spans.
+std::shared_ptr<Module> build_model(const TrainConfig& config);
+
+// Moves the buffers of `model` to `device`, in place. The parameters move when they are sharded or
+// replicated.
+void move_buffers(const torch::nn::Module& model, c10::DeviceType device);
 
 // What is trained: any model, and its loss. Every strategy plays it. Both functions give the same
 // values on every rank and in every mode.

@@ -3,7 +3,7 @@
 #include <memory/live_bytes.h>
 #include <state/agreement.h>
 #include <state/files.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 #include <train/checkpoints.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #include <base/text.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 #include <train/description.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include <base/text.h>
 #include <report/telemetry.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 #include <sys/sysinfo.h>
 #include <train/held_out.h>
 #include <train/preparation.h>

@@ -6,7 +6,7 @@
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 #include <train/checkpoints.h>

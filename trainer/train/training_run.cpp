@@ -7,7 +7,7 @@
 #include <report/parameter_summary.h>
 #include <report/run_log.h>
 #include <report/telemetry.h>
-#include <strategies/data_of_run.h>
+#include <strategies/workload.h>
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
 #include <train/description.h>

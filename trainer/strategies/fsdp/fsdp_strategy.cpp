@@ -6,11 +6,11 @@
 #include <meta_init.h>
 #include <sharded_optimizer.h>
 #include <state/whole_state.h>
-#include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
 #include <strategies/modules_of_units.h>
 #include <strategies/offload.h>
+#include <strategies/workload.h>
 
 #include <algorithm>
 #include <set>
