@@ -3,7 +3,6 @@
 #include <nn/gradient_hook.h>
 #include <optim/gradient_buckets.h>
 #include <optim/p_norm.h>
-#include <strategies/offload.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 

@@ -1,8 +1,16 @@
 #include <config/arrangement.h>
 #include <memory/live_bytes.h>
+#include <offload/nameless_file.h>
+#include <offload/state_file.h>
+#include <prediction/schedule.h>
 #include <strategies/strategy.h>
 
 namespace fsdp {
+namespace {
+
+const std::string kSums = "sums of gradients that wait";
+
+}  // namespace
 
 void backward(const at::Tensor& loss, int64_t scale) {
   loss.backward(at::full_like(loss, scale));
@@ -61,6 +69,20 @@ std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue
   for (const int part : parts)
     values.push_back(value(model, part, of));
   return values;
+}
+
+TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
+  if (config.offload_dir.empty()) return config;
+  const Schedule step = schedule(config, layout, rank);
+  config.optimizer.moments =
+      std::make_shared<StateFile>(config.offload_dir, step.state_file_bytes, config.pinned);
+  const NamelessFile room(config.offload_dir, step.put_aside_bytes, kSums);
+  return config;
+}
+
+std::vector<at::Tensor> put_aside(std::vector<at::Tensor> sum, const std::string& offload_dir) {
+  if (offload_dir.empty()) return sum;
+  return copies_in_file(offload_dir, sum, kSums);
 }
 
 }  // namespace fsdp

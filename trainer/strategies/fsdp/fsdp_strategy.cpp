@@ -9,7 +9,7 @@
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
 #include <strategies/modules_of_units.h>
-#include <strategies/offload.h>
+#include <strategies/strategy.h>
 #include <strategies/workload.h>
 
 #include <algorithm>
