@@ -14,7 +14,6 @@
 #include <train/final_report.h>
 #include <train/going_on.h>
 #include <train/held_out.h>
-#include <train/one_run.h>
 #include <train/over_ranks.h>
 #include <train/preparation.h>
 #include <train/step_meter.h>
