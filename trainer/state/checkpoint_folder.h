@@ -1,9 +1,13 @@
 #pragma once
 
+#include <state/model_state.h>
+
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 // The folders and the small files of checkpoints.
@@ -37,5 +41,16 @@ struct Description {
   std::vector<SavedFile> files;
 };
 Description read_description(const std::string& folder);
+
+// How a checkpoint names its tensors: "NAME/exp_avg:0-16". Without a kind it is the parameter's
+// values, and without a range it is whole.
+struct TensorName {
+  std::string parameter;
+  StateKind kind{};
+  std::optional<std::pair<int64_t, int64_t>> range;  // [elements] begin and end
+
+  std::string text() const;
+  static TensorName parse(const std::string& text);
+};
 
 }  // namespace fsdp

@@ -2,7 +2,6 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/safetensors.h>
-#include <state/tensor_name.h>
 #include <state/whole_state.h>
 
 #include <cstdio>

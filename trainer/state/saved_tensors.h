@@ -3,7 +3,6 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/safetensors.h>
-#include <state/tensor_name.h>
 
 #include <array>
 #include <map>
