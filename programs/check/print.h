@@ -1,7 +1,7 @@
 #pragma once
 
+#include <check/score.h>
 #include <check/settings.h>
-#include <check/task_result.h>
 
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 #include <check/check_course.h>
 #include <check/print.h>
 #include <check/score.h>
-#include <check/task_result.h>
 #include <gtest/gtest.h>
 
 #include <map>
