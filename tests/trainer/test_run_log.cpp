@@ -1,8 +1,8 @@
 #include <base/whole_file.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <report/progress.h>
 #include <report/run_log.h>
+#include <report/telemetry.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
