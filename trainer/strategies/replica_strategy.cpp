@@ -7,7 +7,6 @@
 #include <strategies/workload.h>
 
 #include <map>
-#include <numeric>
 #include <utility>
 
 namespace fsdp {
@@ -43,31 +42,22 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
   return storage;
 }
 
-std::vector<int> all_parts(const Arrangement& arrangement) {
-  std::vector<int> parts(static_cast<size_t>(arrangement.parts()));
-  std::iota(parts.begin(), parts.end(), 0);
-  return parts;
-}
-
 // single and ddp: the whole parameters of a model in this process, with their gradients and their
 // optimizer. A gradient moves into its bucket as soon as it is complete.
-class ReplicaStrategy : public Strategy {
+class ReplicaStrategy : public PartsStrategy {
  public:
   // `comm`: null in single, which computes the parts of all ranks.
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                   std::shared_ptr<Communicator> comm)
-      : workload_(std::move(workload)),
-        arrangement_(config.arrangement()),
-        layout_(std::move(layout)),
+      : PartsStrategy(config, std::move(workload),
+                      comm ? std::optional(comm->rank()) : std::nullopt),
         comm_(std::move(comm)),
-        reduces_each_(comm_ && !arrangement_.turns_first),
-        parts_(comm_ ? parts_of(arrangement_, comm_->rank()) : all_parts(arrangement_)),
-        offload_dir_(config.offload_dir),
-        device_(config.comm.device),
-        model_(workload_.build()),
-        groups_(with_state_file(config, layout_, 0).parameter_groups()),
-        pieces_(groups_.size()),
-        piece_slots_(groups_.size()) {
+        device_(config.comm.device) {
+    layout_ = std::move(layout);
+    model_ = workload_.build();
+    groups_ = with_state_file(config, layout_, 0).parameter_groups();
+    pieces_.resize(groups_.size());
+    piece_slots_.resize(groups_.size());
     move_parameters(config);
     place_gradients(comm_ ? kDdpBuckets : kBucketOfEach);
     layout_.check(distinct_parameters(*model_));
@@ -75,28 +65,6 @@ class ReplicaStrategy : public Strategy {
     for (size_t i = 0; i < slots_.size(); ++i)
       if (slots_[i].trainable)
         register_post_accumulate_grad_hook(slots_[i].parameter.tensor, [this, i] { collect(i); });
-  }
-
-  at::Tensor forward_backward(int64_t step) override {
-    round_parameters();
-    const Turn turn{
-        .loss = [&](int part) { return workload_.loss(*model_, part, arrangement_.parts(), step); },
-        .backward = [&](const at::Tensor& loss, bool begins) { compute_gradients(loss, begins); },
-        .add = [&](TreeSum& sums) { sums.added(buckets_); },
-        .leave = [&] { return put_aside(std::exchange(buckets_, {}), offload_dir_); },
-        .apart = reduces_each_};
-    const auto order = comm_ ? Arrangement{.turns = arrangement_.turns} : arrangement_;
-    const auto losses = compute_parts(parts_, order, turn);
-    if (comm_ && !reduces_each_) reduce_all_buckets();
-    const at::NoGradGuard no_grad;
-    for (const auto& bucket : buckets_)
-      bucket.div_(arrangement_.parts() * loss_scale_);
-    return sum_of(losses);
-  }
-
-  at::Tensor evaluate(const PartValue& value) override {
-    round_parameters();
-    return sum_of(values_of_parts(*model_, value, parts_, arrangement_.parts()));
   }
 
   double clip_grad_norm(double max_norm, double norm_type) override {
@@ -127,8 +95,6 @@ class ReplicaStrategy : public Strategy {
     buckets_.clear();
   }
 
-  void set_loss_scale(int64_t scale) override { loss_scale_ = scale; }
-
   void full_parameters(const ParameterVisitor& visit) override {
     if (comm_ && comm_->rank() != 0) return;
     for (const Slot& slot : slots_)
@@ -145,9 +111,10 @@ class ReplicaStrategy : public Strategy {
     return all;
   }
 
-  ModelState state() override {
+ private:
+  std::vector<StateRange> ranges() override {
     const at::NoGradGuard no_grad;
-    ModelState state = state_without_ranges(distinct_parameters(*model_));
+    std::vector<StateRange> ranges;
     std::map<const Slot*, const Piece*> pieces;
     for (size_t group = 0; group < groups_.size(); ++group) {
       allocate_state(groups_[group].options, pieces_[group]);
@@ -164,14 +131,11 @@ class ReplicaStrategy : public Strategy {
         range.exp_avg_sq = own_part(slot, piece->second->exp_avg_sq);
         range.step = piece->second->step;
       }
-      state.ranges.push_back(std::move(range));
+      ranges.push_back(std::move(range));
     }
-    return state;
+    return ranges;
   }
 
-  const ShardLayout& layout() const override { return layout_; }
-
- private:
   // [numel] Without the padding.
   static at::Tensor own_part(const Slot& slot, const at::Tensor& padded) {
     return padded.narrow(0, 0, slot.parameter.tensor.numel());
@@ -212,14 +176,25 @@ class ReplicaStrategy : public Strategy {
   }
 
   // After a step, or after a checkpoint was loaded, the parameters are not rounded yet.
-  void round_parameters() {
+  void begin() override {
     const at::NoGradGuard no_grad;
     for (const Slot& slot : slots_)
       if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
   }
 
-  // Of a part: they begin a sum in the buckets, or are added to the one that is there.
-  void compute_gradients(const at::Tensor& loss, bool begins) {
+  bool reduces_each() const { return comm_ && !arrangement_.turns_first; }  // part's gradients
+  bool adds_apart() const override { return reduces_each(); }
+  void add(TreeSum& sums) override { sums.added(buckets_); }
+  std::vector<at::Tensor> take_sum() override { return std::exchange(buckets_, {}); }
+
+  void end_parts() override {
+    if (comm_ && !reduces_each()) reduce_all_buckets();
+    const at::NoGradGuard no_grad;
+    for (const auto& bucket : buckets_)
+      bucket.div_(arrangement_.parts() * loss_scale_);
+  }
+
+  void compute_gradients(const at::Tensor& loss, bool begins) override {
     begins_ = begins;
     if (begins_) allocate_gradients();
     collected_.assign(slots_.size(), false);
@@ -231,7 +206,7 @@ class ReplicaStrategy : public Strategy {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; begins_ && i < slots_.size(); ++i)
       if (slots_[i].trainable && !collected_[i]) gradient(slots_[i]).zero_();
-    if (reduces_each_) reduce_all_buckets();
+    if (reduces_each()) reduce_all_buckets();
   }
 
   // So that other ranks can read them. Padding is zero, all other values are undefined.
@@ -267,7 +242,7 @@ class ReplicaStrategy : public Strategy {
     collected_[index] = true;
     --missing_[slot.place.bucket];
     // Buckets go out in their order, whatever order they fill in: it is the same on every rank.
-    while (reduces_each_ && reductions_.size() < missing_.size() &&
+    while (reduces_each() && reductions_.size() < missing_.size() &&
            missing_[reductions_.size()] == 0)
       reduce_next_bucket();
   }
@@ -284,25 +259,8 @@ class ReplicaStrategy : public Strategy {
       reduction.wait();
   }
 
-  at::Tensor sum_of(const std::vector<at::Tensor>& losses) const {
-    if (comm_) return sums_of_losses(losses, arrangement_);
-    // Losses are no gradients: they are added over all ranks at once.
-    Arrangement all = arrangement_;
-    all.shards = all.ranks();
-    all.replicas = 1;
-    return sum_of_losses(losses, all);
-  }
-
-  Workload workload_;
-  Arrangement arrangement_;
-  ShardLayout layout_;  // fsdp's, of the same parameters
-  std::shared_ptr<Communicator> comm_;
-  bool reduces_each_;  // the gradients of each part
-  std::vector<int> parts_;
-  std::string offload_dir_;  // empty: all lies in memory
+  std::shared_ptr<Communicator> comm_;  // null in single
   c10::DeviceType device_;
-  std::shared_ptr<Module> model_;
-  int64_t loss_scale_{1};
   std::vector<ParameterGroup> groups_;
   std::vector<Slot> slots_;                            // in the order of registration
   std::vector<std::vector<Piece>> pieces_;             // per group: the optimizer's state

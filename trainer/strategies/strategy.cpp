@@ -5,48 +5,24 @@
 #include <prediction/schedule.h>
 #include <strategies/strategy.h>
 
+#include <numeric>
+#include <utility>
+
 namespace fsdp {
 namespace {
 
 const std::string kSums = "sums of gradients that wait";
 
-}  // namespace
-
-void backward(const at::Tensor& loss, int64_t scale) {
-  loss.backward(at::full_like(loss, scale));
-}
-
-std::vector<int> parts_of(const Arrangement& arrangement, int rank) {
-  std::vector<int> parts;
-  for (int turn = 0; turn < arrangement.turns; ++turn)
-    parts.push_back(arrangement.part(rank, turn));
+std::vector<int> parts_of(const Arrangement& arrangement, std::optional<int> rank) {
+  std::vector<int> parts(static_cast<size_t>(rank ? arrangement.turns : arrangement.parts()));
+  std::iota(parts.begin(), parts.end(), 0);
+  if (rank)
+    for (int& part : parts)
+      part = arrangement.part(*rank, part);
   return parts;
 }
 
-std::vector<at::Tensor> compute_parts(const std::vector<int>& parts, const Arrangement& sums,
-                                      const Turn& turn) {
-  TreeSum gradients(sums);
-  std::vector<at::Tensor> losses;
-  for (const int part : parts) {
-    const bool begins = losses.empty() || turn.apart || gradients.puts_aside();
-    if (begins && !losses.empty()) gradients.put_aside(turn.leave());
-    live_bytes::enter(Phase::forward);
-    losses.push_back(turn.loss(part));
-    live_bytes::enter(Phase::backward);
-    turn.backward(losses.back(), begins);
-    losses.back() = losses.back().detach();
-    turn.add(gradients);
-  }
-  return losses;
-}
-
-ModelState state_without_ranges(const std::vector<NamedParameter>& parameters) {
-  ModelState state;
-  for (const auto& [name, tensor] : parameters)
-    state.parameters.push_back({name, tensor.sizes().vec()});
-  return state;
-}
-
+// Their sum as the arrangement adds parts, fp64 [1]; of [n] each, [1, n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
   TreeSum sum(arrangement);
   std::vector<at::Tensor> running;
@@ -57,18 +33,73 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangemen
   return running[0].unsqueeze(0);
 }
 
-at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
-  if (arrangement.turns_first) return sum_of_losses(losses, {.turns = arrangement.turns});
+}  // namespace
+
+void backward(const at::Tensor& loss, int64_t scale) {
+  loss.backward(at::full_like(loss, scale));
+}
+
+ModelState state_without_ranges(const std::vector<NamedParameter>& parameters) {
+  ModelState state;
+  for (const auto& [name, tensor] : parameters)
+    state.parameters.push_back({name, tensor.sizes().vec()});
+  return state;
+}
+
+PartsStrategy::PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank)
+    : workload_(std::move(workload)),
+      arrangement_(config.arrangement()),
+      parts_(parts_of(arrangement_, rank)),
+      plays_all_ranks_(!rank),
+      offload_dir_(config.offload_dir) {}
+
+at::Tensor PartsStrategy::forward_backward(int64_t step) {
+  begin();
+  TreeSum sums(plays_all_ranks_ ? arrangement_ : Arrangement{.turns = arrangement_.turns});
+  std::vector<at::Tensor> losses;
+  for (const int part : parts_) {
+    const bool begins = losses.empty() || adds_apart() || sums.puts_aside();
+    if (begins && !losses.empty()) {
+      auto sum = take_sum();
+      sums.put_aside(offload_dir_.empty() ? std::move(sum)
+                                          : copies_in_file(offload_dir_, sum, kSums));
+    }
+    live_bytes::enter(Phase::forward);
+    begin_forward();
+    losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
+    live_bytes::enter(Phase::backward);
+    compute_gradients(losses.back(), begins);
+    losses.back() = losses.back().detach();
+    add(sums);
+  }
+  end_parts();
+  return sum_of(losses);
+}
+
+at::Tensor PartsStrategy::evaluate(const PartValue& value) {
+  begin();
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> values;
+  for (const int part : parts_)
+    values.push_back(value(*model_, part, arrangement_.parts()));
+  return sum_of(values);
+}
+
+at::Tensor PartsStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
+  if (plays_all_ranks_) {  // losses are no gradients: they are added over all ranks at once
+    Arrangement all = arrangement_;
+    all.shards = all.ranks();
+    all.replicas = 1;
+    return sum_of_losses(losses, all);
+  }
+  if (arrangement_.turns_first) return sum_of_losses(losses, {.turns = arrangement_.turns});
   return at::stack(losses).detach().to(at::kDouble);
 }
 
-std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue& value,
-                                        const std::vector<int>& parts, int of) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> values;
-  for (const int part : parts)
-    values.push_back(value(model, part, of));
-  return values;
+ModelState PartsStrategy::state() {
+  ModelState state = state_without_ranges(distinct_parameters(*model_));
+  state.ranges = ranges();
+  return state;
 }
 
 TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
@@ -78,11 +109,6 @@ TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int r
       std::make_shared<StateFile>(config.offload_dir, step.state_file_bytes, config.pinned);
   const NamelessFile room(config.offload_dir, step.put_aside_bytes, kSums);
   return config;
-}
-
-std::vector<at::Tensor> put_aside(std::vector<at::Tensor> sum, const std::string& offload_dir) {
-  if (offload_dir.empty()) return sum;
-  return copies_in_file(offload_dir, sum, kSums);
 }
 
 }  // namespace fsdp

@@ -9,6 +9,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace fsdp {
@@ -78,37 +80,53 @@ class Strategy {
 // Backward from `scale` times the loss.
 void backward(const at::Tensor& loss, int64_t scale);
 
-// The parts that `rank` computes, in the order of its turns.
-std::vector<int> parts_of(const Arrangement& arrangement, int rank);
-
-// How a strategy computes a part.
-struct Turn {
-  std::function<at::Tensor(int part)> loss;
-  // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
-  std::function<void(const at::Tensor& loss, bool begins)> backward;
-  std::function<void(TreeSum& sums)> add;          // calls added() for the running sum
-  std::function<std::vector<at::Tensor>()> leave;  // takes the running sum away, to be put aside
-  bool apart{};                                    // each part begins a new sum
-};
-
-// Computes these parts one after another, and adds their gradients as `sums` says. Returns the
-// losses.
-std::vector<at::Tensor> compute_parts(const std::vector<int>& parts, const Arrangement& sums,
-                                      const Turn& turn);
-
 // The names and sizes of `parameters`, and no ranges.
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);
 
-// Their sum as the arrangement adds parts, fp64 [1]; of [n] each, [1, n].
-at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
+// What the strategies have in common: a process computes its parts of the batch one after another,
+// and adds up their gradients as the arrangement says.
+class PartsStrategy : public Strategy {
+ public:
+  at::Tensor forward_backward(int64_t step) final;
+  at::Tensor evaluate(const PartValue& value) final;
+  void set_loss_scale(int64_t scale) override { loss_scale_ = scale; }
+  ModelState state() final;
+  const ShardLayout& layout() const final { return layout_; }
 
-// The losses of a rank's parts, [] or [n] each and in the order of its turns, as forward_backward()
-// returns them.
-at::Tensor sums_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement);
+ protected:
+  // `rank` computes its own parts; none: this process computes those of all ranks.
+  PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
 
-// `value` of each of these parts, of all `of`, without gradients.
-std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue& value,
-                                        const std::vector<int>& parts, int of);
+  virtual void begin() {}          // of forward_backward() and of evaluate()
+  virtual void begin_forward() {}  // of a part
+  // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
+  virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
+  virtual bool adds_apart() const { return false; }  // each part begins a new sum
+  virtual void add(TreeSum& sums) = 0;               // calls added() for the running sum
+  virtual std::vector<at::Tensor> take_sum() = 0;    // the running sum, to be put aside
+  // The gradients of all parts have been added. Makes them means over all ranks' parts.
+  virtual void end_parts() = 0;
+  virtual std::vector<StateRange> ranges() = 0;  // of state()
+
+  Workload workload_;
+  Arrangement arrangement_;
+  std::vector<int> parts_;  // of this process, in the order of its turns
+  int64_t loss_scale_{1};
+  std::shared_ptr<Module> model_;
+  ShardLayout layout_;
+
+ private:
+  at::Tensor sum_of(const std::vector<at::Tensor>& losses) const;
+
+  bool plays_all_ranks_;
+  std::string offload_dir_;  // empty: sums wait in memory
+};
+
+// Makes the file of config.offload_dir for the moments of `rank`, and puts it into the optimizer's
+// options. Leaves a config without such a folder as it is. Throws what StateFile's constructor
+// throws, also if the folder has no room now for sums of gradients that wait while other parts are
+// computed (TreeSum): they lie there too.
+TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank);
 
 // ddp: a replica on each rank of `comm`. In each turn gradients are summed in buckets while
 // backward goes on. Without one, single: this process computes the parts of config.world ranks, and
@@ -116,14 +134,5 @@ std::vector<at::Tensor> values_of_parts(Module& model, const Strategy::PartValue
 std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
                                                 ShardLayout layout,
                                                 std::shared_ptr<Communicator> comm = nullptr);
-
-// Makes the file of config.offload_dir for the moments of `rank`, and puts it into the optimizer's
-// options. Leaves a config without such a folder as it is. Throws what StateFile's constructor
-// throws, also if the folder has no room now for what put_aside() will put there.
-TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank);
-
-// A sum of gradients that waits while other parts are computed (TreeSum): `sum` itself, or, if
-// `offload_dir` is not empty, a copy in a file there. Throws what copies_in_file() throws.
-std::vector<at::Tensor> put_aside(std::vector<at::Tensor> sum, const std::string& offload_dir);
 
 }  // namespace fsdp

@@ -66,13 +66,11 @@ class UnitOptimizers {
   std::shared_ptr<Communicator> comm_;
 };
 
-class FsdpStrategy : public Strategy {
+class FsdpStrategy : public PartsStrategy {
  public:
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
-      : workload_(std::move(workload)),
+      : PartsStrategy(config, std::move(workload), comm->global_rank()),
         comm_(std::move(comm)),
-        arrangement_(config.arrangement()),
-        offload_dir_(config.offload_dir),
         rounds_parameters_(config.precision.rounds_parameters()),
         forward_limit_(config.limit_in_forward()),
         backward_limit_(config.limit_in_backward()) {
@@ -106,32 +104,6 @@ class FsdpStrategy : public Strategy {
     }
     if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
     set_loss_scale(1);
-  }
-
-  at::Tensor forward_backward(int64_t step) override {
-    const Turn turn{.loss =
-                        [&](int part) {
-                          sharded_->prefetcher()->set_limit(forward_limit_);
-                          return workload_.loss(*model_, part, arrangement_.parts(), step);
-                        },
-                    .backward =
-                        [&](const at::Tensor& loss, bool) {
-                          sharded_->prefetcher()->set_limit(backward_limit_);
-                          backward(loss, loss_scale_);
-                        },
-                    .add = [&](TreeSum& sums) { put_back(sums.added(gradients())); },
-                    .leave = [&] { return put_aside(take_gradients(), offload_dir_); }};
-    const auto losses = compute_parts(parts_of(arrangement_, comm_->global_rank()),
-                                      {.turns = arrangement_.turns}, turn);
-    if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
-    if (arrangement_.turns > 1) divide_gradients();
-    return sums_of_losses(losses, arrangement_);
-  }
-
-  at::Tensor evaluate(const PartValue& value) override {
-    const auto parts = parts_of(arrangement_, comm_->global_rank());
-    return sums_of_losses(values_of_parts(*model_, value, parts, arrangement_.parts()),
-                          arrangement_);
   }
 
   double clip_grad_norm(double max_norm, double norm_type) override {
@@ -169,11 +141,6 @@ class FsdpStrategy : public Strategy {
     if (rounds_parameters_) return visit_shards(on_rank_0);
     sharded_->full_parameters(on_rank_0);
   }
-  ModelState state() override {
-    ModelState state = state_without_ranges(distinct_parameters(*model_));
-    state.ranges = unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
-    return state;
-  }
   std::vector<Owned> owned() const override {
     std::vector<Owned> all;
     for (const auto& parameter : layout_.parameters) {
@@ -192,9 +159,22 @@ class FsdpStrategy : public Strategy {
     return all;
   }
   Locate locate() const override { return fsdp::locate; }
-  const ShardLayout& layout() const override { return layout_; }
 
  private:
+  void begin_forward() override { sharded_->prefetcher()->set_limit(forward_limit_); }
+  void compute_gradients(const at::Tensor& loss, bool /*begins*/) override {
+    sharded_->prefetcher()->set_limit(backward_limit_);
+    backward(loss, loss_scale_);
+  }
+  void add(TreeSum& sums) override { put_back(sums.added(gradients())); }
+  void end_parts() override {
+    if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
+    if (arrangement_.turns > 1) divide_gradients();
+  }
+  std::vector<StateRange> ranges() override {
+    return unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
+  }
+
   // From now on backward steps whenever a unit's module has come back. By then the reduction of the
   // unit before it has been waited for. What is left is for step(): the last units, and those whose
   // input needs no gradient. Registers hooks that run after those of fully_shard().
@@ -234,7 +214,7 @@ class FsdpStrategy : public Strategy {
     return gradients;
   }
 
-  std::vector<at::Tensor> take_gradients() const {
+  std::vector<at::Tensor> take_sum() override {
     auto taken = gradients();
     for (const auto& unit : sharded_->units()) {
       unit->drop_gradient();
@@ -260,16 +240,10 @@ class FsdpStrategy : public Strategy {
         unit->sharded_gradient().div_(arrangement_.parts() * loss_scale_);
   }
 
-  Workload workload_;
   std::shared_ptr<Communicator> comm_;
-  Arrangement arrangement_;
-  std::string offload_dir_;
   bool rounds_parameters_;
-  int64_t loss_scale_{1};
   int forward_limit_, backward_limit_;
-  std::shared_ptr<Module> model_;
   std::shared_ptr<FullySharded> sharded_;
-  ShardLayout layout_;
   std::shared_ptr<ShardedOptimizer> optimizer_;      // null if there are those of the units
   std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless units step in backward
 };
