@@ -29,11 +29,7 @@ void add_init_option(CLI::App& app, TrainConfig& config) {
 
 void add_model_option(CLI::App& app, TrainConfig& config) {
   const auto take = [&config](const std::string& text) {
-    try {
-      config.model = model_name(model_shape(text));
-    } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
-    }
+    config.model = model_name(model_shape(text));
   };
   std::string names;
   for (const std::string& name : model_names())
@@ -48,11 +44,7 @@ void add_model_option(CLI::App& app, TrainConfig& config) {
 
 void take_model(const CLI::App& app, TrainConfig& config) {
   if (app.count("--model") > 0) return;
-  try {
-    if (!config.init.empty()) config.model = model_name(read_hugging_face_config(config.init));
-  } catch (const std::runtime_error& error) {
-    throw UsageError(error.what());
-  }
+  if (!config.init.empty()) config.model = model_name(read_hugging_face_config(config.init));
   if (config.resume.empty()) return;
   try {
     const std::string model = find_checkpoint(config.resume).text_in_run("model");
