@@ -1,3 +1,4 @@
+#include <c10/util/ScopeExit.h>
 #include <clip_gradients.h>
 #include <model_checks.h>
 #include <sharding.h>
@@ -89,7 +90,8 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
                                       const SummonOptions& options) {
   const Purpose purpose("summon_full_params()");
   sharding_->begin("summon_full_params");
-  const Sharding::Summoned summoned(*sharding_);
+  sharding_->summon();
+  const auto end = c10::make_scope_exit([&] { sharding_->end_summon(); });
   std::vector<std::string> before;
   for (const auto& unit : units())
     before.push_back(values_digest(unit->shard()));

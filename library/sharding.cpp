@@ -320,20 +320,20 @@ void Sharding::begin(const std::string& function) {
   tensors_->take_data();
 }
 
-Sharding::Summoned::Summoned(Sharding& sharding) : sharding_(sharding) {
-  for (const auto& unit : sharding_.sharded().units())
+void Sharding::summon() {
+  for (const auto& unit : sharded_->units())
     unit->unshard_async();
-  for (const auto& unit : sharding_.sharded().units())
+  for (const auto& unit : sharded_->units())
     unit->unshard();
-  sharding_.comm().wait_for_readers();
-  sharding_.summoned_ = true;
+  comm_->wait_for_readers();
+  summoned_ = true;
 }
 
-Sharding::Summoned::~Summoned() {
-  sharding_.summoned_ = false;
-  for (const auto& watched : sharding_.watched_)
+void Sharding::end_summon() {
+  summoned_ = false;
+  for (const auto& watched : watched_)
     watched->versions.clear();
-  for (const auto& unit : sharding_.sharded().units())
+  for (const auto& unit : sharded_->units())
     unit->reshard();
 }
 

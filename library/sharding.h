@@ -41,17 +41,10 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
 
   void broadcast_buffers();  // collective: rank 0's, to all ranks
 
-  // While it lives, every unit is unsharded, no other rank reads the shards, and calls of the
+  // Between these two every unit is unsharded, no other rank reads the shards, and calls of the
   // module are refused.
-  class Summoned {
-   public:
-    explicit Summoned(Sharding& sharding);
-    ~Summoned();
-    Summoned(const Summoned&) = delete;
-
-   private:
-    Sharding& sharding_;
-  };
+  void summon();
+  void end_summon();
 
   // Throws std::logic_error naming the first parameter of a unit that no longer is a view of its
   // flat tensor.
