@@ -80,13 +80,6 @@ void write_model(const SavedParameters& saved, const std::vector<HuggingFaceTens
   writer.close();
 }
 
-void write_config(const ModelShape& shape, const std::string& folder) {
-  const std::string text = hugging_face_config(shape).dump(2) + '\n';
-  FileWriter file(folder + '/' + kConfigFile);
-  file.write(text.data(), text.size());
-  file.close();
-}
-
 }  // namespace
 
 void export_parameters(const std::string& checkpoint, ExportFormat format,
@@ -104,7 +97,7 @@ void export_parameters(const std::string& checkpoint, ExportFormat format,
   auto tensors = saved_tensors(saved, shape, model);
   SafetensorsMetadata metadata;
   if (format == ExportFormat::hf) {
-    write_config(shape, folder.path());
+    write_text(folder.path(), kConfigFile, hugging_face_config(shape).dump(2) + '\n');
   } else {
     metadata = tied_names(model);
     for (HuggingFaceTensor& tensor : tensors)

@@ -22,13 +22,6 @@ std::string sum_of(const std::string& sha256, const std::string& name) {
   return sha256 + "  " + name + '\n';
 }
 
-SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text) {
-  FileWriter file(folder + '/' + name);
-  file.write(text.data(), text.size());
-  file.close();
-  return {name, file.size(), file.sha256()};
-}
-
 }  // namespace
 
 void to_json(Json& json, const SavedFile& file) {
@@ -57,6 +50,13 @@ std::map<int64_t, std::string> step_folders(const std::string& directory) {
     if (std::regex_match(name, match, kName)) folders[std::stoll(match[1])] = entry.path();
   }
   return folders;
+}
+
+SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text) {
+  FileWriter file(folder + '/' + name);
+  file.write(text.data(), text.size());
+  file.close();
+  return {name, file.size(), file.sha256()};
 }
 
 void write_description(const std::string& folder, Json description,

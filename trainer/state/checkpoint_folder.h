@@ -30,6 +30,9 @@ std::string step_folder(const std::string& directory, int64_t step);
 // The folders of checkpoints in `directory`, by step.
 std::map<int64_t, std::string> step_folders(const std::string& directory);
 
+// Writes a file of a folder. Returns when it is on the disk.
+SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text);
+
 // Writes checkpoint.json and SHA256SUMS. Returns when everything in `folder` is on the disk.
 void write_description(const std::string& folder, nlohmann::ordered_json description,
                        const std::vector<SavedFile>& files);

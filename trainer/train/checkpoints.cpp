@@ -2,7 +2,7 @@
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
 #include <state/agreement.h>
-#include <state/files.h>
+#include <state/checkpoint_folder.h>
 #include <strategies/workload.h>
 #include <train/checkpoints.h>
 
@@ -93,17 +93,6 @@ std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& 
   return "goes on after step " + std::to_string(config.first_step) + " from " + config.resume;
 }
 
-namespace {
-
-// What --config reads, so that the run can be repeated.
-void write_options(const TrainConfig& config) {
-  FileWriter file(config.checkpoint_dir + "/run.toml");
-  file.write(config.given.data(), config.given.size());
-  file.close();
-}
-
-}  // namespace
-
 std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
                         int64_t steps, Strategy& strategy, Communicator& comm) {
   if (config.checkpoint_dir.empty()) return "";
@@ -114,7 +103,8 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
   save_checkpoint(config.checkpoint_dir, format, steps, settings, strategy.state(), comm);
   const bool first_of_run = steps - config.first_step <= config.save_every;
   agree_on_rank_0(comm, [&] {
-    if (first_of_run && !config.given.empty()) write_options(config);
+    if (first_of_run && !config.given.empty())  // so that the run can be repeated
+      write_text(config.checkpoint_dir, "run.toml", config.given);
     if (config.keep) remove_old_checkpoints(config.checkpoint_dir, *config.keep);
   });
   return "saved step " + std::to_string(steps) + " in " + config.checkpoint_dir;
