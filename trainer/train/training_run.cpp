@@ -10,12 +10,11 @@
 #include <strategies/workload.h>
 #include <trace/recorder.h>
 #include <train/checkpoints.h>
-#include <train/description.h>
-#include <train/final_report.h>
 #include <train/going_on.h>
 #include <train/held_out.h>
 #include <train/over_ranks.h>
 #include <train/preparation.h>
+#include <train/run_report.h>
 #include <train/step_meter.h>
 #include <train/training_run.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <prediction/model_trace.h>
+#include <comm/launcher.h>
+#include <data/dataset.h>
 #include <prediction/prediction.h>
 #include <strategies/strategy.h>
 
@@ -9,7 +10,19 @@
 #include <string>
 #include <vector>
 
+// What a run says of itself, before its first step and after its last one.
 namespace fsdp {
+
+// "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
+// steps"
+std::string description(const TrainConfig& config, const RankContext& context,
+                        const Transports& transports);
+
+// For text: how far the model is from one that knows only how frequent each byte is, by the last
+// losses.
+inline constexpr int kToldLosses = 20;
+std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
+                                               const std::vector<double>& losses);
 
 // The last line of the JSON file: the parameters' sums and hash, what was measured beside what was
 // predicted, and how the run was configured. All ranks call it together, after the last step.
