@@ -2,12 +2,29 @@
 #include <prediction/link_report.h>
 #include <prediction/schedule.h>
 #include <prediction/step_time.h>
-#include <trace/compute_times.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace fsdp {
 namespace {
+
+bool is_compute(const Event& event) {
+  return event.kind == EventKind::forward || event.kind == EventKind::backward;
+}
+
+// The spans of modules and waits in [step.begin, step.end], the outer before the inner.
+std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step) {
+  std::vector<Event> spans;
+  for (const Event& event : events) {
+    const bool counts = is_compute(event) || event.kind == EventKind::wait;
+    if (counts && event.ended() && event.within(step)) spans.push_back(event);
+  }
+  std::stable_sort(spans.begin(), spans.end(), [](const Event& a, const Event& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  return spans;
+}
 
 // What each unit computed in one turn of a step. Nothing if that was not recorded.
 std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
@@ -36,8 +53,7 @@ int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>&
   std::vector<Event> model;
   int64_t rest = step.duration();
   for (const Event& event : events) {
-    const bool computes = event.kind == EventKind::forward || event.kind == EventKind::backward;
-    if (!computes || event.name() != "root" || !event.within(step)) continue;
+    if (!is_compute(event) || event.name() != "root" || !event.within(step)) continue;
     model.push_back(event);
     rest -= event.duration();
   }
@@ -53,6 +69,27 @@ int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>&
 
 }  // namespace
 
+std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const Event& step) {
+  constexpr size_t kNone = std::numeric_limits<size_t>::max();
+  struct Open {
+    Event event;
+    size_t time;  // in `times`; kNone for a wait
+  };
+  std::vector<Open> around;  // the spans around the one looked at, from the outermost in
+  std::vector<ComputeTime> times;
+  for (const Event& span : spans_of(events, step)) {
+    while (!around.empty() && !span.within(around.back().event))
+      around.pop_back();
+    const double seconds = static_cast<double>(span.duration()) * 1e-9;
+    if (!around.empty() && around.back().time != kNone) {
+      times[around.back().time].seconds -= seconds;
+    }
+    around.push_back({span, is_compute(span) ? times.size() : kNone});
+    if (is_compute(span)) times.push_back({span.kind, span.name(), seconds});
+  }
+  return times;
+}
+
 std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout& layout,
                                     const std::vector<Event>& events) {
   if (!config.comm.link || config.mode != "fsdp") return std::nullopt;
@@ -61,7 +98,7 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;
-    const auto units = unit_times(layout, compute_times(events, step.call.sequence), turns);
+    const auto units = unit_times(layout, compute_times(events, step), turns);
     if (!units) return std::nullopt;
     const int64_t rest = rest_of_step(link, layout.world_size, events, step);
     const ModelTraces traces = chain_of(config, layout, *units);

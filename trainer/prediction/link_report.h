@@ -5,9 +5,22 @@
 #include <trace/event.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace fsdp {
+
+// How long one call of a module computed: its span without the waits and the spans of other modules
+// inside it. The root's is the time that no module under it accounts for.
+struct ComputeTime {
+  EventKind kind;    // forward or backward
+  std::string unit;  // the module's name
+  double seconds;
+};
+
+// The compute times of every forward and backward of one rank that ended in `step`, one of its
+// events, in the order in which they began.
+std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const Event& step);
 
 // How long a step of fsdp takes over a simulated link: medians over all steps but the first. [s]
 struct StepTimes {
