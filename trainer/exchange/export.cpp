@@ -1,7 +1,7 @@
 #include <base/text.h>
 #include <exchange/export.h>
 #include <exchange/hugging_face_config.h>
-#include <exchange/hugging_face_names.h>
+#include <exchange/hugging_face_folder.h>
 #include <nn/models.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
