@@ -32,10 +32,10 @@ void print_indented(const std::string& text) {
 
 // In the order in which the suites came first.
 void print_suites(const std::vector<TestResult>& results) {
-  std::vector<std::pair<std::string, Counts>> suites;
+  using Suite = std::pair<std::string, Counts>;
+  std::vector<Suite> suites;
   for (const TestResult& result : results) {
-    auto suite = std::find_if(suites.begin(), suites.end(),
-                              [&](const auto& entry) { return entry.first == result.suite; });
+    auto suite = std::ranges::find(suites, result.suite, &Suite::first);
     if (suite == suites.end()) suite = suites.insert(suites.end(), {result.suite, {}});
     suite->second.add(result);
   }

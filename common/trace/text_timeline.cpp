@@ -63,8 +63,7 @@ std::string text_timeline(const Timeline& timeline) {
     for (const Event& event : timeline.ranks[rank])
       lines.push_back({rank, &event});
   }
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const Line& a, const Line& b) { return a.event->begin < b.event->begin; });
+  std::ranges::stable_sort(lines, {}, [](const Line& line) { return line.event->begin; });
 
   std::string result;
   for (const std::string& text : {timeline.title, timeline.failure})

@@ -35,25 +35,23 @@ int64_t origin(const Timeline& timeline) {
 
 std::vector<Event> samples(const std::vector<Event>& events) {
   std::vector<Event> taken;
-  std::copy_if(events.begin(), events.end(), std::back_inserter(taken),
-               [](const Event& event) { return event.ended() && event.kind != EventKind::flight; });
-  std::stable_sort(taken.begin(), taken.end(),
-                   [](const Event& a, const Event& b) { return a.end < b.end; });
+  for (const Event& event : events)
+    if (event.ended() && event.kind != EventKind::flight) taken.push_back(event);
+  std::ranges::stable_sort(taken, {}, &Event::end);
   return taken;
 }
 
 std::vector<size_t> flight_lanes(const std::vector<Event>& events) {
   std::vector<size_t> order(events.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return events[a].begin < events[b].begin; });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return events[i].begin; });
   std::vector<size_t> lanes(events.size());
   std::vector<int64_t> busy_until;  // per lane
   for (const size_t i : order) {
     const Event& event = events[i];
     if (event.kind != EventKind::flight) continue;
-    const auto idle = std::find_if(busy_until.begin(), busy_until.end(),
-                                   [&](int64_t until) { return until <= event.begin; });
+    const auto idle =
+        std::ranges::find_if(busy_until, [&](int64_t until) { return until <= event.begin; });
     lanes[i] = static_cast<size_t>(idle - busy_until.begin());
     if (idle == busy_until.end()) busy_until.push_back(0);
     busy_until[lanes[i]] = event.ended() ? event.end : std::numeric_limits<int64_t>::max();

@@ -97,8 +97,8 @@ int check_course(const Settings& settings) {
     print_tally("extensions", result.extensions, "not started");
   }
   print_bases(settings, result.tasks);
-  std::stable_partition(tests.begin(), tests.end(),
-                        [](const TestResult& test) { return !problem_of(test).extension; });
+  std::ranges::stable_sort(tests, {},
+                           [](const TestResult& test) { return problem_of(test).extension; });
   print_failures(tests);
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
   if (!settings.page.empty()) write_whole_file(settings.page, html_map(settings, result));

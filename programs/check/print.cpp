@@ -20,7 +20,7 @@ std::string bar(const Tally& tally) {
 // The name of a test as a sentence: "on 2 ranks: only the root stays gathered for backward".
 std::string sentence(const TestResult& result) {
   std::string text = result.test().substr(result.suite.size() + 1);
-  std::replace(text.begin(), text.end(), '_', ' ');
+  std::ranges::replace(text, '_', ' ');
   if (result.ranks().empty()) return text;
   const std::string ranks = result.ranks().substr(1);
   return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
@@ -176,11 +176,11 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   const bool solution_is_here = std::any_of(
       tasks.begin(), tasks.end(),
       [&](const TaskResult& result) { return settings.solutions_under(*result.task) > 0; });
-  auto task = std::find_if(tasks.begin(), tasks.end(), [&](const TaskResult& result) {
+  auto task = std::ranges::find_if(tasks, [&](const TaskResult& result) {
     const bool may_wait = result.task->number == 1 && result.not_started() && solution_is_here;
     return !may_wait && first_incomplete(result);
   });
-  if (task == tasks.end()) task = std::find_if(tasks.begin(), tasks.end(), first_incomplete);
+  if (task == tasks.end()) task = std::ranges::find_if(tasks, first_incomplete);
   if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
   if (tally.tests() == 0 && !tally.untested) return {};  // what is missing cannot be told
@@ -191,8 +191,7 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   if (other) {
     text += "The tests of problem " + problem->number +
             " need a function that is still to be written: " + missing + '\n';
-  } else if (std::all_of(tasks.begin(), tasks.end(),
-                         [](const TaskResult& result) { return result.not_started(); })) {
+  } else if (std::ranges::all_of(tasks, &TaskResult::not_started)) {
     text += "Nothing of this is written yet, so this is how it should look.\n";
   }
   return {&next, text + "Next: problem " + next.number + ' ' + next.name + ", in tasks/" +

@@ -8,7 +8,7 @@ namespace fsdp {
 namespace {
 
 bool contains(const Problem& problem, const TestResult& result) {
-  return std::count(problem.suites.begin(), problem.suites.end(), result.suite) > 0;
+  return std::ranges::count(problem.suites, result.suite) > 0;
 }
 
 struct Suite {
@@ -31,8 +31,7 @@ const std::vector<Suite>& suites() {
 }
 
 size_t position(const TestResult& result) {
-  const auto found = std::find_if(suites().begin(), suites().end(),
-                                  [&](const Suite& suite) { return suite.name == result.suite; });
+  const auto found = std::ranges::find(suites(), result.suite, &Suite::name);
   if (found == suites().end()) {
     throw std::logic_error("suite " + result.suite + " belongs to no problem");
   }
@@ -95,9 +94,7 @@ const Problem& problem_of(const TestResult& result) {
 }
 
 void sort_by_suite(std::vector<TestResult>& results) {
-  std::stable_sort(results.begin(), results.end(), [](const TestResult& a, const TestResult& b) {
-    return position(a) < position(b);
-  });
+  std::ranges::stable_sort(results, {}, position);
 }
 
 const TestResult* telling_failure(const std::vector<TestResult>& results) {

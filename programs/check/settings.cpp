@@ -11,7 +11,7 @@ namespace fsdp {
 namespace {
 
 bool contains(const std::vector<int>& numbers, int number) {
-  return std::count(numbers.begin(), numbers.end(), number) > 0;
+  return std::ranges::count(numbers, number) > 0;
 }
 
 void add_public_options(CLI::App& app, Settings& settings) {

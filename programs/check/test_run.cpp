@@ -156,7 +156,7 @@ class Attempt {
   }
 
   bool any_failed() const {
-    return std::any_of(results_.begin(), results_.end(), [](const TestResult& result) {
+    return std::ranges::any_of(results_, [](const TestResult& result) {
       return result.outcome == Outcome::failed || result.outcome == Outcome::not_started;
     });
   }

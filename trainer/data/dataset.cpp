@@ -113,7 +113,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
     std::error_code unknown;
     if (entry.is_regular_file(unknown)) files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 

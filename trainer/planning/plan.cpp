@@ -99,8 +99,7 @@ std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, i
     const bool fits = peak <= memory;
     return std::tuple(!fits, fits && plan.time ? plan.time->total() : 0, peak);
   };
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  std::ranges::stable_sort(candidates, {}, key);
   return candidates;
 }
 

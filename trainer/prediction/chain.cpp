@@ -56,7 +56,7 @@ class Chain {
   // its layer comes after the units whose parameters were met so far.
   void place(size_t index) {
     const auto& parameter = layout_.parameters[index];
-    const auto inside = std::find_if(order_.begin(), order_.end(), [&](size_t unit) {
+    const auto inside = std::ranges::find_if(order_, [&](size_t unit) {
       return parameter.unit == unit || parameter.name.starts_with(layout_.units[unit].name + ".");
     });
     size_t next = met_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -20,9 +21,7 @@ std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step)
     const bool counts = is_compute(event) || event.kind == EventKind::wait;
     if (counts && event.ended() && event.within(step)) spans.push_back(event);
   }
-  std::stable_sort(spans.begin(), spans.end(), [](const Event& a, const Event& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-  });
+  std::ranges::stable_sort(spans, {}, [](const Event& e) { return std::pair(e.begin, -e.end); });
   return spans;
 }
 
@@ -59,8 +58,8 @@ int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>&
   }
   for (const Event& event : events) {
     if (event.kind != EventKind::wait || !event.within(step)) continue;
-    const bool inside = std::any_of(model.begin(), model.end(),
-                                    [&](const Event& span) { return event.within(span); });
+    const bool inside =
+        std::ranges::any_of(model, [&](const Event& span) { return event.within(span); });
     if (!inside)
       rest += link.time(event.call.operation, event.call.bytes, world_size) - event.duration();
   }

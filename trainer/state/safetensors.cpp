@@ -67,7 +67,7 @@ void check_order(const std::map<std::string, SafetensorsReader::Entry>& entries,
   std::vector<std::pair<int64_t, int64_t>> places;
   for (const auto& [name, entry] : entries)
     places.emplace_back(entry.offset, entry.offset + entry.numel * element_bytes(entry.dtype));
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   int64_t end = begin;
   for (const auto& [from, to] : places)
     end = from == end ? to : -1;

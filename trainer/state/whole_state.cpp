@@ -24,15 +24,14 @@ WholeState::WholeState(ModelState state, Communicator& comm)
     for (const auto& row : nlohmann::json::parse(of_ranks[rank])) {
       auto& owners = owners_.at(row[0]);
       const Owner owner{static_cast<int>(rank), index++, row[1], row[2], row[3]};
-      const bool copy = std::any_of(owners.begin(), owners.end(), [&](const Owner& lower) {
+      const bool copy = std::ranges::any_of(owners, [&](const Owner& lower) {
         return lower.begin == owner.begin && lower.end == owner.end;
       });
       if (!copy) owners.push_back(owner);
     }
   }
   for (auto& owners : owners_)
-    std::sort(owners.begin(), owners.end(),
-              [](const Owner& a, const Owner& b) { return a.begin < b.begin; });
+    std::ranges::sort(owners, {}, &Owner::begin);
   check();
 }
 

@@ -32,9 +32,8 @@ class Taken {
   }
   // Whether `module` lies inside or around one of them.
   bool touches(const torch::nn::Module& module) const {
-    const auto inside = module.modules();
-    return std::any_of(inside.begin(), inside.end(),
-                       [&](const auto& other) { return taken_.contains(other.get()); });
+    return std::ranges::any_of(module.modules(),
+                               [&](const auto& other) { return taken_.contains(other.get()); });
   }
 
  private:
