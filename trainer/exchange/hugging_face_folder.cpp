@@ -12,6 +12,8 @@ namespace fsdp {
 namespace {
 
 const std::string kGPT2Prefix = "transformer.", kLlamaPrefix = "model.";
+// A tied head is another name of the first parameter, which alone is in files.
+const std::string kHeadName = "lm_head.weight";
 
 // The tensors so far, and how to add those of one more module.
 struct Tensors {
@@ -150,10 +152,6 @@ int64_t HuggingFaceTensor::row(int64_t own_row) const {
   return own_row - in_head + in_head / 2 + in_head % 2 * (head_rows / 2);
 }
 
-const std::string& prefix_of(const ModelShape& shape) {
-  return std::holds_alternative<GPT2Options>(shape) ? kGPT2Prefix : kLlamaPrefix;
-}
-
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelShape& shape) {
   return std::visit([](const auto& options) { return tensors_of(options); }, shape);
 }
@@ -169,7 +167,8 @@ HuggingFaceFolder::HuggingFaceFolder(const std::string& folder)
     : shape_(read_hugging_face_config(folder)),
       tensors_(hugging_face_tensors(shape_)),
       files_(open_files(folder)) {
-  const std::string& prefix = prefix_of(shape_);
+  const bool gpt2 = std::holds_alternative<GPT2Options>(shape_);
+  const std::string& prefix = gpt2 ? kGPT2Prefix : kLlamaPrefix;  // files may lack it
   const auto without_prefix = [&](const std::string& name) {
     return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   };

@@ -14,11 +14,6 @@ namespace fsdp {
 
 // How Hugging Face's transformers names and stores the parameters of our models.
 
-// What names begin with; files may lack it.
-const std::string& prefix_of(const ModelShape& shape);
-// A tied head is another name of the first parameter, which alone is in files.
-inline const std::string kHeadName = "lm_head.weight";
-
 // How the elements of a parameter lie in a file.
 enum class Layout {
   same,
@@ -46,8 +41,8 @@ std::vector<ModelState::Parameter> parameters_of(const std::vector<HuggingFaceTe
 
 // A folder with config.json and model.safetensors, as save_pretrained() of transformers writes it
 // and as we export it. In place of the latter there may be model.safetensors.index.json and the
-// files that it names. Names may lack prefix_of() the model. Buffers are not read. It holds no
-// values: read() reads them.
+// files that it names. Names may lack the prefix of the model, as "transformer.". Buffers are not
+// read. It holds no values: read() reads them.
 class HuggingFaceFolder {
  public:
   // Compares the headers of the files with config.json: names, shapes and dtypes (F32, F16, BF16).
