@@ -155,18 +155,11 @@ class ShardedStep : public ScheduledStep {
       rest(kScalar);
       rest_for_a_while(5 * kElement + kScalar);
       rest(ranks * kScalar);
-      wait(add(Schedule::Issue{Operation::all_gather,
-                               ranks,
-                               kScalar,
-                               ranks,
-                               1,
-                               shard_,
-                               /*in_arena=*/false,
-                               {},
-                               "norm"}));
+      call_on_scalars(Operation::all_gather, ranks, ranks, shard_, "norm");
       rest_for_a_while(std::isfinite(config_.norm_type) ? kSum : kScalar);
     }
-    if (std::isfinite(config_.norm_type)) reduce_scalars(kDigits, ranks, shard_, "norm");
+    if (std::isfinite(config_.norm_type))
+      call_on_scalars(Operation::all_reduce, kDigits, ranks, shard_, "norm");
     rest(-kSum - (config_.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
   }
 
@@ -348,15 +341,8 @@ class ReplicaStep : public ScheduledStep {
   }
   void reduce_next_bucket() {
     const int64_t numel = buckets_.numels[reductions_.size()];
-    reductions_.push_back(add(Schedule::Issue{Operation::all_reduce,
-                                              numel,
-                                              kElement,
-                                              arrangement_.ranks(),
-                                              1,
-                                              rank_,
-                                              /*in_arena=*/true,
-                                              {},
-                                              {}}));
+    reductions_.push_back(add(Schedule::Issue{Operation::all_reduce, numel, kElement,
+                                              arrangement_.ranks(), 1, rank_, /*in_arena=*/true}));
   }
   void reduce_buckets() {
     while (reductions_.size() < buckets_.numels.size())

@@ -55,7 +55,8 @@ class ScheduledStep {
     if (training_ && arrangement_.turns_first) reduce_last();
     if (training_) rest_for_a_while(kNumber);  // of parts, by which gradients are divided
     rest(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
-    reduce_scalars(sums, config_.mode == "single" ? 1 : arrangement_.ranks(), rank_, "metrics");
+    call_on_scalars(Operation::all_reduce, sums,
+                    config_.mode == "single" ? 1 : arrangement_.ranks(), rank_, "metrics");
     if (training_) {
       enter(Phase::optimizer);
       if (config_.clip || config_.loss_scaler) clip();
@@ -97,9 +98,11 @@ class ScheduledStep {
     add(Schedule::Allocate{cls, bytes, unit});
   }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  void reduce_scalars(int64_t count, int ranks, int place, const char* label) {
+  // A call that serves no unit, on numbers of fp64.
+  void call_on_scalars(Operation operation, int64_t count, int ranks, int place,
+                       const char* label) {
     wait(add(Schedule::Issue{
-        Operation::all_reduce, count, kScalar, ranks, 1, place, /*in_arena=*/false, {}, label}));
+        operation, count, kScalar, ranks, 1, place, /*in_arena=*/false, {}, label}));
   }
 
   // Bytes that an operation takes beside what the model computes, and gives back.
