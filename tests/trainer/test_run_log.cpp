@@ -1,7 +1,6 @@
 #include <base/whole_file.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <report/run_log.h>
 #include <report/telemetry.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include <command_line/command_line.h>
 #include <diff/run_hashes.h>
 #include <options/groups.h>
-#include <report/run_log.h>
+#include <report/telemetry.h>
 #include <trace/timeline.h>
 #include <train/going_on.h>
 

@@ -5,7 +5,6 @@
 #include <diff/hash_recorder.h>
 #include <memory/live_bytes.h>
 #include <report/parameter_summary.h>
-#include <report/run_log.h>
 #include <report/telemetry.h>
 #include <strategies/workload.h>
 #include <trace/recorder.h>
