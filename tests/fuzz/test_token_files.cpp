@@ -1,4 +1,4 @@
-#include <data/token_files.h>
+#include <data/dataset.h>
 
 #include "fuzz_target.h"
 

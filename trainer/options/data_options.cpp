@@ -1,6 +1,5 @@
 #include <command_line/command_line.h>
 #include <data/dataset.h>
-#include <data/token_files.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <options/groups.h>

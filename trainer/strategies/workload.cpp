@@ -1,4 +1,4 @@
-#include <data/token_files.h>
+#include <data/dataset.h>
 #include <nn/models.h>
 #include <strategies/workload.h>
 #include <trace/module_spans.h>
