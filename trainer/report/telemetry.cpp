@@ -34,8 +34,7 @@ std::string bar(int64_t done, int64_t total) {
   return std::string(filled, '=') + std::string(kWidth - filled, ' ');
 }
 
-}  // namespace
-
+// "42 s left", "3 min left", "1 h 5 min left"
 std::string time_left(double seconds) {
   const int64_t whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s left";
@@ -43,6 +42,8 @@ std::string time_left(double seconds) {
   if (minutes < 60) return std::to_string(minutes) + " min left";
   return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min left";
 }
+
+}  // namespace
 
 // The first step is not counted: it takes longer than the others.
 std::string Progress::left(const Step& step) const {

@@ -9,9 +9,6 @@
 
 namespace fsdp {
 
-// "42 s left", "3 min left", "1 h 5 min left"
-std::string time_left(double seconds);
-
 // What a run shows after each step: on a terminal a bar that is drawn over the one before, with the
 // time left as soon as two seconds have passed; else a line.
 class Progress {
