@@ -7,9 +7,15 @@ namespace fsdp {
 namespace {
 
 struct Entry {
-  Entry(std::string name, ModelShape model) : shape(model) {
-    std::visit([&](const auto& s) { info = {std::move(name), s.vocabulary, s.context}; }, model);
-    info.seq = std::min(info.seq, std::max<int64_t>(info.context - 1, 1));
+  Entry(std::string name, const ModelShape& model, int64_t batch = 32, int64_t steps = 5,
+        double lr = 1e-4)
+      : shape(model) {
+    std::visit(
+        [&](const auto& sizes) {
+          const int64_t seq = std::min<int64_t>(127, std::max<int64_t>(sizes.context - 1, 1));
+          info = {std::move(name), sizes.vocabulary, sizes.context, batch, seq, steps, lr};
+        },
+        model);
   }
 
   ModelInfo info;
@@ -20,12 +26,12 @@ GPT2Options gpt2(int64_t d_model, int64_t layers, int64_t heads) {
   return {50257, 1024, d_model, layers, heads, 4 * d_model};
 }
 
-std::vector<Entry> make_registry() {
-  std::vector<Entry> models{
+const std::vector<Entry>& registry() {
+  static const std::vector<Entry> models{
       // vocabulary, context, d_model, layers, heads, d_ff
       {"small", TransformerLMOptions{1000, 256, 256, 4, 4, 1024}},
       {"medium", TransformerLMOptions{5000, 512, 512, 8, 8, 2048}},
-      {"gpt2xl", TransformerLMOptions{50304, 1024, 1600, 48, 25, 6400}},
+      {"gpt2xl", TransformerLMOptions{50304, 1024, 1600, 48, 25, 6400}, 8, 10, 5e-4},
       // Nearly every size is odd and no multiple of 3: nothing divides by accident.
       {"gpt2-tiny", GPT2Options{61, 19, 35, 3, 5, 121}},
       {"gpt2-36m", GPT2Options{20000, 1024, 512, 8, 8, 2048}},
@@ -41,18 +47,6 @@ std::vector<Entry> make_registry() {
       {"duke-m", GPT2Options{16384, 1024, 768, 12, 12, 3072}},
       {"duke-l", GPT2Options{16384, 1024, 1024, 16, 16, 4096}},
   };
-  for (auto& [info, shape] : models) {
-    if (info.name == "gpt2xl") {
-      info.batch = 8;
-      info.steps = 10;
-      info.lr = 5e-4;
-    }
-  }
-  return models;
-}
-
-const std::vector<Entry>& registry() {
-  static const std::vector<Entry> models = make_registry();
   return models;
 }
 

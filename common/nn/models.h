@@ -16,10 +16,10 @@ struct ModelInfo {
   int64_t vocabulary;
   int64_t context;  // longest sequence
   // The published run's settings; for other models the published recipe's defaults.
-  int64_t batch{32};
-  int64_t seq{127};  // tokens a row, after the shift by one
-  int64_t steps{5};
-  double lr{1e-4};
+  int64_t batch;
+  int64_t seq;  // tokens a row, after the shift by one
+  int64_t steps;
+  double lr;
 };
 
 // Of small, medium, gpt2xl (TransformerLM, as published); gpt2-tiny, gpt2-36m, gpt2-124m,
