@@ -3,7 +3,6 @@
 #include <torch/library.h>
 
 #include <stdexcept>
-#include <string>
 
 namespace fsdp {
 namespace {

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 namespace fsdp {

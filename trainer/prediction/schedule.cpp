@@ -3,7 +3,6 @@
 #include <prediction/scheduled_step.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace fsdp {

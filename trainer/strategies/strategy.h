@@ -1,7 +1,6 @@
 #pragma once
 
 #include <comm/communicator.h>
-#include <comm/tree_sum.h>
 #include <optim/read_item.h>
 #include <optim/shard_layout.h>
 #include <state/model_state.h>

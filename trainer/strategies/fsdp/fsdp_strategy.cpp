@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <set>
-#include <stdexcept>
 
 namespace fsdp {
 namespace {
