@@ -6,7 +6,6 @@
 #include <nn/gradient_hook.h>
 #include <planning/meta_kernels.h>
 #include <planning/rehearsal.h>
-#include <strategies/modules_of_units.h>
 #include <strategies/strategy.h>
 #include <torch/csrc/autograd/engine.h>
 

@@ -121,6 +121,15 @@ class PartsStrategy : public Strategy {
   std::string offload_dir_;  // empty: sums wait in memory
 };
 
+// The module of each unit of the layout of `root`, in the layout's order;
+// nullptr for units that are marked as the root's, whose names are no paths. Throws
+// std::logic_error, which names the unit, if the model has no such module, or one without hooks:
+// then the layout is wrong.
+std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout);
+
+// Sets in `layout`, of the model `root`, what depends on the modules' backward: unread_in_backward.
+void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout);
+
 // Makes the file of config.offload_dir for the moments of `rank`, and puts it into the optimizer's
 // options. Leaves a config without such a folder as it is. Throws what StateFile's constructor
 // throws, also if the folder has no room now for sums of gradients that wait while other parts are

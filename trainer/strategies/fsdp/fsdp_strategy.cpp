@@ -8,7 +8,6 @@
 #include <state/whole_state.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
-#include <strategies/modules_of_units.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 
