@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
-#include <offload/nameless_file.h>
+#include <offload/state_file.h>
 #include <unistd.h>
 
 #include <filesystem>

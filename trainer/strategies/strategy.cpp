@@ -1,6 +1,5 @@
 #include <config/arrangement.h>
 #include <memory/live_bytes.h>
-#include <offload/nameless_file.h>
 #include <offload/state_file.h>
 #include <prediction/schedule.h>
 #include <strategies/strategy.h>
