@@ -89,23 +89,23 @@ std::unique_ptr<Farewell> Farewell::listen(const Joined& joined, bool goes_on) {
 Farewell::Farewell(const Joined& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
-      listener_(joined.hosts->self,
-                [goes_on, rank = joined.hosts->self.rank](StoreTalk& talk) {
-                  talk.comes(kFailed, kAnyTime);
-                  if (goes_on) talk.append(kRoll, std::to_string(rank) + " here\n");
-                  return std::string();
-                }),
-      goes_on_(goes_on) {}
+      listener_(joined.hosts->self, [this, goes_on](StoreTalk& talk) {
+        talk.comes(kFailed, kAnyTime);
+        if (!goes_on) return std::string();
+        talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
+        const auto time = time_to_end(shared_->longest_wait());
+        const bool given = talk.comes(kVerdict, time);
+        if (given && Verdict::of(talk.get(kVerdict, "no verdict")).kind == Verdict::Kind::is_done)
+          talk.comes(kAllEnded, time);
+        return std::string();
+      }) {}
 
 bool Farewell::others_failed() {
   try {
-    if (shared_->one_has_failed()) return true;
-    if (!heard_ && listener_.answer_so_far()) heard_ = HeldSignals::Time::clock::now();
+    return shared_->one_has_failed() || listener_.answer_so_far().has_value();
   } catch (const std::runtime_error&) {
     return true;
   }
-  const auto time = goes_on_ ? time_to_end(shared_->longest_wait()) : 0ms;
-  return heard_ && HeldSignals::Time::clock::now() >= *heard_ + time;
 }
 
 std::string Farewell::say(const RankExit& exit) {
@@ -269,9 +269,7 @@ void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) 
 }
 
 bool Farewell::all_succeed(const StartedRank& self) {
-  StartedRank patient = self;
-  patient.patience = patient.timeout = kAnyTime;
-  return Talker(patient,
+  return Talker(self,
                 [&](StoreTalk& talk) -> std::string {
                   talk.comes(kOver, kAnyTime);
                   return talk.comes(kFailed, 1ms) ? "failed" : "";

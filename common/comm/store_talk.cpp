@@ -29,11 +29,14 @@ void write_line(int pipe, char kind, const std::string& text) {
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
+constexpr std::chrono::milliseconds kGrace{1000};  // for what a talk needs beside an answer
+
 // Says by `waits` for what it waits before it does. An error is what was waited for, a tab, and the
 // reason.
 class TalkToStore final : public StoreTalk {
  public:
-  TalkToStore(const StartedRank& self, Talker::Tell waits) : waits_(std::move(waits)) {
+  TalkToStore(const StartedRank& self, Talker::Tell waits)
+      : waits_(std::move(waits)), part_(std::max(self.timeout / 2, std::chrono::milliseconds(1))) {
     const std::string failure = "can't reach the store";
     waits_(failure);
     explain(failure, [&] { store_ = store_of(self); });
@@ -56,7 +59,19 @@ class TalkToStore final : public StoreTalk {
     explain(missing, [&] { value = store_->get_to_str(key); });
     return value;
   }
+  // In parts: each shows that the store still answers. A connection that is cut does not break, and
+  // whoever reads from it waits for ever.
   bool comes(const std::string& key, std::chrono::milliseconds limit) override {
+    for (; limit > part_; limit -= part_)
+      if (comes_within(part_, key)) return true;
+    return comes_within(limit, key);
+  }
+
+ private:
+  static constexpr const char* kSilent = "the store does not answer";
+
+  bool comes_within(std::chrono::milliseconds limit, const std::string& key) {
+    waits_(kSilent);
     try {
       store_->wait({key}, limit);
       return true;
@@ -66,9 +81,6 @@ class TalkToStore final : public StoreTalk {
       return found;
     }
   }
-
- private:
-  static constexpr const char* kSilent = "the store does not answer";
 
   static void explain(const std::string& failure, const std::function<void()>& action) {
     try {
@@ -80,6 +92,7 @@ class TalkToStore final : public StoreTalk {
   }
 
   Talker::Tell waits_;
+  std::chrono::milliseconds part_;
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
@@ -148,7 +161,6 @@ Talker::~Talker() {
 }
 
 std::string Talker::answer(const Tell& tell) {
-  constexpr std::chrono::milliseconds kGrace{1000};
   bool told = !tell || self_.timeout <= self_.patience;
   for (;;) {
     // The process has the same limit and knows more. But a name server may hold it for longer.
@@ -164,8 +176,16 @@ std::string Talker::answer(const Tell& tell) {
 }
 
 std::optional<std::string> Talker::answer_so_far() {
-  while (const auto line = lines_->next(std::chrono::milliseconds(0)))
+  const auto now = std::chrono::steady_clock::now();
+  // Of a longer time, this process was stopped.
+  silent_ += std::min<std::chrono::nanoseconds>(now - looked_, std::chrono::seconds(1));
+  looked_ = now;
+  while (const auto line = lines_->next(std::chrono::milliseconds(0))) {
+    silent_ = {};
     if (auto answer = answer_in(*line)) return answer;
+  }
+  if (silent_ > self_.timeout / 2 + self_.timeout + kGrace)
+    throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
   return std::nullopt;
 }
 

@@ -49,7 +49,7 @@ inline int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-// Ranks on two hosts, each started by itself, as many on each host, in order.
+// Ranks on hosts, each started by itself, as many on each host, in order.
 class RanksOnHosts : public testing::Test {
  protected:
   void SetUp() override {
@@ -60,14 +60,16 @@ class RanksOnHosts : public testing::Test {
 
   // One of `started` ranks of a program that takes `world_size`.
   void start_rank(Network& network, int host, int rank, int started, int world_size,
-                  const Body& body, const std::string& master = Network::address(0)) {
+                  const Body& body, const std::string& master = Network::address(0),
+                  std::chrono::milliseconds to_join = 20s,
+                  const std::function<int(int ranks)>& after_loss = nullptr) {
     pids_.push_back(network.start(host, [=, this] {
       dup2(said_.file(), STDERR_FILENO);
       setenv("RANK", std::to_string(rank).c_str(), 1);
       setenv("WORLD_SIZE", std::to_string(started).c_str(), 1);
       setenv("MASTER_ADDR", master.c_str(), 1);
       setenv("MASTER_PORT", "29400", 1);
-      return fsdp::start(world_size, body, "program", nullptr, 20s);
+      return fsdp::start(world_size, body, "program", nullptr, to_join, after_loss);
     }));
   }
   void start(Network& network, int world_size, const Body& body) {
