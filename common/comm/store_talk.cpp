@@ -1,11 +1,9 @@
-#include <arpa/inet.h>
 #include <base/processes.h>
 #include <base/torch.h>
 #include <base/write_all.h>
 #include <comm/rendezvous.h>
 #include <comm/store_talk.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -233,18 +231,9 @@ std::string Talker::waiting(const std::string& what) const {
 StoreServer::StoreServer(const StartedRank& self) {
   const std::string at = "MASTER_ADDR=" + self.host;
   const auto fail = [](const std::string& text) { throw std::runtime_error("rank 0: " + text); };
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error =
-          getaddrinfo(self.host.c_str(), std::to_string(self.port).c_str(), &hints, &found);
-      error != 0)
-    fail(at + ": " + gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> frees(found, &freeaddrinfo);
-  char address[INET6_ADDRSTRLEN]{};
-  getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, nullptr, 0,
-              NI_NUMERICHOST);
-  const bool loops_back = std::strncmp(address, "127.", 4) == 0 || std::strcmp(address, "::1") == 0;
+  const auto found = addresses_of(self.host, self.port);
+  const std::string address = text_of(found->ai_addr, found->ai_addrlen);
+  const bool loops_back = address.starts_with("127.") || address == "::1";
   if (loops_back && self.local_world_size > 0 && self.local_world_size < self.world_size)
     fail(at + " is " + address + " on this host, which other hosts can't reach, and " +
          std::to_string(self.world_size - self.local_world_size) +
