@@ -1,10 +1,10 @@
 #pragma once
 
 #include <comm/launcher.h>
+#include <comm/mapping.h>
 #include <common/expect_text.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,19 +27,13 @@ inline constexpr auto kToEnd = 20s;  // after that: 3 s, and more where the mach
 // A file in memory that processes of all hosts append to.
 class Said {
  public:
-  Said() : file_(memfd_create("said", 0)) { fcntl(file_, F_SETFL, O_APPEND); }
-  ~Said() { close(file_); }
-  Said(const Said&) = delete;
-  Said& operator=(const Said&) = delete;
-  int file() const { return file_; }
-  void clear() { ASSERT_EQ(ftruncate(file_, 0), 0); }
-  std::string text() const {
-    std::string text(static_cast<size_t>(lseek(file_, 0, SEEK_END)), '\0');
-    return pread(file_, text.data(), text.size(), 0) < 0 ? "" : text;
-  }
+  Said() { fcntl(file(), F_SETFL, O_APPEND); }
+  int file() const { return file_.descriptor; }
+  void clear() { ASSERT_EQ(ftruncate(file(), 0), 0); }
+  std::string text() const { return content_of(file_, "what was said"); }
 
  private:
-  int file_;
+  OpenFile file_ = memory_file("said");
 };
 
 inline int count(const std::string& part, const std::string& text) {
