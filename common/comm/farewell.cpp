@@ -71,6 +71,21 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
   return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
 }
 
+// What the talker returns; nothing if there is no store, or if a signal comes first that ends this
+// process.
+std::optional<std::string> answer_of(Talker& talker, HeldSignals& held) {
+  try {
+    for (;;) {
+      if (auto answer = talker.answer_so_far()) return answer;
+      const int signal = held.next(HeldSignals::Time::clock::now() + Farewell::kLook);
+      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
+        return std::nullopt;
+    }
+  } catch (const std::runtime_error&) {
+    return std::nullopt;
+  }
+}
+
 std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
   const std::string who = "rank " + std::to_string(rank);
   const bool begins = text.rfind(who, 0) == 0;
@@ -159,21 +174,12 @@ Verdict Farewell::call_roll(const RankExit& exit, const std::vector<int64_t>& of
   StartedRank self = hosts_->self;
   self.timeout = kTalk;
   Talker talker(self, [&](StoreTalk& talk) { return call_roll(talk, exit, word, after_loss); });
-  try {
-    for (;;) {
-      if (const auto answer = talker.answer_so_far()) {
-        const size_t middle = answer->find('\n');
-        const std::string ends = answer->substr(middle + 1);
-        if (!ends.empty()) tell(story_of_a_host(ends, exit));
-        return Verdict::of(answer->substr(0, middle));
-      }
-      const int signal = held.next(HeldSignals::Time::clock::now() + kLook);
-      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
-        return {};
-    }
-  } catch (const std::runtime_error&) {
-    return {};  // there is no store by which survivors could go on
-  }
+  const auto answer = answer_of(talker, held);
+  if (!answer) return {};
+  const size_t middle = answer->find('\n');
+  const std::string ends = answer->substr(middle + 1);
+  if (!ends.empty()) tell(story_of_a_host(ends, exit));
+  return Verdict::of(answer->substr(0, middle));
 }
 
 // The verdict, a newline and, for who has to tell of them, the ends.
@@ -258,14 +264,7 @@ void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) 
     talk.comes(kAllEnded, limit);
     return std::string();
   });
-  try {
-    while (!talker.answer_so_far()) {
-      const int signal = held.next(std::nullopt);
-      if (signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal)) return;
-    }
-  } catch (const std::runtime_error&) {
-    return;  // there is no store to wait for
-  }
+  answer_of(talker, held);
 }
 
 bool Farewell::all_succeed(const StartedRank& self) {
