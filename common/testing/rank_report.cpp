@@ -9,10 +9,6 @@
 namespace fsdp {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A tensor without storage begins at address 0: what uses its elements shows which one it was. A
 // variable that is gone may hold any address.
 std::string crash_text(uintptr_t address) {
@@ -58,7 +54,7 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 std::string progress(const RankReport& report) {
   std::string text;
   // An error of a collective takes some lines, and names it.
-  const char* separator = contains(report.exit.message, "\n") ? "\n" : "; ";
+  const char* separator = report.exit.message.find('\n') != std::string::npos ? "\n" : "; ";
   if (!report.exit.last_call.empty())
     text += separator + ("last collective " + report.exit.last_call);
   if (!report.latest.empty()) text += separator + ("last observation \"" + report.latest + "\"");
