@@ -37,7 +37,9 @@ c10::DataPtr Arena::allocate(size_t bytes) {
   const size_t needed =
       sizeof(Header) + (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   const MemoryClass cls = MemoryScope::current();
-  char* begin = take(needed, cls);
+  std::unique_lock lock(mutex_);
+  char* begin = gaps_.take(needed, side_of(cls));
+  lock.unlock();
   if (begin == nullptr) {
     throw std::runtime_error("the arena of shared memory (" + std::to_string(total_) +
                              " bytes) has no room for " + std::to_string(bytes) + " bytes" + hint_);
@@ -65,11 +67,6 @@ void Arena::free(void* data) {
   Arena& arena = *header.owner;
   std::lock_guard lock(arena.mutex_);
   arena.gaps_.insert(static_cast<char*>(data) - sizeof(Header), header.length);
-}
-
-char* Arena::take(size_t bytes, MemoryClass cls) {
-  const std::lock_guard lock(mutex_);
-  return gaps_.take(bytes, side_of(cls));
 }
 
 }  // namespace fsdp

@@ -30,7 +30,6 @@ class Arena final : public c10::Allocator {
  private:
   struct Header;
   static void free(void* data);
-  char* take(size_t bytes, MemoryClass cls);  // null if no gap is long enough
 
   std::mutex mutex_;
   bool counts_{true};

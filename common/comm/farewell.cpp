@@ -71,6 +71,21 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
   return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
 }
 
+// What the talker returns; nothing if there is no store, or if a signal comes first that ends this
+// process.
+std::optional<std::string> answer_of(Talker& talker, HeldSignals& held) {
+  try {
+    for (;;) {
+      if (auto answer = talker.answer_so_far()) return answer;
+      const int signal = held.next(HeldSignals::Time::clock::now() + Farewell::kLook);
+      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
+        return std::nullopt;
+    }
+  } catch (const std::runtime_error&) {
+    return std::nullopt;
+  }
+}
+
 std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
   const std::string who = "rank " + std::to_string(rank);
   const bool begins = text.rfind(who, 0) == 0;
@@ -89,23 +104,23 @@ std::unique_ptr<Farewell> Farewell::listen(const Joined& joined, bool goes_on) {
 Farewell::Farewell(const Joined& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
-      listener_(joined.hosts->self,
-                [goes_on, rank = joined.hosts->self.rank](StoreTalk& talk) {
-                  talk.comes(kFailed, kAnyTime);
-                  if (goes_on) talk.append(kRoll, std::to_string(rank) + " here\n");
-                  return std::string();
-                }),
-      goes_on_(goes_on) {}
+      listener_(joined.hosts->self, [this, goes_on](StoreTalk& talk) {
+        talk.comes(kFailed, kAnyTime);
+        if (!goes_on) return std::string();
+        talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
+        const auto time = time_to_end(shared_->longest_wait());
+        const bool given = talk.comes(kVerdict, time);
+        if (given && Verdict::of(talk.get(kVerdict, "no verdict")).kind == Verdict::Kind::is_done)
+          talk.comes(kAllEnded, time);
+        return std::string();
+      }) {}
 
 bool Farewell::others_failed() {
   try {
-    if (shared_->one_has_failed()) return true;
-    if (!heard_ && listener_.answer_so_far()) heard_ = HeldSignals::Time::clock::now();
+    return shared_->one_has_failed() || listener_.answer_so_far().has_value();
   } catch (const std::runtime_error&) {
     return true;
   }
-  const auto time = goes_on_ ? time_to_end(shared_->longest_wait()) : 0ms;
-  return heard_ && HeldSignals::Time::clock::now() >= *heard_ + time;
 }
 
 std::string Farewell::say(const RankExit& exit) {
@@ -159,21 +174,12 @@ Verdict Farewell::call_roll(const RankExit& exit, const std::vector<int64_t>& of
   StartedRank self = hosts_->self;
   self.timeout = kTalk;
   Talker talker(self, [&](StoreTalk& talk) { return call_roll(talk, exit, word, after_loss); });
-  try {
-    for (;;) {
-      if (const auto answer = talker.answer_so_far()) {
-        const size_t middle = answer->find('\n');
-        const std::string ends = answer->substr(middle + 1);
-        if (!ends.empty()) tell(story_of_a_host(ends, exit));
-        return Verdict::of(answer->substr(0, middle));
-      }
-      const int signal = held.next(HeldSignals::Time::clock::now() + kLook);
-      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
-        return {};
-    }
-  } catch (const std::runtime_error&) {
-    return {};  // there is no store by which survivors could go on
-  }
+  const auto answer = answer_of(talker, held);
+  if (!answer) return {};
+  const size_t middle = answer->find('\n');
+  const std::string ends = answer->substr(middle + 1);
+  if (!ends.empty()) tell(story_of_a_host(ends, exit));
+  return Verdict::of(answer->substr(0, middle));
 }
 
 // The verdict, a newline and, for who has to tell of them, the ends.
@@ -258,20 +264,11 @@ void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) 
     talk.comes(kAllEnded, limit);
     return std::string();
   });
-  try {
-    while (!talker.answer_so_far()) {
-      const int signal = held.next(std::nullopt);
-      if (signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal)) return;
-    }
-  } catch (const std::runtime_error&) {
-    return;  // there is no store to wait for
-  }
+  answer_of(talker, held);
 }
 
 bool Farewell::all_succeed(const StartedRank& self) {
-  StartedRank patient = self;
-  patient.patience = patient.timeout = kAnyTime;
-  return Talker(patient,
+  return Talker(self,
                 [&](StoreTalk& talk) -> std::string {
                   talk.comes(kOver, kAnyTime);
                   return talk.comes(kFailed, 1ms) ? "failed" : "";

@@ -6,7 +6,6 @@
 #include <comm/roll_call.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,7 @@ class Farewell {
   // Whether a rank of another process has failed, or the store is gone. Does not wait. SIGCHLD
   // comes when the store has news; what a process of this host knows that can't reach the store
   // comes without a signal: look again after kLook. If survivors may go on: whether, besides, the
-  // rank of this process has had the time to notice and to leave its state.
+  // verdict ends this rank, or it has had the time to notice and to leave its state.
   bool others_failed();
   static constexpr std::chrono::milliseconds kLook{500};
 
@@ -66,8 +65,6 @@ class Farewell {
   std::shared_ptr<const Hosts> hosts_;
   std::shared_ptr<SharedRegion> shared_;
   Talker listener_;
-  bool goes_on_;
-  std::optional<HeldSignals::Time> heard_;  // that others have failed
 };
 
 // Writes `text` where torchrun's summary shows it: the file TORCHELASTIC_ERROR_FILE, if it is set.

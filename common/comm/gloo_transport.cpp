@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -77,25 +78,31 @@ void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tenso
               received.scalar_type());
 }
 
-class GlooTransfer : public Transfer {
+class GlooTransfer final : public Transfer {
  public:
+  // `issue` begins to move bytes; when they have come, `finish` does what is left. Neither is
+  // called for empty tensors. `buffers` are what the two use beside those of the call.
   GlooTransfer(std::shared_ptr<GlooGroup> group, Collective collective,
-               std::vector<at::Tensor> buffers = {})
+               std::vector<at::Tensor> buffers = {}, std::function<GlooWork()> issue = {},
+               std::function<void()> finish = {})
       : group_(std::move(group)),
         collective_(std::move(collective)),
-        buffers_(std::move(buffers)) {}
+        buffers_(std::move(buffers)),
+        issue_(std::move(issue)),
+        finish_(std::move(finish)) {}
 
-  void start() final {
+  void start() override {
     if (empty()) return;
     auto& in_use = group_->in_use[collective_.call.sequence];
     in_use = buffers_;
     in_use.insert(in_use.end(), {collective_.output, collective_.input});
-    issue();
+    work_ = issue_();
   }
 
-  void complete() final {
+  void complete() override {
     try {
-      if (!empty()) finish();
+      if (work_) work_->wait();
+      if (work_ && finish_) finish_();
     } catch (const std::exception& error) {
       throw group_->ledger->failed_in("gloo", collective_.call.sequence, error);
     }
@@ -103,122 +110,33 @@ class GlooTransfer : public Transfer {
     group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
   }
 
- protected:
-  // Neither is called for empty tensors.
-  virtual void issue() {}
-  virtual void finish() { work_->wait(); }
+ private:
+  bool empty() const { return !collective_.output.defined() || collective_.output.numel() == 0; }
 
   std::shared_ptr<GlooGroup> group_;
   Collective collective_;
   std::vector<at::Tensor> buffers_;  // owned
-  GlooWork work_;
-
- private:
-  bool empty() const { return !collective_.output.defined() || collective_.output.numel() == 0; }
-};
-
-class GlooAllGather final : public GlooTransfer {
- public:
-  GlooAllGather(std::shared_ptr<GlooGroup> group, const Collective& collective)
-      : GlooTransfer(std::move(group), collective, {scratch_like(collective.output)}) {}
-
- private:
-  void issue() override {
-    const at::Tensor& copies = buffers_[0];  // [W n], the input for every rank
-    repeat(*group_, copies, collective_.input);
-    work_ = all_to_all(*group_, collective_.output, copies);
-  }
-};
-
-// An exchange of parts and a sum here: gloo's own reduce-scatter sums in an order of its own.
-class GlooReduceScatter final : public GlooTransfer {
- public:
-  GlooReduceScatter(std::shared_ptr<GlooGroup> group, const Collective& collective)
-      : GlooTransfer(std::move(group), collective, {scratch_like(collective.input)}) {}
-
- private:
-  void issue() override { work_ = all_to_all(*group_, buffers_[0], collective_.input); }
-
-  void finish() override {
-    work_->wait();
-    sum_parts(*group_, collective_.output,
-              buffers_[0]);  // [W n], this rank's part of every rank's input
-  }
-};
-
-class GlooAllReduce final : public GlooTransfer {
- public:
-  GlooAllReduce(std::shared_ptr<GlooGroup> group, const Collective& collective)
-      : GlooTransfer(group, collective,
-                     {scratch(padded_numel(*group, collective), collective.input.scalar_type()),
-                      scratch(padded_numel(*group, collective), collective.input.scalar_type())}),
-        padded_(buffers_[0]),
-        received_(buffers_[1]) {}
-
- private:
-  static int64_t padded_numel(const GlooGroup& group, const Collective& collective) {
-    const int64_t part = (collective.input.numel() + group.size() - 1) / group.size();
-    return part * group.size();
-  }
-
-  void issue() override {
-    std::memcpy(padded_.data_ptr(), collective_.input.const_data_ptr(), collective_.input.nbytes());
-    const size_t rest = padded_.nbytes() - collective_.input.nbytes();
-    std::memset(static_cast<char*>(padded_.data_ptr()) + collective_.input.nbytes(), 0, rest);
-    work_ = all_to_all(*group_, received_, padded_);
-  }
-
-  void finish() override {
-    work_->wait();
-    const at::Tensor sum = scratch(padded_.numel() / group_->size(), padded_.scalar_type());
-    sum_parts(*group_, sum, received_);
-    repeat(*group_, received_, sum);
-    all_to_all(*group_, padded_, received_)->wait();
-    std::memcpy(collective_.output.mutable_data_ptr(), padded_.const_data_ptr(),
-                collective_.output.nbytes());
-  }
-
-  at::Tensor padded_;    // [W part]: the input and zeros, then the sums
-  at::Tensor received_;  // [W part], this rank's part of every rank's input, then its sum for every
-                         // rank
-};
-
-class GlooBroadcast final : public GlooTransfer {
- public:
-  using GlooTransfer::GlooTransfer;
-
- private:
-  void issue() override {
-    std::vector<at::Tensor> tensors{bytes_of(collective_.output)};
-    c10d::BroadcastOptions options;
-    options.rootRank = std::min(group_->ledger->group().rank_of(collective_.call.root),
-                                group_->gloo->getSize() - 1);  // which may be a replayed rank alone
-    work_ = group_->gloo->broadcast(tensors, options);
-  }
-};
-
-// The ledger's comparison is the barrier.
-class GlooBarrier final : public GlooTransfer {
- public:
-  using GlooTransfer::GlooTransfer;
+  std::function<GlooWork()> issue_;
+  std::function<void()> finish_;
+  GlooWork work_;  // null before start(), and for empty tensors
 };
 
 class GlooTransport final : public Transport {
  public:
   explicit GlooTransport(std::shared_ptr<GlooGroup> group) : group_(std::move(group)) {}
 
-  std::unique_ptr<Transfer> begin(const Collective& collective) override {
-    switch (collective.call.operation) {
+  std::unique_ptr<Transfer> begin(const Collective& call) override {
+    switch (call.call.operation) {
       case Operation::all_gather:
-        return std::make_unique<GlooAllGather>(group_, collective);
+        return all_gather(call);
       case Operation::reduce_scatter:
-        return std::make_unique<GlooReduceScatter>(group_, collective);
+        return reduce_scatter(call);
       case Operation::all_reduce:
-        return std::make_unique<GlooAllReduce>(group_, collective);
+        return all_reduce(call);
       case Operation::broadcast:
-        return std::make_unique<GlooBroadcast>(group_, collective);
-      case Operation::barrier:
-        return std::make_unique<GlooBarrier>(group_, collective);
+        return broadcast(call);
+      case Operation::barrier:  // the ledger's comparison
+        return std::make_unique<GlooTransfer>(group_, call);
     }
     throw std::logic_error("unknown operation");
   }
@@ -226,6 +144,65 @@ class GlooTransport final : public Transport {
   c10::Allocator* allocator() override { return c10::GetAllocator(c10::kCPU); }
 
  private:
+  std::unique_ptr<Transfer> all_gather(const Collective& call) {
+    const at::Tensor copies = scratch_like(call.output);  // [W n], the input for every rank
+    const auto issue = [group = group_, call, copies] {
+      repeat(*group, copies, call.input);
+      return all_to_all(*group, call.output, copies);
+    };
+    return std::make_unique<GlooTransfer>(group_, call, std::vector{copies}, issue);
+  }
+
+  // An exchange of parts and a sum here: gloo's own reduce-scatter sums in an order of its own.
+  std::unique_ptr<Transfer> reduce_scatter(const Collective& call) {
+    // [W n], this rank's part of every rank's input
+    const at::Tensor received = scratch_like(call.input);
+    const auto issue = [group = group_, call, received] {
+      return all_to_all(*group, received, call.input);
+    };
+    const auto finish = [group = group_, call, received] {
+      sum_parts(*group, call.output, received);
+    };
+    return std::make_unique<GlooTransfer>(group_, call, std::vector{received}, issue, finish);
+  }
+
+  std::unique_ptr<Transfer> all_reduce(const Collective& call) {
+    const int64_t part = (call.input.numel() + group_->size() - 1) / group_->size();
+    const at::ScalarType dtype = call.input.scalar_type();
+    // [W part]: the input and zeros, then the sums
+    const at::Tensor padded = scratch(part * group_->size(), dtype);
+    // [W part], this rank's part of every rank's input, then its sum for every rank
+    const at::Tensor received = scratch(part * group_->size(), dtype);
+    const auto issue = [group = group_, call, padded, received] {
+      auto* data = static_cast<char*>(padded.mutable_data_ptr());
+      const size_t bytes = call.input.nbytes();
+      std::memcpy(data, call.input.const_data_ptr(), bytes);
+      std::memset(data + bytes, 0, padded.nbytes() - bytes);
+      return all_to_all(*group, received, padded);
+    };
+    const auto finish = [group = group_, call, padded, received, part, dtype] {
+      const at::Tensor sum = scratch(part, dtype);
+      sum_parts(*group, sum, received);
+      repeat(*group, received, sum);
+      all_to_all(*group, padded, received)->wait();
+      std::memcpy(call.output.mutable_data_ptr(), padded.const_data_ptr(), call.output.nbytes());
+    };
+    return std::make_unique<GlooTransfer>(group_, call, std::vector{padded, received}, issue,
+                                          finish);
+  }
+
+  std::unique_ptr<Transfer> broadcast(const Collective& call) {
+    const auto issue = [group = group_, call] {
+      std::vector<at::Tensor> tensors{bytes_of(call.output)};
+      c10d::BroadcastOptions options;
+      options.rootRank =
+          std::min(group->ledger->group().rank_of(call.call.root),
+                   group->gloo->getSize() - 1);  // which may be a replayed rank alone
+      return group->gloo->broadcast(tensors, options);
+    };
+    return std::make_unique<GlooTransfer>(group_, call, std::vector<at::Tensor>(), issue);
+  }
+
   std::shared_ptr<GlooGroup> group_;
 };
 

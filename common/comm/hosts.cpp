@@ -1,7 +1,6 @@
-#include <arpa/inet.h>
-#include <comm/collective_error.h>
 #include <comm/hosts.h>
-#include <netdb.h>
+#include <comm/mapping.h>
+#include <comm/rendezvous.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +9,6 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <stdexcept>
 
 namespace fsdp {
@@ -95,23 +93,15 @@ std::string Hosts::text() const {
 }
 
 std::string address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), "9", &hints, &found); error != 0)
-    throw std::runtime_error("MASTER_ADDR=" + host + ": " + gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> frees(found, &freeaddrinfo);
+  const auto found = addresses_of(host, 9);
   const OpenFile socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   // A datagram's socket sends nothing when it connects; it only takes a route.
   sockaddr_storage local{};
   socklen_t length = sizeof local;
-  char text[INET6_ADDRSTRLEN]{};
   if (connect(socket.descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
       getsockname(socket.descriptor, reinterpret_cast<sockaddr*>(&local), &length) != 0)
     throw std::runtime_error("MASTER_ADDR=" + host + ": " + std::strerror(errno));
-  getnameinfo(reinterpret_cast<sockaddr*>(&local), length, text, sizeof text, nullptr, 0,
-              NI_NUMERICHOST);
-  return text;
+  return text_of(reinterpret_cast<sockaddr*>(&local), length);
 }
 
 }  // namespace fsdp

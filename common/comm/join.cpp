@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 
 namespace fsdp {
 namespace {
@@ -67,7 +68,7 @@ Joined join(const StartedRank& self, const Talker::Tell& tell) {
   return joined;
 }
 
-void join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell) {
+std::string join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell) {
   StartedRank self = joined.hosts->self;
   const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
   self.rank = static_cast<int>(place - ranks.begin());
@@ -75,7 +76,13 @@ void join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tel
   self.has_spares = false;
   self.group += "/after a loss";
   joined.hosts = std::make_shared<Hosts>(joined.hosts->without_others(ranks, self));
-  joined.shared = share_memory(*joined.hosts, tell);
+  try {
+    joined.shared = share_memory(*joined.hosts, tell);
+  } catch (const std::runtime_error& error) {
+    joined.shared = SharedRegion::create(self.world_size, 1);
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace fsdp

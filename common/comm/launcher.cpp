@@ -21,6 +21,7 @@
 #include <cstring>
 #include <iostream>
 #include <numeric>
+#include <stdexcept>
 #include <system_error>
 
 extern "C" void __cxa_finalize(void*);  // NOLINT: the C++ ABI's name
@@ -286,15 +287,6 @@ std::string story_of(const RankExit& failed, SharedRegion& shared) {
   return first || failed.signal != 0 ? failed.text() : "";
 }
 
-// Runs the ranks that one process forks: all, or the one that a launcher has started it for.
-LaunchResult run_share(const Share& share, HeldSignals& held, const Body& body, const AtEnd& at_end,
-                       Farewell* farewell) {
-  const auto interrupted = [&] {
-    if (at_end) at_end("the run was interrupted");
-  };
-  return run_here(share, held, body, interrupted, farewell);
-}
-
 // Tells how they have ended. Returns the exit status.
 int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
              Farewell* farewell, const Say& say) {
@@ -304,10 +296,10 @@ int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end
   const std::string story = farewell ? farewell->say(end) : own;
   if (!story.empty()) say(story);
   if (const std::string recorded = recorded_text(); !recorded.empty()) say(recorded);
-  if (result.ok()) return !at_end || at_end("") ? 0 : 1;
+  if (result.ok()) return at_end("") ? 0 : 1;
   const std::string text = end.text();
   write_error_file(story.empty() ? text.substr(0, text.find('\n')) : story);
-  if (at_end) at_end(text);
+  at_end(text);
   return 1;
 }
 
@@ -327,11 +319,13 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
   Joined joined = join(self, say);
   HeldSignals held;
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
+  Body runs = body;
   for (;;) {  // once, and again after each loss of a host
     const int rank = joined.hosts->self.rank;
     const Share share{rank, rank + 1, joined.shared, joined.hosts, handover.get()};
     const auto farewell = Farewell::listen(joined, handover != nullptr);
-    LaunchResult result = run_share(share, held, body, at_end, farewell.get());
+    const auto interrupted = [&] { at_end("the run was interrupted"); };
+    LaunchResult result = run_here(share, held, runs, interrupted, farewell.get());
     RankExit& end = result.ranks[static_cast<size_t>(rank)];
     Verdict verdict;
     if (handover && farewell)
@@ -341,7 +335,9 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
     };
     if (has(verdict.ranks)) {
       handover->choose(verdict.steps);
-      join_again(joined, verdict.ranks, say);
+      const std::string failure = join_again(joined, verdict.ranks, say);
+      if (!failure.empty())
+        runs = [failure](const RankContext&) -> int { throw std::runtime_error(failure); };
       continue;
     }
     if (has(verdict.spares)) {
@@ -364,9 +360,10 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
 
 }  // namespace
 
-int start(int world_size, const Body& body, const std::string& program, const AtEnd& at_end,
+int start(int world_size, const Body& body, const std::string& program, const AtEnd& given,
           std::chrono::milliseconds timeout, const AfterLoss& after_loss) {
   const Say tell_user = [&](const std::string& text) { say(program, text); };
+  const AtEnd at_end = given ? given : [](const std::string&) { return true; };
   try {
     require_one_thread("start()");
     if (auto self = started_rank()) {
@@ -386,8 +383,8 @@ int start(int world_size, const Body& body, const std::string& program, const At
     replay_one(world_size, body);
     const Share share{0, world_size, SharedRegion::create(world_size)};
     HeldSignals held;
-    return conclude(share, run_share(share, held, body, at_end, nullptr), at_end, nullptr,
-                    tell_user);
+    const auto interrupted = [&] { at_end("the run was interrupted"); };
+    return conclude(share, run_here(share, held, body, interrupted), at_end, nullptr, tell_user);
   } catch (const std::invalid_argument& error) {
     tell_user(error.what());
     return 2;

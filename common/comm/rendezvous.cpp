@@ -1,3 +1,4 @@
+#include <arpa/inet.h>
 #include <base/torch.h>
 #include <comm/rendezvous.h>
 #include <unistd.h>
@@ -20,6 +21,22 @@ c10::intrusive_ptr<c10d::Store> file_of(const SharedRegion& shared) {
 }
 
 }  // namespace
+
+std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_of(const std::string& host,
+                                                            uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) throw std::runtime_error("MASTER_ADDR=" + host + ": " + gai_strerror(error));
+  return {found, &freeaddrinfo};
+}
+
+std::string text_of(const sockaddr* address, socklen_t length) {
+  char text[INET6_ADDRSTRLEN]{};
+  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
 
 c10::intrusive_ptr<c10d::Store> store_of(const StartedRank& self) {
   c10d::TCPStoreOptions options;

@@ -1,6 +1,7 @@
 #include <comm/roll_call.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace fsdp {
@@ -46,37 +47,16 @@ std::optional<bool> has_survived(const std::vector<int>& ranks, const std::vecto
   return false;
 }
 
-std::vector<int> numbers_in(std::istringstream& text) {
-  size_t count = 0;
-  text >> count;
-  std::vector<int> numbers(count);
-  for (int& number : numbers)
-    text >> number;
-  return numbers;
-}
-
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Verdict, kind, steps, ranks, spares)
+
 std::string Verdict::text() const {
-  std::ostringstream text;
-  text << static_cast<int>(kind) << ' ' << steps;
-  for (const auto* numbers : {&ranks, &spares}) {
-    text << ' ' << numbers->size();
-    for (const int number : *numbers)
-      text << ' ' << number;
-  }
-  return text.str();
+  return nlohmann::json(*this).dump();
 }
 
 Verdict Verdict::of(const std::string& text) {
-  std::istringstream words(text);
-  Verdict verdict;
-  int kind = 0;
-  words >> kind >> verdict.steps;
-  verdict.kind = static_cast<Kind>(kind);
-  verdict.ranks = numbers_in(words);
-  verdict.spares = numbers_in(words);
-  return verdict;
+  return nlohmann::json::parse(text).get<Verdict>();
 }
 
 std::optional<Verdict> verdict(const std::string& said, const Hosts& hosts,

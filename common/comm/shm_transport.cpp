@@ -53,17 +53,107 @@ class Readable {
   uint64_t address_;
 };
 
-// What the calls have in common.
-class ShmTransfer : public Transfer {
- protected:
+// The calling rank itself moves the bytes, in complete().
+class ShmTransfer final : public Transfer {
+ public:
   ShmTransfer(const Peers& peers, const Collective& collective)
-      : peers_(peers), collective_(collective) {}
+      : peers_(peers), collective_(collective) {
+    const Operation operation = collective.call.operation;
+    const bool sends = operation != Operation::barrier &&
+                       (operation != Operation::broadcast || peers.rank == root());
+    if (sends) source_.emplace(peers, collective.input);
+  }
+
+  uint64_t address() const override { return source_ ? source_->address() : 0; }
+
+  // Whether the other ranks read the input in place until they have waited for the call.
+  bool lends() const {
+    return collective_.call.operation == Operation::all_gather && collective_.input.numel() > 0 &&
+           !source_->staged();
+  }
+
+  void complete() override {
+    switch (collective_.call.operation) {
+      case Operation::all_gather:
+        return all_gather();
+      case Operation::reduce_scatter:
+        return reduce_scatter();
+      case Operation::all_reduce:
+        return all_reduce();
+      case Operation::broadcast:
+        return broadcast();
+      case Operation::barrier:  // every rank was seen to have called it
+        return reach(Stage::waited_for);
+    }
+  }
+
+ private:
+  void all_gather() {
+    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
+    const size_t bytes = collective_.input.nbytes();
+    for (int i = 0; i < peers_.size; ++i) {
+      const int peer = peers_.after(i);
+      copy_bytes(output + peer * bytes, data(peer), bytes);
+    }
+    reach(Stage::waited_for);
+    if (source_->staged()) wait_for_all(Stage::waited_for);
+  }
+
+  void reduce_scatter() {
+    const at::Tensor& output = collective_.output;
+    const size_t offset = peers_.rank * (collective_.input.nbytes() / peers_.size);
+    sum_as_tree(output.mutable_data_ptr(), output.scalar_type(), all_data(offset), output.numel(),
+                collective_.input.scalar_type());
+    meet(Stage::waited_for);  // the input may be changed or freed after wait()
+  }
+
+  // Rank r sums part r of all tensors into part r of its own readable one, which no other rank
+  // reads before. When all ranks have done so, each copies the other parts.
+  void all_reduce() {
+    const auto element = static_cast<int64_t>(collective_.output.element_size());
+    const auto [begin, end] = part(peers_.rank);
+    char* readable = peers_.shared->data_at(address());
+    const at::ScalarType dtype = collective_.output.scalar_type();
+    sum_as_tree(readable + begin * element, dtype, all_data(begin * element), end - begin, dtype);
+    meet(Stage::waited_for);
+
+    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
+    for (int i = 0; i < peers_.size; ++i) {
+      const int peer = peers_.after(i);
+      const auto [from, to] = part(peer);
+      copy_bytes(output + from * element, data(peer) + from * element, (to - from) * element);
+    }
+    meet(Stage::finished);
+  }
+
+  void broadcast() {
+    if (!source_)
+      copy_bytes(collective_.output.mutable_data_ptr(), data(root()), collective_.output.nbytes());
+    reach(Stage::waited_for);
+    if (source_) wait_for_all(Stage::waited_for);
+  }
 
   // What `peer` has published for the others to read.
   const char* data(int peer) const {
     return peers_.shared->data_at(peers_.ledger->at(peer, sequence()).address);
   }
+  std::vector<const void*> all_data(size_t offset) const {
+    std::vector<const void*> all;
+    for (int peer = 0; peer < peers_.size; ++peer)
+      all.push_back(data(peer) + offset);
+    return all;
+  }
 
+  std::pair<int64_t, int64_t> part(int peer) const {
+    constexpr int64_t kAligned = 16;  // elements
+    const int64_t numel = collective_.output.numel();
+    int64_t each = (numel + peers_.size - 1) / peers_.size;
+    each = (each + kAligned - 1) / kAligned * kAligned;
+    return {std::min(numel, peer * each), std::min(numel, (peer + 1) * each)};
+  }
+
+  int root() const { return peers_.ledger->group().rank_of(collective_.call.root); }
+  uint64_t sequence() const { return collective_.call.sequence; }
   void reach(Stage stage) { peers_.ledger->reach(sequence(), stage); }
   void wait_for_all(Stage stage) { peers_.ledger->wait_for_all(sequence(), stage); }
   void meet(Stage stage) {
@@ -73,126 +163,7 @@ class ShmTransfer : public Transfer {
 
   Peers peers_;
   Collective collective_;
-
- private:
-  uint64_t sequence() const { return collective_.call.sequence; }
-};
-
-class ShmAllGather final : public ShmTransfer {
- public:
-  ShmAllGather(const Peers& peers, const Collective& collective)
-      : ShmTransfer(peers, collective), input_(peers, collective.input) {}
-
-  uint64_t address() const override { return input_.address(); }
-  bool lends() const { return collective_.input.numel() > 0 && !input_.staged(); }
-
-  void complete() override {
-    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
-    size_t bytes = collective_.input.nbytes();
-    for (int i = 0; i < peers_.size; ++i) {
-      int peer = peers_.after(i);
-      copy_bytes(output + peer * bytes, data(peer), bytes);
-    }
-    reach(Stage::waited_for);
-    if (input_.staged()) wait_for_all(Stage::waited_for);
-  }
-
- private:
-  Readable input_;
-};
-
-class ShmReduceScatter final : public ShmTransfer {
- public:
-  ShmReduceScatter(const Peers& peers, const Collective& collective)
-      : ShmTransfer(peers, collective), input_(peers, collective.input) {}
-
-  uint64_t address() const override { return input_.address(); }
-
-  void complete() override {
-    const at::Tensor& output = collective_.output;
-    const size_t offset = peers_.rank * (collective_.input.nbytes() / peers_.size);
-    std::vector<const void*> parts;
-    for (int peer = 0; peer < peers_.size; ++peer) {
-      parts.push_back(data(peer) + offset);
-    }
-    sum_as_tree(output.mutable_data_ptr(), output.scalar_type(), parts, output.numel(),
-                collective_.input.scalar_type());
-    meet(Stage::waited_for);  // the input may be changed or freed after wait()
-  }
-
- private:
-  Readable input_;
-};
-
-// Rank r sums part r of all tensors into part r of its own readable one, which no other rank reads
-// before. When all ranks have done so, each copies the other parts.
-class ShmAllReduce final : public ShmTransfer {
- public:
-  ShmAllReduce(const Peers& peers, const Collective& collective)
-      : ShmTransfer(peers, collective), tensor_(peers, collective.input) {}
-
-  uint64_t address() const override { return tensor_.address(); }
-
-  void complete() override {
-    auto element = static_cast<int64_t>(collective_.output.element_size());
-    auto [begin, end] = part(peers_.rank);
-    std::vector<const void*> parts;
-    for (int peer = 0; peer < peers_.size; ++peer) {
-      parts.push_back(data(peer) + begin * element);
-    }
-    char* readable = peers_.shared->data_at(tensor_.address());
-    const at::ScalarType dtype = collective_.output.scalar_type();
-    sum_as_tree(readable + begin * element, dtype, parts, end - begin, dtype);
-    meet(Stage::waited_for);
-
-    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
-    for (int i = 0; i < peers_.size; ++i) {
-      int peer = peers_.after(i);
-      auto [from, to] = part(peer);
-      copy_bytes(output + from * element, data(peer) + from * element, (to - from) * element);
-    }
-    meet(Stage::finished);
-  }
-
- private:
-  std::pair<int64_t, int64_t> part(int peer) const {
-    constexpr int64_t kAligned = 16;  // elements
-    int64_t numel = collective_.output.numel();
-    int64_t each = (numel + peers_.size - 1) / peers_.size;
-    each = (each + kAligned - 1) / kAligned * kAligned;
-    return {std::min(numel, peer * each), std::min(numel, (peer + 1) * each)};
-  }
-
-  Readable tensor_;
-};
-
-class ShmBroadcast final : public ShmTransfer {
- public:
-  ShmBroadcast(const Peers& peers, const Collective& collective) : ShmTransfer(peers, collective) {
-    if (peers.rank == root()) source_.emplace(peers, collective.input);
-  }
-
-  uint64_t address() const override { return source_ ? source_->address() : 0; }
-
-  void complete() override {
-    if (!source_) {
-      copy_bytes(collective_.output.mutable_data_ptr(), data(root()), collective_.output.nbytes());
-    }
-    reach(Stage::waited_for);
-    if (source_) wait_for_all(Stage::waited_for);
-  }
-
- private:
-  int root() const { return peers_.ledger->group().rank_of(collective_.call.root); }
-
-  std::optional<Readable> source_;  // on the root
-};
-
-// complete() is called after every rank was seen to have called it: nothing is left to do.
-class ShmBarrier final : public ShmTransfer {
- public:
-  ShmBarrier(const Peers& peers, const Collective& collective) : ShmTransfer(peers, collective) {}
-  void complete() override { reach(Stage::waited_for); }
+  std::optional<Readable> source_;  // what the others read of this rank
 };
 
 // Keeps tensors alive that the other ranks read in place until they have, whatever the caller does.
@@ -230,29 +201,15 @@ class Lent {
   std::deque<std::pair<uint64_t, at::Tensor>> tensors_;
 };
 
-// The caller itself moves the bytes, in wait(). There is no thread besides, so every run does the
-// same.
+// There is no thread besides, so every run does the same.
 class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}
 
   std::unique_ptr<Transfer> begin(const Collective& collective) override {
-    switch (collective.call.operation) {
-      case Operation::all_gather: {
-        auto transfer = std::make_unique<ShmAllGather>(peers_, collective);
-        if (transfer->lends()) lent_.add(collective.call.sequence, collective.input);
-        return transfer;
-      }
-      case Operation::reduce_scatter:
-        return std::make_unique<ShmReduceScatter>(peers_, collective);
-      case Operation::all_reduce:
-        return std::make_unique<ShmAllReduce>(peers_, collective);
-      case Operation::broadcast:
-        return std::make_unique<ShmBroadcast>(peers_, collective);
-      case Operation::barrier:
-        return std::make_unique<ShmBarrier>(peers_, collective);
-    }
-    throw std::logic_error("unknown operation");
+    auto transfer = std::make_unique<ShmTransfer>(peers_, collective);
+    if (transfer->lends()) lent_.add(collective.call.sequence, collective.input);
+    return transfer;
   }
 
   c10::Allocator* allocator() override { return peers_.allocator(); }

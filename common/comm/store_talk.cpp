@@ -1,11 +1,9 @@
-#include <arpa/inet.h>
 #include <base/processes.h>
 #include <base/torch.h>
 #include <base/write_all.h>
 #include <comm/rendezvous.h>
 #include <comm/store_talk.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -29,11 +27,14 @@ void write_line(int pipe, char kind, const std::string& text) {
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
+constexpr std::chrono::milliseconds kGrace{1000};  // for what a talk needs beside an answer
+
 // Says by `waits` for what it waits before it does. An error is what was waited for, a tab, and the
 // reason.
 class TalkToStore final : public StoreTalk {
  public:
-  TalkToStore(const StartedRank& self, Talker::Tell waits) : waits_(std::move(waits)) {
+  TalkToStore(const StartedRank& self, Talker::Tell waits)
+      : waits_(std::move(waits)), part_(std::max(self.timeout / 2, std::chrono::milliseconds(1))) {
     const std::string failure = "can't reach the store";
     waits_(failure);
     explain(failure, [&] { store_ = store_of(self); });
@@ -56,7 +57,19 @@ class TalkToStore final : public StoreTalk {
     explain(missing, [&] { value = store_->get_to_str(key); });
     return value;
   }
+  // In parts: each shows that the store still answers. A connection that is cut does not break, and
+  // whoever reads from it waits for ever.
   bool comes(const std::string& key, std::chrono::milliseconds limit) override {
+    for (; limit > part_; limit -= part_)
+      if (comes_within(part_, key)) return true;
+    return comes_within(limit, key);
+  }
+
+ private:
+  static constexpr const char* kSilent = "the store does not answer";
+
+  bool comes_within(std::chrono::milliseconds limit, const std::string& key) {
+    waits_(kSilent);
     try {
       store_->wait({key}, limit);
       return true;
@@ -66,9 +79,6 @@ class TalkToStore final : public StoreTalk {
       return found;
     }
   }
-
- private:
-  static constexpr const char* kSilent = "the store does not answer";
 
   static void explain(const std::string& failure, const std::function<void()>& action) {
     try {
@@ -80,6 +90,7 @@ class TalkToStore final : public StoreTalk {
   }
 
   Talker::Tell waits_;
+  std::chrono::milliseconds part_;
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
@@ -148,7 +159,6 @@ Talker::~Talker() {
 }
 
 std::string Talker::answer(const Tell& tell) {
-  constexpr std::chrono::milliseconds kGrace{1000};
   bool told = !tell || self_.timeout <= self_.patience;
   for (;;) {
     // The process has the same limit and knows more. But a name server may hold it for longer.
@@ -164,8 +174,16 @@ std::string Talker::answer(const Tell& tell) {
 }
 
 std::optional<std::string> Talker::answer_so_far() {
-  while (const auto line = lines_->next(std::chrono::milliseconds(0)))
+  const auto now = std::chrono::steady_clock::now();
+  // Of a longer time, this process was stopped.
+  silent_ += std::min<std::chrono::nanoseconds>(now - looked_, std::chrono::seconds(1));
+  looked_ = now;
+  while (const auto line = lines_->next(std::chrono::milliseconds(0))) {
+    silent_ = {};
     if (auto answer = answer_in(*line)) return answer;
+  }
+  if (silent_ > self_.timeout / 2 + self_.timeout + kGrace)
+    throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
   return std::nullopt;
 }
 
@@ -213,18 +231,9 @@ std::string Talker::waiting(const std::string& what) const {
 StoreServer::StoreServer(const StartedRank& self) {
   const std::string at = "MASTER_ADDR=" + self.host;
   const auto fail = [](const std::string& text) { throw std::runtime_error("rank 0: " + text); };
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error =
-          getaddrinfo(self.host.c_str(), std::to_string(self.port).c_str(), &hints, &found);
-      error != 0)
-    fail(at + ": " + gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> frees(found, &freeaddrinfo);
-  char address[INET6_ADDRSTRLEN]{};
-  getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, nullptr, 0,
-              NI_NUMERICHOST);
-  const bool loops_back = std::strncmp(address, "127.", 4) == 0 || std::strcmp(address, "::1") == 0;
+  const auto found = addresses_of(self.host, self.port);
+  const std::string address = text_of(found->ai_addr, found->ai_addrlen);
+  const bool loops_back = address.starts_with("127.") || address == "::1";
   if (loops_back && self.local_world_size > 0 && self.local_world_size < self.world_size)
     fail(at + " is " + address + " on this host, which other hosts can't reach, and " +
          std::to_string(self.world_size - self.local_world_size) +

@@ -23,6 +23,7 @@ class StoreTalk {
   // Waits until somebody has set `key`, for at most the time limit. `missing` ends the error if
   // nobody does: "rank 3 has not come".
   virtual std::string get(const std::string& key, const std::string& missing) = 0;
+  // Whether `key` is set within `limit`, which may be longer than the time limit of an answer.
   virtual bool comes(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
@@ -42,7 +43,8 @@ class Talker {
   // std::runtime_error, which names the rank, the store and what was waited for.
   std::string answer(const Tell& tell = {});
 
-  // The same if it has returned or thrown; nothing if it still talks.
+  // The same if it has returned or thrown; nothing if it still talks. Throws, too, if the store has
+  // not answered for the time limit: to be called once a second or more often.
   std::optional<std::string> answer_so_far();
 
  private:
@@ -59,6 +61,8 @@ class Talker {
   OpenFile answer_;  // what `say` has returned: any bytes
   std::unique_ptr<Lines> lines_;
   std::string waits_for_;
+  std::chrono::steady_clock::time_point looked_{std::chrono::steady_clock::now()};
+  std::chrono::nanoseconds silent_{};  // since the last line, as far as answer_so_far() has looked
 };
 
 // Hosts the store of `self` in a process of its own, which ends with this object, on the address

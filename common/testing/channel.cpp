@@ -1,53 +1,30 @@
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <base/write_all.h>
 #include <testing/channel.h>
 #include <testing/frames.h>
-#include <unistd.h>
 
 #include <cstring>
+#include <string_view>
 #include <system_error>
 
 namespace fsdp {
-namespace {
-
-[[noreturn]] void fail(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
-}  // namespace
-
-Channel::Channel() : file_(memfd_create("fsdp-observations", MFD_CLOEXEC)) {
-  if (file_ < 0) fail("observations: memfd_create");
-}
-
-Channel::~Channel() {
-  close(file_);
-}
 
 void Channel::send(const nlohmann::json& frame) {
-  const std::vector<uint8_t> bytes = to_frame(frame);
+  const std::string bytes = to_frame(frame);
   std::lock_guard lock(mutex_);
-  if (!write_frame(file_, bytes)) fail("observations: write");
+  if (const int error = write_all(file_.descriptor, bytes); error != 0)
+    throw std::system_error(error, std::generic_category(), "an observation");
 }
 
 std::vector<nlohmann::json> Channel::frames() const {
-  struct stat status {};
-  if (fstat(file_, &status) != 0) fail("observations: fstat");
-  const auto size = static_cast<uint64_t>(status.st_size);
-  if (size == 0) return {};
-  void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file_, 0);
-  if (mapped == MAP_FAILED) fail("observations: mmap");
-
+  const std::string sent = content_of(file_, "observations");
   std::vector<nlohmann::json> frames;
-  const auto* data = static_cast<const uint8_t*>(mapped);
   uint64_t length = 0;
-  for (uint64_t at = 0; at + sizeof length <= size; at += length) {
-    std::memcpy(&length, data + at, sizeof length);
+  for (size_t at = 0; at + sizeof length <= sent.size(); at += length) {
+    std::memcpy(&length, sent.data() + at, sizeof length);
     at += sizeof length;
-    if (length > size - at) break;
-    frames.push_back(from_frame(data + at, length));
+    if (length > sent.size() - at) break;
+    frames.push_back(from_frame(std::string_view(sent).substr(at, length)));
   }
-  munmap(mapped, size);
   return frames;
 }
 

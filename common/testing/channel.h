@@ -1,5 +1,7 @@
 #pragma once
 
+#include <comm/mapping.h>
+
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -10,11 +12,6 @@ namespace fsdp {
 // has sent is still there when the rank has died, and a sender never waits for the reader.
 class Channel {
  public:
-  Channel();  // in the test's process, before the fork; throws std::system_error
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-
   // In the rank, from any thread. Throws std::system_error.
   void send(const nlohmann::json& frame);
 
@@ -22,7 +19,7 @@ class Channel {
   std::vector<nlohmann::json> frames() const;
 
  private:
-  int file_;
+  OpenFile file_{memory_file("fsdp-observations")};  // made before the fork
   std::mutex mutex_;
 };
 

@@ -1,7 +1,6 @@
 #include <testing/frames.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 namespace fsdp {
@@ -30,28 +29,20 @@ class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
 
 }  // namespace
 
-Json from_frame(const uint8_t* bytes, uint64_t length) {
+Json from_frame(std::string_view bytes) {
   Json value;
   Shallow parser(value);
-  if (Json::sax_parse(bytes, bytes + length, &parser, Json::input_format_t::cbor)) return value;
-  throw Json::parse_error::create(110, length, "it is too deep", nullptr);
+  if (Json::sax_parse(bytes.begin(), bytes.end(), &parser, Json::input_format_t::cbor))
+    return value;
+  throw Json::parse_error::create(110, bytes.size(), "it is too deep", nullptr);
 }
 
-std::vector<uint8_t> to_frame(const nlohmann::json& value) {
-  std::vector<uint8_t> bytes(sizeof(uint64_t));
+std::string to_frame(const nlohmann::json& value) {
+  std::string bytes(sizeof(uint64_t), '\0');
   nlohmann::json::to_cbor(value, bytes);
   const uint64_t length = bytes.size() - sizeof length;
   std::memcpy(bytes.data(), &length, sizeof length);
   return bytes;
-}
-
-bool write_frame(int file, const std::vector<uint8_t>& frame) {
-  for (size_t sent = 0; sent < frame.size();) {
-    const ssize_t count = write(file, frame.data() + sent, frame.size() - sent);
-    if (count < 0 && errno != EINTR) return false;
-    if (count > 0) sent += static_cast<size_t>(count);
-  }
-  return true;
 }
 
 }  // namespace fsdp

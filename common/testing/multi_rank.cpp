@@ -1,10 +1,10 @@
 #include <base/processes.h>
 #include <base/todo.h>
+#include <comm/mapping.h>
 #include <comm/recording.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <testing/channel.h>
@@ -61,27 +61,21 @@ void report_crash(Crash& crash) {
 
 // What the ranks of a run share with the test's process, which reads it when they have ended.
 struct Shared {
-  explicit Shared(int world_size, bool record)
+  Shared(int world_size, bool record)
       : channels(world_size),
-        crashes(
-            static_cast<Crash*>(mmap(nullptr, world_size * sizeof(Crash), PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
-    if (crashes == MAP_FAILED) throw std::runtime_error("run_ranks: cannot map a shared page");
-    if (record) events = EventLog::create(world_size);
-  }
-  ~Shared() { munmap(crashes, channels.size() * sizeof(Crash)); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
+        memory("run_ranks", world_size * sizeof(Crash)),
+        events(record ? EventLog::create(world_size) : nullptr) {}
+  Crash& crash_of(int rank) const { return reinterpret_cast<Crash*>(memory.base())[rank]; }
 
   RankReport report(const RankExit& exit, const LaunchResult& result) const {
     const int rank = exit.rank;
     const bool complete = events != nullptr && events->dropped(rank) == 0;
     return read_report(exit, rank == result.first_failure, channels[rank],
-                       complete ? events->events(rank) : std::vector<Event>(), &crashes[rank]);
+                       complete ? events->events(rank) : std::vector<Event>(), &crash_of(rank));
   }
 
   std::vector<Channel> channels;     // [world_size]
-  Crash* crashes;                    // [world_size], shared by all ranks
+  Mapping memory;                    // a Crash of each rank
   std::shared_ptr<EventLog> events;  // null: nothing is recorded
 };
 
@@ -93,7 +87,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
   set_time_limit(options.time_limit);
   const rlimit no_core_files{};
   setrlimit(RLIMIT_CORE, &no_core_files);
-  report_crash(shared.crashes[context.rank]);
+  report_crash(shared.crash_of(context.rank));
   throw_failed_assertions();
   counting_allocator::install();
   poison::enable();

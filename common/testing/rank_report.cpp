@@ -9,18 +9,12 @@
 namespace fsdp {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A tensor without storage begins at address 0: what uses its elements shows which one it was. A
 // variable that is gone may hold any address.
-std::string crash_text(const RankReport& report) {
+std::string crash_text(uintptr_t address) {
   constexpr uintptr_t kNearNull = uintptr_t{1} << 32;
   const std::string gone = "what is gone, as a local variable that a closure caught by reference";
-  if (!report.crash_address) return "";
-  if (*report.crash_address >= kNearNull) return ": it may have used " + gone;
-  const uintptr_t address = *report.crash_address;
+  if (address >= kNearNull) return ": it may have used " + gone;
   const std::string text = ": it used address " + std::to_string(address) + ", ";
   const std::string member = "a member behind a null pointer, or of " + gone;
   if (address % sizeof(float) != 0) return text + member;
@@ -35,7 +29,7 @@ std::string ending(const RankReport& report) {
   if (exit.stopped) return "was stopped";
   if (exit.signal != 0) {
     return "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) +
-           ")" + crash_text(report);
+           ")" + report.crash;
   }
   if (!exit.message.empty()) {
     return "threw an exception: " + without_stacks(exit.message) + meaning_of(exit.message);
@@ -60,7 +54,7 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 std::string progress(const RankReport& report) {
   std::string text;
   // An error of a collective takes some lines, and names it.
-  const char* separator = contains(report.exit.message, "\n") ? "\n" : "; ";
+  const char* separator = report.exit.message.find('\n') != std::string::npos ? "\n" : "; ";
   if (!report.exit.last_call.empty())
     text += separator + ("last collective " + report.exit.last_call);
   if (!report.latest.empty()) text += separator + ("last observation \"" + report.latest + "\"");
@@ -83,7 +77,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
   RankReport report;
   report.exit = exit;
   report.first_to_fail = first_to_fail;
-  if (crash != nullptr && crash->seen) report.crash_address = crash->address.load();
+  if (crash != nullptr && crash->seen) report.crash = crash_text(crash->address);
   auto event = events.begin();
   const auto take_events = [&](uint64_t until) {
     for (; event != events.end() && event < events.begin() + static_cast<int64_t>(until); ++event) {

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <map>
-#include <optional>
 
 namespace fsdp {
 
@@ -24,7 +23,7 @@ struct RankReport {
   std::map<std::string, nlohmann::json> observations;
   std::map<std::string, size_t> observed_after;  // observation -> how many steps came before
   std::vector<std::string> steps;                // what the rank did, in order
-  std::optional<uintptr_t> crash_address;        // whose use ended the rank
+  std::string crash;                             // which use of an address ended it, or empty
   std::string latest;                            // the name of the last observation
   std::string not_its_own;                       // what the rank cannot have reported itself
 

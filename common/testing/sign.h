@@ -1,23 +1,28 @@
 #pragma once
 
+#include <comm/mapping.h>
+#include <unistd.h>
+
+#include <atomic>
+
 namespace fsdp {
 
 // A sign that one rank gives and others wait for, without a collective. Make it before the ranks
 // are forked.
 class Sign {
  public:
-  Sign();  // throws std::system_error
-  ~Sign();
-  Sign(const Sign&) = delete;  // it owns a pipe
-  Sign& operator=(const Sign&) = delete;
-
-  void give() const;  // throws std::system_error
+  void give() const { given() = true; }
   // Returns when the sign was given, or after 0.3 s: for one that must not come before this rank
   // goes on.
-  void wait() const;
+  void wait() const {
+    for (int i = 0; i < 300 && !given(); ++i)
+      usleep(1000);
+  }
 
  private:
-  int ends_[2];
+  std::atomic<bool>& given() const { return *reinterpret_cast<std::atomic<bool>*>(memory_.base()); }
+
+  Mapping memory_{"a sign", sizeof(std::atomic<bool>)};
 };
 
 }  // namespace fsdp

@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <testing/listed.h>
 #include <testing/story.h>
 #include <trace/event.h>
@@ -61,10 +62,6 @@ bool issues(const std::string& step, const std::string& call) {
   return step.starts_with("issues ") && step.find(' ' + call + ", ") != std::string::npos;
 }
 
-std::string steps_in_words(size_t count) {
-  return std::to_string(count) + (count == 1 ? " step" : " steps");
-}
-
 }  // namespace
 
 std::string step_of(const Event& event) {
@@ -125,12 +122,12 @@ std::string story(const std::vector<std::vector<std::string>>& ranks,
       count > shown ? std::min(middle - std::min(middle, shown / 2), count - shown) : 0;
   const size_t end = std::min(begin + shown, count);
   std::string result;
-  if (begin > 0) result = "  ...  " + steps_in_words(begin) + " before these\n";
+  if (begin > 0) result = "  ...  " + counted(begin, "step") + " before these\n";
   for (size_t i = begin; i < end; ++i) {
     result += rows(ranks, i);
     if (place && place->step == i) result += "      ^ " + place->remark + '\n';
   }
-  if (end + 1 < count) result += "  ...  " + steps_in_words(count - end - 1) + " between\n";
+  if (end + 1 < count) result += "  ...  " + counted(count - end - 1, "step") + " between\n";
   if (end < count) result += rows(ranks, count - 1);
   return result;
 }

@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -130,7 +129,6 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
     std::vector<char> bytes;
   };
   std::multimap<Clock::time_point, Packet> on_their_way;  // by the time when they are due
-  std::vector<Clock::time_point> free_at(ends.size());    // when the rate lets a host send more
   std::mt19937_64 random(options.seed);
   std::bernoulli_distribution lost(options.loss);
   const auto cut = [&](size_t from, size_t to) { return states[from].cut || states[to].cut; };
@@ -140,13 +138,8 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
                            std::memcmp(&packet[16], "\x0a\x4d\x00", 3) == 0;
     const size_t to = to_a_host ? static_cast<unsigned char>(packet[19]) - size_t{1} : ends.size();
     if (to >= ends.size()) return;
-    const double bytes = static_cast<double>(packet.size());
-    states[from].bytes_sent += std::ssize(packet);
-    free_at[from] = std::max(free_at[from], Clock::now());
-    if (const double rate = options.bytes_per_second; rate > 0)
-      free_at[from] += std::chrono::nanoseconds(std::lround(1e9 * bytes / rate));
     if (!lost(random) && !cut(from, to))
-      on_their_way.insert({free_at[from] + options.delay, {from, to, packet}});
+      on_their_way.insert({Clock::now() + options.delay, {from, to, packet}});
   };
 
   for (;;) {

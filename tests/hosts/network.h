@@ -16,7 +16,6 @@ namespace fsdp {
 struct WireOptions {
   std::chrono::microseconds delay{};  // one way
   double loss{};                      // the fraction of the packets that is lost, 0 to 1
-  double bytes_per_second{};          // of what each host sends; 0: no limit
   uint64_t seed{1};                   // of the generator that chooses the lost packets
 };
 
@@ -47,21 +46,16 @@ class Network {
   // child. Throws std::system_error if the host has ended.
   pid_t start(int host, const std::function<int()>& body);
 
-  // While a host is cut, no packet leaves or reaches it. Nobody sees an error or the end of a
+  // From now on no packet leaves or reaches the host. Nobody sees an error or the end of a
   // connection.
   void cut(int host) { states_[host].cut = true; }
-  void mend(int host) { states_[host].cut = false; }
 
   // As if its power failed: cuts it and has the kernel kill all its processes.
   void end(int host);
 
-  // All packets that the host has sent to others, with their headers, whether they came or not.
-  int64_t bytes_sent(int host) const { return states_[host].bytes_sent; }
-
  private:
   struct State {
     std::atomic<bool> cut;
-    std::atomic<int64_t> bytes_sent;
     std::atomic<pid_t> init;  // the first process; the others of the host end with it
   };
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <comm/launcher.h>
+#include <comm/mapping.h>
 #include <common/expect_text.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,19 +27,13 @@ inline constexpr auto kToEnd = 20s;  // after that: 3 s, and more where the mach
 // A file in memory that processes of all hosts append to.
 class Said {
  public:
-  Said() : file_(memfd_create("said", 0)) { fcntl(file_, F_SETFL, O_APPEND); }
-  ~Said() { close(file_); }
-  Said(const Said&) = delete;
-  Said& operator=(const Said&) = delete;
-  int file() const { return file_; }
-  void clear() { ASSERT_EQ(ftruncate(file_, 0), 0); }
-  std::string text() const {
-    std::string text(static_cast<size_t>(lseek(file_, 0, SEEK_END)), '\0');
-    return pread(file_, text.data(), text.size(), 0) < 0 ? "" : text;
-  }
+  Said() { fcntl(file(), F_SETFL, O_APPEND); }
+  int file() const { return file_.descriptor; }
+  void clear() { ASSERT_EQ(ftruncate(file(), 0), 0); }
+  std::string text() const { return content_of(file_, "what was said"); }
 
  private:
-  int file_;
+  OpenFile file_ = memory_file("said");
 };
 
 inline int count(const std::string& part, const std::string& text) {
@@ -49,7 +43,7 @@ inline int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-// Ranks on two hosts, each started by itself, as many on each host, in order.
+// Ranks on hosts, each started by itself, as many on each host, in order.
 class RanksOnHosts : public testing::Test {
  protected:
   void SetUp() override {
@@ -60,14 +54,16 @@ class RanksOnHosts : public testing::Test {
 
   // One of `started` ranks of a program that takes `world_size`.
   void start_rank(Network& network, int host, int rank, int started, int world_size,
-                  const Body& body, const std::string& master = Network::address(0)) {
+                  const Body& body, const std::string& master = Network::address(0),
+                  std::chrono::milliseconds to_join = 20s,
+                  const std::function<int(int ranks)>& after_loss = nullptr) {
     pids_.push_back(network.start(host, [=, this] {
       dup2(said_.file(), STDERR_FILENO);
       setenv("RANK", std::to_string(rank).c_str(), 1);
       setenv("WORLD_SIZE", std::to_string(started).c_str(), 1);
       setenv("MASTER_ADDR", master.c_str(), 1);
       setenv("MASTER_PORT", "29400", 1);
-      return fsdp::start(world_size, body, "program", nullptr, 20s);
+      return fsdp::start(world_size, body, "program", nullptr, to_join, after_loss);
     }));
   }
   void start(Network& network, int world_size, const Body& body) {

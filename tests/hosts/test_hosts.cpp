@@ -1,7 +1,7 @@
 #include <comm/communicator.h>
 #include <common/collectives.h>
 #include <common/expect_text.h>
-#include <sys/mman.h>
+#include <common/shared_words.h>
 #include <testing/channel.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>
@@ -137,27 +137,11 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_leaves_early) {
   EXPECT_CONTAINS(said_.text(), "rank 3 has ended with status 0 after collective #0 all_gather");
 }
 
-// Waits until all ranks are about to make their fourth gather, in which they then are.
-class Moment {
- public:
-  Moment()
-      : words_(static_cast<std::atomic<int>*>(
-            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~Moment() { munmap(static_cast<void*>(words_), 4096); }
-  void come() { ++*words_; }
-  void wait_for(int ranks) {
-    while (*words_ < ranks)
-      usleep(1000);
-  }
-
- private:
-  std::atomic<int>* words_;
-};
-
-// Rank 3 never makes the call; the others wait in it.
-Body gathers_until(Moment& moment) {
+// Counts those that are about to make their fourth gather. Rank 3 never makes the call; the others
+// wait in it.
+Body gathers_until(SharedWords& come) {
   return gathers(4, {}, [&](const RankContext& context) {
-    moment.come();
+    ++come[0];
     while (context.rank == 3)
       pause();
   });
@@ -165,9 +149,9 @@ Body gathers_until(Moment& moment) {
 
 TEST_F(RanksOnHosts, tell_once_on_each_side_of_a_wire_that_was_cut) {
   Network network(2);
-  Moment moment;
-  start(network, 4, gathers_until(moment));
-  moment.wait_for(4);
+  SharedWords come;
+  start(network, 4, gathers_until(come));
+  wait_until(come[0], 4);
   network.cut(1);
   const auto begin = std::chrono::steady_clock::now();
   ended();
@@ -183,9 +167,9 @@ TEST_F(RanksOnHosts, tell_once_of_a_host_that_is_gone) {
   for (const int host : {1, 0}) {
     said_.clear();
     Network network(2);
-    Moment moment;
-    start(network, 4, gathers_until(moment));
-    moment.wait_for(4);
+    SharedWords come;
+    start(network, 4, gathers_until(come));
+    wait_until(come[0], 4);
     network.end(host);
     const auto begin = std::chrono::steady_clock::now();
     ended();

@@ -167,6 +167,7 @@ class TrainingRun {
     log_line_ = handed_["log_line"];
     seconds_ = handed_["seconds"];
     skipped_steps_ = handed_["skipped_steps"];
+    followed_up_ = handed_["followed_up"];
     for (const auto& loss : handed_["losses"])
       losses_.push_back(loss.is_null() ? NAN : loss.get<double>());
     const int64_t step = config_.first_step;
@@ -175,8 +176,7 @@ class TrainingRun {
     // As rank 0 says, since each stopped at a place of its own.
     const bool saved =
         !config_.checkpoint_dir.empty() && latest_step(config_.checkpoint_dir) == step;
-    const bool followed_up = handed_["followed_up"].get<int64_t>() == step;
-    const int64_t done = gather_from_ranks(*comm_, followed_up ? 2 : saved)[0];
+    const int64_t done = gather_from_ranks(*comm_, followed_up_ == step ? 2 : saved)[0];
     if (done < 2) follow_up(step, done == 1);
     followed_up_ = step;
   }

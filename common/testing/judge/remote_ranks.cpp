@@ -1,16 +1,24 @@
 #include <base/child_program.h>
+#include <base/write_all.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <testing/frames.h>
 #include <testing/judge/remote_ranks.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 
+namespace fsdp {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankExit, code, signal, stopped, frozen_by, message, last_call)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, exit, first_to_fail, finished, observations,
+                                   observed_after, steps, crash, latest, not_its_own)
+}  // namespace fsdp
+
 namespace fsdp::remote_ranks {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunReport, not_started, ranks)
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -39,45 +47,6 @@ struct Place {
     return *this;
   }
 };
-
-Json to_json(const RankReport& report) {
-  const RankExit& exit = report.exit;
-  return {{"code", exit.code},
-          {"signal", exit.signal},
-          {"stopped", exit.stopped},
-          {"frozen_by", exit.frozen_by},
-          {"message", exit.message},
-          {"last_call", exit.last_call},
-          {"first_to_fail", report.first_to_fail},
-          {"finished", report.finished},
-          {"observations", report.observations},
-          {"observed_after", report.observed_after},
-          {"steps", report.steps},
-          {"crash_address", report.crash_address ? Json(*report.crash_address) : Json()},
-          {"latest", report.latest},
-          {"not_its_own", report.not_its_own}};
-}
-
-RankReport to_report(const Json& json, int rank) {
-  RankReport report;
-  report.exit = {rank,
-                 json.at("code"),
-                 json.at("signal"),
-                 json.at("stopped"),
-                 json.at("frozen_by"),
-                 json.at("message"),
-                 json.at("last_call")};
-  report.first_to_fail = json.at("first_to_fail");
-  report.finished = json.at("finished");
-  json.at("observations").get_to(report.observations);
-  json.at("observed_after").get_to(report.observed_after);
-  json.at("steps").get_to(report.steps);
-  const Json& address = json.at("crash_address");
-  if (!address.is_null()) report.crash_address = address.get<uintptr_t>();
-  report.latest = json.at("latest");
-  report.not_its_own = json.at("not_its_own");
-  return report;
-}
 
 // The names of the running test and of those after it, as GoogleTest's filter.
 std::string tests_from_here() {
@@ -132,14 +101,14 @@ class Program {
     uint64_t length = 0;
     read(&length, sizeof length, deadline);
     if (length > kMostBytes) throw std::runtime_error("sent what is no report");
-    std::vector<uint8_t> bytes(length);
+    std::string bytes(length, '\0');
     read(bytes.data(), length, deadline);
     has_reported_ = true;
-    return from_frame(bytes.data(), length);
+    return from_frame(bytes);
   }
 
   void read(void* into, uint64_t count, Clock::time_point deadline) {
-    auto* at = static_cast<uint8_t*>(into);
+    auto* at = static_cast<char*>(into);
     while (count > 0) {
       const auto got = child_.read(at, count, deadline);
       late_ = !got;
@@ -161,9 +130,9 @@ class Program {
 };
 
 RunReport to_run(const Json& report, int world_size) {
-  RunReport run{report.at("not_started"), {}};
-  for (const Json& rank : report.at("ranks"))
-    run.ranks.push_back(to_report(rank, static_cast<int>(run.ranks.size())));
+  auto run = report.get<RunReport>();
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank)
+    run.ranks[rank].exit.rank = static_cast<int>(rank);
   if (run.not_started.empty() && run.ranks.size() != static_cast<size_t>(world_size)) {
     throw std::runtime_error("reported " + std::to_string(run.ranks.size()) + " ranks of " +
                              std::to_string(world_size));
@@ -179,7 +148,6 @@ bool judging() {
 
 void report_to(int file) {
   report_file = file;
-  std::signal(SIGPIPE, SIG_IGN);
 }
 
 bool reporting() {
@@ -189,13 +157,10 @@ bool reporting() {
 void report(const RunReport& run) {
   static Place place;
   place.next();
-  Json ranks = Json::array();
-  for (const RankReport& rank : run.ranks)
-    ranks.push_back(to_json(rank));
-  write_frame(report_file, to_frame({{"test", place.test},
-                                     {"run", place.run},
-                                     {"not_started", run.not_started},
-                                     {"ranks", ranks}}));
+  Json sent = run;
+  sent["test"] = place.test;
+  sent["run"] = place.run;
+  write_all(report_file, to_frame(sent));
 }
 
 void close() {

@@ -1,0 +1,52 @@
+#include <comm/store_talk.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "expect_text.h"
+#include "shared_words.h"
+#include "torchrun.h"
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// As one on a host whose cable was cut.
+TEST(StoreTalk, ends_when_the_store_has_not_answered_for_the_time_limit) {
+  const ReservedPort port;
+  const StartedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
+  const pid_t host = fork();
+  if (host == 0) {
+    setpgid(0, 0);
+    const StoreServer server(self);
+    for (;;)
+      pause();
+  }
+  setpgid(host, host);
+  SharedWords talks;
+  const auto waits = [&](StoreTalk& talk) {
+    ++talks[0];
+    talk.comes("what never comes", 1h);
+    return std::string();
+  };
+  Talker one(self, waits), other(self, waits);
+  wait_until(talks[0], 2);
+  kill(-host, SIGSTOP);
+  alarm(60);
+  const std::string silent = "the store does not answer";
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] { one.answer(); }), silent);
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
+                    while (!other.answer_so_far())
+                      usleep(10'000);
+                  }),
+                  silent);
+  alarm(0);
+  kill(-host, SIGKILL);
+  waitpid(host, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,130 @@
+#include <comm/collective_error.h>
+#include <comm/communicator.h>
+#include <comm/handover.h>
+#include <common/shared_words.h>
+
+#include <csignal>
+
+#include "ranks_on_hosts.h"
+
+namespace fsdp {
+namespace {
+
+constexpr auto kPatience = 5s;  // of every wait for another rank, also to join
+
+// The second loss: of host-b or of a rank there or on host-a, which have not gone on yet.
+struct Loss {
+  // When each has said what it has left, and there is no verdict.
+  std::function<void(Network&, const std::vector<pid_t>& processes)> in_the_roll{};
+  // On each of the four ranks that go on.
+  std::function<void(int rank)> before_connecting{}, in_the_first_step{};
+};
+
+// Three hosts of two ranks, of which rank 5 dies.
+class HostsThatGoOn : public RanksOnHosts {
+ protected:
+  // Expects that all end in time with so many stories, and host-a well if it survives.
+  void lose(const Loss& loss, bool survives, int stories) {
+    Network network(3);
+    for (int rank = 0; rank < 6; ++rank)
+      start_rank(network, rank / 2, rank, 6, 6, six_steps(loss), Network::address(0), kPatience,
+                 [&](int ranks) { return after_loss(ranks, loss); });
+    if (loss.in_the_roll) {
+      wait_until(moment_[0], kRollIsCalled);
+      loss.in_the_roll(network, pids_);
+      moment_[0] = kVerdict;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<pid_t> of_a(pids_.begin(), pids_.begin() + 2);
+    pids_.erase(pids_.begin(), pids_.begin() + 2);
+    const auto others = ended();
+    moment_[0] = kOthersHaveEnded;
+    pids_ = of_a;
+    const auto statuses = ended();
+    EXPECT_LE(std::chrono::steady_clock::now() - begin, 2 * kPatience + kToEnd);
+    EXPECT_EQ(std::count(others.begin(), others.end(), 0), 0);
+    EXPECT_EQ(std::count(statuses.begin(), statuses.end(), 0), survives ? 2 : 0);
+    EXPECT_EQ(count("program: ", said_.text()), stories) << said_.text();
+    EXPECT_CONTAINS(said_.text(), "rank 5");
+  }
+
+ private:
+  static constexpr int kRollIsCalled = 1, kVerdict = 2, kOthersHaveEnded = 3;
+
+  Body six_steps(const Loss& loss) {
+    return [&](const RankContext& context) {
+      const bool goes_on = context.world_size == 4;
+      if (goes_on && loss.before_connecting) loss.before_connecting(context.rank);
+      const Handover& handover = *Handover::current;
+      int64_t step = handover.steps().value_or(0);
+      try {
+        const auto comm = Communicator::create(context, {.timeout = kPatience});
+        handover.free();
+        if (goes_on && loss.in_the_first_step) loss.in_the_first_step(context.rank);
+        for (; step < 6; ++step) {
+          if (context.world_size == 6 && context.rank == 5 && step == 3) raise(SIGKILL);
+          comm->barrier("step").wait();
+        }
+        // The store, of host-a, is there until then.
+        if (context.world_size == 2) wait_until(moment_[0], kOthersHaveEnded);
+      } catch (const CollectiveError&) {
+        if (!handover.steps()) handover.leave(step, [](int) {});
+        throw;
+      }
+      return 0;
+    };
+  }
+
+  int after_loss(int ranks, const Loss& loss) {
+    if (ranks == 4 && loss.in_the_roll) {
+      moment_[0] = kRollIsCalled;
+      wait_until(moment_[0], kVerdict);
+    }
+    return ranks;
+  }
+
+  SharedWords moment_;
+};
+
+TEST_F(HostsThatGoOn, lose_one_more_while_the_roll_is_called) {
+  lose({.in_the_roll = [](Network& network, const auto&) { network.end(1); }}, true, 2);
+  EXPECT_CONTAINS(said_.text(), "host-b is lost: rank 2 does not answer (its host is down");
+}
+
+TEST_F(HostsThatGoOn, lose_one_that_is_cut_off_while_the_roll_is_called) {
+  lose({.in_the_roll = [](Network& network, const auto&) { network.cut(1); }}, true, 3);
+  EXPECT_CONTAINS(said_.text(), "host-b can't reach the store at 10.77.0.1:29400 on host-a");
+}
+
+void end_process(pid_t process) {
+  EXPECT_EQ(kill(process, SIGKILL), 0);
+}
+
+TEST_F(HostsThatGoOn, lose_one_whose_ranks_do_not_meet) {
+  lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[3]); }}, true,
+       2);
+}
+
+TEST_F(HostsThatGoOn, all_end_if_the_ranks_of_the_first_one_do_not_meet) {
+  lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[1]); }}, false,
+       2);
+  EXPECT_CONTAINS(said_.text(),
+                  "rank 0 on host-a: can't join the others: rank 1 has not come (store at");
+}
+
+void end_rank_3(int rank) {
+  if (rank == 3) raise(SIGKILL);
+}
+
+TEST_F(HostsThatGoOn, lose_one_before_it_connects) {
+  lose({.before_connecting = end_rank_3}, true, 2);
+  EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
+}
+
+TEST_F(HostsThatGoOn, lose_one_in_their_first_step) {
+  lose({.in_the_first_step = end_rank_3}, true, 2);
+  EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
+}
+
+}  // namespace
+}  // namespace fsdp
