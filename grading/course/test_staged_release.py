@@ -2,10 +2,8 @@
 grading. The real ./fsdp, cmake/stacks.cmake and `check` work on seven tasks of a few lines."""
 
 import json
-import os
 import pathlib
 import re
-import shutil
 import subprocess
 import tempfile
 import unittest
@@ -37,31 +35,24 @@ file(COPY CHECK DESTINATION ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 add_custom_target(check)
 """
 
-# Writes the results that a test program writes: each test says what task() needs.
-TESTS_H = """
-#pragma once
+# The program of a task's tests: each of the suites has the one test, which says what `own` returns.
+TESTS = """
+#include <task%(task)d.h>
+#include <more%(task)d.h>
 #include <cstdlib>
-#include <string>
 #include <unistd.h>
-#include <vector>
 
-inline int run(int argc, char** argv, const std::vector<std::string>& suites, const std::string& test,
-               const std::string& needs) {
+int main(int count, char** arguments) {
   int file = 1;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
     if (argument.rfind("--results_to=", 0) == 0) file = std::atoi(argument.c_str() + 13);
   }
-  std::string plan, results;
-  for (const std::string& suite : suites) {
-    const std::string name = "\\"suite\\":\\"" + suite + "\\",\\"name\\":\\"" + test + "\\"";
-    plan += (plan.empty() ? "\\"" : ",\\"") + suite + '.' + test + '"';
-    results += "{\\"event\\":\\"start\\"," + name + "}\\n{\\"event\\":\\"end\\"," + name + ",\\"outcome\\":\\"" +
-               (needs.empty() ? "passed" : "not started") + "\\",\\"text\\":\\"" + needs +
-               "\\",\\"milliseconds\\":0,\\"printed\\":0}\\n";
-  }
-  const std::string all = "{\\"event\\":\\"plan\\",\\"tests\\":[" + plan + "]}\\n" + results;
-  return write(file, all.data(), all.size()) == static_cast<ssize_t>(all.size()) ? 0 : 1;
+  const std::string needs = more%(task)d() == %(task)d ? task%(task)d() : "", own = "OWN";
+  std::string text = R"(%(results)s)";
+  for (size_t at; (at = text.find(own)) != std::string::npos;) text.replace(at, own.size(), needs);
+  for (size_t at; !needs.empty() && (at = text.find("passed")) != std::string::npos;) text.replace(at, 6, "not started");
+  return write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1;
 }
 """
 
@@ -116,12 +107,13 @@ class SmallCourse:
         return self.sources(task, f"task{task - 1}()" if task > 1 else '""')
 
     def tests(self, task, name):
-        suites = "{" + ", ".join(f'"{suite}"' for suite in self.suites(task)) + "}"
-        text = "".join(f"#include <more{i}.h>\n" for i in range(1, task + 1))
-        text += f"#include <task{task}.h>\n#include <tests.h>\n"
-        own = f"more{task}() == {task} ? task{task}() : std::string()"
-        text += f'int main(int n, char** a) {{ return run(n, a, {suites}, "{name}", {own}); }}\n'
-        return f"tests/{self.folder(task)}/test.cpp", text.encode()
+        tests = [{"suite": suite, "name": name} for suite in self.suites(task)]
+        lines = [{"event": "plan", "tests": [f"{test['suite']}.{name}" for test in tests]}]
+        for test in tests:
+            end = {"outcome": "passed", "text": "OWN", "milliseconds": 0, "printed": 0}
+            lines += [{"event": "start", **test}, {"event": "end", **test, **end}]
+        results = "".join(f"{json.dumps(line)}\n" for line in lines)
+        return f"tests/{self.folder(task)}/test.cpp", (TESTS % {"task": task, "results": results}).encode()
 
     def contents(self, release):
         texts = {
@@ -132,7 +124,6 @@ class SmallCourse:
             "programs/train.cpp": "int main() {}\n",
             "scripts/setup.sh": "#!/bin/sh\n",
             "tasks/WRITEUP.md": "",
-            "tests/tests.h": TESTS_H,
         }
         for task in range(1, 8):
             for name, text in self.skeleton(task).items():
@@ -149,22 +140,24 @@ class SmallCourse:
         return handout.with_list(files)
 
 
-class Copy:
-    """A student's copy, and what is wrong with it."""
+class StagedRelease(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        subprocess.run([ROOT / "fsdp", "build", "check"], check=True, capture_output=True)
 
-    def __init__(self, folder):
-        self.course, self.folder = SmallCourse(), folder
-        self.root = folder / handout.FOLDER
-        self.wrong = []
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="a term ")
+        self.addCleanup(folder.cleanup)
+        self.course, self.folder = SmallCourse(), pathlib.Path(folder.name)
+        self.root = self.folder / handout.FOLDER  # a student's copy
 
-    def release(self, number):
+    def release(self, number, more=()):
         """Unpacks it, into the copy if there is one. The archives are all older than anything that was
-        built. Each has another file of task 1's tests."""
-        files = self.course.contents(number)
+        built. Each has another file of task 1's tests. `more`: names of files that it has besides."""
         name, content = self.course.tests(1, f"is_of_release_{number}")
-        files[name] = (content, False)
+        files = {**self.course.contents(number), name: (content, False), **dict.fromkeys(more, (b"", False))}
         archive = self.folder / f"release{number}.tar.gz"
-        handout.write(archive, files, 1_600_000_000 + number)
+        handout.write(archive, handout.with_list(files), 1_600_000_000 + number)
         if self.root.exists():
             subprocess.run([self.root / "fsdp", "update", archive], check=True)
         else:
@@ -181,164 +174,89 @@ class Copy:
             for path in (self.root / "tasks" / folder).glob("*.cpp"):
                 path.write_text("#error this is the student's own task\n")
 
+    def fsdp(self, *arguments):
+        done = subprocess.run([self.root / "fsdp", *arguments], capture_output=True, text=True, cwd=self.folder)
+        return done.returncode, done.stdout + done.stderr
+
     def check(self, what, points, bases):
         """`what`: the arguments; `points`: those that it should show; `bases`: (task, solutions)."""
         result = self.folder / "result.json"
         result.unlink(missing_ok=True)
-        command = [self.root / "fsdp", "check", *what.split(), "--json", result]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
-        found = json.loads(result.read_text()) if result.exists() else {"points": None, "tests": []}
-        said = re.findall(r"^Task \d was tested over .*$", done.stdout, re.MULTILINE)
-        marks = {t["name"].partition("/")[0] for t in found["tests"] if "is_of_release" in t["name"]}
-        wrong = []
-        if found["points"] != points:
-            wrong.append(f"{found['points']} points, not {points}")
-        if said != [sentence(*base) for base in bases if base[0] > 1]:
-            wrong.append(f"says {said}")
-        if marks - {f"is_of_release_{self.number}"}:
-            wrong.append(f"runs {marks}")
-        if wrong:
-            self.wrong.append(f"release {self.number}, check {what}: {wrong}\n{done.stdout}{done.stderr}")
-
-
-def play(copy):
-    """Task K is written when release K is there, task 5 when release 4 is."""
-    course = copy.course
-    copy.release(1)
-    copy.check("", 0, [])
-    for number in range(1, 8):
-        if number > 1:
-            copy.release(number)
-            written = [task for task in range(1, 8) if task < number or (task == 5 and number == 5)]
-            bases = [(task, min(task, number) - 1) for task in written]
-            copy.check("", sum(map(course.points, written)), bases)
-            copy.spoil(number - 1)  # it must not matter any more
-        copy.write(number)
-        copy.check(str(number), course.points(number), [(number, number - 1)])
-        if number == 4:
-            copy.write(5)
-            copy.check("5", course.points(5), [(5, 3)])
-        if number > 1:
-            copy.write(number - 1)
-    copy.check("7 --base mine", course.points(7), [(7, 0)])
-
-
-class StagedRelease(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        subprocess.run([ROOT / "fsdp", "build", "check"], check=True, capture_output=True)
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="a term ")
-        self.addCleanup(folder.cleanup)
-        self.copy = Copy(pathlib.Path(folder.name))
-
-    def check(self, *arguments):
-        command = [self.copy.root / "fsdp", "check", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        _, text = self.fsdp("check", *what.split(), "--json", result)
+        with self.subTest(release=self.number, check=what, said=text):
+            found = json.loads(result.read_text())
+            self.assertEqual(found["points"], points)
+            self.assertEqual(re.findall(r"^Task \d was tested over .*$", text, re.MULTILINE),
+                             [sentence(*base) for base in bases if base[0] > 1])
+            marks = {t["name"].partition("/")[0] for t in found["tests"] if "is_of_release" in t["name"]}
+            self.assertLessEqual(marks, {f"is_of_release_{self.number}"})
 
     def test_a_term_gives_the_right_points_over_the_right_base_at_every_step(self):
-        play(self.copy)
-        self.assertEqual(self.copy.wrong, [])
-
-    def test_a_task_stands_on_the_nearest_solutions_and_own_tasks_after_them(self):
-        self.copy.release(1)
-        self.copy.release(4)
-        self.copy.write(5)
-        status, text = self.check("5")
-        self.assertIn("solutions of tasks 1 to 3 and your own task 4.\n", text)
-        self.assertIn("needs task4 (problem 4.1)\n", text)
-        self.assertIn("Next: problem 4.1 pre_backward, in tasks/task4_*/; then ./fsdp check 5.1\n", text)
-        self.copy.write(4)
-        self.copy.check("5", 15, [(5, 3)])
-        self.copy.check("5 --base mine", 0, [(5, 0)])
-        self.assertEqual(self.copy.wrong, [])
-
-    def test_a_student_may_begin_with_task_2_and_write_task_1_last(self):
-        self.copy.release(2)
-        self.assertIn("Next: problem 2.1 layout, in tasks/task2_*/; ", self.check()[1])
-        for task in range(2, 8):
-            self.copy.write(task)
-            self.copy.check(str(task), self.copy.course.points(task), [(task, 1)])
-        self.assertIn("Next: problem 1.1 redirect, in tasks/task1_*/; ", self.check()[1])
-        self.copy.write(1)
-        self.copy.check("", 120, [(1, 0), *((task, 1) for task in range(2, 8))])
-        self.copy.check("7 --base mine", 25, [(7, 0)])
-        self.assertEqual(self.copy.wrong, [])
+        """Task K is written when release K is there, task 5 when release 4 is."""
+        points = self.course.points
+        self.release(1)
+        self.check("", 0, [])
+        for number in range(1, 8):
+            if number > 1:
+                self.release(number)
+                written = [task for task in range(1, 8) if task < number or (task == 5 and number == 5)]
+                self.check("", sum(map(points, written)), [(task, min(task, number) - 1) for task in written])
+                self.spoil(number - 1)  # it must not matter any more
+            self.write(number)
+            self.check(str(number), points(number), [(number, number - 1)])
+            if number == 4:
+                self.write(5)
+                self.check("5", points(5), [(5, 3)])
+            if number > 1:
+                self.write(number - 1)
+        self.check("7 --base mine", points(7), [(7, 0)])
 
     def test_submit_leaves_a_zip_and_nothing_else(self):
-        self.copy.release(1)
+        self.release(1)
         for name, (content, _) in handout.contents().items():
             if name.startswith("grading/"):
-                path = self.copy.root / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-        (self.copy.root / ".venv").symlink_to(ROOT / ".venv")
-        temporary = self.copy.folder / "temporary"
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.root / name).write_bytes(content)
+        (self.root / ".venv").symlink_to(ROOT / ".venv")
+        temporary, out = self.folder / "temporary", self.folder / "mine.zip"
         temporary.mkdir()
-        command = ["env", f"TMPDIR={temporary}", self.copy.root / "fsdp", "submit", self.copy.folder / "mine.zip"]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(["env", f"TMPDIR={temporary}", self.root / "fsdp", "submit", out], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr, list(temporary.iterdir())), (0, "", []))
-        self.assertTrue((self.copy.folder / "mine.zip").is_file())
+        self.assertTrue(out.is_file())
 
     def test_a_base_that_cannot_hold_is_refused_before_anything_is_built(self):
-        self.copy.release(4)
+        self.release(4)
         for arguments, said in ((("5", "--base", "reference"), "no solution of task 4, on which task 5"),
                                 (("--base=reference",), "no solution of task 4, on which task 5"),
                                 (("4", "--solutions"), "no solution of task 4\n")):
-            status, text = self.check(*arguments)
+            status, text = self.fsdp("check", *arguments)
             self.assertEqual(status, 2, text)
             self.assertIn(said, text)
-        self.assertFalse((self.copy.root / "build").exists())
-
-    def test_update_keeps_what_is_begun_and_brings_the_rest(self):
-        self.copy.release(1)
-        self.copy.write(2)
-        tasks = self.copy.root / "tasks"
-        begun = ["WRITEUP.md", "task2_flat_parameter/task2.cpp", "extensions/task2_flat_parameter/more2.cpp"]
-        (tasks / begun[0]).write_text("mine\n")
-        kept = [(tasks / name).read_text() for name in begun]
-        brought = ["task2_flat_parameter/task2.h", "task3_forward_hooks/task3.h",
-                   "extensions/task3_forward_hooks/more3.cpp"]
-        changed = {name: "3" for name in [*begun[1:], *brought]}
-        with unittest.mock.patch.object(SmallCourse, "skeleton", lambda *_: changed):
-            self.copy.release(3)
-        self.assertEqual([(tasks / name).read_text() for name in begun + brought], kept + ["3"] * 3)
-        self.assertFalse((tasks / "task3_forward_hooks/task3.cpp").exists())  # what a release has no more is gone
-        done = subprocess.run([self.copy.root / "fsdp", "update"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (2, "fsdp: update wants the archive of a later release\n"))
-
-    def test_update_removes_what_the_later_release_has_no_more_and_nothing_of_the_student(self):
-        renamed = {"common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp", "tests/task1_meta_init/test.cpp"}
-        plain = SmallCourse.contents
-        with_more = lambda course, release: handout.with_list(
-            {**plain(course, release), **{name: (b"", False) for name in renamed}})
-        with unittest.mock.patch.object(SmallCourse, "contents", with_more):
-            self.copy.release(1)
-        self.copy.write(2)
-        own = {"tests/task3_forward_hooks/test_mine.cpp", "common/comm/mine.h", "tasks/task3_forward_hooks/notes.md",
-               "tasks/task2_flat_parameter/helper.h", "solutions.txt"}
-        for name in own:
-            (self.copy.root / name).write_text("mine\n")
-        begun = self.files()
-        self.copy.release(2)
-        solutions = {name for name in self.files() if name.startswith("solutions/")}
-        self.assertEqual(self.files() - solutions, begun - renamed | {"tests/task1_meta_init/test.cpp"})
-        self.assertEqual({(self.copy.root / name).read_text() for name in own}, {"mine\n"})
+        self.assertFalse((self.root / "build").exists())
 
     def files(self):
-        paths = self.copy.root.rglob("*")
-        return {path.relative_to(self.copy.root).as_posix() for path in paths if path.is_file()}
+        paths = self.root.rglob("*")
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 
-    def test_a_file_that_comes_back_with_an_old_time_is_built(self):
-        self.copy.release(1)
-        self.copy.write(1)
-        own = self.copy.root / "tasks/task1_meta_init/task1.cpp"
-        shutil.copy2(own, self.copy.folder / "kept.cpp")
-        os.utime(self.copy.folder / "kept.cpp", (1_600_000_000, 1_600_000_000))
-        own.write_text(own.read_text().replace('""', '"task1 (problem 1.2)"'))
-        self.copy.check("1", 0, [])
-        os.replace(self.copy.folder / "kept.cpp", own)
-        self.copy.check("1", 15, [])
-        self.assertEqual(self.copy.wrong, [])
+    def test_update_keeps_what_is_begun_and_the_student_s_and_brings_and_removes_the_rest(self):
+        gone = {"common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp"}
+        self.release(1, gone)
+        self.write(2)
+        for name in ("tests/task3_forward_hooks/test_mine.cpp", "common/comm/mine.h", "solutions.txt", "tasks/WRITEUP.md",
+                     "tasks/task3_forward_hooks/notes.md", "tasks/task2_flat_parameter/helper.h"):
+            (self.root / name).write_text("mine\n")
+        before = self.files()
+        brought = {f"tasks/{name}": b"3" for name in ("task2_flat_parameter/task2.h", "task3_forward_hooks/task3.h",
+                                                      "extensions/task3_forward_hooks/more3.cpp")}
+        begun = {"task2_flat_parameter/task2.cpp", "extensions/task2_flat_parameter/more2.cpp"}
+        skeleton = {**{name.removeprefix("tasks/"): "3" for name in brought}, **dict.fromkeys(begun, "3")}
+        with unittest.mock.patch.object(SmallCourse, "skeleton", lambda course, task: skeleton if task in (2, 3) else {}):
+            self.release(3)
+        after = self.files()
+        kept = {name for name in before if name not in gone and not name.startswith((".pristine", "tests/task1", "tasks/task", "tasks/ext"))}
+        own = {name for name in before if b"mine" in before[name]} | {f"tasks/{name}" for name in begun}
+        self.assertEqual({name: after.get(name) for name in kept | own}, {name: before[name] for name in kept | own})
+        self.assertEqual({name: after[name] for name in brought}, brought)
+        self.assertEqual(gone & after.keys(), set())
+        self.assertNotIn("tasks/task3_forward_hooks/task3.cpp", after)  # nobody has begun it
+        self.assertEqual(self.fsdp("update"), (2, "fsdp: update wants the archive of a later release\n"))
