@@ -28,11 +28,11 @@ def chosen(entries, arguments):
     return entries[part % parts :: parts]
 
 
-def finish(arguments, passed, failed, skipped=0):
+def finish(arguments, passed, failed):
     """Ends the program."""
     if arguments.totals:
         with open(arguments.totals, "a") as file:
-            file.write(f"{passed} {failed} {skipped}\n")
+            file.write(f"{passed} {failed} 0\n")
     sys.exit(1 if failed else 0)
 
 
