@@ -1,4 +1,4 @@
-"""What the programs that go through a list have in common: faults, exploits, ordinary, course/samples."""
+"""What the programs that go through a list have in common: faults, submissions, course/samples."""
 
 import argparse
 import subprocess

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-import ordinary
+import submissions
 from grader import compiling, course, programs, run, score, submission
 from grader.compiling import Compiled
 from grader.programs import Built, Program
@@ -233,7 +233,7 @@ class Programs(unittest.TestCase):
                 self.assertNotIn(EXTENSION, builder.linked[-1])
 
 
-class Ordinary(unittest.TestCase):
-    def test_submissions_can_be_made_of_the_solutions(self):
-        for entry in ordinary.load():
-            self.assertLessEqual(set(course.blank()), set(ordinary.handed_in(entry).files))
+class Lists(unittest.TestCase):
+    def test_submissions_can_be_made_of_them(self):
+        for entry in submissions.load():
+            self.assertLessEqual(set(course.blank()), set(submissions.handed_in(entry).files))

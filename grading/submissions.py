@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Grades the submissions of ordinary.toml and of exploits.toml as those of students are.
+
+An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no process and no
+file behind, and is told why; it is graded again without the look at the compiled code, to see what stops it then.
+"""
+
+import collections
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import time
+
+import changed
+import lists
+from grader import course, grade, sandbox, submission
+from grader.course import ROOT, Refused
+from grader.programs import new_job
+
+# List -> which file of the course its entries change, if they name none.
+FILES = {"ordinary": "task3_forward_hooks/forward_hooks.cpp", "exploits": "task2_flat_parameter/flat_parameter.cpp"}
+# Where a file's `use` stands: before this line.
+PLACES = {FILES["ordinary"]: "    unit->unshard();\n", "task2_flat_parameter/flat_layout.cpp": "  return layout;\n"}
+
+
+def load():
+    return [{"file": file, "is_honest": name == "ordinary", **entry}
+            for name, file in FILES.items() for entry in lists.load(f"{name}.toml")]
+
+
+def task_of(entry):
+    return next(task for task in course.tasks() if entry["file"] in task.files)
+
+
+def handed_in(entry):
+    """The solutions or the skeletons, with what the entry has besides."""
+    file = entry["file"]
+    solved = entry["is_honest"] or entry.get("solved")
+    base = submission.read(ROOT / "solutions") if solved else submission.completed({})
+    if "use" in entry:
+        entry = {**entry, "old": PLACES[file], "new": f"{entry['use']}\n{PLACES[file]}"}
+    text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
+    text = text.replace("\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1) + entry.get("after", "")
+    content = text.encode()
+    if entry.get("windows"):
+        content = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+    own = {name: text.encode() for name, text in entry.get("files", {}).items()}
+    return dataclasses.replace(base, files={**base.files, file: content, **own})
+
+
+def repository_status():
+    return subprocess.run(["git", "-C", ROOT, "status", "--short"], capture_output=True).stdout
+
+
+STATUS = repository_status()
+
+
+def found_behind():
+    """Processes of the users that graded code ran as, and their files where everybody may write."""
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid in sandbox.given:
+                yield f"process {entry.name}"
+        except OSError:
+            continue
+    for folder in ("/tmp", "/var/tmp", "/dev/shm", ROOT):
+        yield from (str(path) for path in pathlib.Path(folder).iterdir() if path.lstat().st_uid in sandbox.given)
+    if repository_status() != STATUS:
+        yield "changes in the repository"
+
+
+def wrong(entry, graded, told):
+    """What is wrong with the grade. `told`: words that it has to say of an exploit."""
+    task = task_of(entry)
+    best, notes = graded.best(task), "; ".join(graded.notes)
+    said = "\n".join(text for score in graded.scores[task.number]
+                     for text in (score.remark, *(problem.text for problem in score.problems)))
+    yield from (f"left {what}" for what in found_behind())
+    if graded.points != (task.points if entry["is_honest"] else 0) or best.left_out:
+        yield f"has {graded.points:g} of {task.points:g} points: {best.left_out or said}"
+    if entry["is_honest"] and (bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes):
+        yield f"the instructor is told '{notes}'"
+    if told not in said:
+        yield f"is not told '{told}', but: {said[:300]}"
+
+
+def play(entry):
+    """Grades it once or twice, prints how that went, and counts it."""
+    outcomes = collections.Counter()
+    for how, told in (("looked at", entry.get("rejected", "")), ("run", entry.get("stopped", ""))):
+        if not told and not (entry["is_honest"] and how == "looked at"):
+            continue
+        started = time.monotonic()
+        with new_job() as job:
+            graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True,
+                                 only=(task_of(entry).number,), looked_at=how == "looked at")
+        found = "; ".join(wrong(entry, graded, told))
+        print(f"{entry['name']:50} {how:9} {time.monotonic() - started:4.0f} s  {found or 'as it should be'}", flush=True)
+        outcomes["failed" if found else "passed"] += 1
+    return outcomes
+
+
+def main():
+    arguments = lists.parser(__doc__).parse_args()
+    entries = lists.chosen(load(), arguments)
+    try:
+        grade.prepare(sorted({task_of(entry).number for entry in entries}))
+        print(f"graded code runs in: {sandbox.best_mode()}")
+        counts = sum(map(play, entries), collections.Counter())
+    except Refused as refused:
+        sys.exit(f"submissions: {refused}")
+    lists.finish(arguments, counts["passed"], counts["failed"])
+
+
+if __name__ == "__main__":
+    main()
