@@ -19,7 +19,7 @@ from grader.course import BUILD, ROOT, Refused, tasks  # noqa: E402
 
 BIN = BUILD / "bin"
 APPENDIX = pathlib.Path("appendix/README.md")
-SECONDS = 240  # that a program may take
+SECONDS = 900  # that a program may take
 # The levers of memory that task 7's handout shows, each with its option. A line has the options of those
 # before it.
 LEVERS = (
@@ -80,21 +80,7 @@ def check_of_nothing(_):
 
 
 def check_of_solutions(_):
-    """As `check --solutions` prints it if every test passes: only the tests are counted here."""
-    row = "{:24} ################ {:5.1f} of {:3.0f}   complete, {} tests".format
-    lines, sums = [], [0, 0, 0, 0]  # points and tests of the tasks, and of the extensions
-    for task in tasks():
-        suites = [test.partition(".")[0].partition("/")[0]
-                  for test in changed.tests_in(BIN / f"reference_task{task.number}_tests")]
-        found = []
-        for problems in (task.problems, task.extensions):
-            counted = {suite for problem in problems for suite in problem.suites}
-            found += [sum(problem.points for problem in problems), sum(suite in counted for suite in suites)]
-        lines.append(row(f"task {task.number} {task.name}", found[0], found[0], found[1]))
-        sums = [a + b for a, b in zip(sums, found)]
-    for what, points, tests in (("all", *sums[:2]), ("extensions", *sums[2:])):
-        lines.append(row(what, points, points, tests))
-    return "\n".join([*lines, "Tested the reference solutions, not tasks/.", ""])
+    return run([BIN / "check", "--stacks", ",".join(["reference"] * 7)]).stdout
 
 
 def failing_training(sample):
