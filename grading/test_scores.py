@@ -130,21 +130,17 @@ class Held(unittest.TestCase):
 
 
 class Throughput(unittest.TestCase):
-    PRINTED = ("param sum 1.0 (change +0.1), sha256 abc123\n"
-               "bytes per rank: peak 1,000, all_gather 2,000, metrics 16 (last step)\n")
+    PRINTED = "param sum 1.0 (change +0.1), sha256 abc123\n"
 
     def trained(self, text, status=0):
         with mock.patch.object(run, "run", lambda *_: (status, text)):
             return throughput.train("script", 1)
 
-    def test_reads_what_training_prints(self):
+    def test_reads_what_training_prints_and_refuses_what_graded_code_prints_beside(self):
         got = self.trained("step 1\n" + self.PRINTED)
-        self.assertEqual((got.parameters, got.peak, got.traffic, got.why), ("abc123", 1000, 2016, ""))
-
-    def test_results_that_graded_code_prints_beside_are_refused(self):
-        forged = "bytes per rank: peak 1, all_gather 0 (last step)"
-        for text in (forged + "\n" + self.PRINTED, self.PRINTED + "x" + forged, "sha256 0\n" + self.PRINTED):
-            self.assertEqual(self.trained(text).why, "training prints its results more than once")
+        self.assertEqual((got.parameters, got.why), ("abc123", ""))
+        for text in ("sha256 0\n" + self.PRINTED, self.PRINTED + "x sha256 abc123"):
+            self.assertEqual(self.trained(text).why, "training prints its result more than once")
 
     def test_whether_training_is_tried_tells_nothing_of_hidden_cases(self):
         last = course.tasks()[-1]
@@ -158,24 +154,16 @@ class Throughput(unittest.TestCase):
                 measured = throughput.measure(builder, grade, "seed", False)
             self.assertEqual("ratio" in measured, tried)
 
-    def compared(self, train):
-        """`train`: path -> Training."""
-        with (mock.patch.object(throughput, "train", lambda path, *_: train(path)),
-              mock.patch.object(throughput.shutil, "copy", lambda path, folder: path),
-              mock.patch.object(run, "sandboxed", lambda path, script: path)):
-            return throughput.compare(pathlib.Path("program"), 1)
-
-    def test_a_reference_that_does_not_train_is_nobody_s_result(self):
-        measured = self.compared(lambda path: throughput.Training(why="training failed"))
-        self.assertTrue(run.is_of_the_machine(Result([measured])))
-
-    def test_bytes_that_training_cant_have_told_are_on_no_leaderboard(self):
-        reference = throughput.Training(2.0, "abc", 1000, 500)
-        for peak, traffic, shown in ((1000, 500, True), (800, 500, True), (700, 500, False), (1000, 499, False)):
-            told = throughput.Training(2.0, "abc", peak, traffic)
-            measured = self.compared(lambda path: told if path.name == "program" else reference)
-            leaders = report.leaderboard(Grade("ada", throughput=measured))
-            self.assertEqual((measured["points"], len(leaders)), (5, 3 if shown else 1), (peak, traffic))
+    def test_seconds_are_compared_with_the_reference_s_and_a_reference_that_does_not_train_is_nobody_s_result(self):
+        of_reference, failed = throughput.Training(2.0, "abc"), throughput.Training(why="training failed")
+        for own, points, of_machine in ((throughput.Training(2.4, "abc"), 5, False), (throughput.Training(4.8, "abc"), 2.5, False),
+                                        (throughput.Training(2.0, "abd"), 0, False), (failed, 0, False), (None, 0, True)):
+            runs = {"program": own or failed, "reference_train": of_reference if own else failed}
+            with (mock.patch.object(throughput, "train", lambda path, _: runs[path.name]),
+                  mock.patch.object(throughput.shutil, "copy", lambda path, folder: path),
+                  mock.patch.object(run, "sandboxed", lambda path, script: path)):
+                measured = throughput.compare(pathlib.Path("program"), 1)
+            self.assertEqual((measured["points"], run.is_of_the_machine(Result([measured]))), (points, of_machine))
 
     def test_training_that_fails_says_how(self):
         self.assertIn("no loss", self.trained("no loss").why)
