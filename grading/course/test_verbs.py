@@ -79,6 +79,14 @@ class Verbs(unittest.TestCase):
         done = self.run_function("is_blank", "for task in 3 4 5; do is_blank $task && echo blank $task; done")
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
 
+    def test_a_file_that_comes_back_with_an_old_time_is_as_new_for_ninja(self):
+        (self.root / "build").mkdir()
+        for text, is_touched in (("// first\n", False), ("// of a backup\n", True), ("// of a backup\n", False)):
+            (self.root / SKELETON).write_text(text)
+            os.utime(self.root / SKELETON, (1_600_000_000, 1_600_000_000))
+            self.run_function("is_blank", "touch_old_files build")
+            self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
+
     def test_check_says_what_the_grader_would_reject(self):
         for name, code in ((SKELETON, "#include <unistd.h>\nvoid f() { fork(); }"),
                            (EXTENSION, "#include <unistd.h>\nvoid f() { write(3, \"\", 1); }"),
