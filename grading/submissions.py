@@ -18,10 +18,9 @@ from grader import course, grade, sandbox, submission
 from grader.course import ROOT, Refused
 from grader.programs import new_job
 
-# List -> which file of the course its entries change, if they name none.
+# List -> which file of the course its entries change.
 FILES = {"ordinary": "task3_forward_hooks/forward_hooks.cpp", "exploits": "task2_flat_parameter/flat_parameter.cpp"}
-# Where a file's `use` stands: before this line.
-PLACES = {FILES["ordinary"]: "    unit->unshard();\n", "task2_flat_parameter/flat_layout.cpp": "  return layout;\n"}
+PLACE = "    unit->unshard();\n"  # a `use` stands before this line
 
 
 def load():
@@ -39,7 +38,7 @@ def handed_in(entry):
     solved = entry["is_honest"] or entry.get("solved")
     base = submission.read(ROOT / "solutions") if solved else submission.completed({})
     if "use" in entry:
-        entry = {**entry, "old": PLACES[file], "new": f"{entry['use']}\n{PLACES[file]}"}
+        entry = {**entry, "old": PLACE, "new": f"{entry['use']}\n{PLACE}"}
     text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
     text = text.replace("\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1) + entry.get("after", "")
     content = text.encode()

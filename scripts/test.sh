@@ -99,7 +99,7 @@ if [[ $preset == default ]]; then
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
   counted run_part faults 50
-  counted run_part submissions 14
+  counted run_part submissions 12
   counted run_part course/samples 4
 fi
 if [[ $all ]]; then build_cuda; fi
