@@ -30,8 +30,10 @@ program_with_library(plan reference_strategy fsdp_options)
 program_with_library(quiz fsdp_plan fsdp_digest)
 # It trains through the train program, but runs the strict test itself, with the reference solutions.
 program_with_library(reproduce reference_strategy fsdp_command_line)
-# What the site's page of a step runs as WebAssembly.
-program(step fsdp_prediction grading/site/step/step.cpp)
+# What the site's page of a step runs as WebAssembly (grading/site/step/build.py).
+add_library(step OBJECT EXCLUDE_FROM_ALL grading/site/step/step.cpp)
+target_link_libraries(step PRIVATE fsdp_prediction)
+target_precompile_headers(step REUSE_FROM fsdp_pch)
 add_subdirectory(grading/peers)
 
 file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*.cpp)
