@@ -110,19 +110,8 @@ KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solution
          "indented": failing_training, "levers": levers_of_memory, "program": program_of_appendix}
 
 
-def play_numbers(sample):
-    """Whether the page says the numbers that the command prints."""
-    words = sample["name"].split()
-    found = re.findall(sample["pattern"], run([BIN / words[1], *words[2:]]).stdout)
-    says = sample["says"].format(", ".join(found))
-    text = " ".join((ROOT / sample["page"]).read_text().split())
-    return [] if says in text else [f"{sample['page']} does not say: {says}"]
-
-
 def play(sample, write=False):
     """What is wrong with the page."""
-    if sample["kind"] == "numbers":
-        return play_numbers(sample)
     printed = KINDS[sample["kind"]](sample)
     path = ROOT / sample["page"]
     text = path.read_text()
@@ -154,8 +143,7 @@ def wrong_forms():
     yield from wrong_quotes((ROOT / APPENDIX).read_text())
     for sample in load():
         try:
-            if sample["kind"] != "numbers":
-                block_span((ROOT / sample["page"]).read_text(), sample)
+            block_span((ROOT / sample["page"]).read_text(), sample)
             if "old" in sample:
                 changed.changed_text(sample["task"], sample)
         except Refused as refused:
@@ -170,7 +158,7 @@ def main():
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
     samples = lists.chosen(load(), arguments)
-    changed.prepare("appendix_programs", "check", "hello", "reference_train",
+    changed.prepare("appendix_programs", "check", "reference_train",
                     *(f"reference_task{task.number}_tests" for task in tasks()))
     lists.play(arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)))
 

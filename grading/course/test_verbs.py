@@ -253,6 +253,10 @@ class Hello(unittest.TestCase):
         parts = ["6 6 6 6", "12 12 12 12", "18 18 18 18"]
         self.assertEqual(re.findall(r"has  \[(.*)\]", text), everything + parts + [" ".join(parts)] * 3)
         self.assertEqual(re.findall(r"received (\d+) bytes", text), ["32", "32", "64"])
+        page = " ".join((skeletons.ROOT / "COURSE.md").read_text().split())
+        for world in ("2", "8"):
+            received = re.findall(r"received (\d+) bytes", fsdp("hello", "--world", world).stdout.decode())
+            self.assertIn(f"W = {world}: {', '.join(received)}.", page)
 
     def test_names_the_rank_and_the_collective_that_it_left_out(self):
         for rank in ("1", "2", "3"):
