@@ -82,7 +82,9 @@ def wrong(entry):
     with new_job() as job:
         graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True, only=(task.number,),
                              looked_at=entry["looked_at"])
-    notes, left_out = "; ".join(graded.notes), graded.best(task).left_out
+    own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
+    notes = "; ".join(note for note in graded.notes if note.startswith(own))  # of the solutions there are others
+    left_out = graded.best(task).left_out
     said = "\n".join(text for score in graded.scores[task.number]
                      for text in (score.remark, *(problem.text for problem in score.problems)))
     yield from (f"left {what}" for what in found_behind())
