@@ -5,6 +5,7 @@ An ordinary one has all points of its task. An exploit earns none, keeps nobody 
 file behind, and is told why; it is graded again without the look at the compiled code, to see what stops it then.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import subprocess
@@ -55,14 +56,11 @@ STATUS = repository_status()
 
 def found_behind():
     """Processes of the users that graded code ran as, and their files where everybody may write."""
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and entry.stat().st_uid in sandbox.given:
-                yield f"process {entry.name}"
-        except OSError:
-            continue
-    for folder in ("/tmp", "/var/tmp", "/dev/shm", ROOT):
-        yield from (str(path) for path in pathlib.Path(folder).iterdir() if path.lstat().st_uid in sandbox.given)
+    for folder in ("/proc", "/tmp", "/var/tmp", "/dev/shm", ROOT):
+        for path in pathlib.Path(folder).iterdir():
+            with contextlib.suppress(OSError):  # somebody else's, and no more there
+                if path.lstat().st_uid in sandbox.given:
+                    yield str(path)
     if repository_status() != STATUS:
         yield "changes in the repository"
 
