@@ -59,7 +59,7 @@ def attempt(fault, show):
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "tests"
         changed.build(fault["task"], fault, program)
-        status, output = changed.run(program, [fault["test"]], SECONDS)
+        status, output = changed.run(program, fault["test"], SECONDS)
     if show:
         print(output)
     if status == 0:
@@ -92,7 +92,7 @@ def passing_on_nothing(task):
                 changed.compile_as(like, source, task, objects[-1])
         changed.link_with(task, objects, changed.paths_of(task).values(), folder / "tests")
         program = folder / "tests"
-        runs = ((name, *changed.run(program, [name], SECONDS)) for name in changed.tests_in(program))
+        runs = ((name, *changed.run(program, name, SECONDS)) for name in changed.tests_in(program))
         return [name for name, status, output in runs if status == 0 and "[  SKIPPED ]" not in output]
 
 
