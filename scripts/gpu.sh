@@ -15,7 +15,7 @@ if [[ ${1-} == --collect ]]; then
   exit
 fi
 
-build=$root/build/gpu_suite
+build=$root/build/gpu
 nvidia-smi --query-gpu=name,memory.total --format=csv,noheader || say "there is no GPU"
 if [[ ! -f $build/CMakeCache.txt ]] && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 cmake -S "$root" -B "$build" -DFSDP_CUDA=ON
