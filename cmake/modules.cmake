@@ -1,66 +1,51 @@
 # The modules of common/ and trainer/. Each is a library, fsdp_MODULE, on top of the modules that it uses.
 # A module is compiled as one file (a unity build), so two of its files must not define the same name.
 
-# The library fsdp_NAME, of the sources in `folder`. The modules that follow are those it includes.
-function(module_in folder name)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+# The library fsdp_NAME, of the sources in the folder `path`, which ends with NAME. The modules that follow are those
+# it includes. Only modules of trainer/, and what stands on them, find headers there.
+function(module path)
+  cmake_path(GET path FILENAME name)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${path}/*.cpp)
   add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
   set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   target_link_libraries(fsdp_${name} PUBLIC fsdp_warnings)
   foreach(base ${ARGN})
     target_link_libraries(fsdp_${name} PUBLIC fsdp_${base})
   endforeach()
+  if(path MATCHES "^trainer/")
+    target_include_directories(fsdp_${name} PUBLIC ${PROJECT_SOURCE_DIR}/trainer)
+  endif()
+  if(NOT name IN_LIST without_torch)
+    target_link_libraries(fsdp_${name} PUBLIC fsdp_flags)
+    target_precompile_headers(fsdp_${name} REUSE_FROM fsdp_pch)
+  endif()
 endfunction()
+set(without_torch base command_line digest)
 
-# Lets a target use LibTorch.
-function(with_torch target)
-  target_link_libraries(${target} PUBLIC fsdp_flags)
-  target_precompile_headers(${target} REUSE_FROM fsdp_pch)
-endfunction()
+module(common/base)
+module(common/memory)
+module(common/nn base)
+module(common/optim base memory)
+module(common/comm base memory)
+module(common/trace base comm memory nn)
 
-# A module of common/, which uses LibTorch.
-function(torch_module name)
-  module_in(common/${name} ${name} ${ARGN})
-  with_torch(fsdp_${name})
-endfunction()
-
-# A module of trainer/. Only modules of trainer/, and what stands on them, find headers there.
-function(trainer_module name)
-  module_in(trainer/${name} ${name} ${ARGN})
-  target_include_directories(fsdp_${name} PUBLIC ${PROJECT_SOURCE_DIR}/trainer)
-endfunction()
-
-function(torch_trainer_module name)
-  trainer_module(${name} ${ARGN})
-  with_torch(fsdp_${name})
-endfunction()
-
-# Those of common/
-module_in(common/base base)
-torch_module(memory)
-torch_module(nn base)
-torch_module(optim base memory)
-torch_module(comm base memory)
-torch_module(trace base comm memory nn)
-
-# The trainer.
-trainer_module(command_line base)
-trainer_module(digest)
-torch_trainer_module(report base digest)
-torch_trainer_module(cuda base comm memory)
-torch_trainer_module(data base)
-torch_trainer_module(config comm optim)
-torch_trainer_module(offload base memory optim)
-torch_trainer_module(state base comm digest optim)
-torch_trainer_module(prediction base comm config memory offload optim trace)
-torch_trainer_module(exchange comm nn state)
-torch_trainer_module(strategies comm config data memory nn offload optim prediction state trace)
-torch_trainer_module(planning base comm config memory nn optim prediction strategies)
-torch_trainer_module(diff base comm config nn optim state strategies)
-torch_trainer_module(train base comm config cuda data diff exchange memory optim planning prediction report state
-                     strategies trace)
-torch_trainer_module(options base comm command_line config cuda data diff exchange nn optim report
-                     strategies trace train)
+module(trainer/command_line base)
+module(trainer/digest)
+module(trainer/report base digest)
+module(trainer/cuda base comm memory)
+module(trainer/data base)
+module(trainer/config comm optim)
+module(trainer/offload base memory optim)
+module(trainer/state base comm digest optim)
+module(trainer/prediction base comm config memory offload optim trace)
+module(trainer/exchange comm nn state)
+module(trainer/strategies comm config data memory nn offload optim prediction state trace)
+module(trainer/planning base comm config memory nn optim prediction strategies)
+module(trainer/diff base comm config nn optim state strategies)
+module(trainer/train base comm config cuda data diff exchange memory optim planning prediction report state
+       strategies trace)
+module(trainer/options base comm command_line config cuda data diff exchange nn optim report
+       strategies trace train)
 
 add_library(fsdp_gloo INTERFACE)
 target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
@@ -86,7 +71,7 @@ target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_op
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
-torch_module(testing base comm memory nn optim trace)
+module(common/testing base comm memory nn optim trace)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 if(FSDP_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_definitions(fsdp_testing PRIVATE __SANITIZE_ADDRESS__)  # as GCC does

@@ -2,18 +2,15 @@
 """Puts each fault of faults/taskN.toml into the reference solution and runs the test that must catch it.
 
 A fault is caught if its test fails on some number of ranks, 1 to 4, and prints the fault's message. It
-costs the compilation of one file, a link and the run of one test (changed.py). Prints a line for each
-fault, and exits with 1 if one survives. --nothing lists instead the tests that pass although no function
-of the task's skeleton does anything. grading/faults/README.md says more.
+costs the compilation of one file, a link and the run of one test (changed.py). --nothing lists instead the
+tests that pass although no function of the task's skeleton does anything. grading/faults/README.md says more.
 """
 
-import concurrent.futures
 import os
 import pathlib
 import re
 import sys
 import tempfile
-import time
 
 import changed
 import lists
@@ -57,32 +54,17 @@ def wrong_forms(faults):
             yield str(refused)
 
 
-def attempt(fault):
-    """The output of the fault's test, and why the fault survives; "" if it is caught."""
+def attempt(fault, show):
+    """Why the fault survives; empty if it is caught."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "tests"
-        try:
-            changed.build(fault["task"], fault, program)
-        except Refused as refused:
-            return "", str(refused)
-        status, output = changed.run(program, [fault["test"]], SECONDS)
+        changed.build(fault["task"], fault, program)
+        status, output = changed.run(program, fault["test"], SECONDS)
+    if show:
+        print(output)
     if status == 0:
-        return output, "the test passes"
-    if fault["message"] not in output:
-        return output, f"the test fails, but does not print: {fault['message']}"
-    return output, ""
-
-
-def play(faults, show):
-    """The number of faults that survive."""
-    survivors = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for fault, (output, why) in zip(faults, pool.map(attempt, faults)):
-            print(f"{fault['test'][1:4].replace('_', '.')}  {fault['name']:50} {'SURVIVES' if why else 'caught'}",
-                  flush=True)
-            print(f"     {why}\n" if why else "", output if show else "", sep="", end="", flush=True)
-            survivors += bool(why)
-    return survivors
+        return f"survives: {fault['test']} passes"
+    return "" if fault["message"] in output else f"survives: {fault['test']} does not print: {fault['message']}"
 
 
 def emptied(text):
@@ -110,7 +92,7 @@ def passing_on_nothing(task):
                 changed.compile_as(like, source, task, objects[-1])
         changed.link_with(task, objects, changed.paths_of(task).values(), folder / "tests")
         program = folder / "tests"
-        runs = ((name, *changed.run(program, [name], SECONDS)) for name in changed.tests_in(program))
+        runs = ((name, *changed.run(program, name, SECONDS)) for name in changed.tests_in(program))
         return [name for name, status, output in runs if status == 0 and "[  SKIPPED ]" not in output]
 
 
@@ -131,11 +113,7 @@ def main():
         sys.exit("\n".join(wrong_forms(faults)) or 0)
     faults = lists.chosen(faults, arguments)
     changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
-    started = time.monotonic()
-    survivors = play(faults, arguments.show)
-    print(f"{len(faults)} faults, {len(faults) - survivors} caught, {survivors} survive, "
-          f"{time.monotonic() - started:.0f} s")
-    lists.finish(arguments, len(faults) - survivors, survivors)
+    lists.play(arguments, faults, lambda fault: attempt(fault, arguments.show), os.cpu_count())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""What the programs that go through a list have in common: faults, exploits, ordinary, course/samples."""
+"""What the programs that go through a list have in common: faults, submissions, course/samples."""
 
 import argparse
+import concurrent.futures
 import subprocess
 import sys
 import time
@@ -28,23 +29,23 @@ def chosen(entries, arguments):
     return entries[part % parts :: parts]
 
 
-def finish(arguments, passed, failed, skipped=0):
-    """Ends the program."""
-    if arguments.totals:
-        with open(arguments.totals, "a") as file:
-            file.write(f"{passed} {failed} {skipped}\n")
-    sys.exit(1 if failed else 0)
-
-
-def play(arguments, entries, attempt):
+def play(arguments, entries, attempt, at_a_time=1):
     """Prints a line for each entry: what is wrong with it, which `attempt` finds out. Ends the program."""
-    failed = 0
-    for entry in entries:
+
+    def timed(entry):
         started = time.monotonic()
         try:
             wrong = attempt(entry)
         except (Refused, subprocess.TimeoutExpired) as error:
             wrong = str(error)
-        failed += bool(wrong)
-        print(f"{entry['name'][:70]:70} {time.monotonic() - started:4.0f} s {wrong or 'as it should be'}", flush=True)
-    finish(arguments, len(entries) - failed, failed)
+        return wrong, time.monotonic() - started
+
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+        for entry, (wrong, seconds) in zip(entries, pool.map(timed, entries)):
+            failed += bool(wrong)
+            print(f"{entry['name'][:70]:70} {seconds:4.0f} s {wrong or 'as it should be'}", flush=True)
+    if arguments.totals:
+        with open(arguments.totals, "a") as file:
+            file.write(f"{len(entries) - failed} {failed} 0\n")
+    sys.exit(1 if failed else 0)

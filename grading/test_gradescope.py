@@ -17,7 +17,7 @@ class Autograder(unittest.TestCase):
 
     def test_has_nothing_else_also_if_the_repository_grows(self):
         for other in ("docs/", "writeup/", "library/", "examples/", "appendix/", "programs/reproduce", "tests/common/", "tests/gpu/",
-                      "grading/test_", "grading/faults", "grading/exploits", "grading/ordinary", "grading/second_solution",
+                      "grading/test_", "grading/faults", "grading/exploits", "grading/ordinary", "grading/submissions", "grading/second_solution",
                       "grading/unsharded", "grading/peers/", "grading/gradescope", "a_new_folder/", "grading/a_new_list.toml"):
             self.assertFalse(other.startswith(gradescope.IN), other)
             self.assertEqual([name for name in gradescope.names() if name.startswith(other)], [])

@@ -45,7 +45,7 @@ tools() {
 }
 
 libtorch() {
-  local where version abi
+  local where version
   where=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$root/build/default/CMakeCache.txt" 2>/dev/null)
   [[ -d $where ]] || where=$(libtorch_folder)
   if [[ ! $where ]]; then
@@ -55,17 +55,11 @@ libtorch() {
   version=$(sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' \
     "$where/include/torch/headeronly/version.h" \
     "$where/include/torch/csrc/api/include/torch/version.h" 2>/dev/null | head -n 3 | paste -sd .)
-  # Do its functions take strings of the C++11 ABI, or of the older one?
-  if grep -qa 'NSt7__cxx1112basic_string' "$where/lib/libc10.so"; then abi=C++11; else abi=old; fi
-  case $version in
-    2.1[1-5].*) ok libtorch "$version, ABI of $abi, $where" ;;
-    *)
-      wrong libtorch "${version:-of unknown version}, ABI of $abi, $where; the course is tested with 2.11 to 2.15" \
-        "unset LIBTORCH; ./fsdp setup puts one into .venv"
-      ;;
-  esac
-  if [[ $abi == old ]]; then
-    wrong abi "this LibTorch has the ABI of before C++11" "unset LIBTORCH; ./fsdp setup puts one into .venv"
+  if [[ $version == 2.1[1-5].* ]]; then
+    ok libtorch "$version, $where"
+  else
+    wrong libtorch "${version:-of unknown version}, $where; the course is tested with 2.11 to 2.15" \
+      "unset LIBTORCH; ./fsdp setup puts one into .venv"
   fi
 }
 

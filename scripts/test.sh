@@ -61,8 +61,8 @@ run_tests() {
 }
 
 # One of $2 parts of the bank $1, another one at every commit: a few faults, which their tests have to
-# catch; some ways of cheating, which have to earn nothing; some submissions as students write them, which must
-# not be rejected; some of the output that the texts show.
+# catch; some submissions, of students who have all points and of cheats who have none; some of the output that
+# the texts show.
 run_part() {
   local turn
   turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
@@ -99,8 +99,7 @@ if [[ $preset == default ]]; then
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all
   counted run_part faults 50
-  counted run_part exploits 6
-  counted run_part ordinary 8
+  counted run_part submissions 12
   counted run_part course/samples 4
 fi
 if [[ $all ]]; then build_cuda; fi

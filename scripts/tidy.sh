@@ -41,19 +41,11 @@ changed_files() {
   { git diff --name-only --diff-filter=d "$base"; git ls-files -o --exclude-standard; } | grep '\.\(cpp\|h\)$' || true
 }
 
-# A changed header is checked through the source file of the same name, otherwise through the first
-# source file that includes it.
+# A changed header is checked through the first source file that includes it.
 sources_to_check() {
-  local file hash
+  local file
   changed_files | while read -r file; do
-    if [[ $file == *.cpp ]]; then
-      echo "$file"
-    elif [[ -f ${file%.h}.cpp ]]; then
-      echo "${file%.h}.cpp"
-    else
-      hash=$(sha256sum "$file" | cut -d ' ' -f 1)
-      awk -v hash="$hash" 'index($0, hash) { print $1; exit }' "$work/closures"
-    fi
+    awk -v hash="$(sha256sum "$file" | cut -d ' ' -f 1)" 'index($0, hash) { print $1; exit }' "$work/closures"
   done
 }
 

@@ -14,23 +14,15 @@ def problems(*rows, after=""):
 
 class Rows(unittest.TestCase):
     def test_a_row_names_tests_that_exist(self):
-        self.assertEqual(problems("| one | right: `a.b` | `AnyModel.trains`, `.loads` |",
-                                  "| two | right | the same |",
-                                  "| three | right | `Launcher.*` |",
-                                  "| four | right | `test_texts`: `a_row_names_tests_that_exist` |"), [])
-
-    def test_a_test_that_is_not_there_is_named(self):
-        self.assertEqual(problems("| one | right | `AnyModel.trains`, `.ends` |",
-                                  "| two | right | `Nobody.*`, `Launcher.ends` |",
-                                  "| three | right | `test_texts`: `nothing` |"),
-                         [f"there is no test {name}" for name in ("AnyModel.ends", "Nobody.*", "test_texts.nothing")])
-
-    def test_a_row_without_a_test_is_named(self):
-        row = "| one | right |"
-        self.assertEqual(problems(row), [f"the row names no test: {row}"])
-        self.assertEqual(problems("| one | right | the same |"), ["the row names no test: | one | right | the same |"])
-
-    def test_text_beside_the_tables_may_name_tests_and_code(self):
-        self.assertEqual(problems("| one | right | `AnyModel.trains` |",
+        for rows, wrong in (
+                (["| one | right: `a.b` | `AnyModel.trains`, `.loads` |", "| two | right | the same |"], []),
+                (["| one | right | `Launcher.*` |", "| two | right | `test_texts`: `a_row_names_tests_that_exist` |"], []),
+                (["| one | right | `AnyModel.trains`, `.ends` |", "| two | right | `Nobody.*`, `Launcher.ends` |",
+                  "| three | right | `test_texts`: `nothing` |"],
+                 [f"there is no test {name}" for name in ("AnyModel.ends", "Nobody.*", "test_texts.nothing")]),
+                (["| one | right |"], ["the row names no test: | one | right |"]),
+                (["| one | right | the same |"], ["the row names no test: | one | right | the same |"])):
+            self.assertEqual(problems(*rows), wrong)
+        self.assertEqual(problems("| one | right | `AnyModel.trains` |",  # text beside the tables
                                   after="`model.parameters()` and `.wrap` (`AnyModel.loads`, `AnyModel.is_gone`)"),
                          ["there is no test AnyModel.is_gone"])

@@ -3,7 +3,7 @@
 
 A handout has a section for each problem of course.toml, with its name and points, that names every
 symbol and gives the one command; HINTS.md has three levels for each. A path, a test, a verb of
-./fsdp and an option of its programs that a text names must exist; ./fsdp site checks links. An
+./fsdp and an option that a text names must exist; ./fsdp site checks links. An
 equation must be right, and a test must compare each number that a handout predicts with a run. Each
 row of the tables of docs/what_works.md and docs/manners.md names its test, and that test exists.
 """
@@ -27,32 +27,13 @@ def without_blocks(text):
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def verbs():
-    """Every verb of ./fsdp, and the options that its usage or its program's source names."""
+def verbs_and_options():
+    """The verbs of ./fsdp, and the options that the sources of its programs name, whichever verb takes them."""
     usage = (ROOT / "fsdp").read_text()
-    usage = usage.partition("usage: ")[2].partition("\nEND")[0]
-    names = set(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE))
-    sources = {
-        "check": ["programs/check/settings.cpp"],
-        "hello": ["programs/hello.cpp"],
-        "train": [*(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp")), "fsdp"],
-        "generate": ["programs/generate.cpp", "trainer/options/init_option.cpp"],
-        "export": ["programs/export_model.cpp"],
-        "inspect": ["programs/inspect.cpp"],
-        "diff": ["programs/diff.cpp"],
-        "replay": ["fsdp"],
-        "quiz": ["programs/quiz.cpp"],
-        "plan": ["programs/plan/settings.cpp",
-                 *(str(path.relative_to(ROOT)) for path in (ROOT / "trainer" / "options").glob("*.cpp"))],
-        "reproduce": ["programs/reproduce.cpp", "fsdp"],
-        "handout": ["grading/course/handout.py"],
-        "site": ["grading/site/make.py"],
-        "plot": ["grading/plot.py"],
-        "grade": ["grading/grade.py"],
-        "gradescope": ["grading/gradescope.py"],
-        "bench": ["fsdp", "grading/peers/bench.py", "programs/transport_bench.cpp"],
-    }
-    return {name: "".join((ROOT / path).read_text() for path in sources.get(name, ["fsdp"])) for name in names}
+    sources = [path for folder in ("programs", "trainer/options") for path in (ROOT / folder).rglob("*.cpp")]
+    sources += [path for path in (ROOT / "grading").rglob("*.py") if not path.name.startswith("test_")]
+    options = {option for path in sources for option in re.findall(r"--[a-z][a-z-]+", path.read_text())}
+    return set(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE)), options | set(re.findall(r"--[a-z][a-z-]+", usage)) | {"--help"}
 
 
 def problems_of_task(text, task):
@@ -95,7 +76,7 @@ def problems_of_hints(text, task):
             yield f"{name} has the levels {', '.join(levels)}; not 1, 2, 3"
 
 
-def problems_of_text(text, known_tests, known_verbs):
+def problems_of_text(text, known_tests, verbs, options):
     """What a text names and is not there."""
     for span in CODE.findall(without_blocks(text)):
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
@@ -110,11 +91,10 @@ def problems_of_text(text, known_tests, known_verbs):
         if not any(test.endswith(f".{name}") for test in known_tests):
             yield f"there is no test {name}"
     for verb, rest in COMMAND.findall(text):
-        if verb not in known_verbs:
+        if verb not in verbs:
             yield f"there is no verb: ./fsdp {verb}"
-            continue
         for option in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", rest.split("#")[0]):
-            if option not in known_verbs[verb] and option != "--help":
+            if option not in options:
                 yield f"./fsdp {verb} has no option {option}"
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > 110 and not line.startswith(("|", "    ")) and "](" not in line:
@@ -154,7 +134,7 @@ def problems_of_rows(text, known_tests):
 
 
 def problems():
-    known_tests, known_verbs = set(course.test_names()), verbs()
+    known_tests, known = set(course.test_names()), verbs_and_options()
     for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
         folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
         for name, check in (("README.md", problems_of_task), ("README.md", problems_of_predictions),
@@ -166,17 +146,14 @@ def problems():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
              ROOT / "scripts/maintain.txt"]
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
-        found = problems_of_text(path.read_text(), known_tests, known_verbs)
+        found = problems_of_text(path.read_text(), known_tests, *known)
         yield from ((path, problem) for problem in found)
     for path in (ROOT / "docs" / "what_works.md", ROOT / "docs" / "manners.md"):
         yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))
 
 
 def main():
-    try:
-        sys.exit("\n".join(f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()) or 0)
-    except FileNotFoundError as error:
-        sys.exit(str(error))
+    sys.exit("\n".join(f"{path.relative_to(ROOT)}: {problem}" for path, problem in problems()) or 0)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,10 @@ from grader import programs, run, score
 from grader.course import BUILD, rubric, tasks
 
 
-LEAST_PEAK = 0.75  # of the reference's
-
-
 @dataclasses.dataclass
 class Training:
     seconds: float = 0.0
     parameters: str = ""  # the beginning of their hash
-    peak: int = 0  # [bytes] live at most, of a rank
-    traffic: int = 0  # [bytes] that a rank sends in a step
     why: str = ""  # there is none of this
 
 
@@ -33,21 +28,18 @@ def train(script, seed):
     if status is None:
         return Training(why="training did not end in time")
     seconds = time.monotonic() - started
-    # Graded code prints into the same stream. It can't keep the program from printing its lines, so
-    # lines of another's are seen by their number.
+    # Graded code prints into the same stream. It can't keep the program from printing its line, so
+    # a line of its own is seen by their number.
     parameters = re.findall(r"(?m)^.*sha256 (\w+)", text)
-    bytes_per_rank = re.findall(r"(?m)^.*bytes per rank: peak ([\d,]+), (.*) \(last step\)", text)
-    if status != 0 or not parameters or not bytes_per_rank:
+    if status != 0 or not parameters:
         return Training(why="training failed: " + text.strip()[-500:])
-    if len(parameters) > 1 or len(bytes_per_rank) > 1:
-        return Training(why="training prints its results more than once")
-    traffic = sum(int(n.replace(",", "")) for n in re.findall(r" ([\d,]+)", bytes_per_rank[0][1]))
-    peak = int(bytes_per_rank[0][0].replace(",", ""))
-    return Training(seconds, parameters[0], peak, traffic)
+    if len(parameters) > 1:
+        return Training(why="training prints its result more than once")
+    return Training(seconds, parameters[0])
 
 
 def compare(program, seed):
-    """Each in turn; the fastest of both, and its bytes if they can be true."""
+    """Each in turn; the fastest of both."""
     turns = []
     reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)  # build/ may be closed
     scripts = [run.sandboxed(path, program.with_name(f"{path.name}.sh"))
@@ -62,19 +54,15 @@ def compare(program, seed):
             why = "training ends with other parameters than the reference"
             return {"points": 0, "why": why}
         turns.append(turn)
-    reference, best = (min(runs, key=lambda run: run.seconds) for runs in zip(*turns))
-    ratio = best.seconds / reference.seconds
+    reference, best = (min(run.seconds for run in runs) for runs in zip(*turns))
+    ratio = best / reference
     most, full = (rubric()["throughput"][name] for name in ("points", "full"))
-    measured = {"points": round(most * min(1, full / ratio), 2), "ratio": round(ratio, 3)}
-    if best.traffic == reference.traffic and best.peak >= LEAST_PEAK * reference.peak:
-        measured |= {"peak": best.peak, "traffic": best.traffic}
-    return measured  # other bytes are none that training could tell: graded code has printed them
+    return {"points": round(most * min(1, full / ratio), 2), "ratio": round(ratio, 3)}
 
 
 def measure(builder, grade, seed, fresh):
-    """`points` and, where training was possible, the seconds as a ratio to the reference's, the peak of
-    live bytes and the traffic of a step. What is needed for it are the usual tests: students see whether it was
-    possible, and nothing that they see may tell of hidden cases."""
+    """`points` and, where training was possible, the seconds as a ratio to the reference's. What is needed for it
+    are the usual tests: students see whether it was possible, and nothing that they see may tell of hidden cases."""
     last = tasks()[-1]
     own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
     if own is None or own.usual_points < score.most_usual_points(last):

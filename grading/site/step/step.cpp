@@ -1,11 +1,10 @@
 // Says what every action of a training step does, of the model and the run that a line of settings
-// describes. A native program reads such lines; a page calls the same text as WebAssembly.
+// describes. A page calls it as WebAssembly.
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
 
 #include <algorithm>
 #include <array>
-#include <iostream>
 #include <sstream>
 
 namespace fsdp {
@@ -221,7 +220,7 @@ std::string describe(const std::string& line) {
 }  // namespace
 }  // namespace fsdp
 
-// For the page: it puts a line, with a zero after it, where line_of_settings() points to, and reads
+// The page puts a line, with a zero after it, where line_of_settings() points to, and reads
 // what described() points to, up to a zero.
 extern "C" char* line_of_settings() {
   static std::array<char, 512> line;
@@ -231,9 +230,4 @@ extern "C" const char* described() {
   static std::string text;
   text = fsdp::describe(line_of_settings());
   return text.c_str();
-}
-
-int main() {
-  for (std::string line; std::getline(std::cin, line);)
-    std::cout << fsdp::describe(line);
 }

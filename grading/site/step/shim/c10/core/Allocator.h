@@ -1,3 +1,0 @@
-#pragma once
-
-#include <ATen/core/Tensor.h>

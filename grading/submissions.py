@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Grades the submissions of ordinary.toml and of exploits.toml as those of students are.
+
+An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no process and no
+file behind, and is told why; it is graded again without the look at the compiled code, to see what stops it then.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import subprocess
+import sys
+
+import changed
+import lists
+from grader import course, grade, sandbox, submission
+from grader.course import ROOT, Refused
+from grader.programs import new_job
+
+# List -> which file of the course its entries change.
+FILES = {"ordinary": "task3_forward_hooks/forward_hooks.cpp", "exploits": "task2_flat_parameter/flat_parameter.cpp"}
+PLACE = "    unit->unshard();\n"  # a `use` stands before this line
+
+
+def load():
+    return [{"file": file, "is_honest": name == "ordinary", **entry}
+            for name, file in FILES.items() for entry in lists.load(f"{name}.toml")]
+
+
+def task_of(entry):
+    return next(task for task in course.tasks() if entry["file"] in task.files)
+
+
+def handed_in(entry):
+    """The solutions or the skeletons, with what the entry has besides."""
+    file = entry["file"]
+    solved = entry["is_honest"] or entry.get("solved")
+    base = submission.read(ROOT / "solutions") if solved else submission.completed({})
+    if "use" in entry:
+        entry = {**entry, "old": PLACE, "new": f"{entry['use']}\n{PLACE}"}
+    text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
+    text = text.replace("\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1) + entry.get("after", "")
+    content = text.encode()
+    if entry.get("windows"):
+        content = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+    own = {name: text.encode() for name, text in entry.get("files", {}).items()}
+    return dataclasses.replace(base, files={**base.files, file: content, **own})
+
+
+def repository_status():
+    return subprocess.run(["git", "-C", ROOT, "status", "--short"], capture_output=True).stdout
+
+
+STATUS = repository_status()
+
+
+def found_behind():
+    """Processes of the users that graded code ran as, and their files where everybody may write."""
+    for folder in ("/proc", "/tmp", "/var/tmp", "/dev/shm", ROOT):
+        for path in pathlib.Path(folder).iterdir():
+            with contextlib.suppress(OSError):  # somebody else's, and no more there
+                if path.lstat().st_uid in sandbox.given:
+                    yield str(path)
+    if repository_status() != STATUS:
+        yield "changes in the repository"
+
+
+def attempts(entries):
+    """Each entry with `told`, the words that the grader has to say: as submissions are graded, and without the look."""
+    for entry in entries:
+        if entry["is_honest"] or "rejected" in entry:
+            yield {**entry, "looked_at": True, "told": entry.get("rejected", "")}
+        if "stopped" in entry:
+            yield {**entry, "looked_at": False, "told": entry["stopped"], "name": f"{entry['name']}, not looked at"}
+
+
+def wrong(entry):
+    """What is wrong with how it is graded."""
+    task = task_of(entry)
+    with new_job() as job:
+        graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True, only=(task.number,),
+                             looked_at=entry["looked_at"])
+    own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
+    notes = "; ".join(note for note in graded.notes if note.startswith(own))  # of the solutions there are others
+    left_out = graded.best(task).left_out
+    said = "\n".join(text for score in graded.scores[task.number]
+                     for text in (score.remark, *(problem.text for problem in score.problems)))
+    yield from (f"left {what}" for what in found_behind())
+    if graded.points != (task.points if entry["is_honest"] else 0) or left_out:
+        yield f"has {graded.points:g} of {task.points:g} points: {left_out or said}"
+    if entry["is_honest"] and (bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes):
+        yield f"the instructor is told '{notes}'"
+    if entry["told"] not in said:
+        yield f"is not told '{entry['told']}', but: {said[:300]}"
+
+
+def main():
+    arguments = lists.parser(__doc__).parse_args()
+    entries = lists.chosen(load(), arguments)
+    try:
+        grade.prepare(sorted({task_of(entry).number for entry in entries}))
+    except Refused as refused:
+        sys.exit(f"submissions: {refused}")
+    print(f"graded code runs in: {sandbox.best_mode()}")
+    lists.play(arguments, list(attempts(entries)), lambda entry: "; ".join(wrong(entry)))
+
+
+if __name__ == "__main__":
+    main()
