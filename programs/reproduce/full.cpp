@@ -1,5 +1,3 @@
-#include <base/whole_file.h>
-#include <reproduce/child.h>
 #include <reproduce/full.h>
 
 #include <algorithm>
@@ -54,14 +52,14 @@ Line line_of(const std::string& mode, int world, const LongResult& run, const Lo
       std::max({relative_difference(run.result.loss(0), kFirstLoss),
                 relative_difference(run.result.loss(kSteps - 1), kLastLoss),
                 relative_difference(sum_of(run), kSum)});
-  const double memory = static_cast<double>(run.peak()) / kGiB;
+  const double memory = static_cast<double>(run.peak) / kGiB;
   bool ok = from_published <= kTolerance && same_bits(run, other);
-  if (on_cpu) ok = ok && memory <= kMostMemory && run.swapped() == 0;
-  if (on_cpu && mode == "fsdp") ok = ok && run.seconds <= 60 * kMostMinutes;
+  if (on_cpu) ok = ok && memory <= kMostMemory && run.swapped == 0;
+  if (on_cpu && mode == "fsdp") ok = ok && run.result.seconds <= 60 * kMostMinutes;
   return {
       {mode, std::to_string(world), fixed(run.result.loss(0), 7),
        fixed(run.result.loss(kSteps - 1), 7), fixed(sum_of(run), 6), scientific(from_published),
-       run.result.hash().substr(0, 16), on_cpu ? fixed(memory, 1) : "", fixed(run.seconds / 60, 0)},
+       run.result.hash().substr(0, 16), on_cpu ? fixed(memory, 1) : "", fixed(run.result.seconds / 60, 0)},
       ok};
 }
 
@@ -93,7 +91,6 @@ Table full_table(const FullSettings& settings, const Full& full) {
 }
 
 Full run_full(const FullSettings& settings) {
-  pass_on_signals();
   std::filesystem::create_directories(settings.folder);
   Full full{run_of(settings, "fsdp"), run_of(settings, "single"), {}, {}};
   full.fsdp = run_or_go_on(settings.train, settings.folder, full.fsdp_run);

@@ -1,17 +1,15 @@
 #include <base/median.h>
 #include <base/whole_file.h>
+#include <command_line/child.h>
 #include <command_line/commit.h>
-#include <reproduce/child.h>
 #include <reproduce/train_runs.h>
 #include <state/checkpoint_folder.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
@@ -52,6 +50,15 @@ TrainOptions words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, last;
+  while (std::getline(lines, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
 TrainResult parse_train_result(const std::string& text) {
   TrainResult result;
   std::istringstream lines(text);
@@ -69,20 +76,6 @@ TrainResult parse_train_result(const std::string& text) {
   }
   if (!final) throw std::runtime_error("train wrote no final line");
   return result;
-}
-
-TrainRuns::TrainRuns(std::filesystem::path train) : train_(std::move(train)) {
-  std::string name = (std::filesystem::temp_directory_path() / "fsdp-reproduce-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw std::runtime_error(name + ": " + std::strerror(errno));
-  }
-  folder_ = name;
-  pass_on_signals();
-}
-
-TrainRuns::~TrainRuns() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 const TrainResult& TrainRuns::operator()(const TrainOptions& options) {
@@ -106,19 +99,15 @@ TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns
 }
 
 // Whether the program ended well; if not, run.error says why.
-bool TrainRuns::child(Run& run, const std::filesystem::path& program,
-                      const TrainOptions& arguments) {
+bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptions arguments) {
   if (isatty(STDERR_FILENO) == 1)
     std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
-  const auto log = folder_ / "output";
+  const auto log = folder() / "output";
   const auto start = std::chrono::steady_clock::now();
-  const bool succeeded = run_child(program, arguments, log);
+  arguments.insert(arguments.begin(), program.string());
+  const bool succeeded = run_child(arguments, log).ok();
   run.result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (ending_signal() != 0) {
-    std::filesystem::remove_all(folder_);
-    end_by(ending_signal());
-  }
   run.output = content_of(log);
   if (succeeded) return true;
   run.error = last_line(run.output);
@@ -131,10 +120,10 @@ void TrainRuns::command(Run& run) {
 }
 
 void TrainRuns::train(Run& run) {
-  const std::string file = (folder_ / std::to_string(runs_.size())).string();
+  const std::string file = (folder() / std::to_string(runs_.size())).string();
   TrainOptions arguments = run.options;
   for (std::string& argument : arguments)
-    if (argument.starts_with("%/")) argument = (folder_ / argument.substr(2)).string();
+    if (argument.starts_with("%/")) argument = (folder() / argument.substr(2)).string();
   arguments.insert(arguments.end(), {"--log", file + ".log", "--json", file + ".json"});
   if (!child(run, train_, arguments)) return;
   try {

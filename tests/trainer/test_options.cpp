@@ -140,16 +140,6 @@ TEST(TrainOptions, parts_are_neighbours_where_gradients_are_reduced_after_the_la
             "fsdp train: --accumulate has no effect with one part for each rank (--parts)\n");
 }
 
-TEST(TrainOptions, help_fits_a_terminal) {
-  const std::string option = "  --name        ";
-  const std::string words = "one word after another, and so on and on";
-  EXPECT_EQ(wrapped(option + words + ' ' + words + ' ' + words, 16),
-            option + words + ' ' + words + "\n" + std::string(16, ' ') + words + "\n");
-  const std::string long_word(120, 'x');
-  EXPECT_EQ(wrapped(option + long_word, 16), option + long_word + "\n");
-  EXPECT_EQ(wrapped("short\n\nlines\n", 16), "short\n\nlines\n");
-}
-
 TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
   const auto limits = [](const Arguments& arguments) {
     const TrainConfig config = parse(arguments);

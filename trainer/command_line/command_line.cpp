@@ -1,5 +1,8 @@
 #include <base/standard_output.h>
+#include <base/text.h>
+#include <command_line/child.h>
 #include <command_line/command_line.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <csignal>
@@ -20,28 +23,13 @@ std::string written(Number number) {
 
 }  // namespace
 
-std::string wrapped(const std::string& help, size_t indent) {
-  constexpr size_t kColumns = 100;
-  std::istringstream lines(help);
-  std::string result;
-  for (std::string line; std::getline(lines, line);) {
-    while (line.size() > kColumns) {
-      const size_t space = line.rfind(' ', kColumns);
-      if (space == std::string::npos || space <= indent) break;  // one long word
-      result += line.substr(0, space) + '\n';
-      line = std::string(indent, ' ') + line.substr(space + 1);
-    }
-    result += line + '\n';
-  }
-  return result;
-}
-
 void parse_command_line(CLI::App& app, int argc, char** argv, const std::function<void()>& check) {
   try {
     app.parse(argc, argv);
     check();
   } catch (const CLI::CallForHelp&) {
-    std::fputs(wrapped(app.help(), app.get_formatter()->get_column_width()).c_str(), stdout);
+    constexpr size_t kColumns = 100;
+    std::fputs(wrap(app.help(), kColumns, app.get_formatter()->get_column_width()).c_str(), stdout);
     const std::string lost = lost_output();
     if (!lost.empty()) throw std::runtime_error(lost);
     std::exit(0);
@@ -72,6 +60,10 @@ int run_program(const std::string& name, const std::function<int()>& body) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
     return 1;
+  } catch (const Interrupted& interrupted) {
+    std::signal(interrupted.signal, SIG_DFL);
+    raise(interrupted.signal);
+    _exit(128 + interrupted.signal);
   }
 }
 

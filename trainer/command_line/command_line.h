@@ -15,9 +15,6 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The text in lines of at most 100 columns. What goes on in another line is indented.
-std::string wrapped(const std::string& help, size_t indent);
-
 // Parses the command line, then calls `check`, which may throw std::exception. Throws UsageError
 // for a mistake. When the command line asks for help, prints it and ends the process with status 0,
 // or throws std::runtime_error if that can't be printed.
@@ -26,6 +23,7 @@ void parse_command_line(
 
 // What main() returns: what `body` returns, 2 for a UsageError, 1 for another exception, or if what
 // the program has printed could not be written; prints either on stderr after the program's name.
+// Ends the process by the signal that a call of run_child() was interrupted by.
 int run_program(const std::string& name, const std::function<int()>& body);
 
 // Throws UsageError "--json FILE: Permission denied" if there is a reason not to write that file.
