@@ -22,18 +22,11 @@ constexpr double kMostMinutes = 60;  // of FSDP
 // computes on one thread, since the bits of a long sum depend on the number of threads.
 LongRun run_of(const FullSettings& settings, const std::string& mode) {
   const std::string ranks = std::to_string(settings.world);
-  LongRun run{mode + "-" + ranks, {"--mode", mode, "--world", ranks}, kSteps, 12 * kParameters};
-  const auto add = [&](const TrainOptions& more) {
-    run.options.insert(run.options.end(), more.begin(), more.end());
-  };
-  add({"--model", "gpt2xl", "--recipe", "published", "--checkpoint-activations", "all"});
-  if (mode == "fsdp") add({"--prefetch", "off", "--step-in-backward", "on"});
-  if (settings.cuda) {
-    add({"--device", "cuda"});
-  } else {
-    add({"--offload", "optimizer"});
-  }
-  return run;
+  const std::string options = "--mode " + mode + " --world " + ranks +
+                              " --model gpt2xl --recipe published --checkpoint-activations all" +
+                              (mode == "fsdp" ? " --prefetch off --step-in-backward on" : "") +
+                              (settings.cuda ? " --device cuda" : " --offload optimizer");
+  return {mode + "-" + ranks, words(options), kSteps, 12 * kParameters};
 }
 
 double sum_of(const LongResult& run) {
@@ -56,11 +49,11 @@ Line line_of(const std::string& mode, int world, const LongResult& run, const Lo
   bool ok = from_published <= kTolerance && same_bits(run, other);
   if (on_cpu) ok = ok && memory <= kMostMemory && run.swapped == 0;
   if (on_cpu && mode == "fsdp") ok = ok && run.result.seconds <= 60 * kMostMinutes;
-  return {
-      {mode, std::to_string(world), fixed(run.result.loss(0), 7),
-       fixed(run.result.loss(kSteps - 1), 7), fixed(sum_of(run), 6), scientific(from_published),
-       run.result.hash().substr(0, 16), on_cpu ? fixed(memory, 1) : "", fixed(run.result.seconds / 60, 0)},
-      ok};
+  return {{mode, std::to_string(world), fixed(run.result.loss(0), 7),
+           fixed(run.result.loss(kSteps - 1), 7), fixed(sum_of(run), 6), scientific(from_published),
+           run.result.hash().substr(0, 16), on_cpu ? fixed(memory, 1) : "",
+           fixed(run.result.seconds / 60, 0)},
+          ok};
 }
 
 }  // namespace
@@ -92,15 +85,10 @@ Table full_table(const FullSettings& settings, const Full& full) {
 
 Full run_full(const FullSettings& settings) {
   std::filesystem::create_directories(settings.folder);
-  Full full{run_of(settings, "fsdp"), run_of(settings, "single"), {}, {}};
-  full.fsdp = run_or_go_on(settings.train, settings.folder, full.fsdp_run);
-  full.single = run_or_go_on(settings.train, settings.folder, full.single_run);
-  return full;
-}
-
-nlohmann::ordered_json to_json(const Full& full) {
-  return nlohmann::ordered_json::array(
-      {to_json(full.fsdp_run, full.fsdp), to_json(full.single_run, full.single)});
+  const auto run = [&](const std::string& mode) {
+    return run_or_go_on(settings.train, settings.folder, run_of(settings, mode));
+  };
+  return {run("fsdp"), run("single")};
 }
 
 }  // namespace fsdp

@@ -14,7 +14,6 @@ struct FullSettings {
 };
 
 struct Full {
-  LongRun fsdp_run, single_run;
   LongResult fsdp, single;
 };
 
@@ -23,7 +22,5 @@ Full run_full(const FullSettings& settings);
 
 // Losses, parameter sums, memory and time beside the published ones.
 Table full_table(const FullSettings& settings, const Full& full);
-
-nlohmann::ordered_json to_json(const Full& full);
 
 }  // namespace fsdp

@@ -26,7 +26,8 @@ constexpr double kGiB = 1 << 30;
 struct Files {
   fs::path folder;
   fs::path options{folder / "options"}, log{folder / "log.jsonl"}, memory{folder / "memory.json"},
-      output{folder / "output"}, result{folder / "result.json"}, checkpoints{folder / "checkpoints"};
+      output{folder / "output"}, result{folder / "result.json"},
+      checkpoints{folder / "checkpoints"};
 };
 
 // The number behind `key` in a file of /proc, in KiB; 0 if there is none.
@@ -150,7 +151,7 @@ void require_room(const LongRun& run, const fs::path& folder) {
 }
 
 LongResult read(const LongRun& run, const Files& files) {
-  LongResult all{parse_train_result(content_of(files.result))};
+  LongResult all{run.options, parse_train_result(content_of(files.result))};
   all.result.steps = logged_steps(files.log);
   if (static_cast<int64_t>(all.result.steps.size()) != run.steps)
     throw std::runtime_error(files.log.string() + ": has " +
@@ -171,8 +172,7 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   // Held while the run is under way, by the program that it runs too.
   const OpenFile lock(open((files.folder / "lock").c_str(), O_RDWR | O_CREAT, 0600));
   if (lock.descriptor < 0 || flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0)
-    throw std::runtime_error(files.folder.string() +
-                             ": a run is under way there; wait, or end it");
+    throw std::runtime_error(files.folder.string() + ": a run is under way there; wait, or end it");
   const std::string known = content_of(files.options);
   if (!known.empty() && known != joined(run.options))
     throw std::runtime_error(files.folder.string() + ": holds another run, train " + known +
@@ -199,8 +199,8 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   return read(run, files);
 }
 
-nlohmann::ordered_json to_json(const LongRun& run, const LongResult& all) {
-  Json json{{"options", joined(run.options)},
+nlohmann::ordered_json to_json(const LongResult& all) {
+  Json json{{"options", joined(all.options)},
             {"seconds", all.result.seconds},
             {"peak", all.peak},
             {"swapped", all.swapped}};

@@ -16,6 +16,7 @@ struct LongRun {
 };
 
 struct LongResult {
+  TrainOptions options;
   TrainResult result;  // time in which it did not run is left out of its seconds
   // [bytes] The most that all processes together have held, and had swapped out, sampled each
   // second: anonymous and shared memory.
@@ -30,6 +31,6 @@ struct LongResult {
 LongResult run_or_go_on(const std::filesystem::path& program, const std::filesystem::path& folder,
                         const LongRun& run);
 
-nlohmann::ordered_json to_json(const LongRun& run, const LongResult& result);
+nlohmann::ordered_json to_json(const LongResult& all);
 
 }  // namespace fsdp

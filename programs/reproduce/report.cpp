@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <command_line/commit.h>
 #include <reproduce/report.h>
 
@@ -9,7 +10,6 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <stdexcept>
 
 namespace fsdp {
 namespace {
@@ -55,13 +55,6 @@ Json circumstances() {
             {"kernel", system.release}}}};
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(path.string() + ": can't be written");
-}
-
 std::string introduction(const std::string& command, const Json& about) {
   const Json& machine = about["machine"];
   const Json& versions = about["versions"];
@@ -97,8 +90,8 @@ void Report::write(const std::filesystem::path& folder, const Json& runs) const 
   std::string lines = json.dump() + "\n";
   for (const Json& run : runs)
     lines += run.dump() + "\n";
-  write_file(folder / (name + ".md"), introduction(command, json) + "\n" + markdown());
-  write_file(folder / (name + ".json"), lines);
+  write_whole_file(folder / (name + ".md"), introduction(command, json) + "\n" + markdown());
+  write_whole_file(folder / (name + ".json"), lines);
 }
 
 std::string last_verdict(const std::filesystem::path& folder, const std::string& name) {

@@ -62,19 +62,14 @@ std::string last_line(const std::string& text) {
 TrainResult parse_train_result(const std::string& text) {
   TrainResult result;
   std::istringstream lines(text);
-  std::string line;
-  bool final = false;
-  while (std::getline(lines, line)) {
-    if (final) throw std::runtime_error("train wrote lines after the final one");
-    Fields json = nlohmann::json::parse(line);
-    final = json.value("final", false);
-    if (final) {
-      result.last = std::move(json);
-    } else {
-      result.steps.push_back(std::move(json));
-    }
-  }
-  if (!final) throw std::runtime_error("train wrote no final line");
+  for (std::string line; std::getline(lines, line);)
+    result.steps.emplace_back(nlohmann::json::parse(line));
+  const auto final = [](const Fields& line) { return line.value("final", false); };
+  const auto last = std::ranges::find_if(result.steps, final);
+  if (last == result.steps.end() || last + 1 != result.steps.end())
+    throw std::runtime_error("the last line that train wrote is not the only final one");
+  result.last = std::move(*last);
+  result.steps.pop_back();
   return result;
 }
 
