@@ -49,7 +49,7 @@ Settings parse(int argc, char** argv) {
       ->check(CLI::ExistingFile);
   app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch")
       ->check(CLI::ExistingFile);
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (b->empty() && against->empty() && save->empty())
       throw UsageError("--a needs --b, --against or --save");
     if (!save->empty()) check_output("--save", settings.save, reason_not_to_write(settings.save));

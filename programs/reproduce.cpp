@@ -61,7 +61,7 @@ Settings parse(int argc, char** argv) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   fsdp::add_number(app, "--world", settings.world, fsdp::NumberRange<int64_t>{1, 64},
                    "of --full: FSDP's ranks (default 8)");
-  fsdp::parse_command_line(app, argc, argv, [&] {
+  fsdp::parse_command_line(app, {argv + 1, argv + argc}, [&] {
     for (const char* option : {"--folder", "--device", "--world"})
       if (app.count(option) > 0 && !settings.full && !settings.by_hand)
         throw fsdp::UsageError(std::string(option) + ": needs --full or --long");

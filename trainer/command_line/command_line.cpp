@@ -4,11 +4,13 @@
 #include <command_line/command_line.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -23,9 +25,11 @@ std::string written(Number number) {
 
 }  // namespace
 
-void parse_command_line(CLI::App& app, int argc, char** argv, const std::function<void()>& check) {
+void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
+                        const std::function<void()>& check) {
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(arguments);  // as CLI11 wants them
+    app.parse(std::move(arguments));
     check();
   } catch (const CLI::CallForHelp&) {
     constexpr size_t kColumns = 100;

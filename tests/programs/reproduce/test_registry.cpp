@@ -36,16 +36,13 @@ TEST(ReproduceRegistry, has_thirty_five_rows_with_names_of_their_own) {
 }
 
 // Throws if a command of the list could not be run.
-void parse(std::vector<std::string> command) {
+void parse(const std::vector<std::string>& command) {
   if (command[0] != "./fsdp" || command[1] == "check") return;
   if (command[1] == "reproduce") {
     if (command[2] != "--full" && !row(command.at(3)).make) throw std::runtime_error(command[3]);
     return;
   }
-  std::vector<char*> arguments;
-  for (size_t i = 1; i < command.size(); ++i)
-    arguments.push_back(command[i].data());
-  parse_train_options(static_cast<int>(arguments.size()), arguments.data(), [](const auto&) {});
+  parse_train_options({command.begin() + 2, command.end()}, [](const auto&) {});
 }
 
 TEST(ReproduceRegistry, prints_commands_that_parse) {
