@@ -7,10 +7,10 @@ namespace fsdp {
 
 // The long part of the report: GPT-2 XL as it was published, as FSDP and as one process.
 struct FullSettings {
-  std::filesystem::path train;   // program
-  std::filesystem::path folder;  // of state, checkpoints and results
-  bool cuda{};                   // else on the CPU, with the optimizer's state on the disk
-  int world{8};                  // ranks of FSDP
+  std::string train;          // program
+  std::string folder;         // of state, checkpoints and results
+  std::string device{"cpu"};  // there with the optimizer's state on the disk; or cuda
+  int world{8};               // ranks of FSDP
 };
 
 struct Full {

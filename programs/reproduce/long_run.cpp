@@ -3,17 +3,19 @@
 #include <command_line/child.h>
 #include <fcntl.h>
 #include <reproduce/long_run.h>
+#include <reproduce/report.h>
 #include <state/checkpoint_folder.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -30,17 +32,13 @@ struct Files {
       checkpoints{folder / "checkpoints"};
 };
 
-// The number behind `key` in a file of /proc, in KiB; 0 if there is none.
-int64_t kib(const fs::path& file, const std::string& key) {
-  std::ifstream lines(file);
-  std::string line;
-  while (std::getline(lines, line))
-    if (line.starts_with(key)) return std::stoll(line.substr(key.size()));
-  return 0;
+// [bytes] What a file of /proc says of `key` in KiB; 0 if it says nothing.
+int64_t bytes_of(const fs::path& file, const std::string& key) {
+  return std::atoll(field(file, key).c_str()) * 1024;
 }
 
 int64_t shared_memory_of_machine() {
-  return kib("/proc/meminfo", "Shmem:") * 1024;
+  return bytes_of("/proc/meminfo", "Shmem");
 }
 
 // The process and those that it has started.
@@ -81,9 +79,6 @@ class Watcher {
  public:
   Watcher(const LongRun& run, const Files& files)
       : run_(run), files_(files), most_(measured(files)) {}
-  ~Watcher() {
-    if (terminal_) std::fputc('\n', stderr);
-  }
 
   void operator()(int process) {
     const int64_t shared = shared_memory_of_machine();
@@ -91,8 +86,8 @@ class Watcher {
     int64_t held = shared - shared_of_others_, swapped = 0;
     for (const int one : with_children(process)) {
       const fs::path status = "/proc/" + std::to_string(one) + "/status";
-      held += kib(status, "RssAnon:") * 1024;
-      swapped += kib(status, "VmSwap:") * 1024;
+      held += bytes_of(status, "RssAnon");
+      swapped += bytes_of(status, "VmSwap");
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
     most_ = {{"seconds", before_ + seconds.count()},
@@ -103,33 +98,24 @@ class Watcher {
   }
 
  private:
-  // A bar on a terminal; elsewhere a line at each step.
+  // A line at each step.
   void show(double seconds, int64_t held) {
-    const auto done = static_cast<int64_t>(logged_steps(files_.log).size());
-    if (!terminal_ && done == shown_) return;
-    shown_ = done;
-    std::string left;
-    if (done > 0) {
-      const double rest =
-          seconds / static_cast<double>(done) * static_cast<double>(run_.steps - done);
-      left = ", about " + std::to_string(std::llround(rest / 60)) + " min left";
-    }
-    const auto filled = static_cast<size_t>(20 * done / run_.steps);
-    std::fprintf(stderr, "%s%s: step %lld of %lld [%s%s] %.0f min%s, %.1f GiB   %s",
-                 terminal_ ? "\r" : "", run_.name.c_str(), static_cast<long long>(done),
-                 static_cast<long long>(run_.steps), std::string(filled, '#').c_str(),
-                 std::string(20 - filled, '-').c_str(), seconds / 60, left.c_str(),
-                 static_cast<double>(held) / kGiB, terminal_ ? "" : "\n");
+    const size_t done = logged_steps(files_.log).size();
+    if (std::exchange(shown_, done) == done) return;
+    const double each = seconds / static_cast<double>(done);
+    const double left = each * static_cast<double>(run_.steps) - seconds;
+    std::fprintf(stderr, "%s: step %zu of %lld, %.0f min, about %.0f min left, %.1f GiB\n",
+                 run_.name.c_str(), done, static_cast<long long>(run_.steps), seconds / 60,
+                 left / 60, static_cast<double>(held) / kGiB);
   }
 
   const LongRun& run_;
   const Files& files_;
-  const bool terminal_{isatty(STDERR_FILENO) == 1};
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
   int64_t shared_of_others_{shared_memory_of_machine()};
-  int64_t shown_{-1};  // steps
+  size_t shown_{};  // steps
   Json most_;
-  const double before_{most_["seconds"]};  // that the run took before it was interrupted
+  const double before_ = most_["seconds"];  // that the run took before it was interrupted
 };
 
 int64_t bytes_in(const fs::path& folder) {

@@ -16,19 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What follows `key` and a separator in the first line of `path` that starts with it.
-std::string field(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with(key)) continue;
-    const size_t begin = line.find_first_not_of(" \t:=\"", key.size());
-    const size_t end = line.find_last_not_of(" \t\"");
-    return begin == std::string::npos ? "" : line.substr(begin, end - begin + 1);
-  }
-  return "";
-}
-
 std::string now() {
   char text[32];
   const std::time_t time = std::time(nullptr);
@@ -69,6 +56,18 @@ std::string introduction(const std::string& command, const Json& about) {
 }
 
 }  // namespace
+
+std::string field(const std::filesystem::path& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(key)) continue;
+    const size_t begin = line.find_first_not_of(" \t:=\"", key.size());
+    const size_t end = line.find_last_not_of(" \t\"");
+    return begin == std::string::npos ? "" : line.substr(begin, end - begin + 1);
+  }
+  return "";
+}
 
 std::string Report::verdict() const {
   const auto ok = [](const Table& table) { return table.ok(); };

@@ -82,15 +82,12 @@ std::string TrainRuns::output(const std::string& command) {
 }
 
 TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns::*run)(Run&)) {
-  Run*& known = by_options_[options];
-  if (known == nullptr) {
-    runs_.push_back(std::make_unique<Run>(Run{options, {}, {}, {}}));
-    known = runs_.back().get();
-    (this->*run)(*known);
-  }
-  if (std::ranges::find(used_, known) == used_.end()) used_.push_back(known);
-  if (!known->error.empty()) throw std::runtime_error(known->error);
-  return *known;
+  const auto [place, is_new] = runs_.try_emplace(options, Run{options, {}, {}, {}});
+  Run& known = place->second;
+  if (is_new) (this->*run)(known);
+  if (std::ranges::find(used_, &known) == used_.end()) used_.push_back(&known);
+  if (!known.error.empty()) throw std::runtime_error(known.error);
+  return known;
 }
 
 // Whether the program ended well; if not, run.error says why.

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -61,7 +60,8 @@ class TrainRuns {
   explicit TrainRuns(std::filesystem::path train) : train_(std::move(train)) {}
 
   // Throws std::runtime_error with the last line of output if the program fails, and what
-  // run_child() throws. An option "%/NAME" is a file in folder(). With --checkpoint-dir, `last` also has checkpoint_bytes and checkpoint_files.
+  // run_child() throws. An option "%/NAME" is a file in folder(). With --checkpoint-dir, `last`
+  // also has checkpoint_bytes and checkpoint_files.
   const TrainResult& operator()(const TrainOptions& options);
   std::string output(const std::string& command);
   const std::filesystem::path& folder() const { return folder_.path(); }
@@ -82,8 +82,7 @@ class TrainRuns {
 
   std::filesystem::path train_;
   OwnFolder folder_{"fsdp-reproduce"};
-  std::vector<std::unique_ptr<Run>> runs_;
-  std::map<TrainOptions, Run*> by_options_;
+  std::map<TrainOptions, Run> runs_;
   std::vector<Run*> used_;  // since the last take_json()
   nlohmann::ordered_json kept_ = nlohmann::ordered_json::array();
 };

@@ -114,7 +114,7 @@ Full expected() {
 }
 
 Table table_of(const Full& full) {
-  return full_table({"train", "folder", /*cuda=*/false, 8}, full);
+  return full_table({"train", "folder"}, full);
 }
 
 TEST(FullTable, is_ok_if_losses_sums_memory_and_time_are) {
