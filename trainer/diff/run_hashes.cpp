@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -68,7 +69,7 @@ const EventHash& event_of(const RunHashes& run, const EventKey& key) {
 std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) {
   std::map<int64_t, const json*> lines;
   for (const json& line : event.values)
-    lines[line.at("begin")] = &line;
+    lines[line.at("begin").get<int64_t>()] = &line;
   std::vector<std::pair<double, const json*>> elements;
   for (const auto& [begin, line] : lines)
     for (const json& value : line->at("values"))
