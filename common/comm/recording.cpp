@@ -33,7 +33,7 @@ struct Record {
   Call call{};
 };
 
-std::string_view bytes_of(const at::Tensor& tensor) {
+std::string_view content_bytes(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
@@ -41,7 +41,7 @@ std::string_view bytes_of(const at::Tensor& tensor) {
 uint64_t bits_given(const Collective& collective, int rank) {
   const Call& call = collective.call;
   const bool gives = call.operation != Operation::broadcast || call.root == rank;
-  return gives ? std::hash<std::string_view>{}(bytes_of(collective.input)) : 0;
+  return gives ? std::hash<std::string_view>{}(content_bytes(collective.input)) : 0;
 }
 
 class Written {
@@ -58,7 +58,7 @@ class Written {
     return calls_++;
   }
   void receive(uint64_t number, const Collective& collective) {
-    write({.kind = Record::Kind::output, .number = number}, bytes_of(collective.output));
+    write({.kind = Record::Kind::output, .number = number}, content_bytes(collective.output));
   }
   void end(const std::string& failure) { write({.kind = Record::Kind::end}, failure); }
 
