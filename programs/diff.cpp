@@ -1,12 +1,9 @@
 // diff --a "OPTIONS" --b "OPTIONS": trains twice, and says where the bits of the runs part.
-#include <base/child_program.h>
 #include <base/text.h>
 #include <base/whole_file.h>
-#include <c10/util/ScopeExit.h>
+#include <command_line/child.h>
 #include <command_line/command_line.h>
 #include <diff/run_hashes.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -51,7 +48,7 @@ Settings parse(int argc, char** argv) {
       ->check(CLI::ExistingFile);
   app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch")
       ->check(CLI::ExistingFile);
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (b->empty() && against->empty() && save->empty())
       throw UsageError("--a needs --b, --against or --save");
     if (!save->empty()) check_output("--save", settings.save, reason_not_to_write(settings.save));
@@ -79,29 +76,17 @@ std::vector<std::string> command_of(const Run& run, const std::string& capture) 
 void train(Run& run, const std::string& folder, const std::string& capture = "") {
   run.path = folder + '/' + run.name;
   const std::string log = folder + "/output";
-  ChildProgram child([&](int) {
-    const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO);
-    return command_of(run, capture);
-  });
-  while (!child.has_ended(std::chrono::minutes(1))) {
-  }
-  const auto end = child.end(std::chrono::milliseconds(0));
-  run.failure.clear();
-  if (end.code == 0 && end.signal == 0) {
-    run.hashes = read_hashes(run.path);
-    return;
-  }
-  run.failure = "it " + end.text();
+  const ChildProgram::End end = run_child(command_of(run, capture), log);
+  run.failure = end.ok() ? "" : "it " + end.text();
   std::istringstream lines(content_of(log));
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; !end.ok() && std::getline(lines, line);)
     if (line.starts_with("fsdp train: ")) run.failure = one_line(line.substr(12));
   if (end.code == 2) throw UsageError("--" + run.name + ": " + run.failure);
   try {
     run.hashes = read_hashes(run.path);
-  } catch (const std::runtime_error&) {  // it has not begun to train
-    throw std::runtime_error(run.name + " failed: " + run.failure);
+  } catch (const std::runtime_error&) {
+    if (end.ok()) throw;
+    throw std::runtime_error(run.name + " failed: " + run.failure);  // it has not begun to train
   }
 }
 
@@ -140,10 +125,8 @@ int compare_and_tell(Run& a, Run& b, const std::string& folder) {
 
 int diff(Settings settings) {
   auto& [a, b, save] = settings;
-  std::string folder = (std::filesystem::temp_directory_path() / "fsdp-diff-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr)
-    throw std::runtime_error(folder + " can't be made: name another folder in TMPDIR");
-  const auto remove = c10::make_scope_exit([&] { std::filesystem::remove_all(folder); });
+  const OwnFolder own("fsdp-diff");
+  const std::string folder = own.path();
   train(a, folder);
   if (!save.empty()) {
     if (!a.failure.empty()) throw std::runtime_error("a failed: " + a.failure);
@@ -153,11 +136,8 @@ int diff(Settings settings) {
     write_whole_file(save, all);
   }
   if (b.options.empty() && b.path.empty()) return 0;
-  if (b.options.empty()) {
-    b.hashes = read_hashes(b.path);
-  } else {
-    train(b, folder);
-  }
+  if (b.options.empty()) b.hashes = read_hashes(b.path);
+  if (!b.options.empty()) train(b, folder);
   return compare_and_tell(a, b, folder);
 }
 

@@ -26,7 +26,7 @@ int export_model(int argc, char** argv) {
       ->required()
       ->transform(CLI::CheckedTransformer(formats).description("safetensors|hf"));
   app.add_option("--output", output, "the folder to make; it must not be there")->required();
-  parse_command_line(app, argc, argv);
+  parse_command_line(app, {argv + 1, argv + argc});
   export_parameters(checkpoint, format, output);
   std::printf("wrote %s\n", output.c_str());
   return 0;

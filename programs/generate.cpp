@@ -47,7 +47,7 @@ Settings parse(int argc, char** argv) {
              "threads (default 1)");
   app.add_option("--logits", settings.logits,
                  "also write the logits of the prompt to this safetensors file");
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.checkpoint.empty() == settings.init.init.empty())
       throw UsageError("give --checkpoint or --init, one of them");
     if (settings.prompt.empty()) throw UsageError("--prompt: needs a byte at least");

@@ -96,7 +96,7 @@ Settings parse(int argc, char** argv) {
   add_number(app, "--skip", settings.skip, NumberRange<int64_t>{1, 7},
              "a rank that leaves out the second collective");
   app.add_option("--trace", settings.trace, "write the timeline to FILE.txt, .json or .html");
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.skip >= settings.world) {
       throw UsageError("--skip " + std::to_string(settings.skip) + ": there is no such rank");
     }

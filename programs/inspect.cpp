@@ -43,7 +43,7 @@ int inspect(int argc, char** argv) {
                  "a checkpoint, a folder of which to take the latest, or a file")
       ->required();
   app.add_flag("--tensors", tensors, "list the tensors in each file of a checkpoint");
-  parse_command_line(app, argc, argv);
+  parse_command_line(app, {argv + 1, argv + argc});
   if (std::filesystem::is_regular_file(path)) {
     const SafetensorsReader file(path);
     for (const auto& [key, value] : file.metadata())

@@ -51,7 +51,7 @@ void print_plans(const PlanSettings& settings) {
 
 int main(int argc, char** argv) {
   return fsdp::run_program("fsdp plan", [&] {
-    const auto settings = fsdp::parse_plan_options(argc, argv);
+    const auto settings = fsdp::parse_plan_options({argv + 1, argv + argc});
     fsdp::counting_allocator::install();
     at::set_num_threads(settings.configs.front().threads);
     if (settings.memory) {

@@ -32,7 +32,7 @@ QuizSettings parse(int argc, char** argv) {
                  "write the questions to this new file, not to the terminal");
   app.add_option("--answers", settings.answers, "say what is right in this file");
   app.add_option("--grade", settings.grade, "print the points of these files, or folders of files");
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.student.empty() == settings.grade.empty())
       throw UsageError("quiz wants --student ID, or --grade FOLDER");
     for (const std::string& word : {settings.student, settings.term})

@@ -12,23 +12,20 @@
 
 namespace {
 
-struct Settings {
-  std::vector<std::string> only;
-  std::string train;
-  std::string out;
-  bool list{}, all{}, by_hand{}, full{};
-  std::string folder{fsdp::source_root() + "/build/full"}, device{"cpu"};
-  int64_t world{8};
-};
-
 std::string beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").replace_filename(name).string();
 }
 
+struct Settings {
+  std::vector<std::string> only;
+  std::string out{fsdp::source_root() + "/writeup"};
+  bool list{}, all{}, by_hand{}, full{};
+  fsdp::FullSettings run{beside_this_program("reference_train"),
+                         fsdp::source_root() + "/build/full"};
+};
+
 Settings parse(int argc, char** argv) {
   Settings settings;
-  settings.train = beside_this_program("reference_train");
-  settings.out = fsdp::source_root() + "/writeup";
   CLI::App app("Prints our tables beside the published ones; fails if a line is not ok.",
                "fsdp reproduce");
   std::vector<std::string> names;
@@ -48,28 +45,29 @@ Settings parse(int argc, char** argv) {
   app.add_flag("--long", settings.by_hand, "the rows that take an hour: gpt2xl and duke-loss")
       ->excludes(only)
       ->excludes(all);
-  app.add_option("--train", settings.train, "the train program to run")->check(CLI::ExistingFile);
+  app.add_option("--train", settings.run.train, "the train program to run")
+      ->check(CLI::ExistingFile);
   app.add_option("--out", settings.out, "folder of the results (default: writeup)");
   app.add_flag("--full", settings.full,
                "--only gpt2xl: on the CPU in about two hours, 20 GiB of memory and 70 GB on the "
                "disk; goes on where it was interrupted")
       ->excludes(only)
       ->excludes(all);
-  app.add_option("--folder", settings.folder,
+  app.add_option("--folder", settings.run.folder,
                  "of --full: where state, checkpoints and results lie (default: build/full)");
-  app.add_option("--device", settings.device, "of --full: cpu or cuda (default cpu)")
+  app.add_option("--device", settings.run.device, "of --full: cpu or cuda (default cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  fsdp::add_number(app, "--world", settings.world, fsdp::NumberRange<int64_t>{1, 64},
+  fsdp::add_number(app, "--world", settings.run.world, fsdp::NumberRange<int64_t>{1, 64},
                    "of --full: FSDP's ranks (default 8)");
-  fsdp::parse_command_line(app, argc, argv, [&] {
+  fsdp::parse_command_line(app, {argv + 1, argv + argc}, [&] {
     for (const char* option : {"--folder", "--device", "--world"})
       if (app.count(option) > 0 && !settings.full && !settings.by_hand)
         throw fsdp::UsageError(std::string(option) + ": needs --full or --long");
-    if (8 % settings.world != 0)
-      throw fsdp::UsageError("--world " + std::to_string(settings.world) +
+    if (8 % settings.run.world != 0)
+      throw fsdp::UsageError("--world " + std::to_string(settings.run.world) +
                              ": the batch of 8 rows can't be cut into so many equal parts");
-    if (access(settings.train.c_str(), X_OK) == 0) return;
-    throw fsdp::UsageError("--train " + settings.train + ": not a program");
+    if (access(settings.run.train.c_str(), X_OK) == 0) return;
+    throw fsdp::UsageError("--train " + settings.run.train + ": not a program");
   });
   return settings;
 }
@@ -91,13 +89,12 @@ std::string show(const fsdp::Row& row, fsdp::TrainRuns& runs, const std::string&
 }
 
 int reproduce(const Settings& settings) {
-  const auto rows = fsdp::registry({settings.train, settings.folder, settings.device == "cuda",
-                                    static_cast<int>(settings.world)});
+  const auto rows = fsdp::registry(settings.run);
   if (settings.list) {
     std::printf("%s", fsdp::list(rows, settings.out).c_str());
     return 0;
   }
-  fsdp::TrainRuns runs(settings.train);
+  fsdp::TrainRuns runs(settings.run.train);
   std::map<std::string, std::string> by_verdict;
   for (const auto& row : rows)
     if (wanted(settings, row)) by_verdict[show(row, runs, settings.out)] += " " + row.name;

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   const std::string program = "fsdp train";
   return fsdp::run_program(program, [&] {
     auto config = fsdp::parse_train_options(
-        argc, argv, [](const std::string& wrap) { fsdp::wrap_policy_of(wrap); });
+        {argv + 1, argv + argc}, [](const std::string& wrap) { fsdp::wrap_policy_of(wrap); });
     if (!config.json.empty()) config.commit = fsdp::current_commit();
     return fsdp::run_training(config,
                               {fsdp::make_fsdp_strategy, fsdp::shard_layout,

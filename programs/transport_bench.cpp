@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   fsdp::add_number(app, "--rounds", settings.rounds, fsdp::NumberRange<int64_t>{1, 100'000},
                    "timed rounds (default 51)");
   return fsdp::run_program("fsdp bench", [&] {
-    fsdp::parse_command_line(app, argc, argv);
+    fsdp::parse_command_line(app, {argv + 1, argv + argc});
     return bench(settings);
   });
 }

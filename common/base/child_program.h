@@ -35,6 +35,7 @@ class ChildProgram {
     int code{};    // the argument of exit()
     int signal{};  // that killed it, else 0
 
+    bool ok() const { return code == 0 && signal == 0; }
     std::string text() const;  // "left by exit(3)", "was killed: Aborted"
   };
 

@@ -1,5 +1,4 @@
 #include <comm/backends.h>
-#include <comm/recording.h>
 
 #include <stdexcept>
 #include <utility>
@@ -81,7 +80,7 @@ std::shared_ptr<Transport> make_transport(const std::string& backend, const Rank
   }
   if (options.link)
     transport = make_link_transport(std::move(transport), *options.link, ledger, options.clock);
-  return recorded(std::move(transport));
+  return transport;
 }
 
 }  // namespace fsdp

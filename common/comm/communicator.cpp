@@ -3,6 +3,7 @@
 #include <comm/backends.h>
 #include <comm/call_observer.h>
 #include <comm/communicator.h>
+#include <comm/recording.h>
 #include <comm/remote_ledger.h>
 #include <memory/storage.h>
 #include <unistd.h>
@@ -191,7 +192,8 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
   const auto issued =
       std::make_shared<IssuedCall>(IssuedCall{comm, &connection, call, compared, nullptr});
   comm->attempt([&] {
-    issued->transfer = connection.transport->begin({call, output, input});
+    const Collective collective{call, output, input};
+    issued->transfer = recorded(connection.transport->begin(collective), collective);
     publish(*issued);
     issued->transfer->start();
   });

@@ -1,11 +1,10 @@
 #include <base/whole_file.h>
-#include <base/write_all.h>
-#include <comm/mapping.h>
 #include <comm/recording.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -34,94 +33,70 @@ struct Record {
   Call call{};
 };
 
+std::string_view content_bytes(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
 uint64_t bits_given(const Collective& collective, int rank) {
   const Call& call = collective.call;
   const bool gives = call.operation != Operation::broadcast || call.root == rank;
-  if (!collective.input.defined() || !gives) return 0;
-  const auto* bytes = static_cast<const char*>(collective.input.const_data_ptr());
-  return std::hash<std::string_view>{}({bytes, collective.input.nbytes()});
+  return gives ? std::hash<std::string_view>{}(content_bytes(collective.input)) : 0;
 }
 
-class RankRecording {
+class Written {
  public:
-  virtual ~RankRecording() = default;
-  virtual bool replays() const = 0;
-  virtual uint64_t issue(const Collective& collective) = 0;  // returns the number of the call
-  virtual void receive(uint64_t number, const Collective& collective) = 0;  // its output
-  virtual void end(const std::string& failure) = 0;
-};
+  Written(const std::string& path, int rank)
+      : path_(path), rank_(rank), file_(path, std::ios::binary) {}
 
-class WrittenRecording final : public RankRecording {
- public:
-  WrittenRecording(std::string path, int rank) : path_(std::move(path)), rank_(rank) {}
-  bool replays() const override { return false; }
-
-  uint64_t issue(const Collective& collective) override {
-    if (file_.descriptor < 0)
-      file_ = OpenFile(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file_.descriptor < 0) fail(errno);
+  // Returns the number of the call.
+  uint64_t issue(const Collective& collective) {
     write({.kind = Record::Kind::call,
            .number = calls_,
            .bits = bits_given(collective, rank_),
            .call = collective.call});
     return calls_++;
   }
-  void receive(uint64_t number, const Collective& collective) override {
-    const at::Tensor& output = collective.output;
-    std::string_view bytes;
-    if (output.defined())
-      bytes = {static_cast<const char*>(output.const_data_ptr()), output.nbytes()};
-    write({.kind = Record::Kind::output, .number = number}, bytes);
+  void receive(uint64_t number, const Collective& collective) {
+    write({.kind = Record::Kind::output, .number = number}, content_bytes(collective.output));
   }
-  void end(const std::string& failure) override {
-    if (calls_ > 0) write({.kind = Record::Kind::end}, failure);
-  }
+  void end(const std::string& failure) { write({.kind = Record::Kind::end}, failure); }
 
  private:
-  [[noreturn]] void fail(int error) const {
-    throw std::system_error(error, std::generic_category(), "recording " + path_);
-  }
   void write(Record record, std::string_view bytes = {}) {
     record.bytes = bytes.size();
-    const auto* head = reinterpret_cast<const char*>(&record);
-    int error = write_all(file_.descriptor, {head, sizeof record});
-    if (error == 0) error = write_all(file_.descriptor, bytes);
-    if (error != 0) fail(error);
+    file_.write(reinterpret_cast<const char*>(&record), sizeof record);
+    file_.write(bytes.data(), std::ssize(bytes)).flush();
+    if (!file_) throw std::system_error(errno, std::generic_category(), "recording " + path_);
   }
 
   std::string path_;
   int rank_;
-  OpenFile file_{-1};
+  std::ofstream file_;
   uint64_t calls_{};
 };
 
-class ReadRecording final : public RankRecording {
+class Replayed {
  public:
-  ReadRecording(const std::string& path, int rank) : rank_(rank), file_(path, std::ios::binary) {
-    std::error_code unknown;
-    const uint64_t size = files::file_size(path, unknown);
-    if (!file_ || unknown) throw std::runtime_error(path + ": there is no recording");
+  Replayed(const std::string& path, int rank) : rank_(rank), file_(path, std::ios::binary) {
+    const uint64_t size = files::file_size(path);
     Record record;
-    uint64_t at = 0;
-    for (; at + sizeof record <= size; at += record.bytes) {
-      file_.seekg(static_cast<std::streamoff>(at));
-      file_.read(reinterpret_cast<char*>(&record), sizeof record);
+    for (uint64_t at = 0; at + sizeof record <= size; at += record.bytes) {
+      read(at, &record, sizeof record);
       const bool output = record.kind == Record::Kind::output;
       if (record.mark != Record::kMark || (output && record.number >= calls_.size()))
         throw std::runtime_error(path + ": from byte " + std::to_string(at) +
                                  " on it is no recording, or one of another build");
-      if (record.bytes > size - at - sizeof record) break;
       at += sizeof record;
+      if (record.bytes > size - at) break;
       if (record.kind == Record::Kind::call) calls_.push_back({record.call, record.bits});
       if (output) calls_[record.number].output = {at, record.bytes};
       if (record.kind != Record::Kind::end) continue;
-      end_.emplace(record.bytes, ' ');
-      file_.read(end_->data(), static_cast<std::streamsize>(record.bytes));
+      read(at, end_.emplace(record.bytes, ' ').data(), record.bytes);
     }
   }
-  bool replays() const override { return true; }
 
-  uint64_t issue(const Collective& collective) override {
+  uint64_t issue(const Collective& collective) {
     const Call& mine = collective.call;
     if (next_ == calls_.size()) stand("calls", mine, "; the recording has no more");
     const auto& [call, bits, output] = calls_[next_];
@@ -133,16 +108,15 @@ class ReadRecording final : public RankRecording {
     return next_++;
   }
 
-  void receive(uint64_t number, const Collective& collective) override {
+  void receive(uint64_t number, const Collective& collective) {
     const auto& [call, bits, output] = calls_[number];
     if (!output) stand("waits here for", call, ", which never came");
-    if (!collective.output.defined()) return;
-    file_.seekg(static_cast<std::streamoff>(output->first));
-    file_.read(static_cast<char*>(collective.output.mutable_data_ptr()),
-               static_cast<std::streamsize>(std::min(output->second, collective.output.nbytes())));
+    const at::Tensor& tensor = collective.output;
+    if (tensor.defined())
+      read(output->first, tensor.mutable_data_ptr(), std::min(output->second, tensor.nbytes()));
   }
 
-  void end(const std::string& failure) override {
+  void end(const std::string& failure) {
     if (stands_) return;
     say("has made " + std::to_string(next_) + " of " + std::to_string(calls_.size()) +
         " recorded calls, and given the recorded bits to " + std::to_string(next_ - differences_) +
@@ -157,6 +131,10 @@ class ReadRecording final : public RankRecording {
     std::optional<std::pair<uint64_t, size_t>> output{};  // where it begins, and its bytes
   };
 
+  void read(uint64_t at, void* into, size_t bytes) {
+    file_.seekg(static_cast<std::streamoff>(at));
+    file_.read(static_cast<char*>(into), static_cast<std::streamsize>(bytes));
+  }
   void say(const std::string& what) const {
     std::fflush(stdout);
     std::fprintf(stderr, "fsdp replay: rank %d %s\n", rank_, what.c_str());
@@ -183,7 +161,9 @@ class ReadRecording final : public RankRecording {
   uint64_t next_{}, differences_{};
 };
 
-std::unique_ptr<RankRecording> rank_recording;  // of this process; null: of none
+// Of this process, if it is a rank that is recorded, or replayed.
+std::optional<Written> written;
+std::optional<Replayed> replayed;
 
 class RecordedTransfer final : public Transfer {
  public:
@@ -192,12 +172,13 @@ class RecordedTransfer final : public Transfer {
 
   uint64_t address() const override { return inner_->address(); }
   void start() override {
-    number_ = rank_recording->issue(collective_);
+    number_ = replayed ? replayed->issue(collective_) : written->issue(collective_);
     inner_->start();
   }
   void complete() override {
     inner_->complete();
-    rank_recording->receive(number_, collective_);
+    if (written) written->receive(number_, collective_);
+    if (replayed) replayed->receive(number_, collective_);
   }
   std::optional<std::pair<int64_t, int64_t>> moved() const override { return inner_->moved(); }
 
@@ -205,20 +186,6 @@ class RecordedTransfer final : public Transfer {
   std::unique_ptr<Transfer> inner_;
   Collective collective_;
   uint64_t number_{};
-};
-
-class RecordedTransport final : public Transport {
- public:
-  explicit RecordedTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
-
-  std::unique_ptr<Transfer> begin(const Collective& collective) override {
-    return std::make_unique<RecordedTransfer>(inner_->begin(collective), collective);
-  }
-  c10::Allocator* allocator() override { return inner_->allocator(); }
-  void wait_for_readers() override { inner_->wait_for_readers(); }
-
- private:
-  std::shared_ptr<Transport> inner_;
 };
 
 // The transport below computes and allocates what it would with the others, on this rank's own data
@@ -239,30 +206,24 @@ class ReplayedLedger final : public Ledger {
   }
 };
 
-std::string quoted(std::string text) {  // for a shell
-  for (size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4)
-    text.replace(at, 1, "'\\''");
-  return '\'' + text + '\'';
+// Whether a variable can decide on what a rank computes. ./fsdp replay sets no others either.
+bool is_recorded(std::string_view variable) {
+  const auto begins = [&](const char* name) { return variable.starts_with(name); };
+  return std::ranges::any_of(
+      std::array{"FSDP_", "OMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "GLOO_"}, begins);
 }
 
-// What ./fsdp replay reads: where the program ran, with the variables that can decide on what a
-// rank computes, and its arguments, or that of FSDP_RECORD_AS in their place.
+// What ./fsdp replay reads, each word with a zero behind it: the folder in which the program runs,
+// its name, variables, an empty word; and its arguments, or that of FSDP_RECORD_AS in their place.
 std::string command_of_process() {
-  std::string text = "cd " + quoted(files::current_path()) + '\n';
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view name(*variable);
-    for (const char* begin :
-         {"FSDP_", "OMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "GLOO_"})
-      if (name.starts_with(begin)) text += "export " + quoted(*variable) + '\n';
-  }
-  text += "program=" + quoted(files::read_symlink("/proc/self/exe")) + "\narguments=(";
-  const char* as = std::getenv("FSDP_RECORD_AS");
-  std::ifstream line("/proc/self/cmdline");
-  std::string argument;
-  std::getline(line, argument, '\0');
-  while (as == nullptr && std::getline(line, argument, '\0'))
-    text += quoted(argument) + ' ';
-  return text + (as == nullptr ? "" : quoted(as)) + ")\n";
+  std::string words = files::current_path().string() + '\0' +
+                      files::read_symlink("/proc/self/exe").filename().string() + '\0';
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (is_recorded(*variable)) words += std::string(*variable) + '\0';
+  words += '\0';
+  if (const char* as = std::getenv("FSDP_RECORD_AS")) return words + as + '\0';
+  const std::string line = content_of("/proc/self/cmdline");
+  return words + line.substr(line.find('\0') + 1);
 }
 
 std::string recording, recorded_run;  // folders; empty: nothing is recorded
@@ -287,14 +248,14 @@ void begin_recording() {
 }
 
 void record_rank(int rank) {
-  if (recorded_run.empty() || replays()) return;
-  rank_recording =
-      std::make_unique<WrittenRecording>(recorded_run + "/rank-" + std::to_string(rank), rank);
+  if (!recorded_run.empty() && !replayed)
+    written.emplace(recorded_run + "/rank-" + std::to_string(rank), rank);
 }
 
 void end_recording(const std::string& failure) noexcept {
   try {
-    if (rank_recording) rank_recording->end(failure);
+    if (written) written->end(failure);
+    if (replayed) replayed->end(failure);
   } catch (const std::exception&) {  // the file is cut
   }
 }
@@ -317,12 +278,12 @@ std::optional<int> take_replay() {
   if (path.parent_path().filename() != std::to_string(runs++)) return std::nullopt;
   const std::string name = path.filename();
   const int rank = std::stoi(name.substr(name.find('-') + 1));
-  rank_recording = std::make_unique<ReadRecording>(path, rank);
+  replayed.emplace(path, rank);
   return rank;
 }
 
 bool replays() {
-  return rank_recording && rank_recording->replays();
+  return replayed.has_value();
 }
 
 [[gnu::noinline]] void rank_begins() {
@@ -332,8 +293,9 @@ bool replays() {
   asm volatile("# stands");
 }
 
-std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner) {
-  return rank_recording ? std::make_shared<RecordedTransport>(std::move(inner)) : inner;
+std::unique_ptr<Transfer> recorded(std::unique_ptr<Transfer> inner, const Collective& collective) {
+  if (!written && !replayed) return inner;
+  return std::make_unique<RecordedTransfer>(std::move(inner), collective);
 }
 
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,

@@ -13,9 +13,9 @@ namespace fsdp {
 // debugger: its collectives are all that a rank learns from the others.
 //
 // If FSDP_RECORD names a folder, launch() and start() make it, with a file `command` for ./fsdp
-// replay, and for their runs the folders 0, 1, ... with a file rank-R of each rank that calls
-// collectives. It has each call and each output, written as they come: it is good up to the last
-// output, however the rank ends. If FSDP_REPLAY names such a file, the launch() or start() of its
+// replay, and for their runs the folders 0, 1, ... with a file rank-R of each rank. It has each
+// call and each output, written as they come: it is good up to the last output, however the rank
+// ends. If FSDP_REPLAY names such a file, the launch() or start() of its
 // number runs this rank in the calling process, without the others, and ends the process. A call
 // that is not the recorded one, or never came, then throws CollectiveError.
 
@@ -32,8 +32,8 @@ bool replays();  // whether this process runs such a rank
 void rank_begins();
 void rank_stands();
 
-// `inner`, or a transport that passes all calls to it and records or replays them.
-std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner);
+// `inner`, or a transfer that passes all to it, and records or replays the collective.
+std::unique_ptr<Transfer> recorded(std::unique_ptr<Transfer> inner, const Collective& collective);
 // For a rank that is replayed: every other rank has always called what this one calls.
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
                                              std::chrono::milliseconds timeout);

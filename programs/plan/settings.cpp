@@ -43,16 +43,6 @@ std::vector<int64_t> parse_worlds(const std::string& text) {
   return worlds;
 }
 
-TrainConfig config_of(std::vector<std::string> options) {
-  std::vector<char*> arguments;
-  options.insert(options.begin(), "fsdp plan");
-  for (std::string& option : options)
-    arguments.push_back(option.data());
-  return parse_train_options(
-      static_cast<int>(arguments.size()), arguments.data(),
-      [](const std::string& wrap) { wrap_policy_of(wrap); }, kMaxWorld);
-}
-
 bool given(const std::vector<std::string>& options, const std::string& name) {
   return std::any_of(options.begin(), options.end(), [&](const std::string& option) {
     return option == name || option.starts_with(name + "=");
@@ -61,7 +51,7 @@ bool given(const std::vector<std::string>& options, const std::string& name) {
 
 }  // namespace
 
-PlanSettings parse_plan_options(int argc, char** argv) {
+PlanSettings parse_plan_options(const std::vector<std::string>& arguments) {
   PlanSettings settings;
   std::string worlds{"1"}, within, between, flops, memory;
   std::optional<int64_t> rows;
@@ -87,7 +77,7 @@ PlanSettings parse_plan_options(int argc, char** argv) {
   app.add_option("--memory", memory, "of a rank: 80GB")->needs("--search");
   app.add_option("--svg", settings.svg, "write a chart of the peaks by number of ranks");
   app.add_flag("--json", settings.json, "print one line of JSON for each plan");
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, arguments, [&] {
     if (!within.empty()) settings.machine.within = parse_link_of("--intra", within);
     if (!between.empty()) settings.machine.between = parse_link_of("--inter", between);
     if (!flops.empty()) settings.machine.flops = parse_amount("--flops", flops, "");
@@ -107,7 +97,8 @@ PlanSettings parse_plan_options(int argc, char** argv) {
       add("--steps", "3");
       add("--world", std::to_string(world));
       if (rows) add("--batch", std::to_string(*rows * world));
-      settings.configs.push_back(config_of(options));
+      settings.configs.push_back(parse_train_options(
+          options, [](const std::string& wrap) { wrap_policy_of(wrap); }, kMaxWorld));
     }
   });
   return settings;

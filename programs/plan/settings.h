@@ -18,6 +18,6 @@ struct PlanSettings {
 };
 
 // Throws UsageError. Prints the help and exits with 0 if asked for it.
-PlanSettings parse_plan_options(int argc, char** argv);
+PlanSettings parse_plan_options(const std::vector<std::string>& arguments);
 
 }  // namespace fsdp

@@ -108,13 +108,9 @@ std::vector<Question> questions_of(const std::string& student, const std::string
 
 nlohmann::json answers_of(const Question& question) {
   std::vector<std::string> words = question.options;
-  words.insert(words.begin(), "fsdp plan");
   if (std::find(words.begin(), words.end(), "--backend") == words.end())
     words.insert(words.end(), {"--backend", "shm"});
-  std::vector<char*> arguments;
-  for (std::string& word : words)
-    arguments.push_back(word.data());
-  const auto settings = parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
+  const PlanSettings settings = parse_plan_options(words);
   const TrainConfig& config = settings.configs.front();
   const ShardLayout layout = layout_of(config);
   const ModelTraces traces = traces_of(config, layout);

@@ -7,14 +7,13 @@ namespace fsdp {
 
 // The long part of the report: GPT-2 XL as it was published, as FSDP and as one process.
 struct FullSettings {
-  std::filesystem::path train;   // program
-  std::filesystem::path folder;  // of state, checkpoints and results
-  bool cuda{};                   // else on the CPU, with the optimizer's state on the disk
-  int world{8};                  // ranks of FSDP
+  std::string train;          // program
+  std::string folder;         // of state, checkpoints and results
+  std::string device{"cpu"};  // there with the optimizer's state on the disk; or cuda
+  int world{8};               // ranks of FSDP
 };
 
 struct Full {
-  LongRun fsdp_run, single_run;
   LongResult fsdp, single;
 };
 
@@ -23,7 +22,5 @@ Full run_full(const FullSettings& settings);
 
 // Losses, parameter sums, memory and time beside the published ones.
 Table full_table(const FullSettings& settings, const Full& full);
-
-nlohmann::ordered_json to_json(const Full& full);
 
 }  // namespace fsdp

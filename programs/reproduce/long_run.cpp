@@ -1,20 +1,22 @@
 #include <base/whole_file.h>
+#include <comm/mapping.h>
+#include <command_line/child.h>
 #include <fcntl.h>
-#include <reproduce/child.h>
 #include <reproduce/long_run.h>
+#include <reproduce/report.h>
 #include <state/checkpoint_folder.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <map>
-#include <optional>
-#include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -24,30 +26,20 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
 
-// The files of a run.
 struct Files {
-  explicit Files(const fs::path& folder)
-      : options(folder / "options"),
-        log(folder / "log.jsonl"),
-        memory(folder / "memory.jsonl"),
-        output(folder / "output"),
-        result(folder / "result.json"),
-        checkpoints(folder / "checkpoints") {}
-
-  fs::path options, log, memory, output, result, checkpoints;
+  fs::path folder;
+  fs::path options{folder / "options"}, log{folder / "log.jsonl"}, memory{folder / "memory.json"},
+      output{folder / "output"}, result{folder / "result.json"},
+      checkpoints{folder / "checkpoints"};
 };
 
-// The number behind `key` in a file of /proc, in KiB; 0 if there is none.
-int64_t kib(const fs::path& file, const std::string& key) {
-  std::ifstream lines(file);
-  std::string line;
-  while (std::getline(lines, line))
-    if (line.starts_with(key)) return std::stoll(line.substr(key.size()));
-  return 0;
+// [bytes] What a file of /proc says of `key` in KiB; 0 if it says nothing.
+int64_t bytes_of(const fs::path& file, const std::string& key) {
+  return std::atoll(field(file, key).c_str()) * 1024;
 }
 
 int64_t shared_memory_of_machine() {
-  return kib("/proc/meminfo", "Shmem:") * 1024;
+  return bytes_of("/proc/meminfo", "Shmem");
 }
 
 // The process and those that it has started.
@@ -62,131 +54,69 @@ std::vector<int> with_children(int process) {
   return all;
 }
 
-std::vector<MemorySample> read_memory(const fs::path& file) {
-  std::vector<MemorySample> samples;
+// The lines that the run has logged, the last one of each step: some may have run twice.
+std::vector<Fields> logged_steps(const fs::path& file) {
+  std::map<int64_t, nlohmann::json> steps;
   std::ifstream lines(file);
   std::string line;
   while (std::getline(lines, line)) {
-    const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_discarded()) continue;  // the run was killed while it wrote
-    samples.push_back({json["seconds"], json["anonymous"], json["shared"], json["swapped"]});
+    auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("loss")) steps[json.at("step")] = json;
   }
-  return samples;
+  std::vector<Fields> result;
+  for (auto& [step, json] : steps)
+    result.push_back(std::move(json));
+  return result;
 }
 
-Json to_json(const MemorySample& sample) {
-  return {{"seconds", std::round(sample.seconds)},
-          {"anonymous", sample.anonymous},
-          {"shared", sample.shared},
-          {"swapped", sample.swapped}};
+// What a Watcher has written: seconds, peak and swapped.
+Json measured(const Files& files) {
+  const std::string text = content_of(files.memory);
+  return text.empty() ? Json{{"seconds", 0}, {"peak", 0}, {"swapped", 0}} : Json::parse(text);
 }
 
-// Samples the memory of a run each second, and shows how far it is.
+// Measures a run each second, and shows how far it is. A run that goes on adds to what is measured.
 class Watcher {
  public:
-  Watcher(const LongRun& run, const Files& files) : run_(run), files_(files) {
-    const auto before = read_memory(files.memory);
-    if (!before.empty()) before_ = before.back().seconds;
-    steps_before_ = steps();
-  }
+  Watcher(const LongRun& run, const Files& files)
+      : run_(run), files_(files), most_(measured(files)) {}
 
   void operator()(int process) {
     const int64_t shared = shared_memory_of_machine();
     shared_of_others_ = std::min(shared_of_others_, shared);  // a run before may still be freed
-    MemorySample now{seconds(), 0, shared - shared_of_others_, 0};
+    int64_t held = shared - shared_of_others_, swapped = 0;
     for (const int one : with_children(process)) {
       const fs::path status = "/proc/" + std::to_string(one) + "/status";
-      now.anonymous += kib(status, "RssAnon:") * 1024;
-      now.swapped += kib(status, "VmSwap:") * 1024;
+      held += bytes_of(status, "RssAnon");
+      swapped += bytes_of(status, "VmSwap");
     }
-    keep(now);
-    show(now);
-  }
-
-  // Writes what is not written yet.
-  void end() {
-    if (largest_) std::ofstream(files_.memory, std::ios::app) << to_json(*largest_).dump() << '\n';
-    largest_.reset();
-    if (terminal_) std::fputc('\n', stderr);
-  }
-
-  double seconds() const {
-    return before_ +
-           std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
+    most_ = {{"seconds", before_ + seconds.count()},
+             {"peak", std::max(held, most_["peak"].get<int64_t>())},
+             {"swapped", std::max(swapped, most_["swapped"].get<int64_t>())}};
+    write_whole_file(files_.memory, most_.dump());
+    show(before_ + seconds.count(), held);
   }
 
  private:
-  void keep(const MemorySample& now) {
-    if (largest_ && now.seconds - first_ >= kSampleSeconds) {
-      std::ofstream(files_.memory, std::ios::app) << to_json(*largest_).dump() << '\n';
-      largest_.reset();
-    }
-    if (!largest_) first_ = now.seconds;
-    if (!largest_ || now.anonymous + now.shared > largest_->anonymous + largest_->shared)
-      largest_ = now;
-  }
-
-  int64_t steps() const {
-    const std::string log = content_of(files_.log);
-    const auto last = Json::parse(last_line(log), nullptr, /*allow_exceptions=*/false);
-    return last.is_object() ? last.value("step", int64_t{-1}) + 1 : 0;
-  }
-
-  // A bar on a terminal; elsewhere a line at each step.
-  void show(const MemorySample& now) {
-    const int64_t done = steps();
-    if (!terminal_ && done == shown_) return;
-    if (done != shown_) step_at_ = now.seconds;
-    const bool first = done <= steps_before_;
-    if (done != shown_ && first_at_ == 0 && !first) {
-      first_at_ = now.seconds;
-      first_step_ = done;
-    }
-    shown_ = done;
-    std::string left;
-    if (done > first_step_ && first_at_ > 0) {
-      const double each = (step_at_ - first_at_) / static_cast<double>(done - first_step_);
-      const double rest = each * static_cast<double>(run_.steps - done) - (now.seconds - step_at_);
-      left =
-          ", about " + std::to_string(std::max<int64_t>(1, std::llround(rest / 60))) + " min left";
-    }
-    const auto filled = static_cast<size_t>(20 * done / run_.steps);
-    std::fprintf(stderr, "%s%s: step %lld of %lld [%s%s] %.0f min%s, %.1f GiB   %s",
-                 terminal_ ? "\r" : "", run_.name.c_str(), static_cast<long long>(done),
-                 static_cast<long long>(run_.steps), std::string(filled, '#').c_str(),
-                 std::string(20 - filled, '-').c_str(), now.seconds / 60, left.c_str(),
-                 static_cast<double>(now.anonymous + now.shared) / kGiB, terminal_ ? "" : "\n");
+  // A line at each step.
+  void show(double seconds, int64_t held) {
+    const size_t done = logged_steps(files_.log).size();
+    if (std::exchange(shown_, done) == done) return;
+    const double each = seconds / static_cast<double>(done);
+    const double left = each * static_cast<double>(run_.steps) - seconds;
+    std::fprintf(stderr, "%s: step %zu of %lld, %.0f min, about %.0f min left, %.1f GiB\n",
+                 run_.name.c_str(), done, static_cast<long long>(run_.steps), seconds / 60,
+                 left / 60, static_cast<double>(held) / kGiB);
   }
 
   const LongRun& run_;
   const Files& files_;
-  const bool terminal_{isatty(STDERR_FILENO) == 1};
-  int64_t shared_of_others_{shared_memory_of_machine()};
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
-  double before_{};  // [s] that the run took before it was interrupted
-  std::optional<MemorySample> largest_;
-  double first_{};          // of the samples of which it is the largest: when
-  int64_t steps_before_{};  // that the run had done then
-  int64_t shown_{-1};       // steps
-  double step_at_{};        // when the last step was seen
-  double first_at_{};       // and the first one of this part of the run
-  int64_t first_step_{};    // which it was
-};
-
-// Held while a run is under way, by the program that it runs too.
-class Lock {
- public:
-  explicit Lock(const fs::path& folder)
-      : file_(open((folder / "lock").c_str(), O_RDWR | O_CREAT, 0600)) {
-    if (file_ >= 0 && flock(file_, LOCK_EX | LOCK_NB) == 0) return;
-    if (file_ >= 0) close(file_);
-    throw std::runtime_error(folder.string() + ": a run is under way there; wait, or end it");
-  }
-  ~Lock() { close(file_); }
-  Lock(const Lock&) = delete;
-
- private:
-  int file_;
+  int64_t shared_of_others_{shared_memory_of_machine()};
+  size_t shown_{};  // steps
+  Json most_;
+  const double before_ = most_["seconds"];  // that the run took before it was interrupted
 };
 
 int64_t bytes_in(const fs::path& folder) {
@@ -207,77 +137,48 @@ void require_room(const LongRun& run, const fs::path& folder) {
                            " GB are free; give another --folder");
 }
 
-// The lines that the run has logged, the last one of each step: some may have run twice.
-std::vector<Fields> logged_steps(const fs::path& file) {
-  std::map<int64_t, nlohmann::json> steps;
-  std::ifstream lines(file);
-  std::string line;
-  while (std::getline(lines, line)) {
-    auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object() && json.contains("loss")) steps[json.at("step")] = json;
-  }
-  std::vector<Fields> result;
-  for (auto& [step, json] : steps)
-    result.push_back(std::move(json));
-  return result;
-}
-
 LongResult read(const LongRun& run, const Files& files) {
-  LongResult result;
-  result.result.last = parse_train_result(content_of(files.result)).last;
-  result.result.steps = logged_steps(files.log);
-  if (static_cast<int64_t>(result.result.steps.size()) != run.steps)
+  LongResult all{run.options, parse_train_result(content_of(files.result))};
+  all.result.steps = logged_steps(files.log);
+  if (static_cast<int64_t>(all.result.steps.size()) != run.steps)
     throw std::runtime_error(files.log.string() + ": has " +
-                             std::to_string(result.result.steps.size()) + " of " +
+                             std::to_string(all.result.steps.size()) + " of " +
                              std::to_string(run.steps) + " steps; remove the folder");
-  result.memory = read_memory(files.memory);
-  if (!result.memory.empty()) result.seconds = result.memory.back().seconds;
-  return result;
+  const Json most = measured(files);
+  all.result.seconds = most.at("seconds");
+  all.peak = most.at("peak");
+  all.swapped = most.at("swapped");
+  return all;
 }
 
 }  // namespace
 
-int64_t LongResult::peak() const {
-  int64_t peak = 0;
-  for (const auto& sample : memory)
-    peak = std::max(peak, sample.anonymous + sample.shared);
-  return peak;
-}
-
-int64_t LongResult::swapped() const {
-  int64_t most = 0;
-  for (const auto& sample : memory)
-    most = std::max(most, sample.swapped);
-  return most;
-}
-
 LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const LongRun& run) {
-  const fs::path folder = parent / run.name;
-  const Files files(folder);
-  fs::create_directories(folder);
-  const Lock lock(folder);
+  const Files files{parent / run.name};
+  fs::create_directories(files.folder);
+  // Held while the run is under way, by the program that it runs too.
+  const OpenFile lock(open((files.folder / "lock").c_str(), O_RDWR | O_CREAT, 0600));
+  if (lock.descriptor < 0 || flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0)
+    throw std::runtime_error(files.folder.string() + ": a run is under way there; wait, or end it");
   const std::string known = content_of(files.options);
   if (!known.empty() && known != joined(run.options))
-    throw std::runtime_error(folder.string() + ": holds another run, train " + known +
+    throw std::runtime_error(files.folder.string() + ": holds another run, train " + known +
                              "; remove it or give another --folder");
   if (fs::exists(files.result)) return read(run, files);
-  require_room(run, folder);
-  std::ofstream(files.options) << joined(run.options);
+  require_room(run, files.folder);
+  write_whole_file(files.options, joined(run.options));
 
-  TrainOptions options = run.options;
+  std::vector<std::string> command = run.options;
   const std::string unfinished = files.result.string() + ".part";
-  options.insert(options.end(), {"--log", files.log, "--json", unfinished, "--checkpoint-dir",
+  command.insert(command.begin(), program);
+  command.insert(command.end(), {"--log", files.log, "--json", unfinished, "--checkpoint-dir",
                                  files.checkpoints, "--save-every", "3", "--keep", "1"});
-  if (std::ranges::find(options, "--offload") != options.end())
-    options.insert(options.end(), {"--offload-dir", parent});
+  if (std::ranges::find(command, "--offload") != command.end())
+    command.insert(command.end(), {"--offload-dir", parent});
   if (!step_folders(files.checkpoints).empty())
-    options.insert(options.end(), {"--resume", files.checkpoints});
+    command.insert(command.end(), {"--resume", files.checkpoints});
   Watcher watcher(run, files);
-  const bool succeeded =
-      run_child(program, options, files.output, [&](int child) { watcher(child); });
-  watcher.end();
-  if (ending_signal() != 0) end_by(ending_signal());
-  if (!succeeded)
+  if (!run_child(command, files.output, std::ref(watcher)).ok())
     throw std::runtime_error(run.name + ": " + last_line(content_of(files.output)) + " (see " +
                              files.output.string() + "; the same command goes on)");
   fs::rename(unfinished, files.result);
@@ -285,18 +186,15 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   return read(run, files);
 }
 
-nlohmann::ordered_json to_json(const LongRun& run, const LongResult& result) {
-  Json memory = Json::array();
-  for (const auto& sample : result.memory)
-    memory.push_back(to_json(sample));
-  Json steps = Json::array();
-  for (const Fields& step : result.result.steps)
-    steps.push_back(step.kept());
-  return {{"options", joined(run.options)},
-          {"seconds", result.seconds},
-          {"steps", steps},
-          {"last", result.result.last.kept()},
-          {"memory", memory}};
+nlohmann::ordered_json to_json(const LongResult& all) {
+  Json json{{"options", joined(all.options)},
+            {"seconds", all.result.seconds},
+            {"peak", all.peak},
+            {"swapped", all.swapped}};
+  for (const Fields& step : all.result.steps)
+    json["steps"].push_back(step.kept());
+  json["last"] = all.result.last.kept();
+  return json;
 }
 
 }  // namespace fsdp

@@ -4,16 +4,8 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 namespace fsdp {
-
-// What all processes of a run held at a time: the largest values of kSampleSeconds.
-struct MemorySample {
-  double seconds{};  // since the run began; time in which it did not run is left out
-  int64_t anonymous{}, shared{}, swapped{};  // [bytes]
-};
-inline constexpr double kSampleSeconds = 10;
 
 // A run of the train program that takes so long that it may be interrupted.
 struct LongRun {
@@ -24,12 +16,11 @@ struct LongRun {
 };
 
 struct LongResult {
-  TrainResult result;
-  std::vector<MemorySample> memory;
-  double seconds{};
-
-  int64_t peak() const;  // anonymous and shared memory together
-  int64_t swapped() const;
+  TrainOptions options;
+  TrainResult result;  // time in which it did not run is left out of its seconds
+  // [bytes] The most that all processes together have held, and had swapped out, sampled each
+  // second: anonymous and shared memory.
+  int64_t peak{}, swapped{};
 };
 
 // Runs `program` with its files in FOLDER/NAME, and saves a checkpoint every third step. Goes on
@@ -40,6 +31,6 @@ struct LongResult {
 LongResult run_or_go_on(const std::filesystem::path& program, const std::filesystem::path& folder,
                         const LongRun& run);
 
-nlohmann::ordered_json to_json(const LongRun& run, const LongResult& result);
+nlohmann::ordered_json to_json(const LongResult& all);
 
 }  // namespace fsdp

@@ -10,10 +10,6 @@ namespace {
 using Value = std::pair<size_t, size_t>;  // factor, value
 using Pair = std::pair<Value, Value>;     // the smaller factor first
 
-Pair ordered(Value a, Value b) {
-  return a < b ? Pair(a, b) : Pair(b, a);
-}
-
 std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
   std::set<Pair> pairs;
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -29,32 +25,24 @@ std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
 
 using PartialRow = std::vector<std::optional<size_t>>;
 
-// How many of the `missing` pairs the row gains by `value`.
-size_t gain(const PartialRow& row, Value value, const std::set<Pair>& missing) {
-  size_t count = 0;
-  for (size_t other = 0; other < row.size(); ++other) {
-    if (row[other]) count += missing.count(ordered({other, *row[other]}, value));
-  }
-  return count;
-}
-
-// Gives the row the value, of any factor without one, that gains most; among equals the one that is
-// in the most missing pairs.
+// Gives the row the value, of any factor without one, with which it meets most of the `missing`
+// pairs; among equals the one that is in most of them.
 void fill_best(PartialRow& row, const std::vector<size_t>& counts, const std::set<Pair>& missing) {
   Value best{};
-  std::pair<size_t, size_t> most{};
-  bool found = false;
+  std::optional<std::pair<size_t, size_t>> most;
   for (size_t factor = 0; factor < row.size(); ++factor) {
-    if (row[factor]) continue;
-    for (size_t value = 0; value < counts[factor]; ++value) {
-      size_t ahead = 0;
-      for (const auto& [a, b] : missing)
-        ahead += a == Value(factor, value) || b == Value(factor, value);
-      const std::pair<size_t, size_t> score{gain(row, {factor, value}, missing), ahead};
-      if (found && score <= most) continue;
-      found = true;
-      most = score;
-      best = {factor, value};
+    for (size_t number = 0; !row[factor] && number < counts[factor]; ++number) {
+      const Value value(factor, number);
+      size_t met = 0, all = 0;
+      for (const auto& [a, b] : missing) {
+        if (a != value && b != value) continue;
+        const auto& [other, wanted] = a == value ? b : a;
+        met += row[other] == wanted;
+        ++all;
+      }
+      if (most && std::pair(met, all) <= *most) continue;
+      most = {met, all};
+      best = value;
     }
   }
   row[best.first] = best.second;
@@ -76,7 +64,7 @@ std::vector<std::vector<size_t>> pairwise_cover(const std::vector<size_t>& count
     for (size_t i = 0; i < row.size(); ++i) {
       values.push_back(*row[i]);
       for (size_t j = 0; j < i; ++j)
-        missing.erase(ordered({j, *row[j]}, {i, *row[i]}));
+        missing.erase({{j, *row[j]}, {i, *row[i]}});
     }
     rows.push_back(values);
   }

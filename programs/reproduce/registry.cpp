@@ -2,11 +2,8 @@
 #include <reproduce/described.h>
 #include <reproduce/registry.h>
 #include <reproduce/report.h>
-#include <reproduce/strict.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <map>
 
 namespace fsdp {
@@ -21,10 +18,9 @@ const std::string kDocuments =
 
 Tables full(TrainRuns& runs, const FullSettings& settings) {
   const Full full = run_full(settings);
-  Tables tables{full_table(settings, full)};
-  for (const auto& run : to_json(full))
-    runs.keep(run);
-  return tables;
+  for (const LongResult* run : {&full.fsdp, &full.single})
+    runs.keep(to_json(*run));
+  return {full_table(settings, full)};
 }
 
 // What makes the tables of a row that no line of the text describes.
@@ -66,16 +62,14 @@ std::vector<Row> registry(const FullSettings& settings) {
         fields.size() > 5 ? fields[5] : "./fsdp reproduce --only " + rows.back().name;
   }
   for (Row& row : rows) {
-    const auto code = by_name.find(row.name);
-    const bool has_code = code != by_name.end();
-    if (!has_code && !lines.contains(row.name)) continue;
-    row.make = [=, text = lines[row.name],
-                make = has_code ? code->second : nullptr](TrainRuns& runs) {
-      Tables tables = make ? make(runs) : Tables();
-      const Output output = [&](const std::string& command) { return runs.output(command); };
-      std::ranges::move(described_tables(text, std::ref(runs), output), std::back_inserter(tables));
-      return tables;
-    };
+    if (by_name.contains(row.name)) {
+      row.make = by_name.at(row.name);
+    } else if (lines.contains(row.name)) {
+      row.make = [text = lines[row.name]](TrainRuns& runs) {
+        const Output output = [&](const std::string& command) { return runs.output(command); };
+        return described_tables(text, std::ref(runs), output);
+      };
+    }
   }
   return rows;
 }

@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <command_line/commit.h>
 #include <reproduce/report.h>
 
@@ -9,25 +10,11 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <stdexcept>
 
 namespace fsdp {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// What follows `key` and a separator in the first line of `path` that starts with it.
-std::string field(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with(key)) continue;
-    const size_t begin = line.find_first_not_of(" \t:=\"", key.size());
-    const size_t end = line.find_last_not_of(" \t\"");
-    return begin == std::string::npos ? "" : line.substr(begin, end - begin + 1);
-  }
-  return "";
-}
 
 std::string now() {
   char text[32];
@@ -55,13 +42,6 @@ Json circumstances() {
             {"kernel", system.release}}}};
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(path.string() + ": can't be written");
-}
-
 std::string introduction(const std::string& command, const Json& about) {
   const Json& machine = about["machine"];
   const Json& versions = about["versions"];
@@ -76,6 +56,18 @@ std::string introduction(const std::string& command, const Json& about) {
 }
 
 }  // namespace
+
+std::string field(const std::filesystem::path& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(key)) continue;
+    const size_t begin = line.find_first_not_of(" \t:=\"", key.size());
+    const size_t end = line.find_last_not_of(" \t\"");
+    return begin == std::string::npos ? "" : line.substr(begin, end - begin + 1);
+  }
+  return "";
+}
 
 std::string Report::verdict() const {
   const auto ok = [](const Table& table) { return table.ok(); };
@@ -97,8 +89,8 @@ void Report::write(const std::filesystem::path& folder, const Json& runs) const 
   std::string lines = json.dump() + "\n";
   for (const Json& run : runs)
     lines += run.dump() + "\n";
-  write_file(folder / (name + ".md"), introduction(command, json) + "\n" + markdown());
-  write_file(folder / (name + ".json"), lines);
+  write_whole_file(folder / (name + ".md"), introduction(command, json) + "\n" + markdown());
+  write_whole_file(folder / (name + ".json"), lines);
 }
 
 std::string last_verdict(const std::filesystem::path& folder, const std::string& name) {

@@ -23,6 +23,9 @@ struct Report {
   void write(const std::filesystem::path& folder, const nlohmann::ordered_json& runs) const;
 };
 
+// What follows `key` and a separator in the first line of a file that starts with it.
+std::string field(const std::filesystem::path& file, const std::string& key);
+
 // The verdict in NAME.json; "not run" if there is no such file.
 std::string last_verdict(const std::filesystem::path& folder, const std::string& name);
 

@@ -1,7 +1,6 @@
-#include <reproduce/strict.h>
-
 #include <comm/communicator.h>
 #include <fully_shard.h>
+#include <reproduce/tables.h>
 #include <sharded_optimizer.h>
 
 #include <algorithm>
@@ -15,13 +14,11 @@ constexpr double kSum = 1.880849838256836;  // published, for every W
 
 class StrictModel : public Module {
  public:
-  StrictModel() : linear_(register_module("linear", torch::nn::Linear(options()))) {}
   torch::Tensor forward(torch::Tensor x) override { return linear_(x); }
 
  private:
-  static torch::nn::LinearOptions options() { return torch::nn::LinearOptions(4, 3).bias(false); }
-
-  torch::nn::Linear linear_;
+  torch::nn::Linear linear_{
+      register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(4, 3).bias(false)))};
 };
 
 void run_rank(const RankContext& context, const std::filesystem::path& result) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -19,14 +20,9 @@ bool is_number(const std::string& cell) {
   return !cell.empty() && cell.find_first_not_of("0123456789.,+-e") == std::string::npos;
 }
 
-std::string row(const std::vector<std::string>& cells, const std::vector<size_t>& widths) {
-  std::string text = "|";
-  for (size_t i = 0; i < widths.size(); ++i) {
-    const std::string cell = i < cells.size() ? cells[i] : "";
-    const std::string gap(widths[i] - cell.size(), ' ');
-    text += " " + (is_number(cell) ? gap + cell : cell + gap) + " |";
-  }
-  return text + "\n";
+std::string padded(const std::string& cell, size_t width) {
+  const std::string gap(width - cell.size(), ' ');
+  return is_number(cell) ? gap + cell : cell + gap;
 }
 
 }  // namespace
@@ -52,27 +48,25 @@ bool Table::ok() const {
 }
 
 std::string Table::markdown() const {
-  std::vector<std::string> names = header;
-  names.emplace_back();
-  std::vector<size_t> widths;
-  for (size_t i = 0; i < names.size(); ++i) {
-    size_t width = names[i].size();
-    for (const Line& line : lines) {
-      const bool last = i + 1 == names.size();
-      const std::string cell = last ? verdict(line) : (i < line.cells.size() ? line.cells[i] : "");
-      width = std::max(width, cell.size());
-    }
-    widths.push_back(std::max<size_t>(width, 1));
+  std::vector<std::vector<std::string>> rows{header};
+  for (const Line& line : lines)
+    rows.push_back(line.cells);
+  std::vector<size_t> widths(header.size() + 1, 1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].resize(header.size());
+    rows[i].push_back(i == 0 ? "" : verdict(lines[i - 1]));
+    for (size_t column = 0; column < widths.size(); ++column)
+      widths[column] = std::max(widths[column], rows[i][column].size());
   }
-  std::string text = "## " + title + "\n\n" + row(names, widths) + "|";
+  std::string text = "## " + title + "\n\n", rule = "|";
   for (const size_t width : widths)
-    text += std::string(width + 2, '-') + "|";
-  text += '\n';
-  for (const Line& line : lines) {
-    std::vector<std::string> cells = line.cells;
-    cells.resize(header.size());
-    cells.push_back(verdict(line));
-    text += row(cells, widths);
+    rule += std::string(width + 2, '-') + '|';
+  rule += '\n';
+  for (const auto& row : rows) {
+    text += '|';
+    for (size_t column = 0; column < widths.size(); ++column)
+      text += ' ' + padded(row[column], widths[column]) + " |";
+    text += '\n' + std::exchange(rule, "");  // once, below the header
   }
   for (const std::string& note : notes)
     text += "\n" + wrap(note, kColumns) + "\n";

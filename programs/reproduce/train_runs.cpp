@@ -1,17 +1,15 @@
 #include <base/median.h>
 #include <base/whole_file.h>
+#include <command_line/child.h>
 #include <command_line/commit.h>
-#include <reproduce/child.h>
 #include <reproduce/train_runs.h>
 #include <state/checkpoint_folder.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
@@ -52,37 +50,27 @@ TrainOptions words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, last;
+  while (std::getline(lines, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
 TrainResult parse_train_result(const std::string& text) {
   TrainResult result;
   std::istringstream lines(text);
-  std::string line;
-  bool final = false;
-  while (std::getline(lines, line)) {
-    if (final) throw std::runtime_error("train wrote lines after the final one");
-    Fields json = nlohmann::json::parse(line);
-    final = json.value("final", false);
-    if (final) {
-      result.last = std::move(json);
-    } else {
-      result.steps.push_back(std::move(json));
-    }
-  }
-  if (!final) throw std::runtime_error("train wrote no final line");
+  for (std::string line; std::getline(lines, line);)
+    result.steps.emplace_back(nlohmann::json::parse(line));
+  const auto final = [](const Fields& line) { return line.value("final", false); };
+  const auto last = std::ranges::find_if(result.steps, final);
+  if (last == result.steps.end() || last + 1 != result.steps.end())
+    throw std::runtime_error("the last line that train wrote is not the only final one");
+  result.last = std::move(*last);
+  result.steps.pop_back();
   return result;
-}
-
-TrainRuns::TrainRuns(std::filesystem::path train) : train_(std::move(train)) {
-  std::string name = (std::filesystem::temp_directory_path() / "fsdp-reproduce-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw std::runtime_error(name + ": " + std::strerror(errno));
-  }
-  folder_ = name;
-  pass_on_signals();
-}
-
-TrainRuns::~TrainRuns() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 const TrainResult& TrainRuns::operator()(const TrainOptions& options) {
@@ -94,31 +82,24 @@ std::string TrainRuns::output(const std::string& command) {
 }
 
 TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns::*run)(Run&)) {
-  Run*& known = by_options_[options];
-  if (known == nullptr) {
-    runs_.push_back(std::make_unique<Run>(Run{options, {}, {}, {}}));
-    known = runs_.back().get();
-    (this->*run)(*known);
-  }
-  if (std::ranges::find(used_, known) == used_.end()) used_.push_back(known);
-  if (!known->error.empty()) throw std::runtime_error(known->error);
-  return *known;
+  const auto [place, is_new] = runs_.try_emplace(options, Run{options, {}, {}, {}});
+  Run& known = place->second;
+  if (is_new) (this->*run)(known);
+  if (std::ranges::find(used_, &known) == used_.end()) used_.push_back(&known);
+  if (!known.error.empty()) throw std::runtime_error(known.error);
+  return known;
 }
 
 // Whether the program ended well; if not, run.error says why.
-bool TrainRuns::child(Run& run, const std::filesystem::path& program,
-                      const TrainOptions& arguments) {
+bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptions arguments) {
   if (isatty(STDERR_FILENO) == 1)
     std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
-  const auto log = folder_ / "output";
+  const auto log = folder() / "output";
   const auto start = std::chrono::steady_clock::now();
-  const bool succeeded = run_child(program, arguments, log);
+  arguments.insert(arguments.begin(), program.string());
+  const bool succeeded = run_child(arguments, log).ok();
   run.result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (ending_signal() != 0) {
-    std::filesystem::remove_all(folder_);
-    end_by(ending_signal());
-  }
   run.output = content_of(log);
   if (succeeded) return true;
   run.error = last_line(run.output);
@@ -131,10 +112,10 @@ void TrainRuns::command(Run& run) {
 }
 
 void TrainRuns::train(Run& run) {
-  const std::string file = (folder_ / std::to_string(runs_.size())).string();
+  const std::string file = (folder() / std::to_string(runs_.size())).string();
   TrainOptions arguments = run.options;
   for (std::string& argument : arguments)
-    if (argument.starts_with("%/")) argument = (folder_ / argument.substr(2)).string();
+    if (argument.starts_with("%/")) argument = (folder() / argument.substr(2)).string();
   arguments.insert(arguments.end(), {"--log", file + ".log", "--json", file + ".json"});
   if (!child(run, train_, arguments)) return;
   try {

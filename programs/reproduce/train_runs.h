@@ -1,9 +1,10 @@
 #pragma once
 
+#include <command_line/child.h>
+
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -45,6 +46,7 @@ TrainResult parse_train_result(const std::string& text);
 using TrainOptions = std::vector<std::string>;
 std::string joined(const TrainOptions& options);  // by spaces
 TrainOptions words(const std::string& text);      // the inverse
+std::string last_line(const std::string& text);   // that is not empty; "" if there is none
 
 // Gives a table the result of a run. Throws std::runtime_error if the run failed.
 using Train = std::function<const TrainResult&(const TrainOptions&)>;
@@ -55,17 +57,14 @@ using Output = std::function<std::string(const std::string& command)>;
 // stderr if that is a terminal. Its files lie in a temporary folder, which the destructor removes.
 class TrainRuns {
  public:
-  explicit TrainRuns(std::filesystem::path train);
-  ~TrainRuns();
-  TrainRuns(const TrainRuns&) = delete;
-  TrainRuns& operator=(const TrainRuns&) = delete;
+  explicit TrainRuns(std::filesystem::path train) : train_(std::move(train)) {}
 
-  // Throws std::runtime_error with the last line of output if the program fails. SIGINT and SIGTERM
-  // are passed on to the program, and then end this process. An option "%/NAME" is a file in
-  // folder(). With --checkpoint-dir, `last` also has checkpoint_bytes and checkpoint_files.
+  // Throws std::runtime_error with the last line of output if the program fails, and what
+  // run_child() throws. An option "%/NAME" is a file in folder(). With --checkpoint-dir, `last`
+  // also has checkpoint_bytes and checkpoint_files.
   const TrainResult& operator()(const TrainOptions& options);
   std::string output(const std::string& command);
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   // Of every run since the last call: options, seconds, and of its lines what was read, or error.
   nlohmann::ordered_json take_json();
   void keep(nlohmann::ordered_json run) { kept_.push_back(std::move(run)); }  // for take_json()
@@ -79,11 +78,11 @@ class TrainRuns {
   Run& run_once(const TrainOptions& options, void (TrainRuns::*run)(Run&));
   void train(Run& run);
   void command(Run& run);
-  bool child(Run& run, const std::filesystem::path& program, const TrainOptions& arguments);
+  bool child(Run& run, const std::filesystem::path& program, TrainOptions arguments);
 
-  std::filesystem::path train_, folder_;
-  std::vector<std::unique_ptr<Run>> runs_;
-  std::map<TrainOptions, Run*> by_options_;
+  std::filesystem::path train_;
+  OwnFolder folder_{"fsdp-reproduce"};
+  std::map<TrainOptions, Run> runs_;
   std::vector<Run*> used_;  // since the last take_json()
   nlohmann::ordered_json kept_ = nlohmann::ordered_json::array();
 };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <common/expect_text.h>
+#include <common/set_variables.h>
 #include <common/temporary_folder.h>
 
 namespace fsdp {
@@ -85,6 +86,17 @@ TEST_F(Recording, that_is_cut_is_good_up_to_there) {
   EXPECT_CONTAINS(replay(0), "rank 0 calls all_gather b (8 x float, 32 B); the recording has no");
   std::ofstream(file(1)) << std::string(bytes, 'x');
   EXPECT_CONTAINS(replay(1), "rank-1: from byte 0 on it is no recording");
+}
+
+TEST_F(Recording, has_the_words_of_its_command_as_they_are) {
+  using namespace std::string_literals;
+  const SetVariables set({{"FSDP_RECORD_AS", "--gtest_filter='*'"}, {"OMP_X", "$(a)\n;b"}});
+  record(/*both=*/true);
+  const std::string words = content_of(folder_.path() + "/new/command");
+  EXPECT_TRUE(words.starts_with(std::filesystem::current_path().string() + '\0'));
+  EXPECT_CONTAINS(words, "\0OMP_X=$(a)\n;b\0"s);
+  EXPECT_LACKS(words, "HOME=");
+  EXPECT_TRUE(words.ends_with("\0\0--gtest_filter='*'\0"s));
 }
 
 TEST_F(Recording, begins_in_a_new_folder_only) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace fsdp {
@@ -14,12 +13,8 @@ namespace fsdp {
 using Arguments = std::vector<std::string>;
 
 // What `./fsdp train` makes of these arguments, in a stack that takes every --wrap.
-inline TrainConfig parsed(Arguments arguments) {
-  arguments.insert(arguments.begin(), "train");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments)
-    argv.push_back(argument.data());
-  return parse_train_options(static_cast<int>(argv.size()), argv.data(), [](const auto&) {});
+inline TrainConfig parsed(const Arguments& arguments) {
+  return parse_train_options(arguments, [](const auto&) {});
 }
 
 // The same with other defaults: 24 rows, which 1, 2, 3, 4 and 8 ranks divide, of random tokens.
@@ -27,7 +22,7 @@ inline TrainConfig parse(Arguments arguments) {
   for (const Arguments& option : {Arguments{"--recipe", "published"}, Arguments{"--batch", "24"}})
     if (std::ranges::find(arguments, option[0]) == arguments.end())
       arguments.insert(arguments.end(), option.begin(), option.end());
-  return parsed(std::move(arguments));
+  return parsed(arguments);
 }
 
 // How they are refused.

@@ -1,12 +1,16 @@
 #include <base/standard_output.h>
 #include <base/text.h>
+#include <command_line/child.h>
 #include <command_line/command_line.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -21,14 +25,15 @@ std::string written(Number number) {
 
 }  // namespace
 
-void parse_command_line(CLI::App& app, int argc, char** argv, const std::function<void()>& check) {
+void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
+                        const std::function<void()>& check) {
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(arguments);  // as CLI11 wants them
+    app.parse(std::move(arguments));
     check();
   } catch (const CLI::CallForHelp&) {
     constexpr size_t kColumns = 100;
-    const size_t indent = app.get_formatter()->get_column_width();
-    std::fputs(wrap(app.help(), kColumns, indent).c_str(), stdout);
+    std::fputs(wrap(app.help(), kColumns, app.get_formatter()->get_column_width()).c_str(), stdout);
     const std::string lost = lost_output();
     if (!lost.empty()) throw std::runtime_error(lost);
     std::exit(0);
@@ -59,6 +64,10 @@ int run_program(const std::string& name, const std::function<int()>& body) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
     return 1;
+  } catch (const Interrupted& interrupted) {
+    std::signal(interrupted.signal, SIG_DFL);
+    raise(interrupted.signal);
+    _exit(128 + interrupted.signal);
   }
 }
 

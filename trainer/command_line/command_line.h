@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace fsdp {
 
@@ -15,14 +16,15 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Parses the command line, then calls `check`, which may throw std::exception. Throws UsageError
-// for a mistake. When the command line asks for help, prints it and ends the process with status 0,
-// or throws std::runtime_error if that can't be printed.
+// Parses the command line, which is without the program's name, then calls `check`, which may throw
+// std::exception. Throws UsageError for a mistake. When the command line asks for help, prints it
+// and ends the process with status 0, or throws std::runtime_error if that can't be printed.
 void parse_command_line(
-    CLI::App& app, int argc, char** argv, const std::function<void()>& check = [] {});
+    CLI::App& app, std::vector<std::string> arguments, const std::function<void()>& check = [] {});
 
 // What main() returns: what `body` returns, 2 for a UsageError, 1 for another exception, or if what
 // the program has printed could not be written; prints either on stderr after the program's name.
+// Ends the process by the signal that a call of run_child() was interrupted by.
 int run_program(const std::string& name, const std::function<int()>& body);
 
 // Throws UsageError "--json FILE: Permission denied" if there is a reason not to write that file.

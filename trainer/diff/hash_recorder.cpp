@@ -1,10 +1,7 @@
 #include <base/todo.h>
-#include <base/write_all.h>
 #include <diff/hash_recorder.h>
-#include <fcntl.h>
 #include <optim/exact_sum.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -28,20 +25,6 @@ uint64_t hash_of(const at::Tensor& tensor, int64_t begin) {
   return sum;
 }
 
-// Without the last part: "h.0.attn" of "h.0.attn.weight"; "" of "h".
-std::string around(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-// The innermost of `modules` that has this parameter or is this module.
-template <typename Names>
-std::string innermost(const Names& modules, std::string name) {
-  while (!name.empty() && !modules.contains(name))
-    name = around(name);
-  return name;
-}
-
 // What is not unsharded has none to read.
 bool has_storage(const at::Tensor& tensor) {
   const auto end = static_cast<size_t>(tensor.storage_offset() + tensor.numel());
@@ -62,10 +45,9 @@ HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
     : path_(config.hashes + "/rank." + std::to_string(rank)),
       rank_(rank),
       first_replica_(rank < (config.mode == "ddp" ? 1 : config.shards())) {
-  std::error_code unknown;  // open() fails too, and says why
+  std::error_code unknown;  // the file can't be opened either, which says why
   std::filesystem::create_directories(config.hashes, unknown);
-  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(errno));
+  file_.open(path_);
   if (!config.capture.empty()) capture_ = nlohmann::json::parse(config.capture).get<EventKey>();
   for (const auto& unit : layout.units)
     units_.insert(unit.name);
@@ -73,10 +55,6 @@ HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
     places_.emplace(parameter.name, places_.size());
   settings.update({{"first_step", config.first_step}, {"steps", config.steps}});
   write({{"processes", config.mode == "single" ? 1 : config.world}, {"settings", settings}});
-}
-
-HashRecorder::~HashRecorder() {
-  close(file_);
 }
 
 Workload HashRecorder::observed(const Workload& workload) {
@@ -100,12 +78,16 @@ Workload HashRecorder::observed(const Workload& workload) {
 }
 
 void HashRecorder::hook(Module& model) {
-  std::map<std::string, Module*> modules;
   for (const auto& named : model.named_modules()) {
     auto* module = dynamic_cast<Module*>(named.value().get());
     if (module == nullptr) continue;
-    modules[named.key()] = module;
     const std::string name = named.key().empty() ? "root" : named.key();
+    module->register_forward_pre_hook([this, name](Module& self, const at::Tensor&) {
+      for (const auto& parameter : self.named_parameters(/*recurse=*/false))
+        if (in_forward_)
+          add_of_part(What::gathered, name + '.' + parameter.key(), parameter.value());
+      return at::Tensor();
+    });
     module->register_forward_hook([this, name](Module&, const at::Tensor& output) {
       if (in_forward_) add_of_part(What::output, name, output);
       return at::Tensor();
@@ -113,12 +95,6 @@ void HashRecorder::hook(Module& model) {
   }
   for (const auto& [name, tensor] : distinct_parameters(model)) {
     sizes_[name] = tensor.sizes().vec();
-    modules.at(innermost(modules, name))
-        ->register_forward_pre_hook(
-            [this, name = name, tensor = tensor](Module&, const at::Tensor&) {
-              if (in_forward_) add_of_part(What::gathered, name, tensor);
-              return at::Tensor();
-            });
     if (!tensor.requires_grad()) continue;
     tensor.register_hook([this, name = name](const at::Tensor& gradient) {
       // Not of a pass inside, as where activations are computed again: it comes once more.
@@ -154,28 +130,35 @@ void HashRecorder::record_norm(int64_t step, double norm) {
   if (rank_ == 0) add({step, -1, What::norm, ""}, 0, at::full({1}, norm, at::kDouble));
 }
 
+std::string HashRecorder::unit_of(std::string name) const {
+  while (!units_.contains(name)) {
+    const size_t dot = name.rfind('.');
+    if (dot == std::string::npos) return "root";
+    name.resize(dot);
+  }
+  return name;
+}
+
 void HashRecorder::add(const EventKey& key, int64_t place, const at::Tensor& tensor,
                        int64_t begin) {
   if (!tensor.defined()) return;
   const bool there = has_storage(tensor);
-  std::string unit = innermost(units_, key.name);
-  if (unit.empty()) unit = "root";
   nlohmann::json line = key;
-  line.update(nlohmann::json(
-      EventHash{place, unit, there ? bit_hash(tensor, begin) : 0, there ? tensor.numel() : 0}));
-  if (there && capture_ == key) line.update(values_of(key.name, unit, tensor, begin));
+  line.update(nlohmann::json(EventHash{
+      place, unit_of(key.name), there ? bit_hash(tensor, begin) : 0, there ? tensor.numel() : 0}));
+  if (there && capture_ == key) line.update(values_of(key.name, tensor, begin));
   write(line);
 }
 
-nlohmann::json HashRecorder::values_of(const std::string& name, const std::string& unit,
-                                       const at::Tensor& tensor, int64_t begin) const {
+nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor& tensor,
+                                       int64_t begin) const {
   const at::Tensor all = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
   const auto* numbers = all.const_data_ptr<double>();
   std::string text;
   int count = 0;  // the last two of the unit; of all if it has none, as in ddp
   for (const bool any : {false, true})
     for (auto call = calls_.rbegin(); call != calls_.rend() && count < (any ? 1 : 2); ++call)
-      if (any || call->unit == unit)
+      if (any || call->unit == unit_of(name))
         text += (count++ > 0 ? " and #" : ", after #") + std::to_string(call->sequence) + ' ' +
                 call->text();
   return {{"rank", rank_},
@@ -186,8 +169,8 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const std::strin
 }
 
 void HashRecorder::write(const nlohmann::json& line) {
-  const int error = write_all(file_, line.dump() + '\n');
-  if (error != 0) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(error));
+  file_ << line.dump() << '\n' << std::flush;  // at once: the rank may be killed
+  if (!file_) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(errno));
 }
 
 void HashRecorder::issued(const Call& call, const at::Tensor&) {

@@ -4,6 +4,7 @@
 #include <diff/run_hashes.h>
 #include <strategies/strategy.h>
 
+#include <fstream>
 #include <set>
 
 namespace fsdp {
@@ -21,7 +22,6 @@ class HashRecorder final : public CallObserver {
   // can't be written.
   HashRecorder(const TrainConfig& config, const ShardLayout& layout,
                nlohmann::ordered_json settings, int rank);
-  ~HashRecorder();
 
   // The same workload, whose loss() records what each part makes. The first call registers hooks on
   // the model: so they run after those of the strategy.
@@ -40,12 +40,13 @@ class HashRecorder final : public CallObserver {
   void hook(Module& model);
   void add_of_part(What what, std::string name, const at::Tensor& tensor);
   void add(const EventKey& key, int64_t place, const at::Tensor& tensor, int64_t begin = 0);
-  nlohmann::json values_of(const std::string& name, const std::string& unit,
-                           const at::Tensor& tensor, int64_t begin) const;
+  std::string unit_of(std::string name) const;  // the innermost unit that has it, or is it
+  nlohmann::json values_of(const std::string& name, const at::Tensor& tensor, int64_t begin) const;
   void write(const nlohmann::json& line);
 
   std::string path_;
-  int file_, rank_;
+  std::ofstream file_;
+  int rank_;
   bool first_replica_;
   std::optional<EventKey> capture_;                    // whose values are written too
   std::map<std::string, int64_t> places_;              // of parameters

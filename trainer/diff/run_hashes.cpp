@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -42,14 +43,14 @@ int read_file(const std::string& path, RunHashes& run) {
 }
 
 void require_equal(const json& a, const json& b) {
-  for (const auto* settings : {&a, &b}) {
-    for (const auto& [key, value] : settings->items()) {
-      const json of_a = a.value(key, json()), of_b = b.value(key, json());
-      if (of_a == of_b) continue;
-      throw std::invalid_argument("a has " + key + ' ' + of_a.dump() + ", and b " + of_b.dump() +
-                                  ": they have to be equal");
-    }
-  }
+  const json changes = json::diff(a, b);
+  if (changes.empty()) return;
+  const std::string path = changes[0].at("path");
+  const auto value = [&](const json& of) {
+    return of.value(json::json_pointer(path), json()).dump();
+  };
+  throw std::invalid_argument("a has " + path.substr(1) + ' ' + value(a) + ", and b " + value(b) +
+                              ": they have to be equal");
 }
 
 // Compares as a step goes on.
@@ -64,31 +65,22 @@ const EventHash& event_of(const RunHashes& run, const EventKey& key) {
   return found == run.events.end() ? none : found->second;
 }
 
-// All elements, and the line that has the first one of each rank.
-struct Values {
-  std::vector<double> numbers;
-  std::map<size_t, const json*> lines;
+// Its elements, each with the line of the rank that has it.
+std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) {
+  std::map<int64_t, const json*> lines;
+  for (const json& line : event.values)
+    lines[line.at("begin").get<int64_t>()] = &line;
+  std::vector<std::pair<double, const json*>> elements;
+  for (const auto& [begin, line] : lines)
+    for (const json& value : line->at("values"))
+      elements.emplace_back(value.is_number() ? value.get<double>() : NAN, line);
+  return elements;
+}
 
-  explicit Values(const EventHash& event) {
-    for (const json& line : event.values) {
-      const auto begin = line.at("begin").get<size_t>();
-      const json& values = line.at("values");
-      if (begin > (size_t{1} << 33)) continue;  // a file that somebody has changed
-      numbers.resize(std::max(numbers.size(), begin + values.size()), NAN);
-      std::transform(values.begin(), values.end(), &numbers[begin], [](const json& value) {
-        return value.is_number() ? value.get<double>() : NAN;
-      });
-      lines[begin] = &line;
-    }
-  }
-
-  // "rank 1, after #12 reduce_scatter h.1 (5120 x float, 0.0 MB)"
-  std::string origin(size_t element) const {
-    const auto after = lines.upper_bound(element);
-    const json& line = *(after == lines.begin() ? after : std::prev(after))->second;
-    return "rank " + line.at("rank").dump() + line.at("calls").get<std::string>();
-  }
-};
+// "rank 1, after #12 reduce_scatter h.1 (5120 x float, 0.0 MB)"
+std::string origin(const json& line) {
+  return "rank " + line.at("rank").dump() + line.at("calls").get<std::string>();
+}
 
 // "[3, 0]" of element 12 of [5, 4].
 std::string index_text(size_t element, const std::vector<size_t>& sizes) {
@@ -161,24 +153,24 @@ std::vector<std::string> differing_values(const EventKey& key, const RunHashes& 
       return {std::string(name) + " has no storage there: it is not unsharded"};
     if (event->values.empty()) return {std::string("the values of ") + name + " are not known"};
   }
-  const Values left(of_a), right(of_b);
+  const auto of_run_a = elements_of(of_a), of_run_b = elements_of(of_b);
   const auto sizes = of_a.values.front().at("sizes").get<std::vector<size_t>>();
   std::vector<std::string> lines;
-  size_t differ = 0, first = 0, last = 0;
-  for (size_t i = 0; i < std::min(left.numbers.size(), right.numbers.size()); ++i) {
-    const double x = left.numbers[i], y = right.numbers[i];
+  std::vector<size_t> differ;
+  for (size_t i = 0; i < std::min(of_run_a.size(), of_run_b.size()); ++i) {
+    const double x = of_run_a[i].first, y = of_run_b[i].first;
     if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-    last = i;
-    if (differ == 0) first = i;
-    if (++differ > 5) continue;
+    differ.push_back(i);
+    if (differ.size() > 5) continue;
     char line[96];
     std::snprintf(line, sizeof line, "%-20s a %-17.9g b %.9g", index_text(i, sizes).c_str(), x, y);
     lines.emplace_back(line);
   }
-  lines.push_back(std::to_string(differ) + " of " + std::to_string(of_a.numel) +
-                  " elements differ, the last one is " + index_text(last, sizes));
-  lines.push_back("a: " + left.origin(first));
-  lines.push_back("b: " + right.origin(first));
+  if (differ.empty()) return {"no number differs: only signs of zeros or bits of NaNs do"};
+  lines.push_back(std::to_string(differ.size()) + " of " + std::to_string(of_a.numel) +
+                  " elements differ, the last one is " + index_text(differ.back(), sizes));
+  lines.push_back("a: " + origin(*of_run_a[differ[0]].second));
+  lines.push_back("b: " + origin(*of_run_b[differ[0]].second));
   return lines;
 }
 

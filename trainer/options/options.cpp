@@ -341,7 +341,7 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
 
 }  // namespace
 
-TrainConfig parse_train_options(int argc, char** argv,
+TrainConfig parse_train_options(const std::vector<std::string>& arguments,
                                 const std::function<void(const std::string&)>& check_wrap,
                                 int max_world) {
   TrainConfig config;
@@ -372,7 +372,7 @@ TrainConfig parse_train_options(int argc, char** argv,
   in_group("Checkpoints");
   add_run_options(app, config, given);
   in_group("Ranks, reports and faults");
-  parse_command_line(app, argc, argv, [&] {
+  parse_command_line(app, arguments, [&] {
     check_wrap(config.wrap);
     take_world_from_environment(config, app.count("--world") > 0);
     find_checkpoint_to_resume(config, given.parts);

@@ -13,14 +13,6 @@
 namespace fsdp {
 namespace {
 
-PlanSettings parsed(std::vector<std::string> options) {
-  std::vector<char*> arguments;
-  options.insert(options.begin(), "fsdp plan");
-  for (std::string& option : options)
-    arguments.push_back(option.data());
-  return parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
-}
-
 Plan plan_of(const PlanSettings& settings) {
   const TrainConfig& config = settings.configs.front();
   const ShardLayout layout = layout_of(config);
@@ -34,7 +26,8 @@ RankRun in_process(const std::function<void(TestRank&)>& body) {
 
 TEST(Plan, counts_six_operations_for_each_parameter_and_token) {
   const RankRun run = in_process([](TestRank& rank) {
-    const auto settings = parsed({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
+    const auto settings =
+        parse_plan_options({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
     const TrainConfig& config = settings.configs.front();
     const int64_t embedding = int64_t{32000} * 5120;  // a row lookup
     const double expected = 6.0 * static_cast<double>(layout_of(config).numel() - embedding) * 64;
@@ -48,7 +41,7 @@ TEST(Plan, tells_what_stays_within_a_host_from_what_leaves_it) {
     const auto bytes = [&](const std::string& name, const std::vector<std::string>& options) {
       std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
       all.insert(all.end(), options.begin(), options.end());
-      const Plan plan = plan_of(parsed(all));
+      const Plan plan = plan_of(parse_plan_options(all));
       rank.observe(name, std::vector<int64_t>{plan.within, plan.between});
     };
     bytes("full", {});
@@ -69,11 +62,11 @@ TEST(PlanSearch, finds_what_planning_each_candidate_by_itself_finds) {
     int wrong = 0, tried = 0;
     for (int64_t seed = 0; seed < 24; ++seed) {
       const std::vector<std::string> worlds{"1", "2", "4", "8"};
-      auto settings = parsed({"--model", seed % 2 == 0 ? "gpt2-tiny" : "small", "--world",
-                              worlds[static_cast<size_t>(seed / 2 % 4)], "--rows",
-                              std::to_string(1 + seed % 3), "--seq", std::to_string(3 + seed % 15),
-                              "--gpus-per-host", seed % 3 == 0 ? "2" : "4", "--intra",
-                              "5us,300GB/s", "--inter", "20us,25GB/s", "--flops", "1T"});
+      auto settings = parse_plan_options(
+          {"--model", seed % 2 == 0 ? "gpt2-tiny" : "small", "--world",
+           worlds[static_cast<size_t>(seed / 2 % 4)], "--rows", std::to_string(1 + seed % 3),
+           "--seq", std::to_string(3 + seed % 15), "--gpus-per-host", seed % 3 == 0 ? "2" : "4",
+           "--intra", "5us,300GB/s", "--inter", "20us,25GB/s", "--flops", "1T"});
       const TrainConfig& base = settings.configs.front();
       const int64_t memory = (20 + seed) * (seed % 2 == 0 ? 10'000 : 500'000);
       const auto found = search(base, settings.machine, memory, layout_of, traces_of);
@@ -100,7 +93,7 @@ TEST(PlanSearch, finds_what_planning_each_candidate_by_itself_finds) {
 
 TEST(PlanOptions, say_what_is_wrong) {
   const auto error = [](const std::vector<std::string>& options) {
-    return error_of<UsageError>([&] { parsed(options); });
+    return error_of<UsageError>([&] { parse_plan_options(options); });
   };
   EXPECT_EQ(error({"--search"}), "--search: needs --memory");
   EXPECT_EQ(error({"--search", "--memory", "much"}), "--memory much: takes a number such as 80GB");

@@ -18,14 +18,8 @@ nlohmann::json in_process(const std::function<nlohmann::json()>& make) {
 
 // What ./fsdp train measures, in the places where answers_of() has what is predicted.
 nlohmann::json measured(const Question& question) {
-  std::vector<std::string> words = question.options;
-  words.insert(words.begin(), "fsdp train");
-  std::vector<char*> arguments;
-  for (std::string& word : words)
-    arguments.push_back(word.data());
   const TemporaryFolder folder;
-  TrainConfig config = parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
-                                           [](const std::string&) {});
+  TrainConfig config = parse_train_options(question.options, [](const std::string&) {});
   config.json = folder.path() + "/json";
   testing::internal::CaptureStdout();
   EXPECT_EQ(run_training(config,

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -36,16 +37,13 @@ TEST(ReproduceRegistry, has_thirty_five_rows_with_names_of_their_own) {
 }
 
 // Throws if a command of the list could not be run.
-void parse(std::vector<std::string> command) {
+void parse(const std::vector<std::string>& command) {
   if (command[0] != "./fsdp" || command[1] == "check") return;
   if (command[1] == "reproduce") {
     if (command[2] != "--full" && !row(command.at(3)).make) throw std::runtime_error(command[3]);
     return;
   }
-  std::vector<char*> arguments;
-  for (size_t i = 1; i < command.size(); ++i)
-    arguments.push_back(command[i].data());
-  parse_train_options(static_cast<int>(arguments.size()), arguments.data(), [](const auto&) {});
+  parse_train_options({command.begin() + 2, command.end()}, [](const auto&) {});
 }
 
 TEST(ReproduceRegistry, prints_commands_that_parse) {
@@ -66,6 +64,23 @@ TEST(ReproduceRegistry, states_arithmetic_that_is_right) {
   for (const double gb : {16 * p, 4 * p + 12 * p / 64, 2 * p + 14 * p / 64, 16 * p / 64})
     EXPECT_CONTAINS(text, " | " + fixed(gb, 3) + " | ");
   EXPECT_CONTAINS(text, fixed(-0.95 * std::log(0.95) - 0.05 * std::log(0.05 / 16384), 3) + " nats");
+}
+
+TEST(Report, writes_the_tables_and_a_line_for_each_run) {
+  const TemporaryFolder folder;
+  const auto runs =
+      nlohmann::ordered_json::array({{{"options", "--world 2"}, {"lines", {1, 2}}},
+                                     {{"options", "--world 4"}, {"error", "no\nmemory"}}});
+  Report{"report", "", {{"Losses", {"W", "loss"}, {{{"2", "7.11"}, true}}, {}}}}.write(
+      folder.path(), runs);
+  std::ifstream file(folder.path() + "/report.json");
+  nlohmann::ordered_json first, of_runs;
+  std::string line;
+  while (std::getline(file, line))
+    (first.is_null() ? first : of_runs.emplace_back()) = nlohmann::ordered_json::parse(line);
+  EXPECT_TRUE(first["machine"].contains("cores") && first["verdict"] == "ok");
+  EXPECT_EQ(of_runs, runs);
+  EXPECT_EQ(last_verdict(folder.path(), "report"), "ok");
 }
 
 TEST(ReproduceRegistry, lists_kind_command_and_last_verdict_in_100_columns) {

@@ -1,0 +1,42 @@
+#include <command_line/child.h>
+#include <command_line/command_line.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+namespace fsdp {
+namespace {
+
+TEST(RunChild, passes_a_signal_on_and_lets_the_folder_go_before_the_program_ends_by_it) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(pipe(ends.data()), 0);
+    const pid_t program = fork();
+    if (program == 0) {
+      _exit(run_program("test", [&] {
+        const OwnFolder folder("fsdp-test");
+        const std::string told = " >/proc/self/fd/" + std::to_string(ends[1]);
+        const std::string script = "echo " + folder.path().string() + told + "; exec sleep 100";
+        return run_child({"sh", "-c", script}, folder.path() / "log").code;
+      }));
+    }
+    close(ends[1]);
+    std::array<char, 4096> text{};
+    ASSERT_GT(read(ends[0], text.data(), text.size() - 1), 1);
+    const std::string folder(text.data(), std::string(text.data()).size() - 1);
+    EXPECT_TRUE(std::filesystem::exists(folder + "/log"));
+    kill(program, signal);
+    int status = 0;
+    waitpid(program, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal);
+    EXPECT_FALSE(std::filesystem::exists(folder));
+    EXPECT_EQ(read(ends[0], text.data(), 1), 0) << "the command is still there";
+    close(ends[0]);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

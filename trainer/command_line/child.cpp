@@ -1,0 +1,65 @@
+#include <command_line/child.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+volatile sig_atomic_t running_child = 0;
+volatile sig_atomic_t asked_to_end = 0;
+
+void pass_on(int signal) {
+  asked_to_end = signal;
+  if (running_child > 0) kill(running_child, signal);
+}
+
+}  // namespace
+
+ChildProgram::End run_child(const std::vector<std::string>& command,
+                            const std::filesystem::path& log,
+                            const std::function<void(int)>& watch) {
+  for (const int signal : {SIGINT, SIGTERM})
+    std::signal(signal, pass_on);
+  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (output < 0) throw std::runtime_error(log.string() + ": " + std::strerror(errno));
+  ChildProgram child([&](int) {
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    return command;
+  });
+  close(output);
+  running_child = child.process();
+  while (!child.has_ended(1s)) {
+    // Again: while it was not yet the command, it may have passed over the signal.
+    if (asked_to_end != 0) kill(child.process(), asked_to_end);
+    if (watch) watch(child.process());
+  }
+  running_child = 0;
+  const ChildProgram::End end = child.end(0s);
+  if (asked_to_end != 0) throw Interrupted{asked_to_end};
+  return end;
+}
+
+OwnFolder::OwnFolder(const std::string& name) {
+  std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
+  if (mkdtemp(path.data()) == nullptr)
+    throw std::runtime_error(path + " can't be made: name another folder in TMPDIR");
+  path_ = path;
+}
+
+OwnFolder::~OwnFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace fsdp
