@@ -28,13 +28,15 @@ struct Setting {
   }
 };
 
-std::vector<Setting> settings() {
+// Of a test on so many ranks. Each model, block and dtype comes with all numbers of rows in the
+// tests on 1, 2, 3 and 4 ranks together: what a rank makes of its rows does not depend on others.
+std::vector<Setting> settings(int world) {
+  constexpr int64_t rows[] = {1, 2, 5, 16};
   std::vector<Setting> all;
   for (const auto& model : kFamilies)
-    for (const int64_t rows : {1, 2, 5, 16})
-      for (const int every : {0, 2, 1})
-        for (const auto dtype : {at::kFloat, at::kBFloat16})
-          all.push_back({model, rows, every, dtype});
+    for (const int every : {0, 2, 1})
+      for (const auto dtype : {at::kFloat, at::kBFloat16})
+        all.push_back({model, rows[(static_cast<size_t>(world) + all.size()) % 4], every, dtype});
   return all;
 }
 
@@ -102,7 +104,7 @@ MULTI_RANK_TEST(PlannedActivations, are_those_of_a_step_to_the_byte) {
         [&](TestRank& rank) {
           at::globalContext().setUserEnabledMkldnn(false);  // its scratch in 16 bits is not planned
           std::string wrong;
-          for (const Setting& setting : settings()) {
+          for (const Setting& setting : settings(world_size())) {
             const std::string found = differences(rank, config_of(setting, mode, world_size()));
             if (!found.empty()) wrong += setting.text() + ": " + found;
           }

@@ -32,9 +32,11 @@ struct BufferedBlock : LayerBlock {
 // Blocks of one class in a row: b0, b1, ...
 template <class Block>
 struct RowOf : Module {
-  explicit RowOf(int size = 2) {
-    for (int i = 0; i < size; ++i)
-      blocks.push_back(register_module("b" + std::to_string(i), std::make_shared<Block>()));
+  template <class... Sizes>
+  explicit RowOf(int count = 2, Sizes... of_block) {
+    for (int i = 0; i < count; ++i)
+      blocks.push_back(
+          register_module("b" + std::to_string(i), std::make_shared<Block>(of_block...)));
   }
   at::Tensor forward(at::Tensor x) override {
     for (const auto& block : blocks)
@@ -44,40 +46,35 @@ struct RowOf : Module {
   std::vector<std::shared_ptr<Block>> blocks;
 };
 
-// A parameter that a module may share with another.
-struct ScaleLayer : Module {
-  explicit ScaleLayer(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
-  at::Tensor forward(at::Tensor x) override { return x * gain; }
-  at::Tensor gain;
-};
-
-// Blocks b0, b1, ..., and a scale that belongs to the root.
-struct BlockNet : Module {
-  explicit BlockNet(int layers = 3, int64_t width = 7) {
-    for (int i = 0; i < layers; ++i)
-      blocks.push_back(
-          register_module("b" + std::to_string(i), std::make_shared<LayerBlock>(width)));
-    scale = register_parameter("scale", at::randn({width}));
-  }
-  at::Tensor forward(at::Tensor x) override {
-    for (const auto& block : blocks)
-      x = (*block)(x);
-    return x * scale;
-  }
-  std::vector<std::shared_ptr<LayerBlock>> blocks;
+// The same with a scale that belongs to the root.
+struct BlockNet : RowOf<LayerBlock> {
+  explicit BlockNet(int layers = 3, int64_t width = 7)
+      : RowOf(layers, width), scale(register_parameter("scale", at::randn({width}))) {}
+  at::Tensor forward(at::Tensor x) override { return RowOf::forward(std::move(x)) * scale; }
   at::Tensor scale;
 };
 
-// A parameter of no dimension, an empty one, one that lies in another order, a tied one, one of
-// fewer elements than there are ranks, and a buffer. The third one lies in row-major order when it
-// is sharded, so a matrix product of it may round otherwise.
+// A unit whose parameter another unit may have too.
+struct ScaleBlock : Module {
+  explicit ScaleBlock(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
+  at::Tensor forward(at::Tensor x) override { return x * gain; }
+  at::Tensor gain;
+};
 struct SmallBlock : Module {
   at::Tensor forward(at::Tensor x) override { return x * pair[0] + pair[1]; }
   at::Tensor pair = register_parameter("pair", at::randn({2}));
 };
+struct QuietBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return x.tanh(); }
+};
+
+// A parameter of no dimension, an empty one, one that lies in another order, one that two units
+// share, one of fewer elements than there are ranks, a buffer, and a unit without parameters. The
+// third one lies in row-major order when it is sharded, so a matrix product of it may round
+// otherwise.
 struct TinyNet : Module {
   at::Tensor forward(at::Tensor x) override {
-    x = (*small)((*block)((*first)(x)));
+    x = (*quiet)((*small)((*block)((*first)(x))));
     return (*second)(x)*turned * number;
   }
   at::Tensor number = register_parameter("number", at::randn({}));
@@ -85,10 +82,11 @@ struct TinyNet : Module {
   at::Tensor turned = register_parameter("turned", at::randn({7, 5}).t());
   std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
   std::shared_ptr<SmallBlock> small = register_module("small", std::make_shared<SmallBlock>());
-  std::shared_ptr<ScaleLayer> first =
-      register_module("first", std::make_shared<ScaleLayer>(at::randn({7})));
-  std::shared_ptr<ScaleLayer> second =
-      register_module("second", std::make_shared<ScaleLayer>(first->gain));
+  std::shared_ptr<QuietBlock> quiet = register_module("quiet", std::make_shared<QuietBlock>());
+  std::shared_ptr<ScaleBlock> first =
+      register_module("first", std::make_shared<ScaleBlock>(at::randn({7})));
+  std::shared_ptr<ScaleBlock> second =
+      register_module("second", std::make_shared<ScaleBlock>(first->gain));
   at::Tensor steps = register_buffer("steps", at::tensor({3, 4}, at::kLong));
 };
 

@@ -41,9 +41,21 @@ inline at::Tensor batch_part(int part, int parts, int step, at::IntArrayRef size
   return at::randn(all, generator).chunk(parts)[part];
 }
 
-// The loss of this rank's part, of a model of width 7.
+using Loss = std::function<at::Tensor(Module& model, int part, int parts, int step)>;
+
+// The mean square of what a model makes of a part of these sizes.
+inline Loss mean_square_of(const std::vector<int64_t>& sizes) {
+  return [sizes](Module& model, int part, int parts, int step) {
+    return model(batch_part(part, parts, step, sizes)).square().mean();
+  };
+}
+
+// The same of a model of width 7, and that of this rank's part.
+inline at::Tensor mean_square(Module& model, int part, int parts, int step) {
+  return mean_square_of({5, 7})(model, part, parts, step);
+}
 inline at::Tensor loss_of(Module& model, TestRank& rank, int step = 0) {
-  return model(batch_part(rank.rank(), rank.world_size(), step, {5, 7})).square().mean();
+  return mean_square(model, rank.rank(), rank.world_size(), step);
 }
 
 // The warnings of torch's while it lives.
@@ -63,33 +75,19 @@ inline void in_each_strategy(
       run_ranks(world_size, [&](TestRank& rank) { body(rank, rank.hybrid(shards)); });
 }
 
-// The same of any part, for a Training.
-inline at::Tensor mean_square(Module& model, int part, int parts, int step) {
-  return model(batch_part(part, parts, step, {5, 7})).square().mean();
+template <class Net>
+std::shared_ptr<Module> built() {
+  return std::make_shared<Net>();
 }
 
 struct Training {
-  std::function<std::shared_ptr<Module>()> build;  // draws from a seed of its own
-  // The loss of one of `parts` equal parts of the batch of this step.
-  std::function<at::Tensor(Module& model, int part, int parts, int step)> loss{mean_square};
+  std::string name;
+  std::function<std::shared_ptr<Module>()> build{built<BlockNet>};
+  Loss loss{mean_square};  // of one of `parts` equal parts of the batch of this step
   OptimizerOf optimizer{adamw};
   FullyShardedDataParallelOptions options{};
-  int steps{3};
-  // Before each step, on every model.
-  std::function<void(Module& model, int step)> prepare{[](Module&, int) {}};
 };
-
-// Of what `build` makes, drawn from one seed.
-inline Training training_of(const std::function<std::shared_ptr<Module>()>& build) {
-  return {.build = [build] {
-    torch::manual_seed(2);
-    return build();
-  }};
-}
-template <class Net>
-Training training_of() {
-  return training_of([] { return std::make_shared<Net>(); });
-}
+constexpr int kSteps = 3;
 
 // On a rank: a sharded BlockNet and its optimizer.
 struct ShardedNet {
@@ -138,23 +136,19 @@ inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int par
 
 inline void train_in_one_process(TestRank& rank, const Training& training, int world_size) {
   const auto model = training.build();
+  const auto named = distinct_parameters(*model);
   std::vector<at::Tensor> parameters;
-  auto names = nlohmann::json::array();
-  for (const auto& [name, parameter] : distinct_parameters(*model)) {
+  for (const auto& [name, parameter] : named)
     parameters.push_back(parameter);
-    names.push_back(name);
-  }
   const auto optimizer = training.optimizer(parameters);
-  for (int step = 0; step < training.steps; ++step) {
-    training.prepare(*model, step);
+  for (int step = 0; step < kSteps; ++step) {
     backward_of_parts(parameters, world_size,
                       [&](int part) { return training.loss(*model, part, world_size, step); });
     optimizer->step();
     optimizer->zero_grad();
   }
-  rank.observe("names", names);
-  for (size_t i = 0; i < parameters.size(); ++i)
-    rank.observe(names[i], parameters[i].detach().contiguous());
+  for (const auto& [name, parameter] : named)
+    rank.observe(training.name + ", " + name, parameter.detach().contiguous());
 }
 
 template <template <class> class Parallel, class Options>
@@ -162,15 +156,14 @@ void train_parallel(TestRank& rank, const Training& training, const Options& opt
   const auto net = training.build();
   Parallel<Module> model(*net, rank.communicator(), options);
   const auto optimizer = training.optimizer(model.parameters());
-  for (int step = 0; step < training.steps; ++step) {
-    training.prepare(*net, step);
+  for (int step = 0; step < kSteps; ++step) {
     training.loss(*net, rank.rank(), rank.world_size(), step).backward();
     optimizer->step();
     optimizer->zero_grad();
   }
   model.average_buffers();
   for (const auto& entry : model.state_dict())
-    rank.observe(entry.key(), entry.value());
+    rank.observe(training.name + ", " + entry.key(), entry.value());
 }
 
 inline void train_sharded(TestRank& rank, const Training& training) {
@@ -182,22 +175,31 @@ inline void train_replicated(TestRank& rank, const Training& training) {
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 
-// Fails unless every parameter has the bits on each rank that train_in_one_process() observed.
-inline void expect_parameters_of(const RankRun& one_process, const RankRun& run) {
-  for (const std::string name : one_process.at(0, "names"))
-    expect_on_all_ranks(run, name, one_process.at(0, name));
-}
-
-// Fails unless every parameter ends with the bits that it has in one process, with either class.
+// Fails unless every parameter of every model ends with the bits that it has in one process, with
+// either class. All random numbers of a training begin with one seed.
 inline void expect_equal_to_one_process(
-    int world_size, const Training& training,
+    int world_size, const std::vector<Training>& trainings,
     const std::vector<void (*)(TestRank&, const Training&)>& classes = {train_sharded,
                                                                         train_replicated}) {
-  const RankRun expected =
-      run_oracle([&](TestRank& rank) { train_in_one_process(rank, training, world_size); });
-  for (const auto& train : classes)
-    expect_parameters_of(expected,
-                         run_ranks(world_size, [&](TestRank& rank) { train(rank, training); }));
+  const auto each = [&](const std::function<void(const Training&)>& train) {
+    for (const Training& training : trainings) {
+      torch::manual_seed(2);
+      try {
+        train(training);
+      } catch (const std::exception& error) {
+        throw std::runtime_error(training.name + ": " + error.what());
+      }
+    }
+  };
+  const RankRun expected = run_oracle([&](TestRank& rank) {
+    each([&](const Training& training) { train_in_one_process(rank, training, world_size); });
+  });
+  for (const auto& train : classes) {
+    const auto on_ranks = [&](TestRank& rank) {
+      each([&](const Training& training) { train(rank, training); });
+    };
+    expect_as(run_ranks(world_size, on_ranks), expected);
+  }
 }
 
 }  // namespace fsdp

@@ -1,75 +1,71 @@
 #include <malloc.h>
 #include <memory/live_bytes.h>
+#include <module_of.h>
+#include <plan_step.h>
 #include <sharded_optimizer.h>
+#include <testing/multi_rank.h>
 
+#include <common/expect_text.h>
 #include <common/rank_failure.h>
 #include <library/models.h>
 #include <library/one_process.h>
 
-// The library adds nothing to what a step of fully_shard() costs.
+// What a step costs: the library adds nothing to fully_shard(), and plan_step() plans it.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(LibraryCosts);
 
-void observe_costs(TestRank& rank, const std::string& name) {
-  std::string calls;
-  for (const Call& call : rank.communicator()->take_log())
-    calls += std::string(to_string(call.operation)) + ' ' + call.unit.str() + '\n';
-  rank.observe(name + " calls", calls);
-  for (const Phase phase : {Phase::forward, Phase::backward})
-    rank.observe(name + " bytes in " + to_string(phase), live_bytes::peak(phase).by_class);
-}
+using Bytes = decltype(LiveBytes::by_class);
 
-// The second of two steps, from `backward`, and by an optimizer of our own.
-void train_two_steps(TestRank& rank, Module& net,
-                     const std::vector<std::shared_ptr<FlatParameter>>& units) {
+// The collectives of the second of two steps, by an optimizer of our own, and the peaks of its
+// forward and backward.
+std::pair<std::string, std::vector<Bytes>> costs_of_two_steps(
+    TestRank& rank, Module& net, const std::vector<std::shared_ptr<FlatParameter>>& units) {
   const auto optimizer = make_sharded_optimizer(units, {{"", {}}}, rank.communicator());
   for (int step = 0; step < 2; ++step) {
     live_bytes::reset(Phase::forward);
     live_bytes::reset(Phase::backward);
     rank.communicator()->take_log();
     live_bytes::enter(Phase::forward);
-    const at::Tensor x = batch_part(rank.rank(), rank.world_size(), step, {5, 7});
-    const at::Tensor loss = net(x).square().mean();
+    const at::Tensor loss = loss_of(net, rank, step);
     live_bytes::enter(Phase::backward);
     loss.backward();
     live_bytes::enter(Phase::optimizer);
     optimizer->step();
     optimizer->zero_grad();
   }
+  std::string calls;
+  for (const Call& call : rank.communicator()->take_log())
+    calls += std::string(to_string(call.operation)) + ' ' + call.unit.str() + '\n';
+  live_bytes::enter(Phase::init);
+  return {calls,
+          {live_bytes::peak(Phase::forward).by_class, live_bytes::peak(Phase::backward).by_class}};
 }
 
 MULTI_RANK_TEST(LibraryCosts, are_the_collectives_and_the_live_bytes_of_fully_shard) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto plain = [&] {
       const auto net = block_net();
       const auto sharded = fully_shard(*net, rank.communicator());
-      train_two_steps(rank, *net, sharded->units());
-      observe_costs(rank, "plain");
-    }
-    live_bytes::enter(Phase::init);
+      return costs_of_two_steps(rank, *net, sharded->units());
+    }();
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
-    train_two_steps(rank, *net, model.units());
-    observe_costs(rank, "library");
+    EXPECT_EQ(costs_of_two_steps(rank, *net, model.units()), plain);
   });
-  for (const std::string cost : {" calls", " bytes in forward", " bytes in backward"})
-    expect_on_each_rank(run, "library" + cost,
-                        [&](int rank) { return run.at(rank, "plain" + cost); });
 }
 
 MULTI_RANK_TEST(LibraryCosts, end_with_the_model) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+  run_ranks(world_size(), [](TestRank& rank) {
     const auto before = live_bytes::now().total;
     {
       ShardedNet sharded(rank);
       sharded.step();
       sharded.model.state_dict();
     }
-    rank.observe("left", live_bytes::now().total - before);
+    EXPECT_EQ(live_bytes::now().total, before);
   });
-  expect_on_all_ranks(run, "left", 0);
 }
 
 // [bytes] of 100,000 in 10,000 steps. Without the harness, which keeps records for its stories.
@@ -92,6 +88,69 @@ TEST(LibraryMemory, does_not_grow_with_the_steps) {
     return 0;
   });
   EXPECT_EQ(failure(result), "");
+}
+
+using TwoInputs = ModuleOf<at::Tensor(at::Tensor x, at::Tensor condition)>;
+
+struct PlannedBlock : TwoInputs {
+  explicit PlannedBlock(int64_t width)
+      : weight(register_parameter("weight", at::randn({width, width}))) {}
+  at::Tensor forward(at::Tensor x, at::Tensor condition) override {
+    return x + (at::linear(x, weight) + condition).relu();
+  }
+  at::Tensor weight;  // [width, width]
+};
+
+struct Net : TwoInputs {
+  explicit Net(int64_t width = 32) {
+    for (int i = 0; i < 3; ++i)
+      blocks.push_back(
+          register_module("block" + std::to_string(i), std::make_shared<PlannedBlock>(width)));
+    scale = register_parameter("scale", at::ones({width}));
+  }
+  at::Tensor forward(at::Tensor x, at::Tensor condition) override {
+    for (const auto& block : blocks)
+      x = (*block)(x, condition);
+    return x * scale;
+  }
+  std::vector<std::shared_ptr<PlannedBlock>> blocks;
+  at::Tensor scale;  // [width]
+};
+
+at::Tensor loss(Net& net, std::vector<at::Tensor> inputs) {
+  return net(inputs[0], inputs[1]).square().mean();
+}
+
+std::shared_ptr<Net> small() {
+  return std::make_shared<Net>();
+}
+std::shared_ptr<Net> large() {
+  return std::make_shared<Net>(100'000);  // 3 x 40 GB
+}
+
+// That a step then costs as much, test_example.cpp shows.
+TEST(PlannedModel, needs_neither_ranks_nor_the_memory_of_the_model) {
+  run_ranks(1, [](TestRank&) {
+    PlanOptions options;
+    options.world_size = 1024;
+    const std::vector<at::Tensor> inputs{at::ones({1, 100'000}), at::ones({1, 100'000})};
+    const auto plan = plan_step<Net>(large, loss, inputs, options);
+    const auto padded = [](int64_t numel) { return 4 * round_up(numel, 1024 * kAlignment); };
+    EXPECT_EQ(plan.peaks[1][MemoryClass::gathered],
+              2 * padded(10'000'000'000) + padded(100'000));  // and the scale
+    EXPECT_CONTAINS(plan.unit, "block");
+  });
+}
+
+TEST(PlannedModel, names_an_operator_that_the_meta_device_does_not_have) {
+  run_ranks(1, [](TestRank&) {
+    const auto unknown = [](Net& net, std::vector<at::Tensor> inputs) {
+      return at::histc(net(inputs[0], inputs[1]).detach(), 5).sum() + loss(net, inputs);
+    };
+    const std::vector<at::Tensor> inputs{at::ones({64, 32}), at::ones({64, 32})};
+    EXPECT_CONTAINS(error_of<std::runtime_error>([&] { plan_step<Net>(small, unknown, inputs); }),
+                    "plan_step: aten::histc has no meta kernel");
+  });
 }
 
 }  // namespace

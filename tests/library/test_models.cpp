@@ -1,8 +1,12 @@
+#include <checkpoint_activations.h>
 #include <forward_method.h>
-#include <torch/nn/functional/activation.h>
+#include <sequential.h>
+#include <sharded_optimizer.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/transformerlayer.h>
 
 #include <common/expect_text.h>
 #include <library/models.h>
@@ -14,36 +18,11 @@ namespace {
 
 MULTI_RANK_SUITE(AnyModel);
 
-MULTI_RANK_TEST(AnyModel, may_have_frozen_and_trainable_parameters_in_one_unit) {
-  expect_equal_to_one_process(world_size(), training_of([] {
-                                const auto net = std::make_shared<BlockNet>();
-                                net->blocks[0]->linear->weight.set_requires_grad(false);
-                                for (const at::Tensor& parameter : net->blocks[1]->parameters())
-                                  parameter.set_requires_grad(false);
-                                return net;
-                              }));
-}
-
-MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_by_hand) {
-  Training training = training_of<BlockNet>();
-  training.options.wrap = [](Module& model) {
+WrapPolicy first_and_last_block() {
+  return [](Module& model) {
     auto& net = dynamic_cast<BlockNet&>(model);
-    return std::vector<Module*>{net.blocks[0].get(), net.blocks[2].get()};
+    return std::vector<Module*>{net.blocks.front().get(), net.blocks.back().get()};
   };
-  expect_equal_to_one_process(world_size(), training);
-}
-
-// Units inside units.
-MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_from_the_inside_out) {
-  Training training = training_of<RowOf<BlockNet>>();
-  training.options.wrap = [](Module& model) {
-    for (const auto& module : model.modules(/*include_self=*/false))
-      if (auto* unit = dynamic_cast<Module*>(module.get())) fully_shard(*unit);
-    EXPECT_CONTAINS(error_of([&] { mean_square(model, 0, 1, 0); }),
-                    "BlockNet: fully_shard(module)");
-    return wrap_marked()(model);
-  };
-  expect_equal_to_one_process(world_size(), training, {train_sharded});
 }
 
 // Of a unit and of the root.
@@ -53,35 +32,11 @@ struct CodingNet : BlockNet {
     return {forward_method(*blocks[1], twice) * scale, x};
   }
 };
-
-MULTI_RANK_TEST(AnyModel, may_be_called_by_other_methods_than_forward) {
-  Training training = training_of<CodingNet>();
-  training.loss = [](Module& model, int part, int parts, int step) {
-    auto& net = dynamic_cast<CodingNet&>(model);
-    const at::Tensor x = batch_part(part, parts, step, {5, 7});
-    const auto [code, same] = forward_method(net, [&] { return net.encode(x); });
-    return (code + same).square().mean() + (step == 1 ? net(x).mean() : at::zeros({}));
-  };
-  expect_equal_to_one_process(world_size(), training);
-}
-
-MULTI_RANK_TEST(AnyModel, is_frozen_by_its_shards_too) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    auto named = model.named_parameters();
-    named["b0.linear.bias"].set_requires_grad(false);
-    mean_square(*net, rank.rank(), rank.world_size(), 0).backward();
-    rank.observe("frozen", !net->blocks[0]->linear->bias.requires_grad() &&
-                               !named["b0.linear.bias"].grad().defined());
-    named["b0.linear.bias"].set_requires_grad(true);
-    mean_square(*net, rank.rank(), rank.world_size(), 0).backward();
-    rank.observe("unfrozen", named["b0.linear.bias"].grad().defined());
-    net->blocks[1]->linear->bias.set_requires_grad(false);
-    EXPECT_FALSE(model.named_parameters()["b1.linear.bias"].requires_grad());
-  });
-  expect_on_all_ranks(run, "frozen", true);
-  expect_on_all_ranks(run, "unfrozen", true);
+at::Tensor loss_of_encode(Module& model, int part, int parts, int step) {
+  auto& net = dynamic_cast<CodingNet&>(model);
+  const at::Tensor x = batch_part(part, parts, step, {5, 7});
+  const auto [code, same] = forward_method(net, [&] { return net.encode(x); });
+  return (code + same).square().mean() + (step == 1 ? net(x).mean() : at::zeros({}));
 }
 
 // Blocks that a rank leaves out in some steps. It still calls them, and their outputs require
@@ -95,16 +50,128 @@ struct SkippingNet : RowOf<SkippingBlock> {
   at::Tensor forward(at::Tensor x) override { return RowOf::forward(x * scale); }
   at::Tensor scale = register_parameter("scale", at::randn({7}));
 };
+at::Tensor loss_of_some_blocks(Module& model, int part, int parts, int step) {
+  auto& net = dynamic_cast<SkippingNet&>(model);
+  for (size_t i = 0; i < net.blocks.size(); ++i)
+    net.blocks[i]->skips = (part + step + static_cast<int>(i)) % 2 == 1;
+  return mean_square(model, part, parts, step);
+}
 
-MULTI_RANK_TEST(AnyModel, may_use_other_parameters_on_each_rank) {
-  Training training = training_of<SkippingNet>();
-  training.loss = [](Module& model, int part, int parts, int step) {
-    auto& net = dynamic_cast<SkippingNet&>(model);
-    for (size_t i = 0; i < net.blocks.size(); ++i)
-      net.blocks[i]->skips = (part + step + static_cast<int>(i)) % 2 == 1;
-    return mean_square(model, part, parts, step);
+// The second output is a member.
+struct SideBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override {
+    const at::Tensor y = LayerBlock::forward(x);
+    side = y.square().mean();
+    return y;
+  }
+  at::Tensor side;
+};
+at::Tensor loss_with_side_outputs(Module& model, int part, int parts, int step) {
+  at::Tensor loss = mean_square(model, part, parts, step);
+  for (const auto& block : dynamic_cast<RowOf<SideBlock>&>(model).blocks)
+    loss = loss + 0.3 * std::exchange(block->side, {});
+  return loss;
+}
+
+// Goes on without a block that cannot be called.
+struct CatchingNet : BlockNet {
+  CatchingNet() {
+    blocks[1]->register_forward_pre_hook(
+        [](Module&, const at::Tensor&) -> at::Tensor { throw std::domain_error("not today"); });
+  }
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : blocks) {
+      try {
+        x = (*block)(x * scale);
+      } catch (const std::domain_error&) {
+      }
+    }
+    return x * scale;
+  }
+};
+
+// Its blocks' outputs are changed in place.
+template <class Block>
+struct InPlaceNet : RowOf<Block> {
+  at::Tensor forward(at::Tensor x) override {
+    for (const auto& block : this->blocks)
+      x = (*block)(x).relu_();
+    return x;
+  }
+};
+struct ViewBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override { return LayerBlock::forward(x).view({-1, 7}); }
+};
+
+struct ConvBlock : Sequential {
+  ConvBlock(int64_t in, int64_t out)
+      : Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3)),
+                   torch::nn::BatchNorm2d(out), torch::nn::ReLU()) {}
+};
+std::shared_ptr<Module> convolutions() {
+  return std::make_shared<Sequential>(std::make_shared<ConvBlock>(3, 5),
+                                      std::make_shared<ConvBlock>(5, 4));
+}
+
+// A layer of torch's that has submodules of its own.
+struct EncoderBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return layer(x); }
+  torch::nn::TransformerEncoderLayer layer = register_module(
+      "layer", torch::nn::TransformerEncoderLayer(
+                   torch::nn::TransformerEncoderLayerOptions(6, 2).dim_feedforward(5).dropout(0)));
+};
+
+struct DropBlock : LayerBlock {
+  at::Tensor forward(at::Tensor x) override { return drop(LayerBlock::forward(x)); }
+  torch::nn::Dropout drop = register_module("drop", torch::nn::Dropout(0.5));
+};
+std::shared_ptr<Module> checkpointed_drop_out() {
+  const auto net = std::make_shared<RowOf<DropBlock>>(3);
+  for (const auto& block : net->blocks)
+    checkpoint_activations(*block);
+  return net;
+}
+at::Tensor loss_of_drop_out(Module& model, int part, int parts, int step) {
+  torch::manual_seed(static_cast<uint64_t>(100 * step + part));
+  return mean_square(model, part, parts, step);
+}
+
+MULTI_RANK_TEST(AnyModel, ends_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(),
+      {{.name = "units by hand", .options = {.wrap = first_and_last_block()}},
+       {.name = "tiny, odd and shared parameters", .build = built<TinyNet>},
+       {.name = "other methods than forward", .build = built<CodingNet>, .loss = loss_of_encode},
+       {.name = "other parameters on each rank",
+        .build = built<SkippingNet>,
+        .loss = loss_of_some_blocks},
+       {.name = "side outputs", .build = built<RowOf<SideBlock>>, .loss = loss_with_side_outputs},
+       {.name = "an exception of an inner hook", .build = built<CatchingNet>},
+       {.name = "changes in place", .build = built<InPlaceNet<LayerBlock>>},
+       {.name = "changes of views in place", .build = built<InPlaceNet<ViewBlock>>},
+       {.name = "convolutions", .build = convolutions, .loss = mean_square_of({2, 3, 8, 8})},
+       {.name = "layers of torch with layers inside",
+        .build = built<RowOf<EncoderBlock>>,
+        .loss = mean_square_of({2, 3, 6})},
+       {.name = "dropout", .build = built<RowOf<DropBlock>>, .loss = loss_of_drop_out},
+       {.name = "dropout, computed again",
+        .build = checkpointed_drop_out,
+        .loss = loss_of_drop_out}});
+}
+
+// Units inside units.
+MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_from_the_inside_out) {
+  const auto wrap = [](Module& model) {
+    for (const auto& module : model.modules(/*include_self=*/false))
+      if (auto* unit = dynamic_cast<Module*>(module.get())) fully_shard(*unit);
+    EXPECT_CONTAINS(error_of([&] { mean_square(model, 0, 1, 0); }),
+                    "BlockNet: fully_shard(module)");
+    return wrap_marked()(model);
   };
-  expect_equal_to_one_process(world_size(), training);
+  expect_equal_to_one_process(
+      world_size(),
+      {{.name = "marked", .build = built<RowOf<BlockNet>>, .options = {.wrap = wrap}}},
+      {train_sharded});
 }
 
 // Its input requires no gradient, so on a rank that leaves it out its output requires none.
@@ -122,111 +189,19 @@ MULTI_RANK_TEST(AnyModel, may_not_begin_with_a_unit_that_some_ranks_leave_out) {
 }
 
 MULTI_RANK_TEST(AnyModel, gives_zeros_to_a_parameter_that_nobody_uses) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+  run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     SkippingNet net;
     FullyShardedDataParallel model(net, rank.communicator());
     auto named = model.named_parameters();
     net.blocks[1]->skips = true;
-    mean_square(net, rank.rank(), rank.world_size(), 0).backward();
+    loss_of(net, rank).backward();
     const at::Tensor gradient = named["b1.linear.weight"].grad();
-    rank.observe("zeros", gradient.defined() && gradient.eq(0).all().item<bool>());
+    EXPECT_TRUE(gradient.defined() && gradient.eq(0).all().item<bool>());
   });
-  expect_on_all_ranks(run, "zeros", true);
 }
 
-struct ReusingNet : BlockNet {
-  at::Tensor forward(at::Tensor x) override {
-    for (const size_t i : {0, 1, 0, 2, 0})
-      x = (*blocks[i])(x);
-    return x * scale;
-  }
-};
-
-MULTI_RANK_TEST(AnyModel, may_call_a_module_several_times) {
-  expect_equal_to_one_process(world_size(), training_of<ReusingNet>());
-}
-
-struct ConvBlock : Module {
-  ConvBlock(int64_t in, int64_t out) {
-    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(out));
-  }
-  at::Tensor forward(at::Tensor x) override { return norm(conv(x)).relu(); }
-  torch::nn::Conv2d conv{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-};
-struct ConvNet : Module {
-  ConvNet() {
-    first = register_module("first", std::make_shared<ConvBlock>(3, 5));
-    second = register_module("second", std::make_shared<ConvBlock>(5, 4));
-  }
-  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)).mean({2, 3}); }
-  std::shared_ptr<ConvBlock> first, second;
-};
-
-MULTI_RANK_TEST(AnyModel, may_be_of_convolutions_with_batch_norm) {
-  Training training = training_of<ConvNet>();
-  training.loss = [](Module& model, int part, int parts, int step) {
-    return model(batch_part(part, parts, step, {2, 3, 8, 8})).square().mean();
-  };
-  expect_equal_to_one_process(world_size(), training);
-}
-
-struct RecurrentBlock : Module {
-  RecurrentBlock() {
-    lstm = register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(7, 6).num_layers(2)));
-  }
-  at::Tensor forward(at::Tensor x) override { return std::get<0>(lstm(x)); }
-  torch::nn::LSTM lstm{nullptr};
-};
-struct RecurrentNet : Module {
-  RecurrentNet() {
-    block = register_module("block", std::make_shared<RecurrentBlock>());
-    head = register_module("head", torch::nn::Linear(6, 2));
-  }
-  at::Tensor forward(at::Tensor x) override { return head((*block)(x)); }
-  std::shared_ptr<RecurrentBlock> block;
-  torch::nn::Linear head{nullptr};
-};
-
-MULTI_RANK_TEST(AnyModel, may_be_recurrent) {
-  Training training = training_of<RecurrentNet>();
-  training.loss = [](Module& model, int part, int parts, int step) {
-    return model(batch_part(part, parts, step, {4, 3, 7})).square().mean();
-  };
-  expect_equal_to_one_process(world_size(), training);
-}
-
-// The second output is a member.
-struct SideBlock : LayerBlock {
-  at::Tensor forward(at::Tensor x) override {
-    const at::Tensor y = LayerBlock::forward(x);
-    side = y.square().mean();
-    return y;
-  }
-  at::Tensor side;
-};
-struct SideNet : Module {
-  SideNet() {
-    first = register_module("first", std::make_shared<SideBlock>());
-    second = register_module("second", std::make_shared<LayerBlock>());
-  }
-  at::Tensor forward(at::Tensor x) override { return (*second)((*first)(x)); }
-  std::shared_ptr<SideBlock> first;
-  std::shared_ptr<LayerBlock> second;
-};
-
-MULTI_RANK_TEST(AnyModel, may_have_side_outputs_in_its_loss) {
-  Training training = training_of<SideNet>();
-  training.loss = [](Module& model, int part, int parts, int step) {
-    const at::Tensor loss = mean_square(model, part, parts, step);
-    return loss + 0.3 * std::exchange(dynamic_cast<SideNet&>(model).first->side, {});
-  };
-  expect_equal_to_one_process(world_size(), training);
-}
-
-// The side output lies on no way to the output.
+// A side output that lies on no way to the output.
 struct AsideBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     side = linear(linear(x)).sum();
@@ -246,28 +221,60 @@ MULTI_RANK_TEST(AnyModel, names_the_unit_if_the_loss_is_a_side_output_alone) {
   });
 }
 
-// Its outputs are changed in place by who called it.
-struct InPlaceNet : BlockNet {
+// No parameters at all.
+struct CountingNet : Module {
   at::Tensor forward(at::Tensor x) override {
-    for (const auto& block : blocks)
-      x = (*block)(x).relu_();
-    return x.mul(scale);
+    steps += 1;
+    return x * 2;
   }
-};
-struct ViewBlock : LayerBlock {
-  at::Tensor forward(at::Tensor x) override { return LayerBlock::forward(x).view({-1, 7}); }
-};
-struct InPlaceViewNet : RowOf<ViewBlock> {
-  at::Tensor forward(at::Tensor x) override {
-    for (const auto& block : blocks)
-      x = (*block)(x).mul_(2);
-    return x;
-  }
+  at::Tensor steps = register_buffer("steps", at::zeros({}, at::kLong));
 };
 
-MULTI_RANK_TEST(AnyModel, may_change_outputs_in_place) {
-  expect_equal_to_one_process(world_size(), training_of<InPlaceNet>());
-  expect_equal_to_one_process(world_size(), training_of<InPlaceViewNet>());
+MULTI_RANK_TEST(AnyModel, may_have_buffers_alone) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    CountingNet net;
+    FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
+    EXPECT_TRUE(model.parameters().empty());
+    const at::Tensor x = at::ones({2}).requires_grad_();
+    model(x).sum().backward();
+    EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 2.0)));
+    EXPECT_EQ(model.clip_grad_norm_(1), 0);
+    model.load_state_dict(model.state_dict());
+    EXPECT_EQ(model.state_dict().at("steps").item<int64_t>(), 1);
+  });
+}
+
+// bf16 in forward and backward; the shards, and what the optimizer sees, are fp32. tests/properties
+// compares fully_shard() with one process.
+MULTI_RANK_TEST(AnyModel, may_be_gathered_in_bf16) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const MixedPrecisionPolicy policy{at::kBFloat16, at::kFloat};
+    const OptimizerOf sgd = [](std::vector<at::Tensor> parameters) {
+      return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05));
+    };
+    ShardedNet sharded(rank, sgd, block_net(), {.mixed_precision = policy});
+    const auto net = block_net();
+    const auto plain = fully_shard(*net, rank.communicator());
+    for (const auto& unit : plain->units())
+      unit->set_mixed_precision(policy);
+    const auto optimizer = make_sharded_optimizer(
+        plain->units(),
+        {{"", {.kind = OptimizerOptions::Kind::sgd, .lr = 0.05, .weight_decay = 0}}},
+        rank.communicator());
+    for (int step = 0; step < kSteps; ++step) {
+      const at::Tensor x = batch_part(rank.rank(), rank.world_size(), step, {5, 7});  // is cast
+      const at::Tensor output = sharded.model(x), expected = (*net)(x.to(at::kBFloat16));
+      EXPECT_TRUE(at::equal(output, expected)) << "step " << step;
+      for (const at::Tensor& one : {output, expected})
+        one.to(at::kFloat).square().mean().backward();
+      sharded.optimizer->step();
+      sharded.optimizer->zero_grad();
+      optimizer->step();
+      optimizer->zero_grad();
+      sharded.model.summon_full_params([] {});  // and writes nothing
+    }
+    EXPECT_EQ(sharded.model.state_dict().at("scale").scalar_type(), at::kFloat);
+  });
 }
 
 }  // namespace

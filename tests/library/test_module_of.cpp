@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -133,27 +135,20 @@ TEST(ModuleOf, runs_its_backward_hooks_once_around_the_gradients_whatever_the_lo
   });
 }
 
-TEST(ModuleOf, backward_hooks_run_once_per_call) {
+TEST(ModuleOf, backward_hooks_run_once_per_call_and_pass_over_a_graph_that_is_kept) {
   in_a_process([] {
     Noted noted;
     const auto [x, y] = noted.module(ones(), ones());
     const auto [u, v] = noted.module(x, y);
     noted.module(ones(), ones());
-    const Events events = events_of(noted, (u * v).sum());
-    EXPECT_EQ(std::count(events.begin(), events.end(), "opens"), 2);
-    EXPECT_EQ(std::count(events.begin(), events.end(), "closes"), 2);
-    EXPECT_EQ(events.front(), "opens");
-  });
-}
-
-TEST(ModuleOf, backward_hooks_run_once_per_pass_over_a_graph_that_is_kept) {
-  in_a_process([] {
-    Noted noted;
-    const auto [x, y] = noted.module(ones(), ones());
-    const auto loss = (x * y).sum();
-    loss.backward({}, /*retain_graph=*/true);
-    EXPECT_EQ(noted.events, (Events{"forward", "opens", "weight", "closes"}));
-    EXPECT_EQ(events_of(noted, loss), (Events{"opens", "weight", "closes"}));
+    const auto loss = (u * v).sum();
+    for (const bool kept : {true, false}) {
+      noted.events.clear();
+      loss.backward({}, /*retain_graph=*/kept);
+      EXPECT_EQ(std::count(noted.events.begin(), noted.events.end(), "opens"), 2);
+      EXPECT_EQ(std::count(noted.events.begin(), noted.events.end(), "closes"), 2);
+      EXPECT_EQ(noted.events.front(), "opens");
+    }
   });
 }
 
@@ -245,6 +240,156 @@ TEST(ModuleOf, one_tensor_is_refused_by_name) {
               "fsdp::(anonymous namespace)::TwoWay is called with one tensor, but has another "
               "shape; call it by its own type, with all its inputs");
     EXPECT_EQ(noted.events, Events{});
+  });
+}
+
+// What a ModuleOf may take and return.
+struct State {
+  at::Tensor hidden;
+  std::optional<at::Tensor> cell;
+  int steps{};
+  auto tensors() { return std::tie(hidden, cell); }
+};
+
+at::Tensor row() {
+  return at::ones({1, 3}).set_requires_grad(true);
+}
+
+TEST(ModuleValues, of_the_caller_stay_as_they_are) {
+  in_a_process([] {
+    struct Steps : ModuleOf<State(State state, const std::vector<at::Tensor>& inputs)> {
+      State forward(State state, const std::vector<at::Tensor>& inputs) override {
+        return {state.hidden + inputs[0], state.cell, state.steps + 1};
+      }
+    } module;
+    module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x + 1; });
+    const std::vector<at::Tensor> inputs{row()};
+    const State state{row(), std::nullopt};
+    const auto before = std::pair(inputs[0], state.hidden);
+    module(state, inputs);
+    EXPECT_TRUE(inputs[0].is_same(before.first));
+    EXPECT_TRUE(state.hidden.is_same(before.second));
+  });
+}
+
+TEST(ModuleValues, without_tensors_pass_as_they_are) {
+  in_a_process([] {
+    struct Other {
+      int value;
+    };
+    struct Takes : ModuleOf<at::Tensor(at::Tensor x, const Other& same, Other& changed,
+                                       std::unique_ptr<int> owned, State& state)> {
+      at::Tensor forward(at::Tensor x, const Other& same, Other& changed,
+                         std::unique_ptr<int> owned, State& state) override {
+        address = &same;
+        changed.value += *owned;
+        hidden = state.hidden;
+        state.steps = 4;
+        return x;
+      }
+      const Other* address{};
+      at::Tensor hidden;
+    } module;
+    Events events;
+    note_backward(module, events);
+    const Other same{1};
+    Other changed{2};
+    State state{row(), std::nullopt};
+    module(row(), same, changed, std::make_unique<int>(3), state);
+    EXPECT_EQ(module.address, &same);
+    EXPECT_EQ(changed.value, 5);
+    EXPECT_TRUE(module.hidden.is_same(state.hidden));
+    EXPECT_EQ(state.steps, 4);
+  });
+}
+
+using Named = std::map<std::string, at::Tensor>;
+
+// Makes outputs of a tensor that was computed with its parameter.
+struct Outputs : ModuleOf<Named(const at::Tensor& x)> {
+  using Function = std::function<Named(const at::Tensor& x, const at::Tensor& y)>;
+  Outputs(Events& events, Function function) : finish(std::move(function)) {
+    weight = register_parameter("weight", at::full({3, 3}, 0.5));
+    weight.register_hook([&events](const at::Tensor&) { events.push_back("weight"); });
+  }
+  Named forward(const at::Tensor& x) override { return finish(x, at::linear(x, weight)); }
+  Function finish;
+  at::Tensor weight;  // [3, 3]
+};
+
+TEST(ModuleValues, as_outputs_run_the_backward_hooks_once_whatever_they_share) {
+  struct Case {
+    const char* name;
+    Outputs::Function finish;
+    bool changed_in_place{};  // by the caller
+  };
+  const auto two = [](const at::Tensor& a, const at::Tensor& b) {
+    return Named{{"a", a}, {"b", b}};
+  };
+  const std::vector<Case> cases{
+      {"one out of another",
+       [&](const at::Tensor&, const at::Tensor& y) { return two(y, y.tanh()); }},
+      {"the same twice", [&](const at::Tensor&, const at::Tensor& y) { return two(y, y); }},
+      {"views of one", [&](const at::Tensor&, const at::Tensor& y) { return two(y[0], y[1]); },
+       true},
+      {"a view and its base", [&](const at::Tensor&, const at::Tensor& y) { return two(y, y[1]); },
+       true},
+      {"a view of the input too",
+       [&](const at::Tensor& x, const at::Tensor& y) { return two(x[0], y); }},
+      {"a leaf, an undefined one and those without gradient too",
+       [](const at::Tensor&, const at::Tensor& y) {
+         const at::Tensor leaf = at::ones({3}).set_requires_grad(true);
+         return Named{
+             {"a", {}}, {"b", at::tensor({1, 2})}, {"c", y.detach()}, {"l", leaf}, {"y", y}};
+       }}};
+  in_a_process([&] {
+    for (const auto& [name, finish, changed_in_place] : cases) {
+      Events events;
+      Outputs module(events, finish);
+      note_backward(module, events);
+      auto out = module(at::ones({2, 3}).set_requires_grad(true));
+      auto loss = at::zeros({});
+      for (auto& [key, tensor] : out)
+        if (changed_in_place) tensor += 1;
+      for (const auto& [key, tensor] : out)
+        if (tensor.defined() && tensor.requires_grad()) loss = loss + (tensor * tensor).sum();
+      events.clear();
+      loss.backward();
+      EXPECT_EQ(events, (Events{"opens", "weight", "closes"})) << name;
+    }
+  });
+}
+
+TEST(ModuleValues, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {
+  in_a_process([] {
+    struct Returned : ModuleOf<std::pair<at::Tensor, at::Tensor>(at::Tensor x, int factor)> {
+      Returned() { weight = register_parameter("weight", at::ones({3})); }
+      std::pair<at::Tensor, at::Tensor> forward(at::Tensor x, int factor) override {
+        return {weight, x * factor};
+      }
+      at::Tensor weight;  // [3]
+    } module;
+    Events events;
+    module.register_full_backward_pre_hook(note(events, "opens"));
+    for (int call = 0; call < 3; ++call)
+      module(at::ones({3}), 2).first.sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "opens", "opens"}));
+  });
+}
+
+TEST(ModuleValues, inputs_that_do_not_count_do_not_delay_the_full_backward_hook) {
+  in_a_process([] {
+    struct Select : ModuleOf<at::Tensor(std::vector<at::Tensor> from, size_t index)> {
+      at::Tensor forward(std::vector<at::Tensor> from, size_t index) override {
+        return from.at(index) * 2;
+      }
+    } module;
+    Events events;
+    note_backward(module, events);
+    const auto unused = row();
+    module({unused, at::tensor({1}), at::Tensor(), row()}, 3).sum().backward();
+    EXPECT_EQ(events, (Events{"opens", "closes"}));
+    EXPECT_FALSE(unused.grad().defined());
   });
 }
 

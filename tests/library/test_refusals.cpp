@@ -1,7 +1,10 @@
 #include <sharded_optimizer.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/nn/utils/convert_parameters.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/serialize.h>
 
 #include <sstream>
@@ -16,181 +19,281 @@ namespace {
 
 MULTI_RANK_SUITE(Refusals);
 
-// On each rank: a sharded BlockNet.
-using Body =
-    std::function<void(TestRank& rank, BlockNet& net, FullyShardedDataParallel<BlockNet>&)>;
-void on_sharded_nets(int world_size, const Body& body) {
+// What somebody does with a sharded BlockNet, and what the error says. Afterwards the model goes
+// on, but where it was changed for good.
+struct Misuse {
+  std::string says;
+  std::function<void(ShardedNet&)> call;
+  bool goes_on{true};
+};
+
+void expect_refused(int world_size, const std::vector<Misuse>& misuses,
+                    const FullyShardedDataParallelOptions& options = {}) {
   run_ranks(world_size, [&](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    body(rank, *net, model);
+    for (const Misuse& misuse : misuses) {
+      SCOPED_TRACE(misuse.says);
+      ShardedNet sharded(rank, momentum, block_net(), options);
+      EXPECT_CONTAINS(error_of([&] { misuse.call(sharded); }), misuse.says);
+      if (!misuse.goes_on) continue;
+      sharded.model.zero_grad();
+      sharded.step();
+    }
   });
 }
 
-const char* const kSharded =
-    " are sharded now: call the module (module(x), not module.forward(x)), "
-    "or use summon_full_params()";
+void backward(ShardedNet& sharded) {
+  loss_of(*sharded.net, sharded.rank).backward();
+}
+at::Tensor weight_of(ShardedNet& sharded) {
+  return sharded.net->blocks[0]->linear->weight;
+}
+
 const std::string kOfB0 =
-    std::string("parameter b0.linear.weight and 1 more of unit b0") + kSharded;
+    "parameter b0.linear.weight and 1 more of unit b0 are sharded now: call the module (module(x), "
+    "not module.forward(x)), or use summon_full_params()";
 
-MULTI_RANK_TEST(Refusals, every_use_of_a_sharded_parameter_names_its_unit_and_the_way_out) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto&) {
-    at::Tensor weight = net.blocks[0]->linear->weight;
-    const at::Tensor x = at::ones({2, 7});
-    EXPECT_CONTAINS(error_of([&] { weight.square().sum(); }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { std::ostringstream() << weight; }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { weight[0][0].item<float>(); }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { torch::nn::init::zeros_(weight); }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { net.blocks[0]->forward(x); }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { net.blocks[0]->forward_twice(x); }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { net.to(at::kDouble); }), kOfB0);
-    EXPECT_CONTAINS(error_of([&] { net.scale.sum(); }), "parameter scale of unit root");
-    net(x);  // and the model works on
-  });
+MULTI_RANK_SUITE(StorageGuard);
+
+MULTI_RANK_TEST(StorageGuard, names_the_unit_and_the_way_out_at_every_use_of_a_sharded_parameter) {
+  expect_refused(world_size(),
+                 {{kOfB0, [](ShardedNet& one) { weight_of(one).square().sum(); }},
+                  {kOfB0, [](ShardedNet& one) { std::ostringstream() << weight_of(one); }},
+                  {kOfB0, [](ShardedNet& one) { weight_of(one)[0][0].item<float>(); }},
+                  {kOfB0, [](ShardedNet& one) { weight_of(one).t().clone(); }},
+                  {kOfB0, [](ShardedNet& one) { weight_of(one).data_ptr(); }},
+                  {kOfB0, [](ShardedNet& one) { torch::nn::init::zeros_(weight_of(one)); }},
+                  {kOfB0,
+                   [](ShardedNet& one) {
+                     one.net->blocks[0]->forward(at::ones({2, 7}));
+                   }},
+                  {kOfB0,
+                   [](ShardedNet& one) {
+                     one.net->blocks[0]->forward_twice(at::ones({2, 7}));
+                   }},
+                  {kOfB0, [](ShardedNet& one) { one.net->to(at::kDouble); }},
+                  {"parameter scale of unit root", [](ShardedNet& one) { one.net->scale.sum(); }},
+                  {"sharded now",
+                   [](ShardedNet& one) {
+                     torch::serialize::OutputArchive archive;
+                     one.net->save(archive);
+                     std::ostringstream text;
+                     archive.save_to(text);
+                   }},
+                  {"sharded now",
+                   [](ShardedNet& one) {
+                     std::ostringstream text;
+                     torch::save(one.net->parameters(), text);
+                   }},
+                  {"sharded now", [](ShardedNet& one) {
+                     torch::serialize::OutputArchive archive;
+                     block_net()->save(archive);
+                     std::stringstream text;
+                     archive.save_to(text);
+                     torch::serialize::InputArchive loaded;
+                     loaded.load_from(text);
+                     one.net->load(loaded);
+                   }}});
 }
 
-MULTI_RANK_TEST(Refusals, saving_the_module_names_the_unit) {
-  on_sharded_nets(world_size(), [](TestRank&, BlockNet& net, auto&) {
-    const auto save = [&] {
-      torch::serialize::OutputArchive archive;
-      net.save(archive);
-      std::ostringstream text;
-      archive.save_to(text);
+template <class Optimizer, class Options>
+void step_of_the_modules_parameters(ShardedNet& one, const Options& options) {
+  Optimizer optimizer(one.net->parameters(), options);
+  backward(one);
+  optimizer.step();
+}
+
+MULTI_RANK_TEST(Refusals, of_gradients_in_a_wrong_place_say_where_they_belong) {
+  const char* const parameters = "model.parameters()";
+  const auto sgd = torch::optim::SGDOptions(0.1);
+  const auto put = [](ShardedNet& one) {
+    for (at::Tensor& parameter : one.net->parameters())
+      parameter.mutable_grad() = at::ones(parameter.sizes());
+  };
+  const auto create_graph = [](const at::Tensor& loss) {
+    loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+  };
+  expect_refused(
+      world_size(),
+      {{parameters,
+        [&](ShardedNet& one) { step_of_the_modules_parameters<torch::optim::SGD>(one, sgd); }},
+       {parameters,
+        [](ShardedNet& one) {
+          step_of_the_modules_parameters<torch::optim::AdamW>(one, torch::optim::AdamWOptions(0.1));
+        }},
+       {parameters,
+        [&](ShardedNet& one) {
+          backward(one);
+          one.model.zero_grad();
+          torch::optim::SGD(one.net->parameters(), sgd).step();
+        }},
+       {"model.clip_grad_norm_()",
+        [](ShardedNet& one) {
+          backward(one);
+          torch::nn::utils::clip_grad_norm_(one.net->parameters(), 1.0);
+        }},
+       {"has no gradient",
+        [](ShardedNet& one) {
+          const auto& comm = one.rank.communicator();
+          const auto optimizer = make_sharded_optimizer(one.model.units(), {{"", {}}}, comm);
+          backward(one);  // to model.parameters(), which were asked for
+          optimizer->step();
+        }},
+       {"take .grad of model.parameters()",
+        [](ShardedNet& one) {
+          torch::autograd::grad({loss_of(*one.net, one.rank)}, one.net->parameters());
+        }},
+       {"put those",
+        [&](ShardedNet& one) {
+          put(one);
+          one.optimizer->step();
+        }},
+       {"model.zero_grad()",
+        [&](ShardedNet& one) {
+          put(one);
+          backward(one);
+        }},
+       {"create_graph has to be off",
+        [&](ShardedNet& one) { create_graph(loss_of(*one.net, one.rank)); }},
+       {"create_graph has to be off", [](ShardedNet& one) {
+          const at::Tensor x = batch_part(0, 1, 0, {5, 7}).requires_grad_();
+          const at::Tensor sum = (*one.net)(x).sum();
+          torch::autograd::grad({sum}, {x}, {}, true, /*create_graph=*/true);
+        }}});
+}
+
+// That no step is made then, tests/properties shows.
+MULTI_RANK_TEST(Refusals, of_incomplete_gradients_say_how_to_go_on) {
+  const auto pass_in_no_sync = [](ShardedNet& one) {
+    const NoSync no_sync = one.model.no_sync();
+    backward(one);
+  };
+  const auto pass_that_throws = [](ShardedNet& one) {
+    const at::Tensor x = at::ones({2, 7}).requires_grad_();
+    x.register_hook([](const at::Tensor&) { throw std::domain_error("broken"); });
+    EXPECT_THROW((*one.net)(x).sum().backward(), std::exception);
+  };
+  std::vector<Misuse> misuses;
+  for (const auto& [cure, pass] : {std::pair<const char*, std::function<void(ShardedNet&)>>(
+                                       "outside of no_sync()", pass_in_no_sync),
+                                   {"call zero_grad()", pass_that_throws}}) {
+    const auto add = [&, pass = pass](const char* says, const auto& call) {
+      misuses.push_back({says, [=](ShardedNet& one) {
+                           backward(one);
+                           pass(one);
+                           call(one);
+                         }});
     };
-    EXPECT_CONTAINS(error_of(save), "sharded now");
-    std::ostringstream text;
-    EXPECT_CONTAINS(error_of([&] { torch::save(net.parameters(), text); }), "sharded now");
-  });
+    add(cure, [](ShardedNet& one) { one.optimizer->step(); });
+    add(cure, [](ShardedNet& one) { one.optimizer->zero_grad(false); });
+    add(cure, [](ShardedNet& one) { one.model.clip_grad_norm_(1); });
+    add("model.parameters()", [](ShardedNet& one) { one.net->zero_grad(false); });
+  }
+  expect_refused(world_size(), misuses);
 }
 
-MULTI_RANK_TEST(Refusals, loading_into_the_module_names_the_unit) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto&) {
-    std::stringstream text;
-    {
-      torch::serialize::OutputArchive archive;
-      block_net()->save(archive);
-      archive.save_to(text);
-    }
-    torch::serialize::InputArchive archive;
-    archive.load_from(text);
-    EXPECT_CONTAINS(error_of([&] { net.load(archive); }), "sharded now");
-    loss_of(net, rank);
-  });
+MULTI_RANK_TEST(Refusals, of_changes_at_a_wrong_time_say_what_was_changed) {
+  const auto late = [](const std::function<void(ShardedNet&)>& call) {
+    return Misuse{"parameter late.linear.weight was registered after",
+                  [=](ShardedNet& one) {
+                    one.net->register_module("late", std::make_shared<LayerBlock>());
+                    call(one);
+                  },
+                  false};
+  };
+  const auto replaced = [](const std::function<void(ShardedNet&)>& call) {
+    return Misuse{"b0.linear.weight of unit b0 was replaced",
+                  [=](ShardedNet& one) {
+                    weight_of(one).set_data(at::ones({7, 7}));
+                    call(one);
+                  },
+                  false};
+  };
+  const auto save = [](ShardedNet& one) { one.model.state_dict(); };
+  expect_refused(world_size(),
+                 {late([](ShardedNet& one) { one.model.parameters(); }),
+                  late(backward),
+                  late(save),
+                  replaced(backward),
+                  replaced(save),
+                  {"was changed since its forward",
+                   [](ShardedNet& one) {
+                     backward(one);
+                     const at::Tensor loss = loss_of(*one.net, one.rank);
+                     one.optimizer->step();
+                     loss.backward();
+                   }},
+                  {"parameter scale of unit root was written to while it was gathered",
+                   [](ShardedNet& one) {
+                     loss_of(*one.net, one.rank);  // the root stays unsharded
+                     {
+                       const at::NoGradGuard no_grad;
+                       one.net->scale.mul_(2);
+                     }
+                     backward(one);
+                   }},
+                  {"called inside summon_full_params()", [](ShardedNet& one) {
+                     one.model.summon_full_params([&] { loss_of(*one.net, one.rank); });
+                   }}});
 }
 
-MULTI_RANK_TEST(Refusals, a_parameter_that_was_replaced_is_noticed_by_the_next_call) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    at::Tensor weight = net.blocks[1]->linear->weight;
-    weight.set_data(at::ones({7, 7}));
-    EXPECT_CONTAINS(error_of([&] { loss_of(net, rank); }),
-                    "b1.linear.weight of unit b1 was replaced");
-    EXPECT_CONTAINS(error_of([&] { model.state_dict(); }), "was replaced");
-  });
-}
+// Ways in which users change parameters between steps.
+using Parameters = std::vector<at::Tensor>;
+const std::vector<void (*)(const Parameters&)> kChanges{
+    [](const Parameters& parameters) {
+      for (const at::Tensor& parameter : parameters)
+        parameter.data().mul_(0.5);
+    },
+    [](const Parameters& parameters) {
+      for (const at::Tensor& parameter : parameters)
+        parameter.detach().mul_(0.5);
+    },
+    [](const Parameters& parameters) {
+      for (const at::Tensor& parameter : parameters)
+        at::Tensor(parameter).set_data(parameter.detach() * 0.5);
+    },
+    [](const Parameters& parameters) {
+      torch::nn::utils::vector_to_parameters(
+          torch::nn::utils::parameters_to_vector(parameters) * 0.5, parameters);
+    }};
 
-MULTI_RANK_TEST(Refusals, an_optimizer_over_the_modules_parameters_says_which_it_takes) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
-    torch::optim::AdamW adamw(net.parameters(), torch::optim::AdamWOptions(0.1));
-    for (int step = 0; step < 2; ++step) {
-      sgd.zero_grad();
-      loss_of(net, rank).backward();
-      EXPECT_CONTAINS(error_of([&] { sgd.step(); }), "model.parameters()");
-      EXPECT_CONTAINS(error_of([&] { adamw.step(); }), "model.parameters()");
-      EXPECT_CONTAINS(error_of([&] { torch::nn::utils::clip_grad_norm_(net.parameters(), 1.0); }),
-                      "model.clip_grad_norm_()");
-    }
-    model.zero_grad();
-    EXPECT_CONTAINS(error_of([&] { sgd.step(); }), "model.parameters()");
-  });
-}
-
-MULTI_RANK_TEST(Refusals, of_two_optimizers_the_one_without_gradients_says_so) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    const auto optimizer = make_sharded_optimizer(model.units(), {{"", {}}}, rank.communicator());
-    loss_of(net, rank).backward();
-    optimizer->step();
-    optimizer->zero_grad();
-    model.parameters();  // from now on gradients go to them
-    loss_of(net, rank).backward();
-    EXPECT_CONTAINS(error_of([&] { optimizer->step(); }), "has no gradient");
-  });
-}
-
-MULTI_RANK_TEST(Refusals, backward_is_not_differentiated) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    const auto backward = [&](const at::Tensor& loss) {
-      loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+MULTI_RANK_TEST(Refusals, of_a_change_where_there_is_another_value_of_the_parameter) {
+  std::vector<Misuse> misuses;
+  for (const auto& change : kChanges) {
+    const auto in_a_scope = [=](ShardedNet& one) {
+      one.model.summon_full_params([&] { change(one.model.parameters()); });
     };
-    const at::Tensor loss = loss_of(net, rank);
-    EXPECT_CONTAINS(error_of([&] { backward(loss); }), "create_graph has to be off");
-    const at::Tensor x = batch_part(0, 1, 0, {5, 7}).requires_grad_();
-    const at::Tensor sum = net(x).sum();
-    EXPECT_CONTAINS(
-        error_of([&] { torch::autograd::grad({sum}, {x}, {}, true, /*create_graph=*/true); }),
-        "create_graph has to be off");
-  });
+    const auto before_backward = [=](ShardedNet& one) {
+      const at::Tensor loss = loss_of(*one.net, one.rank);
+      change(one.model.parameters());
+      loss.backward();
+    };
+    misuses.push_back({"outside of it", in_a_scope, /*goes_on=*/false});
+    misuses.push_back({"was changed since its forward", before_backward, /*goes_on=*/false});
+  }
+  expect_refused(world_size(), misuses, {.wrap = wrap_none()});
 }
 
-MULTI_RANK_TEST(Refusals, shards_that_changed_after_forward_are_noticed_by_backward) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    const auto optimizer = adamw(model.parameters());
-    loss_of(net, rank).backward();
-    const at::Tensor loss = loss_of(net, rank);
-    optimizer->step();
-    EXPECT_CONTAINS(error_of([&] { loss.backward(); }), "was changed since its forward");
-  });
-}
-
-MULTI_RANK_TEST(Refusals, a_model_is_sharded_once) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto&) {
-    const auto shard = [&] { FullyShardedDataParallel again(net, rank.communicator()); };
-    EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), "is sharded already");
-    loss_of(net, rank).backward();  // the model is as it was
-  });
+// With one rank they are those of the whole gradient.
+MULTI_RANK_TEST(Refusals, of_norms_and_lbfgs_which_would_see_this_ranks_part_of_the_gradient) {
+  if (world_size() == 1) return;
+  const char* const says = "model.clip_grad_norm_()";
+  std::vector<Misuse> misuses{{says, [](ShardedNet& one) {
+                                 torch::optim::LBFGS lbfgs(one.model.parameters());
+                                 backward(one);
+                                 lbfgs.step([&] { return loss_of(*one.net, one.rank); });
+                               }}};
+  for (const double type : {1.0, 2.0, std::numeric_limits<double>::infinity()})
+    misuses.push_back({says, [=](ShardedNet& one) {
+                         backward(one);
+                         torch::nn::utils::clip_grad_norm_(one.model.parameters(), 1.0, type);
+                       }});
+  expect_refused(world_size(), misuses);
 }
 
 // A weight, and a part of it registered too.
-struct Overlapping : Module {
-  Overlapping() {
-    weight = register_parameter("weight", at::randn({4, 4}));
-    row = register_parameter("row", weight.detach()[1]);
-  }
-  at::Tensor forward(at::Tensor x) override { return x.matmul(weight) + row; }
-  at::Tensor weight, row;
+struct Overlapping : BlockNet {
+  at::Tensor row = register_parameter("row", blocks[0]->linear->weight.detach()[1]);
 };
-
-MULTI_RANK_TEST(Refusals, two_parameters_may_not_share_memory) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    torch::manual_seed(1);
-    Overlapping net;
-    const auto shard = [&] { FullyShardedDataParallel model(net, rank.communicator()); };
-    EXPECT_CONTAINS(error_of<std::invalid_argument>(shard),
-                    "parameter row and parameter weight share memory");
-    net(at::ones({4}));  // the model is as it was
-  });
-}
-
-MULTI_RANK_TEST(Refusals, a_model_of_another_dtype_stays_as_it_was) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    net->blocks[1]->to(at::kDouble);
-    const auto shard = [&] { FullyShardedDataParallel model(*net, rank.communicator()); };
-    EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), "b1.linear.weight");
-    net->blocks[1]->to(at::kFloat);
-    net->forward(at::ones({2, 7}));
-    FullyShardedDataParallel model(*net, rank.communicator());
-    loss_of(*net, rank).backward();
-  });
-}
-
-MULTI_RANK_TEST(Refusals, to_call_the_model_inside_summon_full_params_is_one) {
-  on_sharded_nets(world_size(), [](TestRank& rank, BlockNet& net, auto& model) {
-    const auto call = [&] { model.summon_full_params([&] { loss_of(net, rank); }); };
-    EXPECT_CONTAINS(error_of(call), "called inside summon_full_params()");
-    loss_of(net, rank).backward();
-  });
-}
 
 // A unit that a container of LibTorch calls by forward(), which runs no hooks.
 struct InSequential : Module {
@@ -202,109 +305,83 @@ struct InSequential : Module {
   torch::nn::Sequential layers;
 };
 
-MULTI_RANK_TEST(Refusals, a_unit_in_a_torch_sequential_is_refused_before_the_model_changes) {
+MULTI_RANK_TEST(Refusals, of_a_model_leave_it_as_it_was) {
   run_ranks(world_size(), [](TestRank& rank) {
-    torch::manual_seed(1);
-    InSequential net;
-    const auto shard = [&](const WrapPolicy& wrap) {
-      FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap});
+    const auto expect = [&](Module& net, const char* says) {
+      const auto shard = [&] { FullyShardedDataParallel model(net, rank.communicator()); };
+      EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), says);
     };
-    EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { shard(wrap_blocks()); }),
-                    "layers.0 (fsdp::LayerBlock) lies in a torch::nn::Sequential");
-    net(at::ones({2, 7}));
-    shard(wrap_none());  // then nothing is called past a hook
-    loss_of(net, rank).backward();
+    torch::manual_seed(1);
+    Overlapping overlapping;
+    expect(overlapping, "parameter b0.linear.weight and parameter row share memory");
+    overlapping(at::ones({2, 7}));
+    InSequential contained;
+    expect(contained,
+           "layers.0 (fsdp::LayerBlock) lies in a torch::nn::Sequential, which calls forward() and "
+           "so runs no hooks; use an fsdp::Sequential");
+    contained(at::ones({2, 7}));
+    // Then nothing is called past a hook.
+    FullyShardedDataParallel model(contained, rank.communicator(), {.wrap = wrap_none()});
+    loss_of(contained, rank).backward();
+    const auto net = block_net();
+    net->blocks[1]->to(at::kDouble);
+    expect(*net, "b1.linear.weight");
+    net->blocks[1]->to(at::kFloat);
+    net->forward(at::ones({2, 7}));
+    ShardedNet sharded(rank, adamw, net);
+    expect(*net, "is sharded already");
+    sharded.step();
   });
 }
 
 // A holder of LibTorch's: its call is forward().
 struct TorchBlockImpl : LayerBlock {};
 TORCH_MODULE(TorchBlock);
-
 struct HoldingNet : Module {
-  HoldingNet() : block(register_module("block", TorchBlock())) {}
   at::Tensor forward(at::Tensor x) override { return block(x); }
-  TorchBlock block;
+  TorchBlock block = register_module("block", TorchBlock());
 };
 
-MULTI_RANK_TEST(Refusals, a_unit_that_torch_module_holds_is_told_of_by_its_first_call) {
+// What writes to a weight in forward writes to what was gathered.
+struct TableNet : Module {
+  explicit TableNet(const torch::nn::EmbeddingOptions& options)
+      : table(register_module("table", torch::nn::Embedding(options))) {}
+  at::Tensor forward(at::Tensor ids) override { return table(ids); }
+  torch::nn::Embedding table;
+};
+
+MULTI_RANK_TEST(Refusals, of_a_kind_of_model_come_with_its_first_step) {
   run_ranks(world_size(), [](TestRank& rank) {
+    const auto expect = [&](const auto& net, const at::Tensor& x, const char* says) {
+      FullyShardedDataParallel model(*net, rank.communicator());
+      EXPECT_CONTAINS(error_of([&] { model(x).sum().backward(); }), says);
+    };
     torch::manual_seed(1);
-    HoldingNet net;
-    FullyShardedDataParallel model(net, rank.communicator());
-    EXPECT_CONTAINS(error_of([&] {
-                      net(at::ones({2, 7}));
-                    }),
-                    "other causes are in docs/what_works.md");
+    expect(std::make_shared<HoldingNet>(), at::ones({2, 7}),
+           "other causes are in docs/what_works.md");
+    const auto tied = std::make_shared<RowOf<LayerBlock>>();
+    tied->blocks[1]->linear->weight = tied->blocks[0]->linear->weight;
+    expect(tied, at::ones({2, 7}), "b0.linear.weight and 1 more of unit b0 are sharded now");
+    const auto table = [](const torch::nn::EmbeddingOptions& options) {
+      return std::make_shared<TableNet>(options);
+    };
+    expect(table(torch::nn::EmbeddingOptions(5, 3).max_norm(0.1)), at::tensor({1, 2}),
+           "parameter table.weight of unit root was written to while it was gathered");
+    expect(table(torch::nn::EmbeddingOptions(5, 3).sparse(true)), at::tensor({1, 2}),
+           "the gradient of parameter table.weight is sparse");
   });
 }
 
-struct Unwrapped : Module {
-  Unwrapped() : linear(register_module("linear", torch::nn::Linear(3, 3))) {}
-  at::Tensor forward(at::Tensor x) override { return linear(x); }
-  torch::nn::Linear linear;
-};
-
-MULTI_RANK_TEST(Refusals, a_policy_that_chose_nothing_warns_once) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+MULTI_RANK_TEST(Refusals, are_a_warning_where_a_policy_chose_nothing) {
+  run_ranks(world_size(), [](TestRank& rank) {
     WarningsOf warnings;
     torch::manual_seed(1);
-    Unwrapped first, second;
+    TableNet first(torch::nn::EmbeddingOptions(5, 3)), second(torch::nn::EmbeddingOptions(5, 3));
     FullyShardedDataParallel by_default(first, rank.communicator());
     const std::string said = std::exchange(warnings.texts, "");
     EXPECT_EQ(said.find("chose no module") != std::string::npos, rank.rank() == 0);
     FullyShardedDataParallel on_purpose(second, rank.communicator(), {.wrap = wrap_none()});
     EXPECT_EQ(warnings.texts, "");
-  });
-}
-
-MULTI_RANK_SUITE_ON(RanksThatDiffer, 2, 3);
-
-// What the constructor says if every rank builds its own.
-void expect_difference(int world_size,
-                       const std::function<std::shared_ptr<Module>(int rank)>& build,
-                       const std::string& says) {
-  run_ranks(world_size, [&](TestRank& rank) {
-    const auto net = build(rank.rank());
-    const auto shard = [&] { FullyShardedDataParallel model(*net, rank.communicator()); };
-    const auto replicate = [&] { DistributedDataParallel model(*net, rank.communicator()); };
-    EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), says);
-    EXPECT_CONTAINS(error_of<std::invalid_argument>(replicate), says);
-  });
-}
-
-MULTI_RANK_TEST(RanksThatDiffer, in_seed_depth_shape_or_what_is_frozen_are_named) {
-  const auto seed = [](int rank) { return block_net(3, rank == 1 ? 2 : 1); };
-  expect_difference(world_size(), seed, "ranks differ in the values of parameter scale: ");
-  const auto depth = [](int rank) { return block_net(rank == 1 ? 2 : 3); };
-  expect_difference(world_size(), depth,
-                    "ranks differ in what they have: parameter b2.linear.weight on rank");
-  const auto shape = [](int rank) {
-    torch::manual_seed(1);
-    return std::make_shared<BlockNet>(1, rank == 0 ? 5 : 6);
-  };
-  expect_difference(world_size(), shape, "ranks differ in parameter scale: Float [5] on rank 0, ");
-  const auto frozen = [](int rank) {
-    const auto net = block_net();
-    net->scale.set_requires_grad(rank != 1);
-    return net;
-  };
-  expect_difference(world_size(), frozen, "ranks differ in parameter scale: trainable on rank");
-}
-
-MULTI_RANK_TEST(RanksThatDiffer, in_units_or_options_are_named) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto expect = [&](const FullyShardedDataParallelOptions& of_others, const char* says) {
-      const auto net = block_net();
-      const auto options = rank.rank() == 0 ? FullyShardedDataParallelOptions() : of_others;
-      const auto shard = [&] {
-        FullyShardedDataParallel model(*net, rank.communicator(), options);
-      };
-      EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), says);
-    };
-    expect({.wrap = wrap_none()}, "ranks differ in unit root: scale on rank 0, scale b0.linear");
-    expect({.limit = 3}, "ranks differ in .limit: 2 on rank 0, 3 on rank");
-    expect({.reshard_after_forward = false}, "ranks differ in .reshard_after_forward: ");
   });
 }
 

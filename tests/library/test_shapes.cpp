@@ -1,104 +1,133 @@
 #include <checkpoint_activations.h>
+#include <module_holder.h>
+#include <module_of.h>
 #include <sequential.h>
-#include <testing/error_text.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/rnn.h>
 
+#include <common/expect_text.h>
+#include <common/in_a_process.h>
 #include <library/one_process.h>
-#include <library/shaped_models.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 // Modules that take and return anything, that are held, or that were built elsewhere: each model is
-// compared with one process bit by bit.
+// compared with one process bit by bit. Sizes that no number of ranks divides.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(AnyShape);
+constexpr int64_t kWidth = 9;
 
-// `odd` differs between the ranks of a step.
-template <class Model>
-using LossOf = std::function<at::Tensor(Model& model, const at::Tensor& rows, bool odd)>;
-
-template <class Model>
-Training training_on_rows(std::function<std::shared_ptr<Model>()> build, LossOf<Model> loss) {
-  return {.build =
-              [build] {
-                torch::manual_seed(3);
-                return build();
-              },
-          .loss =
-              [loss](Module& model, int part, int parts, int step) {
-                return loss(dynamic_cast<Model&>(model), batch_part(part, parts, step, {3, kWidth}),
-                            (part + step) % 2 == 1);
-              }};
+at::Tensor drawn(at::IntArrayRef sizes) {
+  return at::randn(sizes) * 0.3;
 }
 
-template <class Model>
-void expect_equal(int world_size, LossOf<Model> loss, const std::string& unit) {
-  Training training = training_on_rows<Model>([] { return std::make_shared<Model>(); }, loss);
-  expect_equal_to_one_process(world_size, training);
-  training.options.reshard_after_forward = false;
-  training.options.wrap = wrap_by_type(unit);
-  expect_equal_to_one_process(world_size, training);
-}
-
-MULTI_RANK_TEST(AnyShape, may_take_several_inputs_and_no_tensors_and_return_a_pair) {
-  for (const bool twice : {false, true}) {
-    const auto loss = [twice](CrossNet& net, const at::Tensor& rows, bool) {
-      const auto [y, aside] = net(rows, twice);
-      return y.square().mean() + aside;
-    };
-    expect_equal<CrossNet>(world_size(), loss, "CrossBlock");
+// What a row attends to, and how sure it is: several inputs, one of them no tensor, and an output
+// besides the main one.
+struct CrossBlock
+    : ModuleOf<std::pair<at::Tensor, at::Tensor>(at::Tensor x, const at::Tensor& context,
+                                                 const at::Tensor& mask, int heads)> {
+  CrossBlock()
+      : query(register_parameter("query", drawn({kWidth, kWidth}))),
+        both(register_parameter("both", drawn({2 * kWidth, kWidth}))) {}
+  // x, context [rows, kWidth], mask [rows, rows] bool -> [rows, kWidth] and [].
+  std::pair<at::Tensor, at::Tensor> forward(at::Tensor x, const at::Tensor& context,
+                                            const at::Tensor& mask, int heads) override {
+    const auto keys_values = at::linear(context, both).chunk(2, 1);
+    const auto scores = at::linear(x, query).mm(keys_values[0].t()) / heads;
+    const auto weights = scores.masked_fill(mask, -1e9).softmax(1);
+    return {x + weights.mm(keys_values[1]), weights.square().mean()};
   }
-}
+  at::Tensor query, both;  // [kWidth, kWidth], [2 kWidth, kWidth]
+};
 
-MULTI_RANK_TEST(AnyShape, may_have_an_output_that_some_ranks_leave_out) {
-  const auto loss = [](CrossNet& net, const at::Tensor& rows, bool odd) {
-    const auto [y, aside] = net(rows, false);
-    return odd ? aside : y.square().mean();
-  };
-  expect_equal<CrossNet>(world_size(), loss, "CrossBlock");
-}
-
-MULTI_RANK_TEST(AnyShape, may_take_and_return_maps_with_integers_and_undefined_tensors) {
-  for (const bool frozen : {false, true}) {
-    const auto build = [frozen] { return std::make_shared<NamedNet>(frozen); };
-    const LossOf<NamedNet> loss = [](NamedNet& net, const at::Tensor& rows, bool odd) {
-      net.logits = odd;
-      return net(rows).square().mean();
-    };
-    expect_equal_to_one_process(world_size(), training_on_rows<NamedNet>(build, loss));
+struct CrossNet : ModuleOf<std::pair<at::Tensor, at::Tensor>(const at::Tensor& x, bool twice)> {
+  CrossNet() {
+    encoder = register_parameter("encoder", drawn({kWidth, kWidth}));
+    for (int i = 0; i < 3; ++i)
+      blocks.push_back(register_module(std::to_string(i), std::make_shared<CrossBlock>()));
   }
-}
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, bool twice) override {
+    const auto context = at::linear(x, encoder).tanh();
+    const auto mask = at::ones({x.size(0), x.size(0)}, at::kBool).triu(1);
+    at::Tensor y = x, aside = at::zeros({}), more;
+    for (const auto& block : blocks) {
+      for (int call = 0; call < (twice ? 2 : 1); ++call) {
+        std::tie(y, more) = (*block)(y, context, mask, 3);
+        aside = aside + more;
+      }
+    }
+    return {y, aside};
+  }
+  at::Tensor encoder;  // [kWidth, kWidth]
+  std::vector<std::shared_ptr<CrossBlock>> blocks;
+};
 
-MULTI_RANK_TEST(AnyShape, may_return_a_tuple_of_a_list_and_a_struct) {
-  const auto loss = [](StatefulNet& net, const at::Tensor& rows, bool) { return net(rows); };
-  expect_equal<StatefulNet>(world_size(), loss, "RecurrentBlock");
-}
+// The state of a recurrent block.
+struct State {
+  at::Tensor hidden;
+  std::optional<at::Tensor> cell;
+  int64_t steps{};
+  auto tensors() { return std::tie(hidden, cell); }
+};
 
-MULTI_RANK_TEST(AnyShape, may_be_a_sequential_of_holders_and_of_modules_that_were_built_elsewhere) {
-  const auto build = [] {
-    return std::make_shared<Sequential>(
-        TheirBlock(), HeldBlock(), torch::nn::Tanh(),
-        torch::nn::Sequential(TheirBlock(), torch::nn::Tanh(), HeldBlock()));
-  };
-  const LossOf<Sequential> loss = [](Sequential& net, const at::Tensor& rows, bool) {
-    return net(rows).square().mean();
-  };
-  expect_equal_to_one_process(world_size(), training_on_rows<Sequential>(build, loss));
-}
+struct RecurrentBlock : ModuleOf<std::tuple<std::vector<at::Tensor>, State>(
+                            const std::vector<at::Tensor>& rows, State state)> {
+  RecurrentBlock() : weight(register_parameter("weight", drawn({kWidth, kWidth}))) {}
+  std::tuple<std::vector<at::Tensor>, State> forward(const std::vector<at::Tensor>& rows,
+                                                     State state) override {
+    std::vector<at::Tensor> out;
+    for (const at::Tensor& row : rows) {
+      state.hidden = at::linear(row + state.hidden, weight).tanh();
+      state.cell = state.cell ? *state.cell * 0.5 + state.hidden : state.hidden * 1;
+      ++state.steps;
+      out.push_back(*state.cell);
+    }
+    return {out, state};
+  }
+  at::Tensor weight;  // [kWidth, kWidth]
+};
 
-MULTI_RANK_TEST(AnyShape, may_be_a_sequential_of_torch_that_was_built_elsewhere) {
-  const auto build = [] {
-    const torch::nn::Sequential theirs(torch::nn::Linear(kWidth, 5), torch::nn::Tanh(),
-                                       torch::nn::Linear(5, kWidth));
-    return hookable(theirs);
-  };
-  const LossOf<Sequential> loss = [](Sequential& net, const at::Tensor& rows, bool) {
-    return net(rows).square().mean();
-  };
-  Training training = training_on_rows<Sequential>(build, loss);
-  training.options.wrap = wrap_by_type("Linear");
-  expect_equal_to_one_process(world_size(), training);
-}
+struct StatefulNet : Module {
+  StatefulNet() {
+    start = register_parameter("start", drawn({1, kWidth}));
+    for (int i = 0; i < 2; ++i)
+      blocks.push_back(register_module(std::to_string(i), std::make_shared<RecurrentBlock>()));
+  }
+  at::Tensor forward(at::Tensor x) override {
+    std::vector<at::Tensor> rows = x.split(1);
+    at::Tensor ends = at::zeros({});
+    for (const auto& block : blocks) {
+      State end;
+      std::tie(rows, end) = (*block)(rows, {start, std::nullopt});
+      ends = ends + end.hidden.sum() / end.steps;
+    }
+    return at::cat(rows).square().mean() + ends;
+  }
+  at::Tensor start;  // [1, kWidth]
+  std::vector<std::shared_ptr<RecurrentBlock>> blocks;
+};
+
+// A block that is held.
+struct HeldBlockImpl : Module {
+  HeldBlockImpl() : weight(register_parameter("weight", drawn({kWidth, kWidth}))) {}
+  at::Tensor forward(at::Tensor x) override { return x + at::linear(x, weight).tanh(); }
+  at::Tensor weight;  // [kWidth, kWidth]
+};
+FSDP_MODULE(HeldBlock);
+
+// A block of torch's modules, as somebody else may have built it.
+struct TheirBlockImpl : torch::nn::Module {
+  TheirBlockImpl() { linear = register_module("linear", torch::nn::Linear(kWidth, kWidth)); }
+  at::Tensor forward(const at::Tensor& x) { return x + linear(x).relu(); }
+  torch::nn::Linear linear{nullptr};
+};
+TORCH_MODULE(TheirBlock);
 
 // A module of torch's that returns a tuple, as a unit, and what it returns in the loss.
 using Lstm = ModuleOf<std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>(
@@ -114,15 +143,81 @@ struct LstmNet : Module {
   at::Tensor scale = register_parameter("scale", drawn({kWidth}));
 };
 
-MULTI_RANK_TEST(AnyShape, may_be_an_lstm_of_torch_with_all_that_it_returns) {
-  const LossOf<LstmNet> loss = [](LstmNet& net, const at::Tensor& rows, bool) { return net(rows); };
-  Training training = training_on_rows<LstmNet>([] { return std::make_shared<LstmNet>(); }, loss);
-  training.options.wrap = wrap_by_type("LSTM");
-  expect_equal_to_one_process(world_size(), training);
+// `odd` differs between the ranks of a step.
+template <class Model>
+using LossOf = at::Tensor (*)(Model& model, const at::Tensor& rows, bool odd);
+
+template <class Model>
+Loss on_rows(LossOf<Model> loss) {
+  return [loss](Module& model, int part, int parts, int step) {
+    return loss(dynamic_cast<Model&>(model), batch_part(part, parts, step, {3, kWidth}),
+                (part + step) % 2 == 1);
+  };
+}
+
+at::Tensor loss_of_both(CrossNet& net, const at::Tensor& rows, bool twice) {
+  const auto [y, aside] = net(rows, twice);
+  return y.square().mean() + aside;
+}
+at::Tensor loss_of_one(CrossNet& net, const at::Tensor& rows, bool odd) {
+  const auto [y, aside] = net(rows, false);
+  return odd ? aside : y.square().mean();
+}
+
+std::shared_ptr<Module> partly_frozen() {
+  const auto net = std::make_shared<CrossNet>();
+  for (const size_t i : {0, 2})
+    for (const at::Tensor& parameter : net->blocks[i]->parameters())
+      parameter.set_requires_grad(false);
+  return net;
+}
+std::shared_ptr<Module> holders() {
+  return std::make_shared<Sequential>(
+      TheirBlock(), HeldBlock(), torch::nn::Tanh(),
+      torch::nn::Sequential(TheirBlock(), torch::nn::Tanh(), HeldBlock()));
+}
+std::shared_ptr<Module> theirs() {
+  return hookable(torch::nn::Sequential(torch::nn::Linear(kWidth, 5), torch::nn::Tanh(),
+                                        torch::nn::Linear(5, kWidth)));
+}
+
+MULTI_RANK_SUITE(AnyShape);
+
+MULTI_RANK_TEST(AnyShape, ends_with_the_bits_of_one_process) {
+  const Loss of_rows = mean_square_of({3, kWidth});
+  const auto once = [](CrossNet& net, const at::Tensor& rows, bool) {
+    return loss_of_both(net, rows, false);
+  };
+  const auto twice = [](CrossNet& net, const at::Tensor& rows, bool) {
+    return loss_of_both(net, rows, true);
+  };
+  std::vector<Training> all{
+      {.name = "several inputs and outputs",
+       .build = built<CrossNet>,
+       .loss = on_rows<CrossNet>(once)},
+      {.name = "two calls", .build = built<CrossNet>, .loss = on_rows<CrossNet>(twice)},
+      {.name = "an output that some ranks leave out",
+       .build = built<CrossNet>,
+       .loss = on_rows(loss_of_one)},
+      {.name = "frozen blocks", .build = partly_frozen, .loss = on_rows(loss_of_one)},
+      {.name = "a list and a struct", .build = built<StatefulNet>, .loss = of_rows},
+      {.name = "holders", .build = holders, .loss = of_rows},
+      {.name = "a sequential of torch",
+       .build = theirs,
+       .loss = of_rows,
+       .options = {.wrap = wrap_by_type("Linear")}},
+      {.name = "an LSTM with all that it returns",
+       .build = built<LstmNet>,
+       .loss = of_rows,
+       .options = {.wrap = wrap_by_type("LSTM")}}};
+  expect_equal_to_one_process(world_size(), all);
+  for (Training& training : all)
+    training.options.reshard_after_forward = false;
+  expect_equal_to_one_process(world_size(), all, {train_sharded});
 }
 
 MULTI_RANK_TEST(AnyShape, is_called_and_gives_its_results_through_the_object_too) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+  run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     torch::manual_seed(3);
     CrossNet net;
@@ -130,22 +225,18 @@ MULTI_RANK_TEST(AnyShape, is_called_and_gives_its_results_through_the_object_too
     const auto [y, aside] = net(rows, true);
     FullyShardedDataParallel model(net, rank.communicator());
     const std::pair<at::Tensor, at::Tensor> same = model(rows, true);
-    rank.observe("equal", at::equal(same.first, y) && at::equal(same.second, aside));
+    EXPECT_TRUE(at::equal(same.first, y) && at::equal(same.second, aside));
     EXPECT_EQ(model.units().size(), 4U);
   });
-  expect_on_all_ranks(run, "equal", true);
 }
 
-MULTI_RANK_SUITE_ON(CheckpointOfShapedModels, 1);
-
-MULTI_RANK_TEST(CheckpointOfShapedModels, is_refused_by_the_name_of_the_module) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+TEST(CheckpointOfShapedModels, is_refused_by_the_name_of_the_module) {
+  in_a_process([] {
     CrossBlock block;
-    rank.observe("error", thrown_by([&] { checkpoint_activations(block); }));
+    EXPECT_CONTAINS(error_of([&] { checkpoint_activations(block); }),
+                    "CrossBlock does not take one tensor and return one, so its forward() can't be "
+                    "replaced, as by checkpoint_activations(); checkpoint modules of one tensor");
   });
-  expect_error(run, "error",
-               {"fsdp::CrossBlock does not take one tensor and return one, so its forward() can't "
-                "be replaced, as by checkpoint_activations(); checkpoint modules of one tensor"});
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <config/train_config.h>
+
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -25,36 +26,16 @@ struct Layer {
   bool checkpointed{};
 };
 
-// What is trained, and how: plain data, drawn from a seed. Every field has a default, which is the
-// simplest value that it can have.
+// What is trained, and how.
 struct Case {
   uint64_t values{1};  // seed of parameters and inputs
-  std::vector<Layer> layers{{}};
+  std::vector<Layer> layers{};
   int width{1};
-  int world{1};
-  std::string mode{"fsdp"};  // fsdp, ddp, single: one process that plays the ranks
-  int shards{};              // not in ddp: ranks of a replica, a divisor of world; 0: all ranks
-  int turns{1};              // parts of each rank
-  std::string accumulate{"each"};
-  int steps{1};
-  std::string wrap{"none"};
-  bool reshard_after_forward{true};
-  int limit{1};
-  bool meta_init{};
-  std::string optimizer{"sgd"};
-  bool decay_of_all{true};     // else biases have none
-  double clip{};               // 0: none
-  std::string norm_type{"2"};  // of clip: 1, 2, 3, inf
-  std::string backend{"shm"};
-  std::string param_dtype{"fp32"}, reduce_dtype{"fp32"};  // fp32, bf16, fp16
-  std::string keep_fp32;  // pattern of parameters that these dtypes do not apply to; empty: none
-  int loss_scale{1};      // a power of two
-  int saved{};     // after so many steps the state is saved, and another model goes on with it; 0:
-                   // never
-  int pinned{-1};  // bytes of AdamW's moments that fsdp keeps in memory, while the others lie in a
-                   // file; -1: none do
-  bool step_in_backward{};  // in fsdp
-  bool rate_falls{};        // from step to step
+  TrainConfig config;  // mode single: one process that plays the ranks
+  int loss_scale{1};   // a power of two
+  int saved{};         // after so many steps the state is saved, and another model goes on with it;
+                       // 0: never
+  bool offloads{};     // AdamW's moments lie in a file, but those that fsdp pins
   // Compared with one rank that has all parts, where they alone decide the bits; else with one that
   // plays the ranks.
   bool with_one_rank{};

@@ -47,7 +47,7 @@ class OnRank : public Player {
   }
   void end_backward(bool /*sync*/) override { no_sync_.reset(); }
   void zero_grad() override { model_.zero_grad(); }
-  double clip() override { return model_.clip_grad_norm_(0.1); }
+  double clip(double norm_type) override { return model_.clip_grad_norm_(0.1, norm_type); }
   void summon(const std::function<void()>& body) override { fsdp::summon(model_, body); }
   StateDict state() override { return model_.state_dict(); }
   void load(const StateDict& state) override { model_.load_state_dict(state); }
@@ -115,11 +115,11 @@ class InOneProcess : public Player {
   }
   bool incomplete() const override { return waits_ || lost_; }
   void zero_grad() override { net->zero_grad(); }
-  double clip() override {
+  double clip(double norm_type) override {
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& leaf : leaves)
       if (leaf.grad().defined()) gradients.push_back(leaf.grad());
-    return clip_gradients(gradients, *rank_.communicator(), 0.1, 2);
+    return clip_gradients(gradients, *rank_.communicator(), 0.1, norm_type);
   }
   void summon(const std::function<void()>& body) override { body(); }
   StateDict state() override {
@@ -160,7 +160,7 @@ class InOneProcess : public Player {
 std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model) {
   if (program.ddp)
     return std::make_unique<OnRank<DistributedDataParallel<Net>, DistributedDataParallelOptions>>(
-        rank, program, model, DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
+        rank, program, model, DistributedDataParallelOptions{.bucket_cap_mb = program.cap});
   const FullyShardedDataParallelOptions options{
       .wrap = wrap_by_type("ThrowingBlock"),
       .reshard_after_forward = program.reshard_after_forward,

@@ -18,8 +18,12 @@ struct ThrowingBlock : LayerBlock {
     register_full_backward_pre_hook([this](Module&) {
       if (throws_in_backward) throw std::domain_error("no such gradient");
     });
+    register_forward_hook([this](Module&, const at::Tensor&) {
+      if (throws_in_hook) throw std::domain_error("not today");
+      return at::Tensor();
+    });
   }
-  bool throws_in_backward{};
+  bool throws_in_backward{}, throws_in_hook{};
 };
 
 struct Net : RowOf<ThrowingBlock> {
@@ -49,7 +53,7 @@ class Player {
   virtual void dropped_gradients() {}
   virtual bool incomplete() const { return false; }  // a gradient that a step would need
   virtual void zero_grad() = 0;
-  virtual double clip() = 0;
+  virtual double clip(double norm_type) = 0;
   virtual void summon(const std::function<void()>& body) = 0;
   virtual StateDict state() = 0;
   virtual void load(const StateDict& state) = 0;

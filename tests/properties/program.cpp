@@ -23,11 +23,13 @@ const std::vector<std::string> kOps{"backward",
                                     "optimizer.zero_grad to zeros",
                                     "reset .grad of the module",
                                     "evaluate",
+                                    "evaluate in inference mode",
                                     "forward with gradients",
                                     "late backward",
                                     "two forwards",
                                     "backward through both",
                                     "throw in forward",
+                                    "throw in forward hook",
                                     "throw in backward",
                                     "autograd::grad of the input",
                                     "clip",
@@ -70,6 +72,7 @@ Program draw_program(uint64_t seed) {
   }
   program.apart = program.models > 1 && program.shards == 0 && dice.one_in(2);
   program.gloo = dice.one_in(4);
+  program.cap = dice.one_of<double>({0, 0.0005, 25});
   return program;
 }
 
@@ -78,7 +81,7 @@ std::string text(const Program& program) {
   if (program.cuda) line += " on CUDA";
   if (program.gloo) line += " over gloo";
   if (program.apart) line += ", each model by itself";
-  if (program.ddp) line += ", DDP";
+  if (program.ddp) line += ", DDP, .bucket_cap_mb = " + std::to_string(program.cap);
   if (program.shards > 0) line += ", replicas of " + std::to_string(program.shards);
   if (!program.reshard_after_forward) line += ", .reshard_after_forward = false";
   line += ", .limit = " + std::to_string(program.limit) + (program.adam ? ", Adam: " : ", SGD: ");
@@ -111,6 +114,7 @@ Program shrink(Program program) {
     changed |= keep_if_faulty([](Program& p) { p.limit = 1; });
     changed |= keep_if_faulty([](Program& p) { p.adam = false; });
     changed |= keep_if_faulty([](Program& p) { p.ddp = false; });
+    changed |= keep_if_faulty([](Program& p) { p.cap = 0; });
     changed |= keep_if_faulty([](Program& p) { p.gloo = false; });
     changed |= keep_if_faulty([](Program& p) { p.apart = false; });
     changed |= keep_if_faulty([](Program& p) {

@@ -18,6 +18,7 @@ struct Program {
   int world{1};
   bool cuda{};   // on the GPU of each rank; else on the CPU
   bool ddp{};    // DistributedDataParallel; else FullyShardedDataParallel
+  double cap{};  // of DDP: .bucket_cap_mb
   int shards{};  // of FSDP, as the next two: ranks of a replica; 0: all ranks
   bool reshard_after_forward{true};
   int limit{1};

@@ -4,7 +4,9 @@
 
 #include <library/one_process.h>
 
+#include <limits>
 #include <map>
+#include <optional>
 
 namespace fsdp {
 namespace {
@@ -65,7 +67,7 @@ class Run {
 
   void play(const Op& op, Player& player) {
     const auto has = [&](const char* part) { return op.what.find(part) != std::string::npos; };
-    if (has("forward with") || op.what == "evaluate" || op.what == "throw in forward") {
+    if (has("forward with") || has("evaluate") || has("throw in forward")) {
       play_forward(op, player);
     } else if (has("backward") || op.what == "two forwards") {
       play_backward(op, player);
@@ -79,16 +81,20 @@ class Run {
   }
 
   void play_forward(const Op& op, Player& player) {
-    bool& throws = player.net->blocks[op.number % 3]->throws;
-    throws = op.what == "throw in forward";
+    auto& block = *player.net->blocks[op.number % 3];
+    block.throws = op.what == "throw in forward";
+    block.throws_in_hook = op.what == "throw in forward hook";
+    const bool throws = block.throws || block.throws_in_hook;
     const at::AutoGradMode mode(throws ? op.number % 2 == 1 : op.what == "forward with gradients");
+    std::optional<c10::InferenceMode> inference;
+    if (op.what == "evaluate in inference mode") inference.emplace();
     player.for_each_part([&](int part) {
       try {
         read("loss", part, loss(player, part, op.number));
       } catch (const std::domain_error&) {
       }
     });
-    throws = false;
+    block.throws = block.throws_in_hook = false;
   }
 
   // Through `players`, of which the loss is made.
@@ -163,7 +169,8 @@ class Run {
         read("gradient", part, torch::autograd::grad({out}, {x}).at(0));
       });
     } else if (op.what == "clip") {
-      rank_.observe("norm " + std::to_string(at_), player.clip());
+      const double types[] = {2, 1, 3, std::numeric_limits<double>::infinity()};
+      rank_.observe("norm " + std::to_string(at_), player.clip(types[op.number % 4]));
     } else {
       // A drop in the module is noticed once after each call of it, so one comes before.
       if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, player);

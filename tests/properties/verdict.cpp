@@ -13,7 +13,6 @@
 
 #include <bit>
 #include <cmath>
-#include <utility>
 
 #include <common/temporary_folder.h>
 
@@ -21,37 +20,6 @@ namespace fsdp {
 namespace {
 
 using Json = nlohmann::json;
-
-at::ScalarType dtype_of(const std::string& name) {
-  return name == "bf16" ? at::kBFloat16 : name == "fp16" ? at::kHalf : at::kFloat;
-}
-
-TrainConfig config_of(const Case& c) {
-  TrainConfig config;
-  config.mode = c.mode;
-  config.world = c.world;
-  config.parts = c.world * c.turns;
-  config.shard_size = c.shards;
-  config.accumulate = c.accumulate;
-  config.steps = c.steps;
-  config.wrap = c.wrap;
-  config.reshard_after_forward = c.reshard_after_forward;
-  config.limit = c.limit;
-  config.meta_init = c.meta_init;
-  config.optimizer.kind =
-      c.optimizer == "sgd" ? OptimizerOptions::Kind::sgd : OptimizerOptions::Kind::adamw;
-  config.optimizer.lr = 0.01;
-  if (c.rate_falls) config.optimizer.lr_factor = std::make_shared<double>(1);
-  if (!c.decay_of_all) config.no_decay = "bias";
-  if (c.clip > 0) config.clip = c.clip;
-  config.norm_type =
-      c.norm_type == "inf" ? std::numeric_limits<double>::infinity() : std::stod(c.norm_type);
-  config.comm.backend = c.backend;
-  config.precision = {dtype_of(c.param_dtype), dtype_of(c.reduce_dtype)};
-  config.keep_fp32 = c.keep_fp32;
-  config.step_in_backward = c.step_in_backward;
-  return config;
-}
 
 std::unique_ptr<Strategy> make(const TrainConfig& config, const Case& c, TestRank& rank) {
   auto strategy = strategy_of(rank, config, workload_of(c));
@@ -102,37 +70,36 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
 
 // Whether no step that is measured is prefetched: each is its model's first.
 bool knows_no_order(const Case& c) {
-  return c.steps == 1 || (c.steps == 2 && c.saved == 1);
+  return c.config.steps == 1 || (c.config.steps == 2 && c.saved == 1);
 }
 
 // `folder`: of the checkpoint, if one is saved, and of the moments, if they lie in a file.
 void train(TestRank& rank, const Case& c, const std::string& folder) {
-  TrainConfig config = config_of(c);
-  if (c.pinned >= 0) {
-    config.offload_dir = folder;
-    config.pinned = c.pinned;
-  }
+  TrainConfig config = c.config;
+  if (c.offloads) config.offload_dir = folder;
+  if (!c.offloads) config.pinned = 0;
   const Workload workload = workload_of(c);
   const auto traces = rehearse(config, workload, shard_layout(config, workload), construct_on_meta);
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
-  const bool replicas = c.mode == "fsdp" && config.shards() < config.world;
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
   Communicator& of_strategy = replicas ? *rank.hybrid(config.shards()) : comm;
-  for (int64_t step = 0; step < c.steps; ++step) {
+  for (int64_t step = 0; step < config.steps; ++step) {
     const std::string after = " of step " + std::to_string(step + 1);
     if (step == 1)
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
-    if (c.rate_falls) *config.optimizer.lr_factor = 1.0 / static_cast<double>(1 + step);
+    if (config.optimizer.lr_factor)
+      *config.optimizer.lr_factor = 1.0 / static_cast<double>(1 + step);
     comm.take_log();
     of_strategy.take_log();
-    const int parts = c.mode == "single" ? c.world * c.turns : c.turns;
+    const int parts = config.mode == "single" ? config.parts : config.parts / config.world;
     const MeanOverRanks loss(comm, strategy->forward_backward(step), parts);
     rank.observe("loss" + after, loss.mean());
     if (config.clip)
       rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip, config.norm_type));
     strategy->step();
-    if (step + 1 == c.steps) {
+    if (step + 1 == config.steps) {
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
         log.push_back(call);  // none, if it is the same communicator
@@ -165,23 +132,24 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
 
 // What one process computes, without the options that change no bit.
 Case in_one_process(Case c) {
-  const auto [shards, replicas, turns, turns_first] = config_of(c).arrangement();
+  TrainConfig& config = c.config;
+  const auto [shards, replicas, turns, turns_first] = config.arrangement();
   const auto doubles = [](int count) { return std::has_single_bit(static_cast<uint64_t>(count)); };
   if (c.with_one_rank && doubles(shards) && doubles(turns_first ? turns : replicas)) {
-    c.turns *= std::exchange(c.world, 1);
-    c.shards = Case().shards;
-    c.accumulate = Case().accumulate;
+    config.world = 1;
+    config.shard_size = 0;
+    config.accumulate = "each";
   }
-  c.mode = "single";
-  c.saved = Case().saved;
-  c.pinned = Case().pinned;
+  config.mode = "single";
+  c.saved = 0;
+  c.offloads = false;
   for (Layer& layer : c.layers)
     layer.checkpointed = false;
   return c;
 }
 
 int ranks_of(const Case& c) {
-  return c.mode == "single" ? 1 : c.world;
+  return c.config.mode == "single" ? 1 : c.config.world;
 }
 
 }  // namespace
@@ -190,13 +158,13 @@ std::string fault_of(const Case& c) {
   const TemporaryFolder folder;
   const auto trained = [&](const Case& one) {
     return try_ranks(ranks_of(one), [&](TestRank& rank) { train(rank, one, folder.path()); },
-                     {.backend = one.backend, .record = false});
+                     {.backend = one.config.comm.backend, .record = false});
   };
   const RankRun expected = trained(in_one_process(c));
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
   const RankRun run = trained(c);
   if (!run.failure().empty()) return run.failure();
-  for (int step = 1; step <= c.steps; ++step) {
+  for (int64_t step = 1; step <= c.config.steps; ++step) {
     for (const std::string what : {"loss", "norm", "parameters", "state"}) {
       for (int rank = 0; rank < ranks_of(c); ++rank) {
         const std::string name = what + " of step " + std::to_string(step);

@@ -2,7 +2,6 @@
 
 #include <state/model_state.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 

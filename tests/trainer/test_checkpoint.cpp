@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include <common/expect_text.h>
 #include <common/temporary_folder.h>
 #include "saved_state.h"
 
@@ -16,26 +17,24 @@ using Json = nlohmann::ordered_json;
 
 const Json kRun{{"model", "none"}};
 
-void save(TestRank& rank, const std::string& folder, CheckpointFormat format, int64_t step = 3) {
-  save_checkpoint(folder, format, step, kRun, cut_state(rank.rank(), rank.world_size()),
+void save(TestRank& rank, const std::string& folder, CheckpointFormat format) {
+  save_checkpoint(folder, format, 3, kRun, cut_state(rank.rank(), rank.world_size()),
                   *rank.communicator());
-}
-
-// What load_checkpoint() says; "loaded" if nothing.
-std::string load(TestRank& rank, const std::string& folder, const ModelState& state,
-                 const Locate& locate = each_element) {
-  try {
-    load_checkpoint(folder, state, locate, *rank.communicator());
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "loaded";
 }
 
 const std::vector<std::pair<std::string, CheckpointFormat>> kFormats{
     {"sharded", CheckpointFormat::sharded}, {"full", CheckpointFormat::full}};
 
 MULTI_RANK_SUITE(CheckpointOf);
+
+// Loads what the rank owns of a checkpoint, and copies of everything.
+void expect_loaded(TestRank& rank, const std::string& folder, const Locate& locate) {
+  const int ranks = rank.world_size();
+  const ModelState cut = cut_state(rank.rank(), ranks, true), copied = whole_state(true);
+  load_checkpoint(folder, cut, locate, *rank.communicator());
+  load_checkpoint(folder, copied, locate, *rank.communicator());
+  EXPECT_TRUE(equal(cut, cut_state(rank.rank(), ranks)) && equal(copied, whole_state()));
+}
 
 MULTI_RANK_TEST(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other) {
   const TemporaryFolder folder;
@@ -44,42 +43,24 @@ MULTI_RANK_TEST(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other)
       save(rank, folder.path() + '/' + name, format);
   });
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    const RankRun run = run_ranks(ranks, [&](TestRank& rank) {
+    run_ranks(ranks, [&](TestRank& rank) {
       for (const auto& [name, format] : kFormats) {
         const Checkpoint found = find_checkpoint(folder.path() + '/' + name);
         EXPECT_EQ(found.step, 3);
         EXPECT_EQ(found.run, kRun);
-        const ModelState cut = cut_state(rank.rank(), ranks, true), copied = whole_state(true);
-        rank.observe(name, load(rank, found.folder, cut));
-        rank.observe(name + ", copied", load(rank, found.folder, copied));
-        rank.observe(name + ": equal",
-                     equal(cut, cut_state(rank.rank(), ranks)) && equal(copied, whole_state()));
+        expect_loaded(rank, found.folder, each_element);
       }
     });
-    for (const auto& [name, format] : kFormats) {
-      expect_on_all_ranks(run, name, "loaded");
-      expect_on_all_ranks(run, name + ", copied", "loaded");
-      expect_on_all_ranks(run, name + ": equal", true);
-    }
   }
 }
 
 // So a stack without locate() goes on with the same ranks, and in one process.
 MULTI_RANK_TEST(CheckpointOf, as_many_ranks_needs_no_locate) {
   const TemporaryFolder folder;
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+  run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);
-    const std::string saved = step_folder(folder.path(), 3);
-    const ModelState cut = cut_state(rank.rank(), rank.world_size(), true);
-    const ModelState copied = whole_state(true);
-    rank.observe("cut", load(rank, saved, cut, nullptr));
-    rank.observe("copied", load(rank, saved, copied, nullptr));
-    rank.observe("equal", equal(cut, cut_state(rank.rank(), rank.world_size())) &&
-                              equal(copied, whole_state()));
+    expect_loaded(rank, step_folder(folder.path(), 3), nullptr);
   });
-  expect_on_all_ranks(run, "cut", "loaded");
-  expect_on_all_ranks(run, "copied", "loaded");
-  expect_on_all_ranks(run, "equal", true);
 }
 
 MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_locates_nothing) {
@@ -87,17 +68,18 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_locates_noth
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
   const int more = world_size() + 1;  // so that the last rank needs a part of a saved range
-  const RankRun run = run_ranks(more, [&](TestRank& rank) {
+  run_ranks(more, [&](TestRank& rank) {
     const Locate locate = [&](const ElementRange& range, const std::vector<ElementRange>& saved) {
       if (rank.rank() == more - 1) throw std::invalid_argument(range.parameter + " is nowhere");
       return each_element(range, saved);
     };
     const ModelState state = cut_state(rank.rank(), more, true);
-    rank.observe("load", load(rank, step_folder(folder.path(), 3), state, locate));
-    rank.observe("unchanged", equal(state, cut_state(rank.rank(), more, true)));
+    const auto load = [&] {
+      load_checkpoint(step_folder(folder.path(), 3), state, locate, *rank.communicator());
+    };
+    EXPECT_EQ(error_of<std::runtime_error>(load), "a.weight is nowhere");
+    EXPECT_TRUE(equal(state, cut_state(rank.rank(), more, true)));
   });
-  expect_on_all_ranks(run, "load", "a.weight is nowhere");
-  expect_on_all_ranks(run, "unchanged", true);
 }
 
 // Also where a run that broke off has left another one.
@@ -116,38 +98,29 @@ MULTI_RANK_TEST(CheckpointOf, ranks_that_hold_copies_has_one_file) {
 
 MULTI_RANK_TEST(CheckpointOf, any_ranks_appears_when_all_of_them_have_written) {
   const TemporaryFolder folder;
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+  run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats) {
       ModelState state = cut_state(rank.rank(), rank.world_size());
       // Half of the bytes that the file should have. In the full format rank 0 writes.
       const int failing = name == "full" ? 0 : rank.world_size() - 1;
       if (rank.rank() == failing) state.ranges[0].value = state.ranges[0].value.to(at::kHalf);
-      try {
+      const auto save = [&, format = format] {
         save_checkpoint(folder.path(), format, 3, kRun, state, *rank.communicator());
-      } catch (const std::runtime_error& error) {
-        rank.observe(name, error.what());
-      }
-      rank.observe("steps there: " + name, latest_step(folder.path()).has_value());
+      };
+      EXPECT_CONTAINS(error_of<std::runtime_error>(save), "bytes are missing");
+      EXPECT_FALSE(latest_step(folder.path()).has_value()) << name;
     }
   });
-  for (const auto& [name, format] : kFormats) {
-    expect_same_on_all_ranks(run, name);
-    expect_error_says(run.at(0, name), "bytes are missing");
-    expect_on_all_ranks(run, "steps there: " + name, false);
-  }
 }
 
 MULTI_RANK_TEST(CheckpointOf, a_step_that_is_there_is_not_overwritten) {
   const TemporaryFolder folder;
-  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+  run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);
-    try {
-      save(rank, folder.path(), CheckpointFormat::sharded);
-    } catch (const std::runtime_error& error) {
-      rank.observe("refused", error.what());
-    }
+    EXPECT_EQ(
+        error_of<std::runtime_error>([&] { save(rank, folder.path(), CheckpointFormat::sharded); }),
+        step_folder(folder.path(), 3) + ": is there already");
   });
-  expect_on_all_ranks(run, "refused", step_folder(folder.path(), 3) + ": is there already");
 }
 
 TEST(CheckpointFolder, keeps_the_latest_and_removes_what_a_broken_run_has_left) {
@@ -167,14 +140,9 @@ TEST(CheckpointFolder, that_has_no_checkpoint_is_refused) {
   const TemporaryFolder folder;
   folder.write("step-000001.part/checkpoint.json", "{}");
   EXPECT_EQ(latest_step(folder.path()), std::nullopt);
-  for (const std::string& path : {folder.path(), folder.path() + "/nowhere"}) {
-    try {
-      find_checkpoint(path);
-      ADD_FAILURE() << path;
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(error.what(), path + ": is no checkpoint, and has none (step-000001, ...)");
-    }
-  }
+  for (const std::string& path : {folder.path(), folder.path() + "/nowhere"})
+    EXPECT_EQ(error_of<std::runtime_error>([&] { find_checkpoint(path); }),
+              path + ": is no checkpoint, and has none (step-000001, ...)");
 }
 
 }  // namespace

@@ -13,16 +13,18 @@
 namespace fsdp {
 namespace {
 
+nlohmann::ordered_json description_of(const TrainConfig& run) {
+  return {{"format", "fsdp checkpoint"},
+          {"version", kCheckpointVersion},
+          {"step", 3},
+          {"run", settings_of_run(run)}};
+}
+
 // The folder of a checkpoint of step 3, by this run.
 std::string saved_by(const TrainConfig& run, const TemporaryFolder& folder) {
   const std::string path = step_folder(folder.path(), 3);
   std::filesystem::create_directories(path);
-  write_description(path,
-                    {{"format", "fsdp checkpoint"},
-                     {"version", kCheckpointVersion},
-                     {"step", 3},
-                     {"run", settings_of_run(run)}},
-                    {});
+  write_description(path, description_of(run), {});
   return path;
 }
 
@@ -115,10 +117,7 @@ TEST(CheckpointOptions, a_checkpoint_whose_run_makes_no_sense_is_refused_with_it
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   const auto said = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
-    nlohmann::ordered_json json{{"format", "fsdp checkpoint"},
-                                {"version", kCheckpointVersion},
-                                {"step", 3},
-                                {"run", settings_of_run(parse({}))}};
+    nlohmann::ordered_json json = description_of(parse({}));
     change(json);
     write_description(path, json, {});
     const std::string text = refusal({"--resume", path, "--steps", "9"});
@@ -183,12 +182,6 @@ TEST(CheckpointOptions, what_says_how_to_save_needs_a_folder) {
     EXPECT_EQ(refusal(option), option[0] + ": needs --checkpoint-dir");
   EXPECT_EQ(refusal({"--checkpoint-dir", "x", "--save-every", "0"}),
             "--save-every must be at least 1, not 0");
-}
-
-TEST(CheckpointOptions, what_is_no_checkpoint_is_refused) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(refusal({"--resume", folder.path()}),
-            "--resume " + folder.path() + ": is no checkpoint, and has none (step-000001, ...)");
 }
 
 }  // namespace

@@ -1,13 +1,10 @@
 #include <fcntl.h>
-#include <gtest/gtest.h>
-#include <train/trainer.h>
 #include <unistd.h>
 
+#include <common/expect_text.h>
 #include <common/temporary_folder.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -17,14 +14,6 @@ namespace fsdp {
 namespace {
 
 std::string path_of_log;  // of the run under way
-
-std::vector<std::string> lines_of(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);)
-    lines.push_back(line);
-  return lines;
-}
 
 // Its loss is the number of lines that the log has when rank 0, which writes it, begins the step.
 class LogReader : public UntrainedStrategy {
@@ -44,42 +33,7 @@ class LossIsInfinite : public UntrainedStrategy {
   }
 };
 
-template <class Fake>
-FsdpImplementation implementation() {
-  const auto make = [](const TrainConfig&, Workload,
-                       std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
-    return std::make_unique<Fake>(std::move(comm));
-  };
-  return {make, layout_of_nothing};
-}
-
-struct Outcome {
-  int status;
-  std::string errors;
-};
-
-TrainConfig small_run() {
-  TrainConfig config;
-  config.mode = "fsdp";
-  config.world = 2;
-  config.model = "gpt2-tiny";
-  config.data = "published";
-  config.steps = 4;
-  config.batch = 2;
-  config.seq = 4;
-  config.comm.timeout = std::chrono::seconds(20);
-  return config;
-}
-
-Outcome train(const FsdpImplementation& fsdp, const TrainConfig& config) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int status = run_training(config, fsdp, "fsdp train");
-  testing::internal::GetCapturedStdout();
-  return {status, testing::internal::GetCapturedStderr()};
-}
-
-Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
+Outcome train_with_log(const FsdpImplementation& fsdp, const std::string& log) {
   TrainConfig config = small_run();
   config.log = path_of_log = log;
   return train(fsdp, config);
@@ -87,10 +41,9 @@ Outcome train(const FsdpImplementation& fsdp, const std::string& log) {
 
 TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
   const TemporaryFolder folder;
-  const std::string path = folder.path() + "/log";
-  const Outcome run = train(implementation<LogReader>(), path);
+  const Outcome run = train_with_log(with<LogReader>(), folder.path() + "/log");
   EXPECT_EQ(run.status, 0) << run.errors;
-  const auto lines = lines_of(path);
+  const auto lines = lines_of(path_of_log);
   ASSERT_EQ(lines.size(), 4U);
   for (size_t step = 0; step < lines.size(); ++step) {
     const auto line = nlohmann::json::parse(lines[step]);
@@ -101,17 +54,16 @@ TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
 
 TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
   const TemporaryFolder folder;
-  const std::string path = folder.path() + "/log";
-  EXPECT_EQ(train(implementation<LossIsInfinite>(), path).status, 1);
-  const auto lines = lines_of(path);
+  EXPECT_EQ(train_with_log(with<LossIsInfinite>(), folder.path() + "/log").status, 1);
+  const auto lines = lines_of(path_of_log);
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_TRUE(nlohmann::json::parse(lines[0])["loss"].is_null());
   const std::string failure = nlohmann::json::parse(lines[1])["failure"];
-  EXPECT_NE(failure.find("the loss is inf"), std::string::npos) << failure;
+  EXPECT_CONTAINS(failure, "the loss is inf");
 }
 
 TEST(LogOfTraining, on_a_full_disk_costs_one_line_and_not_the_run) {
-  const Outcome run = train(implementation<UntrainedStrategy>(), "/dev/full");
+  const Outcome run = train_with_log(with<UntrainedStrategy>(), "/dev/full");
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors, "--log /dev/full: No space left on device; training goes on without it\n");
 }
@@ -121,13 +73,14 @@ TEST(TextOfTraining, is_read_once_before_the_ranks_are_there) {
   TrainConfig config = small_run();
   config.data = "text";
   config.text = {folder.write("text", std::string(1000, 'x'))};
-  const auto make = [](const TrainConfig& of_rank, Workload,
-                       std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+  FsdpImplementation fsdp = with<UntrainedStrategy>();
+  fsdp.make_strategy = [](const TrainConfig& of_rank, Workload,
+                          std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
     if (of_rank.text_content == nullptr || of_rank.text_content->size() != 1000)
       throw std::logic_error("the text was not read before");
     return std::make_unique<UntrainedStrategy>(std::move(comm));
   };
-  const Outcome run = train({make, layout_of_nothing}, config);
+  const Outcome run = train(fsdp, config);
   EXPECT_EQ(run.status, 0) << run.errors;
 }
 
@@ -139,7 +92,7 @@ TEST(OutputOfTraining, that_can_not_be_written_is_told_when_all_files_are) {
   const int before = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);
   testing::internal::CaptureStderr();
   dup2(full, STDOUT_FILENO);
-  const int status = run_training(config, implementation<UntrainedStrategy>(), "fsdp train");
+  const int status = run_training(config, with<UntrainedStrategy>(), "fsdp train");
   dup2(before, STDOUT_FILENO);
   close(before);
   close(full);
@@ -152,10 +105,37 @@ TEST(OutputOfTraining, that_can_not_be_written_is_told_when_all_files_are) {
 TEST(FaultOfTraining, that_is_not_reached_is_told) {
   TrainConfig config = small_run();
   config.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
-  const Outcome run = train(implementation<UntrainedStrategy>(), config);
+  const Outcome run = train(with<UntrainedStrategy>(), config);
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors,
             "fsdp train: --fault was not reached: rank 1 made fewer than 100000 calls\n");
+}
+
+// A run ends where its model is built, or where the activations of its blocks are checkpointed.
+TEST(ActivationsOfTraining, are_checkpointed_in_every_mode_if_the_config_says_so) {
+  FsdpImplementation fsdp;
+  fsdp.make_strategy = [](const TrainConfig&, Workload workload,
+                          std::shared_ptr<Communicator>) -> std::unique_ptr<Strategy> {
+    workload.build();
+    throw std::logic_error("the model is built");
+  };
+  fsdp.shard_layout = [](const TrainConfig&, const Workload& workload) -> ShardLayout {
+    workload.build();
+    throw std::logic_error("the model is built");
+  };
+  fsdp.checkpoint_blocks = [](Module&, int every) {
+    throw std::logic_error("every block of " + std::to_string(every) + " is checkpointed");
+  };
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    TrainConfig config;
+    config.mode = mode;
+    config.model = "gpt2-tiny";
+    config.data = "published";
+    config.steps = 0;
+    EXPECT_CONTAINS(train(fsdp, config).errors, "the model is built");
+    config.checkpoint_every = 3;
+    EXPECT_CONTAINS(train(fsdp, config).errors, "every block of 3 is checkpointed");
+  }
 }
 
 }  // namespace

@@ -1,21 +1,20 @@
 #include <config/train_config.h>
+#include <gtest/gtest.h>
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
+#include <train/enough_memory.h>
 
-#include <gtest/gtest.h>
+#include <common/expect_text.h>
 
 // What no training shows: tests/properties and tests/extensions compare the predictions of all
 // modes and options with what was measured.
 namespace fsdp {
 namespace {
 
-constexpr auto kForward = static_cast<size_t>(Phase::forward);
-constexpr auto kBackward = static_cast<size_t>(Phase::backward);
-
 // Four units whose whole parameters take 256 (root), 384 (a), 512 (b) and 128 (c) bytes.
-ShardLayout four_units(int world_size = 2) {
+ShardLayout four_units() {
   ShardLayout layout;
-  layout.world_size = world_size;
+  layout.world_size = 2;
   layout.units = {{"root", 64, true, true},
                   {"a", 96, false, true},
                   {"b", 128, false, true},
@@ -28,42 +27,22 @@ ShardLayout four_units(int world_size = 2) {
   return layout;
 }
 
-TrainConfig fsdp_config() {
+TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
   TrainConfig config;
-  config.mode = "fsdp";
-  config.steps = 5;
-  return config;
-}
-
-TrainConfig config_of(const std::string& mode) {
-  TrainConfig config = fsdp_config();
   config.mode = mode;
+  config.steps = steps;
   return config;
 }
 
-struct Predicted {
-  PredictedBytes bytes;
-  std::optional<int64_t> operator()(size_t phase, MemoryClass cls) const {
-    return bytes[phase][static_cast<size_t>(cls)];
-  }
-};
-
-// Of as many ranks as the layout is made for.
-Schedule schedule_of(TrainConfig config, const ShardLayout& layout, bool first = false) {
+// Of as many ranks as the layout is made for: an evaluation, or a later step.
+Schedule schedule_of(TrainConfig config, const ShardLayout& layout) {
   config.world = layout.world_size;
-  return schedule(config, layout, /*rank=*/0, first);
+  return schedule(config, layout, /*rank=*/0, /*first=*/config.steps == 0);
 }
 
-Predicted later_step(const TrainConfig& config, const ShardLayout& layout) {
-  return {predict_memory(schedule_of(config, layout), "shm").bytes};
-}
-
-Predicted first_step(const TrainConfig& config, const ShardLayout& layout) {
-  return {predict_memory(schedule_of(config, layout, /*first=*/true), "shm").bytes};
-}
-
-std::map<std::string, int64_t> traffic(const TrainConfig& config, const ShardLayout& layout) {
-  return predict_comm_bytes(schedule_of(config, layout));
+std::optional<int64_t> live(const Schedule& schedule, Phase phase, MemoryClass cls) {
+  return predict_memory(schedule, "shm")
+      .bytes[static_cast<size_t>(phase)][static_cast<size_t>(cls)];
 }
 
 TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
@@ -80,28 +59,29 @@ TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
 }
 
 TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
-  auto live = later_step(fsdp_config(), four_units());
-  EXPECT_FALSE(live(static_cast<size_t>(Phase::init), MemoryClass::shards));
-  EXPECT_FALSE(live(kForward, MemoryClass::rest));
-  ShardLayout nested = four_units();
-  nested.units[2].name = "a.b";
-  live = later_step(fsdp_config(), nested);
-  EXPECT_FALSE(live(kForward, MemoryClass::gathered));
-  EXPECT_FALSE(live(kBackward, MemoryClass::gradients));
-  EXPECT_EQ(live(kBackward, MemoryClass::shards), 640);
-}
-
-TEST(PredictedLiveBytes, an_evaluation_is_a_forward_that_frees_every_unit) {
-  TrainConfig config = fsdp_config();
-  config.steps = 0;
-  config.reshard_after_forward = false;
-  const Predicted live = first_step(config, four_units());
-  EXPECT_EQ(live(kForward, MemoryClass::gathered), 256 + 512);
-  EXPECT_EQ(live(kForward, MemoryClass::communication), 8);
-  EXPECT_FALSE(live(kBackward, MemoryClass::gathered));
+  const Schedule step = schedule_of(config_of("fsdp"), four_units());
+  EXPECT_FALSE(live(step, Phase::init, MemoryClass::shards));
+  EXPECT_FALSE(live(step, Phase::forward, MemoryClass::rest));
+  ShardLayout layout = four_units();
+  layout.units[2].name = "a.b";
+  const Schedule nested = schedule_of(config_of("fsdp"), layout);
+  EXPECT_FALSE(live(nested, Phase::forward, MemoryClass::gathered));
+  EXPECT_FALSE(live(nested, Phase::backward, MemoryClass::gradients));
+  EXPECT_EQ(live(nested, Phase::backward, MemoryClass::shards), 640);
 }
 
 using Bytes = std::map<std::string, int64_t>;
+
+TEST(PredictedEvaluation, is_a_forward_that_gathers_and_frees_every_unit) {
+  TrainConfig config = config_of("fsdp", /*steps=*/0);
+  config.reshard_after_forward = false;
+  config.clip = 1.0;
+  const Schedule evaluation = schedule_of(config, four_units());
+  EXPECT_EQ(live(evaluation, Phase::forward, MemoryClass::gathered), 256 + 512);
+  EXPECT_EQ(live(evaluation, Phase::forward, MemoryClass::communication), 8);
+  EXPECT_FALSE(live(evaluation, Phase::backward, MemoryClass::gathered));
+  EXPECT_EQ(predict_comm_bytes(evaluation), (Bytes{{"all_gather", 640}, {"metrics", 16}}));
+}
 
 TEST(PredictedTraffic, ddp_rounds_each_bucket_up_to_a_multiple_of_the_world_size) {
   ShardLayout layout;
@@ -109,15 +89,36 @@ TEST(PredictedTraffic, ddp_rounds_each_bucket_up_to_a_multiple_of_the_world_size
   layout.units = {{"root", 263'184, true, true}};
   layout.parameters = {
       {"p0", 0, 0, 1000, true}, {"p1", 0, 1008, 1 << 18, true}, {"p2", 0, 263'152, 16, true}};
-  EXPECT_EQ(traffic(config_of("ddp"), layout),
+  EXPECT_EQ(predict_comm_bytes(schedule_of(config_of("ddp"), layout)),
             (Bytes{{"all_reduce", 4 * 4 * (18 / 3 + 263'154 / 3)}, {"metrics", 32}}));
 }
 
-TEST(PredictedTraffic, an_evaluation_gathers_each_unit_once) {
-  TrainConfig config = fsdp_config();
-  config.steps = 0;
-  config.clip = 1.0;
-  EXPECT_EQ(traffic(config, four_units()), (Bytes{{"all_gather", 640}, {"metrics", 16}}));
+// One parameter of 1,600 elements, in a unit of its own on so many ranks.
+ShardLayout layout_on(int ranks) {
+  ShardLayout layout;
+  layout.world_size = ranks;
+  layout.units = {{"block", 1600, /*root=*/false, /*trainable=*/true}};
+  layout.parameters = {{"block.weight", 0, 0, 1600, /*trainable=*/true}};
+  return layout;
+}
+
+// Parameters, gradients and two moments, 4 bytes each, a step count, and the loss on its way.
+TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
+  TrainConfig config = config_of("ddp", 1);
+  config.model = "a model";
+  config.world = 2;
+  const int64_t needed = 2 * (16 * 1600 + 4 + 8);
+  require_enough_memory(config, layout_on(2), {}, "shm", 2, needed);
+  EXPECT_EQ(error_of<std::runtime_error>(
+                [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, needed - 1); }),
+            "--mode ddp of a model needs 51,224 bytes on 2 ranks, without activations, and this "
+            "machine has 51,223; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
+}
+
+TEST(EnoughMemory, is_less_for_shards) {
+  TrainConfig config = config_of("fsdp", 1);
+  config.world = 4;
+  EXPECT_NO_THROW(require_enough_memory(config, layout_on(4), {}, "shm", 4, 3 * 4 * 4 * 1600));
 }
 
 }  // namespace

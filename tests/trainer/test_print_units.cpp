@@ -2,7 +2,8 @@
 #include <train/print_units.h>
 
 #include <sstream>
-#include <stdexcept>
+
+#include "untrained_strategy.h"
 
 namespace fsdp {
 namespace {
@@ -57,16 +58,11 @@ TEST(PrintUnits, trains_nothing_in_any_mode) {
     config.mode = mode;
     config.world = 2;
     config.print_units = true;
-    FsdpImplementation fsdp;
-    fsdp.make_strategy = [](const TrainConfig&, Workload,
-                            std::shared_ptr<Communicator>) -> std::unique_ptr<Strategy> {
-      throw std::logic_error("it trains");
-    };
+    FsdpImplementation fsdp{};  // cannot train
     fsdp.shard_layout = [](const TrainConfig&, const Workload&) { return three_units(); };
-    testing::internal::CaptureStdout();
-    EXPECT_EQ(run_training(config, fsdp), 0) << mode;
-    EXPECT_EQ(testing::internal::GetCapturedStdout(),
-              "small on 2 ranks, --wrap auto\n" + units_table({}, three_units()))
+    const Outcome run = train(fsdp, config);
+    EXPECT_EQ(run.status, 0) << mode;
+    EXPECT_EQ(run.output, "small on 2 ranks, --wrap auto\n" + units_table({}, three_units()))
         << mode;
   }
 }

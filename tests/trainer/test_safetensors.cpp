@@ -54,30 +54,9 @@ TEST(Safetensors, has_the_bytes_that_the_format_says) {
     EXPECT_EQ(read_text(path, 1000), expected);
     EXPECT_EQ(writer.size(), static_cast<int64_t>(expected.size()));
     EXPECT_EQ(writer.sha256(), FileReader(path).sha256());
-  });
-}
-
-TEST(Safetensors, reads_what_it_has_written) {
-  in_a_process([] {
-    const TemporaryFolder folder;
-    const std::string path = folder.path() + "/file";
-    const at::Tensor whole = at::arange(12, at::kFloat).view({3, 4});
-    SafetensorsWriter writer(
-        path,
-        {{"empty", at::kFloat, {0, 3}}, {"half", at::kHalf, {2}}, {"whole", at::kFloat, {3, 4}}});
-    writer.write(at::ones({2}, at::kHalf));
-    for (const at::Tensor& row : whole.unbind())
-      writer.write(row);
-    writer.close();
     const SafetensorsReader reader(path);
-    ASSERT_EQ(reader.entries().size(), 3U);
-    const auto& entry = reader.entries().at("whole");
-    EXPECT_EQ(entry.sizes, (std::vector<int64_t>{3, 4}));
-    const at::Tensor part = at::zeros({5});
-    reader.read(entry, 3, part);
-    EXPECT_TRUE(part.equal(whole.flatten().slice(0, 3, 8)));
-    EXPECT_THROW(reader.read(entry, 8, part), std::out_of_range);
-    EXPECT_THROW(reader.read(reader.entries().at("half"), 0, at::zeros({1})), std::out_of_range);
+    const auto& b = reader.entries().at("b");
+    EXPECT_THROW(reader.read(b, 1, at::zeros({2})), std::out_of_range);
   });
 }
 

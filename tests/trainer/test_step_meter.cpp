@@ -30,14 +30,6 @@ Call call_of(Operation operation, int64_t bytes) {
   return call;
 }
 
-// Counts what it observes.
-struct Counter final : CallObserver {
-  void issued(const Call&, const at::Tensor&) override { ++count; }
-  void waits(const Call&) override { ++count; }
-  void waited(const Call&, std::optional<std::pair<int64_t, int64_t>>) override { ++count; }
-  int count{};
-};
-
 TEST(StepMeter, tells_computing_waiting_data_and_the_optimizer_apart) {
   in_a_process([] {
     const auto clock = std::make_shared<CountedClock>();
@@ -89,24 +81,6 @@ TEST(StepMeter, takes_the_bandwidth_from_when_the_bytes_moved_if_that_is_known) 
     EXPECT_EQ(operations["reduce_scatter"]["bytes_per_s"], 200.0);
     EXPECT_EQ(operations["reduce_scatter"]["seconds_waiting"], 1.0);
     EXPECT_TRUE(operations["barrier"]["bytes_per_s"].is_null());
-  });
-}
-
-TEST(CallObserver, several_observe_the_calls_while_each_of_them_lives) {
-  in_a_process([] {
-    const auto observe = [] {
-      const Call call = call_of(Operation::barrier, 0);
-      call_observers::issued(call, {});
-      call_observers::waits(call);
-      call_observers::waited(call, std::nullopt);
-    };
-    auto first = std::make_unique<Counter>();
-    const auto second = std::make_unique<Counter>();
-    observe();
-    EXPECT_EQ(first->count, 3);
-    first.reset();  // before the one that was made after it
-    observe();
-    EXPECT_EQ(second->count, 6);
   });
 }
 

@@ -1,10 +1,15 @@
 #pragma once
 
-#include <strategies/strategy.h>
+#include <gtest/gtest.h>
+#include <train/trainer.h>
 
+#include <fstream>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+// Runs of the trainer in which a strategy of the test's pretends to train.
 namespace fsdp {
 
 // Trains nothing, and has no parameters. Its loss is 1.
@@ -31,10 +36,54 @@ class UntrainedStrategy : public Strategy {
   ShardLayout layout_;
 };
 
-inline ShardLayout layout_of_nothing(const TrainConfig& config, const Workload&) {
-  ShardLayout layout;
-  layout.world_size = config.shards();
-  return layout;
+// What trains with a Fake of each rank's communicator.
+template <class Fake>
+FsdpImplementation with() {
+  FsdpImplementation fsdp;
+  fsdp.make_strategy = [](const TrainConfig&, Workload,
+                          std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+    return std::make_unique<Fake>(std::move(comm));
+  };
+  fsdp.shard_layout = [](const TrainConfig& config, const Workload&) {
+    ShardLayout layout;
+    layout.world_size = config.shards();
+    return layout;
+  };
+  return fsdp;
+}
+
+inline TrainConfig small_run(int world = 2) {
+  TrainConfig config;
+  config.mode = "fsdp";
+  config.world = world;
+  config.model = "gpt2-tiny";
+  config.data = "published";
+  config.steps = 4;
+  config.batch = world;
+  config.seq = 4;
+  config.comm.timeout = std::chrono::seconds(20);
+  return config;
+}
+
+struct Outcome {
+  int status;
+  std::string output, errors;
+};
+
+inline Outcome train(const FsdpImplementation& fsdp, const TrainConfig& config) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run_training(config, fsdp, "fsdp train");
+  const std::string output = testing::internal::GetCapturedStdout();
+  return {status, output, testing::internal::GetCapturedStderr()};
+}
+
+inline std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);)
+    lines.push_back(line);
+  return lines;
 }
 
 }  // namespace fsdp
