@@ -4,7 +4,7 @@ add_library(reference_strategy INTERFACE)
 target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7)
 
 file(GLOB common_tests CONFIGURE_DEPENDS tests/common/*.cpp)
-test_executable(fsdp_common_tests common_tests "fsdp_given;fsdp_trace;fsdp_data" ${common_tests})
+test_executable(fsdp_common_tests common_tests "fsdp_given;fsdp_trace" ${common_tests})
 
 file(GLOB trainer_tests CONFIGURE_DEPENDS tests/trainer/*.cpp)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*.cpp)
