@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -66,6 +67,24 @@ TEST(ReproduceRegistry, states_arithmetic_that_is_right) {
   for (const double gb : {16 * p, 4 * p + 12 * p / 64, 2 * p + 14 * p / 64, 16 * p / 64})
     EXPECT_CONTAINS(text, " | " + fixed(gb, 3) + " | ");
   EXPECT_CONTAINS(text, fixed(-0.95 * std::log(0.95) - 0.05 * std::log(0.05 / 16384), 3) + " nats");
+}
+
+TEST(Report, writes_the_tables_and_a_line_for_each_run) {
+  const TemporaryFolder folder;
+  const auto runs =
+      nlohmann::ordered_json::array({{{"options", "--world 2"}, {"lines", {1, 2}}},
+                                     {{"options", "--world 4"}, {"error", "no\nmemory"}}});
+  Report{"report", "./fsdp reproduce", {{"Losses", {"W", "loss"}, {{{"2", "7.11"}, true}}, {}}}}
+      .write(folder.path(), runs);
+  std::ifstream file(folder.path() + "/report.json");
+  std::vector<nlohmann::ordered_json> lines;
+  for (std::string line; std::getline(file, line);)
+    lines.push_back(nlohmann::ordered_json::parse(line));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_TRUE(lines[0]["machine"].contains("cores") && lines[0]["verdict"] == "ok");
+  EXPECT_EQ(last_verdict(folder.path(), "report"), "ok");
+  EXPECT_EQ(lines[1], runs[0]);
+  EXPECT_EQ(lines[2], runs[1]);
 }
 
 TEST(ReproduceRegistry, lists_kind_command_and_last_verdict_in_100_columns) {
