@@ -6,6 +6,10 @@
 
 namespace fsdp {
 
+inline void all_gather(Communicator& comm, const std::string& unit, int64_t n = 8) {
+  comm.all_gather_into(at::zeros({comm.world_size() * n}), at::zeros({n}), unit).wait();
+}
+
 // Calls every collective, on numbers that differ between the `number`s, and sends the four results
 // to `channel`, a frame each.
 inline void send_collectives(Communicator& comm, int number, Channel& channel) {

@@ -37,3 +37,14 @@ void in_a_process(Body body) {
 }
 
 }  // namespace fsdp
+
+// A TEST whose body runs in a process of its own.
+#define TEST_IN_A_PROCESS(suite, name)                   \
+  class suite##_##name##_Body_Test {                     \
+   public:                                               \
+    static void run();                                   \
+  };                                                     \
+  TEST(suite, name) {                                    \
+    fsdp::in_a_process(suite##_##name##_Body_Test::run); \
+  }                                                      \
+  void suite##_##name##_Body_Test::run()

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <comm/launcher.h>
+#include <comm/communicator.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -17,6 +18,15 @@ inline void require(bool condition, const std::string& what) {
 // Why the rank that failed first ended, in words; empty if no rank failed.
 inline std::string failure(const LaunchResult& result) {
   return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
+}
+
+// The same of ranks that run `body`, each with a communicator of these options.
+inline std::string failure(int world_size, const CommunicatorOptions& options,
+                           const std::function<void(Communicator&)>& body) {
+  return failure(launch(world_size, [&](const RankContext& context) {
+    body(*Communicator::create(context, options));
+    return 0;
+  }));
 }
 
 }  // namespace fsdp

@@ -29,4 +29,12 @@ inline void wait_until(const std::atomic<int>& word, int wanted) {
     sched_yield();
 }
 
+// Until none of the first `count` words is 0.
+inline void wait_until_set(SharedWords& words, int count) {
+  for (int i = 0; i < count; ++i) {
+    while (words[i] == 0)
+      sched_yield();
+  }
+}
+
 }  // namespace fsdp

@@ -11,9 +11,11 @@
 #include <future>
 #include <stdexcept>
 
+#include "collectives.h"
 #include "expect_text.h"
 #include "in_a_process.h"
 #include "rank_failure.h"
+#include "shared_words.h"
 
 namespace fsdp {
 namespace {
@@ -21,37 +23,15 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<void(Communicator&)>;
 
-// Why the rank that failed first ended; empty if all succeeded.
-std::string failure(int world_size, const Body& body, const CommunicatorOptions& options) {
-  return failure(launch(world_size, [&](const RankContext& context) {
-    auto comm = Communicator::create(context, options);
-    body(*comm);
-    return 0;
-  }));
-}
-
 class CollectiveErrors : public testing::TestWithParam<std::string> {
  protected:
-  static std::string failed(int world_size, const Body& body, std::optional<Fault> fault = {}) {
-    return failure(world_size, body, {GetParam(), 5000ms, fault});
+  static std::string failed(int world_size, const Body& body) {
+    return failure(world_size, {GetParam(), 5000ms, {}}, body);
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, CollectiveErrors, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
-
-void all_gather(Communicator& comm, const std::string& unit, int64_t n = 8) {
-  comm.all_gather_into(at::zeros({comm.world_size() * n}), at::zeros({n}), unit).wait();
-}
-
-void reduce_scatter(Communicator& comm, const std::string& unit, int64_t n = 8) {
-  comm.reduce_scatter_into(at::zeros({n}), at::zeros({comm.world_size() * n}), unit).wait();
-}
-
-void gather_six_units(Communicator& comm) {
-  for (int i = 0; i < 6; ++i)
-    all_gather(comm, "layers." + std::to_string(i));
-}
 
 TEST_P(CollectiveErrors, a_different_operation_unit_size_dtype_or_root_is_named_on_both_sides) {
   struct Difference {
@@ -60,7 +40,8 @@ TEST_P(CollectiveErrors, a_different_operation_unit_size_dtype_or_root_is_named_
   };
   const std::vector<Difference> differences{
       {[](Communicator& comm) {
-         comm.rank() == 0 ? all_gather(comm, "layers.3") : reduce_scatter(comm, "layers.3");
+         if (comm.rank() == 0) return all_gather(comm, "layers.3");
+         comm.reduce_scatter_into(at::zeros({8}), at::zeros({16}), "layers.3").wait();
        },
        "all_gather layers.3 (16 x float, 64 B)", "reduce_scatter layers.3 (16 x float, 64 B)"},
       {[](Communicator& comm) { all_gather(comm, "layers." + std::to_string(comm.rank())); },
@@ -85,38 +66,17 @@ TEST_P(CollectiveErrors, a_different_operation_unit_size_dtype_or_root_is_named_
   }
 }
 
-TEST_P(CollectiveErrors, a_skipped_call_is_found_at_the_next_call) {
-  auto text = failed(3, gather_six_units, Fault{Fault::Kind::skip, 1, 3});
-  EXPECT_CONTAINS(text, "collective #3 differs between ranks:\n");
-  EXPECT_CONTAINS(text, "  rank 1         all_gather layers.4 (24 x float, 96 B)\n");
-}
-
-TEST_P(CollectiveErrors, a_missing_rank_is_named_with_its_last_call) {
-  auto text = failure(3,
-                      [](Communicator& comm) {
-                        all_gather(comm, "layers.4");
-                        if (comm.rank() == 2) pause();
-                        comm.barrier("end").wait();
-                        throw std::runtime_error("wait() returned");
-                      },
-                      {GetParam(), 1500ms, {}});
-  EXPECT_CONTAINS(text,
-                  "barrier end (collective #1) timed out after 1.5 s: rank 2 has not called it; "
-                  "its last call was #0 all_gather layers.4");
-}
-
 // The limit is so long that a test which waits for it fails.
 TEST_P(CollectiveErrors, a_rank_that_leaves_early_is_named_at_once) {
   for (const bool exits : {false, true}) {
-    const auto text = failure(3,
-                              [&](Communicator& comm) {
-                                all_gather(comm, "layers.4");
-                                if (comm.rank() == 2 && exits) _exit(0);
-                                if (comm.rank() == 2) return;
-                                alarm(20);
-                                comm.barrier("end").wait();
-                              },
-                              {GetParam(), 600s, {}});
+    const auto leave = [&](Communicator& comm) {
+      all_gather(comm, "layers.4");
+      if (comm.rank() == 2 && exits) _exit(0);
+      if (comm.rank() == 2) return;
+      alarm(20);
+      comm.barrier("end").wait();
+    };
+    const auto text = failure(3, {GetParam(), 600s, {}}, leave);
     EXPECT_CONTAINS(
         text,
         "barrier end (collective #1): rank 2 has ended with status 0 after collective #0 "
@@ -142,14 +102,12 @@ TEST(CollectiveErrorsInGloo, name_the_rank_that_was_stopped_in_a_call) {
 
 TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
   const auto with_limit = [](rlim_t files) {
-    const auto result = launch(4, [&](const RankContext& context) {
+    return failure(launch(4, [&](const RankContext& context) {
       const rlimit limit{files, files};
       setrlimit(RLIMIT_NOFILE, &limit);
-      auto comm = Communicator::create(context, {"gloo", 5000ms, {}});
-      all_gather(*comm, "layers.0");
+      all_gather(*Communicator::create(context, {"gloo", 5000ms, {}}), "layers.0");
       return 0;
-    });
-    return failure(result);
+    }));
   };
   const std::string text = with_limit(12);
   EXPECT_CONTAINS(text, ": backend gloo needs ");
@@ -160,21 +118,14 @@ TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
   EXPECT_EQ(with_limit(needed), "");
 }
 
-TEST(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
-  in_a_process([] {
-    const auto shared = SharedRegion::create_for_started(2);
-    const std::string path = shared->rendezvous_path();
-    close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
-    EXPECT_EQ(error_of([&] {
-                rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
-              }),
-              "cannot open " + path + ": is /proc mounted?");
-  });
-}
-
-TEST_P(CollectiveErrors, a_killed_rank_is_named_with_its_last_call) {
-  auto text = failed(3, gather_six_units, Fault{Fault::Kind::kill, 1, 4});
-  EXPECT_EQ(text, "rank 1 was killed by signal 9 (Killed) after collective #3 all_gather layers.3");
+TEST_IN_A_PROCESS(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
+  const auto shared = SharedRegion::create_for_started(2);
+  const std::string path = shared->rendezvous_path();
+  close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
+  EXPECT_EQ(error_of([&] {
+              rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
+            }),
+            "cannot open " + path + ": is /proc mounted?");
 }
 
 TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
@@ -200,8 +151,7 @@ TEST_P(CollectiveErrors, two_threads_at_the_same_time_are_refused) {
   const auto second = std::make_shared<SecondThread>();
   const CommunicatorOptions options{.backend = GetParam(), .clock = second};
   const auto call = [&](Communicator& comm) { (second->comm = &comm)->barrier("a").wait(); };
-  const auto text = failure(1, call, options);
-  EXPECT_CONTAINS(text,
+  EXPECT_CONTAINS(failure(1, options, call),
                   "rank 0: two threads use one Communicator at the same time; create one for");
 }
 
@@ -217,77 +167,58 @@ TEST_P(CollectiveErrors, two_threads_in_turn_are_named_as_the_cause) {
 
 // Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.
 TEST_P(CollectiveErrors, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
-  int failed[2], called[2];
-  ASSERT_EQ(pipe(failed), 0);
-  ASSERT_EQ(pipe(called), 0);
+  SharedWords words;  // whether rank 0 has failed, and whether rank 1 has called
   const auto body = [&](Communicator& comm) {
-    char byte = 0;
+    if (comm.rank() == 1) wait_until(words[0], 1);
+    Handle first = comm.barrier("first"), second = comm.barrier("second");
     if (comm.rank() == 1) {
-      require(read(failed[0], &byte, 1) == 1, "rank 0 has not failed");
-      Handle first = comm.barrier("first"), second = comm.barrier("second");
-      require(write(called[1], "c", 1) == 1, "write");
+      words[1] = 1;
       pause();
     }
-    Handle first = comm.barrier("first"), second = comm.barrier("second");
     const std::string error = error_of([&] { first.wait(); });
-    require(write(failed[1], "f", 1) == 1, "write");
-    require(read(called[0], &byte, 1) == 1, "rank 1 has not called");
+    words[0] = 1;
+    wait_until(words[1], 1);
     require(error_of([&] { first.wait(); }) == error, "a second wait for the call that failed");
     require(error_of([&] { second.wait(); }) == error, "a wait for another call");
     require(error_of([&] { comm.barrier("third").wait(); }) == error, "another call");
     require(error_of([&] { comm.wait_for_readers(); }) == error, "wait_for_readers()");
     throw std::runtime_error("rank 0: " + error);
   };
-  const auto text = failure(2, body, {GetParam(), 500ms, {}});
-  EXPECT_CONTAINS(text,
+  EXPECT_CONTAINS(failure(2, {GetParam(), 500ms, {}}, body),
                   "barrier first (collective #0) timed out after 0.5 s: rank 1 has not called it");
 }
 
 // Of two dtypes only a reduce-scatter may be, and only fp32 of 16 bits.
 TEST_P(CollectiveErrors, tensors_of_wrong_sizes_or_dtypes_or_without_memory_are_refused) {
-  const auto zeros = [](int64_t numel, at::ScalarType dtype) { return at::zeros({numel}, dtype); };
-  struct Refusal {
-    Body call;
-    std::string words;
+  const auto refusal = [](int64_t outputs, at::ScalarType output_dtype, at::ScalarType input_dtype,
+                          bool gathers, int64_t bytes = 0) {
+    return failed(2, [=](Communicator& comm) {
+      // A rank that leaves closes its connections.
+      comm.barrier("all ranks are connected").wait();
+      const at::Tensor output = at::zeros({outputs}, output_dtype);
+      const at::Tensor input = at::zeros({8}, input_dtype);
+      if (bytes > 0) resize_storage(output.storage(), bytes);
+      (gathers ? comm.all_gather_into(output, input, "unit")
+               : comm.reduce_scatter_into(output, input, "unit"))
+          .wait();
+    });
   };
-  const std::vector<Refusal> refusals{
-      {[](Communicator& comm) {
-         comm.all_gather_into(at::zeros({15}), at::zeros({8}), "unit").wait();
-       },
-       "all_gather unit needs an output of 2 times the input's elements: output [15] Float, input "
-       "[8] Float"},
-      {[&](Communicator& comm) {
-         comm.all_gather_into(zeros(16, at::kFloat), zeros(8, at::kBFloat16), "unit").wait();
-       },
-       "needs tensors of one dtype: output [16] Float, input [8] BFloat16"},
-      {[&](Communicator& comm) {
-         comm.reduce_scatter_into(zeros(4, at::kBFloat16), zeros(8, at::kFloat), "unit").wait();
-       },
-       "needs tensors of one dtype: output [4] BFloat16, input [8] Float"},
-      {[&](Communicator& comm) {
-         comm.reduce_scatter_into(zeros(4, at::kDouble), zeros(8, at::kHalf), "unit").wait();
-       },
-       "needs tensors of one dtype: output [4] Double, input [8] Half"},
-      {[](Communicator& comm) {
-         const at::Tensor output = at::zeros({16});
-         resize_storage(output.storage(), 32);
-         comm.all_gather_into(output, at::zeros({8}), "unit").wait();
-       },
-       "all_gather unit needs tensors with memory: output [16] Float, input [8] Float"}};
-  for (const Refusal& refused : refusals) {
-    EXPECT_CONTAINS(failed(2,
-                           [&](Communicator& comm) {
-                             // A rank that leaves closes its connections.
-                             comm.barrier("all ranks are connected").wait();
-                             refused.call(comm);
-                           }),
-                    refused.words);
-  }
+  EXPECT_CONTAINS(refusal(15, at::kFloat, at::kFloat, true),
+                  "all_gather unit needs an output of 2 times the input's elements: output [15] "
+                  "Float, input [8] Float");
+  EXPECT_CONTAINS(refusal(16, at::kFloat, at::kBFloat16, true),
+                  "needs tensors of one dtype: output [16] Float, input [8] BFloat16");
+  EXPECT_CONTAINS(refusal(4, at::kBFloat16, at::kFloat, false),
+                  "needs tensors of one dtype: output [4] BFloat16, input [8] Float");
+  EXPECT_CONTAINS(refusal(4, at::kDouble, at::kHalf, false),
+                  "needs tensors of one dtype: output [4] Double, input [8] Half");
+  EXPECT_CONTAINS(refusal(16, at::kFloat, at::kFloat, true, /*bytes=*/32),
+                  "all_gather unit needs tensors with memory: output [16] Float, input [8] Float");
 }
 
 TEST(Communicator, refuses_an_unknown_backend_and_nccl_without_cuda) {
   const auto refusal = [](const std::string& backend) {
-    return failure(1, [](Communicator&) {}, {backend, 1000ms, {}});
+    return failure(1, {backend, 1000ms, {}}, [](Communicator&) {});
   };
   EXPECT_CONTAINS(refusal("smoke"),
                   "unknown backend 'smoke': allowed are auto, shm, gloo and nccl");

@@ -49,6 +49,11 @@ std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory
   return line_with(tell_difference(sequence, all(ranks), ranks), "likely cause: ").substr(14);
 }
 
+// Of two ranks that begin with these calls.
+std::string cause_of_first(const Call& one, const Call& other) {
+  return cause_of_difference(0, {history({one}), history({other})});
+}
+
 TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank) {
   const std::vector<Call> common{gather("root"), gather("layers.0"), gather("layers.1"),
                                  gather("layers.2"), reduce("layers.2")};
@@ -85,17 +90,14 @@ TEST(Diagnosis, names_the_rank_that_is_not_as_the_others_and_what_it_did) {
 }
 
 TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
-  const auto cause = [](const Call& one, const Call& other) {
-    return cause_of_difference(0, {history({one}), history({other})});
-  };
-  EXPECT_EQ(cause(gather("a"), gather("b")),
+  EXPECT_EQ(cause_of_first(gather("a"), gather("b")),
             "one side left out or added a call, or runs its units in another order than the rest");
-  EXPECT_EQ(cause(gather("a"), reduce("a")),
+  EXPECT_EQ(cause_of_first(gather("a"), reduce("a")),
             "one side left out a call for a, or made one out of turn");
-  EXPECT_EQ(cause(gather("a"), reduce("b")),
+  EXPECT_EQ(cause_of_first(gather("a"), reduce("b")),
             "one side took another path through the program than the rest");
   EXPECT_EQ(
-      cause(gather("head"), call(Operation::all_gather, "head", 7)),
+      cause_of_first(gather("head"), call(Operation::all_gather, "head", 7)),
       "head has another size on rank 1: was another model, wrap policy or world size sharded");
 }
 
@@ -119,13 +121,10 @@ TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
   Call saves = gather("a"), sums = call(Operation::all_reduce, kState);
   saves.purpose = UnitName("state_dict()");
   sums.purpose = UnitName("average_buffers()");
-  const auto cause = [](const Call& one, const Call& other) {
-    return cause_of_difference(0, {history({one}), history({other})});
-  };
   const std::string end = " did not call: all ranks call it together, or";
-  EXPECT_EQ(cause(gather("a"), saves), "rank 1 called state_dict(), which rank 0" + end);
-  EXPECT_EQ(cause(saves, gather("a")), "rank 0 called state_dict(), which rank 1" + end);
-  EXPECT_EQ(cause(saves, sums),
+  EXPECT_EQ(cause_of_first(gather("a"), saves), "rank 1 called state_dict(), which rank 0" + end);
+  EXPECT_EQ(cause_of_first(saves, gather("a")), "rank 0 called state_dict(), which rank 1" + end);
+  EXPECT_EQ(cause_of_first(saves, sums),
             "rank 0 called state_dict(), which rank 1 did not call, but average_buffers(): all");
   EXPECT_EQ(saves.text(), "all_gather a (262144 x float, 1.0 MB) in state_dict()");
   EXPECT_EQ(sums.text(), "all_reduce average_buffers() (262144 x float, 1.0 MB)");
@@ -162,6 +161,11 @@ TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
   EXPECT_EQ(cause({ended, 0}),
             "likely cause: rank 1 left its function, or called exit(), while others had calls to "
             "make: do all");
+}
+
+TEST(UnitName, keeps_the_end_of_a_long_name) {
+  EXPECT_EQ(gather(std::string(100, 'x').append(".layers.17")).unit,
+            std::string(53, 'x').append(".layers.17"));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <comm/launcher.h>
 #include <gtest/gtest.h>
 #include <memory/counting_allocator.h>
-#include <signal.h>
 #include <trace/recorder.h>
 
 namespace fsdp {
@@ -38,23 +37,6 @@ std::vector<Event> recorded(Body body) {
   return log->events(0);
 }
 
-TEST(EventLog, is_read_by_the_process_that_forked_the_ranks) {
-  const auto log = EventLog::create(3);
-  const auto result = launch(3, [&](const RankContext& context) {
-    for (int i = 0; i <= context.rank; ++i) {
-      log->add(context.rank, event_of(EventKind::free, "unit" + std::to_string(i)));
-    }
-    return 0;
-  });
-  ASSERT_TRUE(result.ok());
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto events = log->events(rank);
-    ASSERT_EQ(events.size(), rank + 1);
-    EXPECT_EQ(events.back().name(), "unit" + std::to_string(rank));
-    EXPECT_EQ(log->dropped(rank), 0);
-  }
-}
-
 TEST(EventLog, keeps_the_last_events_and_counts_the_dropped_ones) {
   const auto log = EventLog::create(2, 10);
   for (int i = 0; i < 25; ++i)
@@ -72,24 +54,6 @@ TEST(EventLog, keeps_the_last_events_and_counts_the_dropped_ones) {
   log->finish(1, 15, late);
   EXPECT_EQ(log->events(1).front().name(), "late");
   EXPECT_EQ(log->events(1).back().name(), "24");
-}
-
-TEST(EventLog, keeps_the_events_of_a_killed_rank) {
-  const auto log = EventLog::create(1);
-  const auto result = launch(1, [&](const RankContext&) -> int {
-    Recorder recorder(log, 0, monotonic_clock());
-    end_span(begin_span(EventKind::forward, "done"));
-    begin_span(EventKind::wait, "layers.3");
-    raise(SIGKILL);
-    return 0;
-  });
-  EXPECT_FALSE(result.ok());
-  const auto events = log->events(0);
-  ASSERT_EQ(events.size(), 2);
-  EXPECT_TRUE(events[0].ended());
-  EXPECT_EQ(events[1].name(), "layers.3");
-  EXPECT_GT(events[1].begin, 0);
-  EXPECT_FALSE(events[1].ended());
 }
 
 Call call_of(Operation operation, uint64_t sequence, const std::string& unit) {

@@ -1,6 +1,9 @@
 #include <comm/tree_sum.h>
 #include <testing/multi_rank.h>
+#include <testing/tensor_bits.h>
 #include <unistd.h>
+
+#include <numeric>
 
 #include "expect_text.h"
 #include "parts.h"
@@ -12,16 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Group, knows_its_ranks_in_the_world) {
-  const Group shards = Group::shards(5, 8, 4), replicas = Group::replicas(5, 8, 4);
-  EXPECT_EQ(shards.size, 4);
-  EXPECT_EQ(shards.world_rank(0), 4);
-  EXPECT_EQ(shards.rank_of(5), 1);
-  EXPECT_EQ(replicas.size, 2);
-  EXPECT_EQ(replicas.world_rank(1), 5);
-  EXPECT_EQ(replicas.rank_of(5), 1);
-}
-
 TEST(Group, is_named_in_messages_unless_it_is_the_world) {
   EXPECT_EQ(Group::world(8).text(), "");
   EXPECT_EQ((Group{.size = 8, .world_size = 8, .communicator = 1}.text()), " of Communicator 2");
@@ -32,42 +25,26 @@ TEST(Group, is_named_in_messages_unless_it_is_the_world) {
   EXPECT_EQ(Group::replicas(6, 8, 4).text(), " of the replicas of shard 2 (ranks 2, 6)");
 }
 
-// R replicas of G ranks.
-struct Setting {
-  std::string backend;
-  int replicas, shards;
-};
-
-void PrintTo(const Setting& setting, std::ostream* out) {
-  *out << setting.replicas << "x" << setting.shards << " over " << setting.backend;
-}
-
-class Replicas : public testing::TestWithParam<Setting> {
+// R replicas of G ranks over a backend.
+class Replicas : public testing::TestWithParam<std::tuple<std::string, std::pair<int, int>>> {
  protected:
-  static int shards() { return GetParam().shards; }
-  static int world_size() { return GetParam().replicas * GetParam().shards; }
-  static RunOptions options(std::optional<Fault> fault = {}) {
-    return {.backend = GetParam().backend, .fault = fault};
+  static int shards() { return std::get<1>(GetParam()).second; }
+  static int world_size() { return std::get<1>(GetParam()).first * shards(); }
+  static RankRun run(const RankBody& body) {
+    return run_ranks(world_size(), body, {.backend = std::get<0>(GetParam())});
   }
-  static RankRun run(const RankBody& body) { return run_ranks(world_size(), body, options()); }
 };
 
-std::vector<Setting> settings(const std::vector<std::pair<int, int>>& sizes) {
-  std::vector<Setting> all;
-  for (const char* backend : {"shm", "gloo"})
-    for (const auto& [replicas, shards] : sizes)
-      all.push_back({backend, replicas, shards});
-  return all;
-}
-
-std::string name_of(const testing::TestParamInfo<Setting>& info) {
-  return info.param.backend + std::to_string(info.param.replicas) + "x" +
-         std::to_string(info.param.shards);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    , Replicas,
-    testing::ValuesIn(settings({{2, 2}, {2, 3}, {3, 2}, {2, 4}, {4, 2}, {3, 1}, {1, 3}})), name_of);
+using Sizes = std::pair<int, int>;
+INSTANTIATE_TEST_SUITE_P(, Replicas,
+                         testing::Combine(testing::Values("shm", "gloo"),
+                                          testing::Values(Sizes(2, 2), Sizes(2, 3), Sizes(4, 2),
+                                                          Sizes(3, 1), Sizes(1, 3))),
+                         [](const auto& info) {
+                           const Sizes sizes = std::get<1>(info.param);
+                           return std::get<0>(info.param) + std::to_string(sizes.first) + "x" +
+                                  std::to_string(sizes.second);
+                         });
 
 // A rank that leaves closes its connections. When this returns, all ranks of its groups have
 // theirs.
@@ -76,64 +53,36 @@ void meet(Communicator& comm) {
       .wait();
 }
 
-TEST_P(Replicas, number_their_ranks_in_rows) {
-  const RankRun run = this->run([](TestRank& rank) {
-    const auto& comm = rank.hybrid(shards());
-    rank.observe("numbers",
-                 {comm->rank(), comm->world_size(), comm->global_rank(), comm->summed_ranks()});
-    meet(*comm);
-  });
-  expect_on_each_rank(run, "numbers", [&](int rank) {
-    return nlohmann::json{rank % shards(), shards(), rank, world_size()};
-  });
-}
-
-TEST_P(Replicas, run_their_collectives_among_themselves) {
-  const RankRun run = this->run([](TestRank& rank) {
-    const auto& comm = rank.hybrid(shards());
-    const auto mine = at::full({3}, static_cast<float>(rank.rank()));
-    at::Tensor gathered = at::empty({3 * shards()});
-    comm->all_gather_into(gathered, mine, "unit").wait();
-    at::Tensor sum = mine.clone();
-    comm->all_reduce(sum, "unit").wait();
-    rank.observe("sum", static_cast<int>(sum[0].item<float>()));
-    at::Tensor from_last = mine.clone();
-    comm->broadcast(from_last, shards() - 1, "unit").wait();
-    rank.observe("from the last", static_cast<int>(from_last[2].item<float>()));
-    comm->barrier("unit").wait();
-    const int first = rank.rank() / shards() * shards();
-    at::Tensor expected = at::empty({3 * shards()});
-    for (int i = 0; i < shards(); ++i)
-      expected.narrow(0, 3 * i, 3).fill_(first + i);
-    EXPECT_TRUE(at::equal(gathered, expected));
-    meet(*comm);
-  });
-  expect_on_each_rank(run, "sum", [&](int rank) {
-    const int first = rank / shards() * shards();
-    return shards() * first + shards() * (shards() - 1) / 2;
-  });
-  expect_on_each_rank(run, "from the last",
-                      [&](int rank) { return rank / shards() * shards() + shards() - 1; });
-}
-
-TEST_P(Replicas, have_collectives_between_the_ranks_of_a_shard) {
+TEST_P(Replicas, are_rows_of_ranks_with_collectives_of_their_own_and_between_the_ranks_of_a_shard) {
   const RankRun run = this->run([](TestRank& rank) {
     const auto& comm = rank.hybrid(shards());
     const auto replicas = comm->replicas();
-    EXPECT_EQ(replicas == nullptr, world_size() == shards());
-    at::Tensor sum = at::full({3}, rank.rank()), first = sum.clone();
-    for (const auto& level : {replicas, comm}) {
-      if (!level) continue;
-      level->all_reduce(sum, "unit").wait();
-      level->broadcast(first, 0, "unit").wait();
+    rank.observe("numbers", {comm->rank(), comm->world_size(), comm->global_rank(),
+                             comm->summed_ranks(), replicas ? replicas->rank() : -1});
+    const at::Tensor sum = at::full({1}, rank.rank(), at::kFloat), last = sum.clone();
+    const at::Tensor gathered = at::empty({shards()});
+    comm->all_gather_into(gathered, sum, "unit").wait();
+    comm->all_reduce(sum, "unit").wait();
+    comm->broadcast(last, shards() - 1, "unit").wait();
+    rank.observe("of its row", {values_of<float>(gathered), sum.item<float>(), last.item<float>()});
+    comm->barrier("unit").wait();
+    if (replicas) {
+      replicas->all_reduce(sum, "unit").wait();
+      replicas->broadcast(last, 0, "unit").wait();
     }
-    rank.observe("sum and first", {sum[2].item<float>(), first[0].item<float>()});
-    rank.observe("rank", replicas ? replicas->rank() : 0);
+    rank.observe("of all", {sum.item<float>(), last.item<float>()});
     meet(*comm);
   });
-  const int world = world_size();
-  expect_on_all_ranks(run, "sum and first", nlohmann::json{world * (world - 1) / 2, 0});
-  expect_on_each_rank(run, "rank", [&](int rank) { return rank / shards(); });
+  const int shards = this->shards(), world = world_size();
+  expect_on_each_rank(run, "numbers", [&](int rank) {
+    return nlohmann::json{rank % shards, shards, rank, world, world > shards ? rank / shards : -1};
+  });
+  expect_on_each_rank(run, "of its row", [&](int rank) {
+    std::vector<float> row(static_cast<size_t>(shards));
+    std::iota(row.begin(), row.end(), static_cast<float>(rank / shards * shards));
+    return nlohmann::json{row, std::accumulate(row.begin(), row.end(), 0.F), row.back()};
+  });
+  expect_on_all_ranks(run, "of all", nlohmann::json{world * (world - 1) / 2.F, shards - 1.F});
 }
 
 // Rank `rank`'s part of the sum over replicas of their sums.
@@ -163,139 +112,72 @@ TEST_P(Replicas, sum_a_reduce_scatter_over_their_ranks_and_then_over_replicas) {
       handle.wait();
       EXPECT_TRUE(at::equal(output, expected));
     }
-  });
-}
-
-// In bf16, 256 + 1 is 256. Between replicas the sums go in fp32.
-TEST_P(Replicas, sum_a_narrow_dtype_in_fp32_over_their_ranks_and_over_replicas) {
-  const RankRun run = this->run([](TestRank& rank) {
-    const auto& comm = rank.hybrid(shards());
-    const at::Tensor input = comm->empty(10 * shards(), at::kBFloat16);
-    const at::Tensor output = comm->empty(10);
-    comm->reduce_scatter_into(output, input.fill_(rank.rank() == 0 ? 256 : 1), "unit").wait();
-    rank.observe("sum", output);
-    auto log = nlohmann::json::array();
     for (const Call& call : comm->take_log())
-      log.push_back({call.name(), c10::toString(call.dtype)});
-    rank.observe("log", log);
-  });
-  const RankRun oracle = run_oracle(
-      [](TestRank& rank) { rank.observe("sum", at::full({10}, 256. + world_size() - 1)); });
-  expect_on_all_ranks(run, "sum", oracle.at(0, "sum"));
-  auto expected = nlohmann::json::array();
-  expected.push_back({"reduce_scatter unit", "BFloat16"});
-  if (GetParam().replicas > 1) expected.push_back({"all_reduce unit", "Float"});
-  expect_on_all_ranks(run, "log", expected);
-}
-
-TEST_P(Replicas, log_both_calls_of_a_reduce_scatter_with_their_level) {
-  const RankRun run = this->run([](TestRank& rank) {
-    const auto& comm = rank.hybrid(shards());
-    at::Tensor output = at::zeros({10}), input = at::zeros({10 * shards()});
-    comm->reduce_scatter_into(output, input, "layers.1").wait();
-    comm->all_gather_into(input, output, "layers.2").wait();
-    auto log = nlohmann::json::array();
-    for (const Call& call : comm->take_log())
-      log.push_back({static_cast<int>(call.level), call.name(), call.bytes});
-    rank.observe("log", log);
-  });
-  const int replicas = GetParam().replicas;
-  const int part = (10 + replicas - 1) / replicas;
-  auto expected = nlohmann::json::array();
-  expected.push_back({1, "reduce_scatter layers.1", (shards() - 1) * 40});
-  if (replicas > 1) expected.push_back({2, "all_reduce layers.1", 2 * (replicas - 1) * part * 4});
-  expected.push_back({1, "all_gather layers.2", (shards() - 1) * 40});
-  expect_on_all_ranks(run, "log", expected);
-}
-
-TEST_P(Replicas, make_many_more_calls_than_the_ledger_holds_in_turn_or_all_in_flight) {
-  const RankRun run = this->run([](TestRank& rank) {
-    const auto& comm = rank.hybrid(shards());
-    std::vector<Handle> handles;
-    const at::Tensor output = at::empty({300, 2});
-    for (int i = 0; i < 300; ++i) {
-      const at::Tensor input = comm->empty(2 * shards()).fill_(static_cast<float>(i));
-      handles.push_back(comm->reduce_scatter_into(output[i], input, "unit"));
-      if (i < 150) handles[i].wait();
-      rank.communicator()->barrier("world").wait();
-    }
-    for (; !handles.empty(); handles.pop_back())
-      handles.back().wait();
-    for (int i = 0; i < 300; ++i)
-      EXPECT_EQ(output[i][1].item<float>(), static_cast<float>(i * world_size()));
+      EXPECT_EQ(call.level == Level::replicas, call.operation == Operation::all_reduce);
   });
 }
 
 // Faults in 2 replicas of 2 ranks.
-class FaultsInReplicas : public Replicas {
+class FaultsInReplicas : public testing::TestWithParam<std::string> {
  protected:
   // Three units: of each an all-gather, a reduce-scatter and the sum over replicas. So call 3 u + 2
   // is the sum of unit u.
-  static std::string failure(std::optional<Fault> fault,
-                             const std::function<void(TestRank&, int)>& before = nullptr) {
-    return try_ranks(
-               4,
-               [&](TestRank& rank) {
-                 const auto& comm = rank.hybrid(2);
-                 for (int unit = 0; unit < 3; ++unit) {
-                   if (before) before(rank, unit);
-                   const std::string name = "layers." + std::to_string(unit);
-                   at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
-                   comm->all_gather_into(whole, shard, name).wait();
-                   comm->reduce_scatter_into(shard, whole, name).wait();
-                 }
-               },
-               options(fault))
-        .failure();
+  static std::string failure(const Fault& fault,
+                             const std::function<void(TestRank&)>& before = nullptr) {
+    const auto body = [&](TestRank& rank) {
+      const auto& comm = rank.hybrid(2);
+      for (int unit = 0; unit < 3; ++unit) {
+        if (before) before(rank);
+        const std::string name = "layers." + std::to_string(unit);
+        const at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
+        comm->all_gather_into(whole, shard, name).wait();
+        comm->reduce_scatter_into(shard, whole, name).wait();
+      }
+    };
+    return try_ranks(4, body, {.backend = GetParam(), .fault = fault}).failure();
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(, FaultsInReplicas, testing::ValuesIn(settings({{2, 2}})), name_of);
+INSTANTIATE_TEST_SUITE_P(, FaultsInReplicas, testing::Values("shm", "gloo"),
+                         [](const auto& info) { return info.param; });
 
-TEST_P(FaultsInReplicas, a_call_that_a_rank_skips_in_its_replica_is_told_with_the_replica) {
-  const std::string text = failure(Fault{Fault::Kind::skip, 3, 3});
-  EXPECT_CONTAINS(text, "collective #2 of shard group 1 (ranks 2, 3) differs between ranks:\n");
-  EXPECT_CONTAINS(text, "  rank 2  all_gather layers.1 (8 x float, 32 B)\n");
-  EXPECT_CONTAINS(text, "  rank 3  reduce_scatter layers.1 (8 x float, 32 B)\n");
-}
-
-TEST_P(FaultsInReplicas, a_sum_over_replicas_that_a_rank_skips_is_told_with_the_replicas) {
-  const std::string text = failure(Fault{Fault::Kind::skip, 3, 5});
-  EXPECT_CONTAINS(text,
-                  "collective #1 of the replicas of shard 1 (ranks 1, 3) differs between ranks:\n");
-  EXPECT_CONTAINS(text, "  rank 1  all_reduce layers.1 (4 x float, 16 B)\n");
-  EXPECT_CONTAINS(text, "  rank 3  all_reduce layers.2 (4 x float, 16 B)\n");
+TEST_P(FaultsInReplicas, a_call_that_a_rank_skips_is_told_with_the_ranks_of_its_group) {
+  EXPECT_CONTAINS(failure({Fault::Kind::skip, 3, 3}),
+                  "collective #2 of shard group 1 (ranks 2, 3) differs between ranks:\n"
+                  "  rank 2  all_gather layers.1 (8 x float, 32 B)\n"
+                  "  rank 3  reduce_scatter layers.1 (8 x float, 32 B)\n");
+  EXPECT_CONTAINS(failure({Fault::Kind::skip, 3, 5}),
+                  "collective #1 of the replicas of shard 1 (ranks 1, 3) differs between ranks:\n"
+                  "  rank 1  all_reduce layers.1 (4 x float, 16 B)\n"
+                  "  rank 3  all_reduce layers.2 (4 x float, 16 B)\n");
 }
 
 TEST_P(FaultsInReplicas, a_killed_rank_is_named_with_its_last_call_in_any_group) {
-  EXPECT_CONTAINS(failure(Fault{Fault::Kind::kill, 3, 5}),
+  EXPECT_CONTAINS(failure({Fault::Kind::kill, 3, 5}),
                   "rank 3 was killed by signal 9 (Killed); last collective #3 reduce_scatter "
                   "layers.1 of its shard group");
-  EXPECT_CONTAINS(failure(Fault{Fault::Kind::kill, 3, 6}),
+  EXPECT_CONTAINS(failure({Fault::Kind::kill, 3, 6}),
                   "last collective #1 all_reduce layers.1 of its replicas");
 }
 
 TEST_P(FaultsInReplicas, calls_are_counted_over_all_communicators_of_a_rank) {
-  const std::string text = failure(Fault{Fault::Kind::kill, 2, 5}, [](TestRank& rank, int) {
+  const std::string text = failure({Fault::Kind::kill, 2, 5}, [](TestRank& rank) {
     rank.communicator()->barrier("world").wait();
   });
   EXPECT_CONTAINS(text, "rank 2 was killed by signal 9 (Killed); last collective #1 barrier world");
 }
 
 TEST_P(FaultsInReplicas, a_rank_that_does_not_come_is_named_with_its_last_call_in_any_group) {
-  const std::string text = try_ranks(4,
-                                     [](TestRank& rank) {
-                                       at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
-                                       const auto& comm = rank.hybrid(2);
-                                       comm->reduce_scatter_into(shard, whole, "layers.0").wait();
-                                       const Handle elsewhere =
-                                           rank.communicator()->barrier("elsewhere");
-                                       if (rank.rank() == 3) pause();
-                                       comm->all_gather_into(whole, shard, "layers.1").wait();
-                                     },
-                                     {.backend = GetParam().backend, .timeout = 1500ms})
-                               .failure();
-  EXPECT_CONTAINS(text,
+  const auto body = [](TestRank& rank) {
+    const at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
+    const auto& comm = rank.hybrid(2);
+    comm->reduce_scatter_into(shard, whole, "layers.0").wait();
+    const Handle elsewhere = rank.communicator()->barrier("elsewhere");
+    if (rank.rank() == 3) pause();
+    comm->all_gather_into(whole, shard, "layers.1").wait();
+  };
+  const RankRun run = try_ranks(4, body, {.backend = GetParam(), .timeout = 1500ms});
+  EXPECT_CONTAINS(run.failure(),
                   "rank 2: all_gather layers.1 (collective #1) of shard group 1 (ranks 2, 3) timed "
                   "out after 1.5 s: rank 3 has not called it; its last call was #0 barrier "
                   "elsewhere");

@@ -13,6 +13,7 @@
 #include "expect_text.h"
 #include "in_a_process.h"
 #include "limit_file_size.h"
+#include "shared_words.h"
 #include "torchrun.h"
 
 namespace fsdp {
@@ -31,14 +32,7 @@ Body collectives(std::vector<Channel>& channels, const std::string& backend = "a
   };
 }
 
-void expect_equal_frames(const std::vector<Channel>& actual, const std::vector<Channel>& expected) {
-  for (size_t rank = 0; rank < actual.size(); ++rank) {
-    ASSERT_EQ(expected[rank].frames().size(), 4u);
-    EXPECT_EQ(actual[rank].frames(), expected[rank].frames()) << "rank " << rank;
-  }
-}
-
-MULTI_RANK_SUITE(JoinedRanks);
+MULTI_RANK_SUITE_ON(JoinedRanks, 1, 2, 3);
 
 // In a store that torchrun hosts, and in one that rank 0 does.
 MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
@@ -46,16 +40,17 @@ MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
   ASSERT_TRUE(launch(world_size(), collectives(forked)).ok());
   const HostedStore store;
   const ReservedPort port;
-  for (const std::string backend : {"auto", "gloo"}) {
-    for (const bool hosted : {true, false}) {
-      std::vector<Channel> joined(world_size());
-      const Ended ended = torchrun(world_size(), hosted ? store.port() : port.number(),
-                                   collectives(joined, backend),
-                                   {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"},
-                                    {"TORCHELASTIC_RUN_ID", backend}});
-      EXPECT_EQ(ended.said, "");
-      EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
-      expect_equal_frames(joined, forked);
+  for (const auto& [backend, hosted] :
+       {std::pair<std::string, bool>("auto", true), {"gloo", false}}) {
+    std::vector<Channel> joined(world_size());
+    const Ended ended =
+        torchrun(world_size(), hosted ? store.port() : port.number(), collectives(joined, backend),
+                 {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"}});
+    EXPECT_EQ(ended.said, "");
+    EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
+    for (int rank = 0; rank < world_size(); ++rank) {
+      ASSERT_EQ(forked[rank].frames().size(), 4u);
+      EXPECT_EQ(joined[rank].frames(), forked[rank].frames()) << "rank " << rank;
     }
   }
 }
@@ -64,10 +59,6 @@ MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
 void wait_for_the_end() {
   for (;;)
     pause();
-}
-
-void all_gather(Communicator& comm, const std::string& unit) {
-  comm.all_gather_into(at::zeros({comm.world_size() * 8}), at::zeros({8}), unit).wait();
 }
 
 Body gather_six_units(std::optional<Fault> fault) {
@@ -79,17 +70,14 @@ Body gather_six_units(std::optional<Fault> fault) {
   };
 }
 
-int count(const std::string& part, const std::string& text) {
-  int found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at)
-    ++found;
-  return found;
+int nothing(const RankContext&) {
+  return 0;
 }
 
 TEST(JoinFailures, one_process_reports_a_call_that_differs) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::skip, 1, 3}));
-  EXPECT_EQ(count("program: rank ", ended.said), 1) << ended.said;
+  EXPECT_EQ(ended.said.find("program: rank "), ended.said.rfind("program: rank ")) << ended.said;
   EXPECT_CONTAINS(ended.said, "collective #3 differs");
   EXPECT_CONTAINS(ended.said, "all_gather layers.3");
   EXPECT_CONTAINS(ended.said, "all_gather layers.4");
@@ -121,10 +109,10 @@ TEST(JoinFailures, an_exception_is_one_line_without_a_backtrace) {
 TEST(JoinFailures, no_rank_outlives_its_process) {
   for (const int signal : {SIGTERM, SIGINT}) {
     HostedStore store;
-    std::vector<Channel> pids(3);
+    SharedWords pids;
     const Ended ended = torchrun(3, store.port(), [&](const RankContext& context) {
       auto comm = Communicator::create(context);
-      pids[context.rank].send(getpid());
+      pids[context.rank] = getpid();
       comm->barrier("all have sent").wait();
       if (context.rank == 0) kill(getppid(), signal);
       wait_for_the_end();
@@ -133,33 +121,27 @@ TEST(JoinFailures, no_rank_outlives_its_process) {
     EXPECT_EQ(ended.said, "");
     EXPECT_TRUE(WIFSIGNALED(ended.statuses[0]));
     EXPECT_EQ(WTERMSIG(ended.statuses[0]), signal);
-    for (const Channel& pid : pids) {
-      ASSERT_EQ(pid.frames().size(), 1u);
-      EXPECT_NE(kill(pid.frames()[0].get<pid_t>(), 0), 0);
-    }
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_NE(kill(pids[rank], 0), 0);
   }
 }
 
 TEST(JoinFailures, more_ranks_than_were_started_are_refused) {
   const SetVariables set(torchrun_variables(0, 1, 29500));
   testing::internal::CaptureStderr();
-  EXPECT_EQ(start(
-                2, [](const RankContext&) { return 0; }, "program"),
-            2);
+  EXPECT_EQ(start(2, nothing, "program"), 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "program: torchrun has started 1 rank, but this program is to run on 2\n");
 }
 
 // Where ulimit -f allows no memory to share.
-TEST(JoinFailures, without_long_files_there_is_gloo) {
-  in_a_process([] {
-    limit_file_size(size_t{100} << 20);
-    const HostedStore store;
-    const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
-      return Communicator::create(context)->backend() == "gloo" ? 0 : 3;
-    });
-    EXPECT_EQ(ended.statuses, (std::vector<int>{0, 0})) << ended.said;
+TEST_IN_A_PROCESS(JoinFailures, without_long_files_there_is_gloo) {
+  limit_file_size(size_t{100} << 20);
+  const HostedStore store;
+  const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
+    return Communicator::create(context)->backend() == "gloo" ? 0 : 3;
   });
+  EXPECT_EQ(ended.statuses, (std::vector<int>{0, 0})) << ended.said;
 }
 
 // Why `self` can't join.
@@ -178,12 +160,9 @@ std::string refusal_of_the_store(const StartedRank& self) {
 
 TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
   HostedStore store;
-  StartedRank self{0, 3, "127.0.0.1", store.port(), true, "a", 200ms};
-  EXPECT_CONTAINS(refusal_of_the_store(self),
+  EXPECT_CONTAINS(refusal_of_the_store({0, 3, "127.0.0.1", store.port(), true, "a", 200ms}),
                   "rank 0: can't join the others: rank 1 has not come (store at 127.0.0.1:");
-  self.rank = 2;
-  self.group = "b";
-  EXPECT_CONTAINS(refusal_of_the_store(self),
+  EXPECT_CONTAINS(refusal_of_the_store({2, 3, "127.0.0.1", store.port(), true, "b", 200ms}),
                   "rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:");
 }
 
@@ -207,24 +186,20 @@ TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
   HostedStore store;
   const SetVariables set(torchrun_variables(0, 2, store.port()));
   testing::internal::CaptureStderr();
-  EXPECT_EQ(start(
-                2, [](const RankContext&) { return 0; }, "program", nullptr, 300ms),
-            1);
+  EXPECT_EQ(start(2, nothing, "program", nullptr, 300ms), 1);
   EXPECT_CONTAINS(testing::internal::GetCapturedStderr(),
                   "program: rank 0: can't join the others: ");
 }
 
 TEST(JoinFailures, a_rank_that_leaves_early_is_named_to_the_others) {
   HostedStore store;
-  const Ended ended = torchrun(
-      2, store.port(),
-      [](const RankContext& context) {
-        auto comm = Communicator::create(context, {.timeout = 600s});
-        all_gather(*comm, "layers.0");
-        if (context.rank == 0) all_gather(*comm, "layers.1");
-        return 0;
-      },
-      {}, OfFailure::left_to_notice);
+  const auto body = [](const RankContext& context) {
+    auto comm = Communicator::create(context, {.timeout = 600s});
+    all_gather(*comm, "layers.0");
+    if (context.rank == 0) all_gather(*comm, "layers.1");
+    return 0;
+  };
+  const Ended ended = torchrun(2, store.port(), body, {}, OfFailure::left_to_notice);
   EXPECT_CONTAINS(ended.said,
                   "program: rank 0: all_gather layers.1 (collective #1): rank 1 has ended with "
                   "status 0 after collective #0 all_gather layers.0\n");
@@ -246,33 +221,15 @@ TEST(JoinFailures, a_rank_whose_process_is_killed_is_named_to_the_others) {
   EXPECT_CONTAINS(ended.said,
                   "all_gather layers.1 (collective #1): rank 1 has vanished (its process is gone) "
                   "after collective #0 all_gather layers.0\n");
-  EXPECT_EQ(count("program: ", ended.said), 1) << ended.said;
+  EXPECT_EQ(ended.said.find("program: "), ended.said.rfind("program: ")) << ended.said;
 }
 
 TEST(JoinFailures, a_store_whose_address_nobody_knows_is_named) {
   EXPECT_CONTAINS(refusal({1, 2, "nobody.invalid", 29500, true, "a", 200ms}),
                   "rank 1: can't join the others: can't reach the store (store at nobody.invalid:");
-}
-
-TEST(JoinFailures, a_store_that_does_not_answer_is_named) {
-  const ReservedPort port;
-  EXPECT_CONTAINS(refusal({1, 2, "127.0.0.1", port.number(), true, "a", 200ms}),
-                  "rank 1: can't join the others: can't reach the store (store at 127.0.0.1:" +
-                      std::to_string(port.number()));
-}
-
-TEST(SharedRegion, is_the_same_memory_wherever_it_is_opened) {
-  in_a_process([] {
-    const auto made = SharedRegion::create_for_started(2);
-    const auto opened = SharedRegion::open(2, made->name());
-    *made->message(1) = 'x';
-    EXPECT_EQ(*opened->message(1), 'x');
-    EXPECT_TRUE(opened->first_to_fail());
-    EXPECT_FALSE(made->first_to_fail());
-    const c10::DataPtr data = made->allocator(1)->allocate(8);
-    *static_cast<char*>(data.get()) = 'y';
-    EXPECT_EQ(*opened->data_at(made->address_of(data.get())), 'y');
-  });
+  const ReservedPort silent;
+  EXPECT_CONTAINS(refusal({1, 2, "127.0.0.1", silent.number(), true, "a", 200ms}),
+                  "can't reach the store (store at 127.0.0.1:" + std::to_string(silent.number()));
 }
 
 TEST(SharedRegion, can_be_opened_by_its_user_alone) {

@@ -10,31 +10,35 @@
 namespace fsdp {
 namespace {
 
-// torchrun's environment for rank 1 of 2, with these changes.
-SetVariables changed(const Variables& changes) {
+// started_rank() where these variables alone are set.
+std::optional<StartedRank> started_by(const Variables& variables) {
+  const SetVariables set(variables);
+  return started_rank();
+}
+
+// The same in torchrun's environment for rank 1 of 2, with these changes.
+StartedRank changed(const Variables& changes) {
   Variables variables = torchrun_variables(1, 2, 29500);
   for (const auto& [name, value] : changes)
     variables[name] = value;
-  return SetVariables(variables);
+  return started_by(variables).value();
 }
 
-// What started_rank() says of it.
 std::string complaint(const Variables& changes) {
-  const SetVariables set = changed(changes);
-  return error_of<std::invalid_argument>([] { started_rank(); });
+  return error_of<std::invalid_argument>([&] { changed(changes); });
+}
+
+void expect_rank(const StartedRank& self, int rank, int world_size, bool hosted) {
+  EXPECT_EQ(self.rank, rank);
+  EXPECT_EQ(self.world_size, world_size);
+  EXPECT_EQ(self.host, "127.0.0.1");
+  EXPECT_EQ(self.port, 29500);
+  EXPECT_EQ(self.hosted, hosted);
 }
 
 TEST(StartedRank, is_read_from_the_environment) {
-  const SetVariables set = changed({});
-  const auto self = started_rank();
-  ASSERT_TRUE(self);
-  EXPECT_EQ(self->rank, 1);
-  EXPECT_EQ(self->world_size, 2);
-  EXPECT_EQ(self->host, "127.0.0.1");
-  EXPECT_EQ(self->port, 29500);
-  EXPECT_TRUE(self->hosted);
-  const SetVariables none({});
-  EXPECT_FALSE(started_rank());
+  expect_rank(changed({}), 1, 2, true);
+  EXPECT_FALSE(started_by({}));
 }
 
 TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value) {
@@ -50,12 +54,6 @@ TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value
   EXPECT_EQ(complaint({{"LOCAL_WORLD_SIZE", "3"}}), "LOCAL_WORLD_SIZE=3 is no number from 1 to 2");
 }
 
-// started_rank() where these variables alone are set.
-std::optional<StartedRank> started_by(const Variables& variables) {
-  const SetVariables set(variables);
-  return started_rank();
-}
-
 TEST(StartedRank, is_what_mpirun_and_srun_say) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
@@ -64,15 +62,8 @@ TEST(StartedRank, is_what_mpirun_and_srun_say) {
        {"PMIX_NAMESPACE", "job"}},
       {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "4"}},
       {{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}}};
-  for (const Variables& variables : launchers) {
-    const auto self = started_by(variables);
-    ASSERT_TRUE(self);
-    EXPECT_EQ(self->rank, 2);
-    EXPECT_EQ(self->world_size, 4);
-    EXPECT_EQ(self->host, "127.0.0.1");
-    EXPECT_EQ(self->port, 29500);
-    EXPECT_FALSE(self->hosted);
-  }
+  for (const Variables& variables : launchers)
+    expect_rank(started_by(variables).value(), 2, 4, false);
 }
 
 TEST(StartedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch_script) {
@@ -110,12 +101,9 @@ TEST(StartedRank, contradictions_of_two_launchers_are_named) {
 }
 
 TEST(StartedRank, belongs_to_another_group_after_a_restart) {
-  const auto group = [](const Variables& changes) {
-    const SetVariables set = changed(changes);
-    return started_rank()->group;
-  };
-  EXPECT_NE(group({}), group({{"TORCHELASTIC_RESTART_COUNT", "1"}}));
-  EXPECT_NE(group({}), group({{"TORCHELASTIC_RUN_ID", "another"}}));
+  const std::string group = changed({}).group;
+  EXPECT_NE(group, changed({{"TORCHELASTIC_RESTART_COUNT", "1"}}).group);
+  EXPECT_NE(group, changed({{"TORCHELASTIC_RUN_ID", "another"}}).group);
 }
 
 }  // namespace

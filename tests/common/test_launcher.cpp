@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <functional>
 #include <future>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -31,19 +31,15 @@ bool exists(pid_t pid) {
 
 TEST(Launcher, runs_every_rank_in_its_own_process) {
   SharedWords pids;
-  auto result = launch(3, [&](const RankContext& context) {
+  const auto result = launch(3, [&](const RankContext& context) {
     pids[context.rank] = getpid();
     return context.world_size == 3 ? 0 : 1;
   });
   EXPECT_TRUE(result.ok());
   EXPECT_EQ(result.ranks.size(), 3u);
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_TRUE(result.ranks[rank].ok());
-    EXPECT_EQ(result.ranks[rank].rank, rank);
-    EXPECT_NE(pids[rank], getpid());
-    EXPECT_NE(pids[rank], pids[(rank + 1) % 3]);
+  EXPECT_EQ(std::set<int>({pids[0], pids[1], pids[2], getpid()}).size(), 4u);
+  for (int rank = 0; rank < 3; ++rank)
     EXPECT_FALSE(exists(pids[rank]));
-  }
 }
 
 TEST(Launcher, reports_how_the_rank_that_failed_ended) {
@@ -68,35 +64,6 @@ TEST(Launcher, reports_how_the_rank_that_failed_ended) {
   EXPECT_NE(ended([] { return 256; }), "") << "exit() would make it 0";
 }
 
-TEST(Launcher, the_first_failure_ends_the_other_ranks) {
-  SharedWords pids;
-  auto result = launch(4, [&](const RankContext& context) -> int {
-    pids[context.rank] = getpid();
-    if (context.rank == 2) return 5;
-    wait_for_the_alarm();
-  });
-  EXPECT_EQ(result.first_failure, 2);
-  EXPECT_EQ(result.ranks[2].code, 5);
-  for (int rank : {0, 1, 3}) {
-    EXPECT_TRUE(result.ranks[rank].stopped);
-    EXPECT_FALSE(result.ranks[rank].ok());
-    EXPECT_TRUE(pids[rank] == 0 || !exists(pids[rank]));
-  }
-}
-
-TEST(Launcher, gives_all_ranks_the_same_shared_memory) {
-  auto result = launch(2, [](const RankContext& context) {
-    auto& word = *reinterpret_cast<std::atomic<int>*>(context.shared->message(0) + 64);
-    if (context.rank == 0) {
-      word = 42;
-      return 0;
-    }
-    wait_until(word, 42);
-    return 0;
-  });
-  EXPECT_TRUE(result.ok());
-}
-
 // Runs launch() in a child whose ranks wait for ever, and does `end` to that child once all have
 // started. How the child ended; the ranks' processes are in `pids`, and after them whether the
 // function for interrupts ran when they had ended.
@@ -115,10 +82,7 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
     launch(world_size, body, [&] { pids[world_size] = !exists(pids[world_size - 1]); });
     _exit(0);
   }
-  for (int rank = 0; rank < world_size; ++rank) {
-    while (pids[rank] == 0)
-      sched_yield();
-  }
+  wait_until_set(pids, world_size);
   end(child);
   int status;
   waitpid(child, &status, 0);

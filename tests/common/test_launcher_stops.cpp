@@ -13,6 +13,7 @@
 
 #include "expect_text.h"
 #include "rank_failure.h"
+#include "set_variables.h"
 #include "shared_words.h"
 
 // Ranks that are stopped and continued, and what they may print to.
@@ -54,26 +55,28 @@ int status_of(pid_t process) {
   return status;
 }
 
+// As Ctrl-Z does.
+void stop(pid_t process) {
+  kill(process, SIGTSTP);
+  int status = 0;
+  ASSERT_EQ(waitpid(process, &status, WUNTRACED), process);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  EXPECT_EQ(WSTOPSIG(status), SIGTSTP);
+}
+
 TEST(StoppedRanks, stop_and_go_on_with_the_process_that_waits_for_them) {
   SharedWords words;  // the ranks' processes, then whether they may end
   const pid_t launcher = in_a_group([&] {
-    const auto result = launch(2, [&](const RankContext& context) {
+    const auto wait = [&](const RankContext& context) {
       words[context.rank] = getpid();
       wait_until(words[2], 1);
       return 0;
-    });
-    return result.ok() ? 0 : 1;
+    };
+    return launch(2, wait).ok() ? 0 : 1;
   });
-  for (int rank = 0; rank < 2; ++rank) {
-    while (words[rank] == 0)
-      sched_yield();
-  }
+  wait_until_set(words, 2);
   for (int i = 0; i < 2; ++i) {
-    kill(launcher, SIGTSTP);
-    int status = 0;
-    ASSERT_EQ(waitpid(launcher, &status, WUNTRACED), launcher);
-    ASSERT_TRUE(WIFSTOPPED(status));
-    EXPECT_EQ(WSTOPSIG(status), SIGTSTP);
+    stop(launcher);
     for (int rank = 0; rank < 2; ++rank)
       wait_for_state(words[rank], "T");
     kill(launcher, SIGCONT);
@@ -87,22 +90,17 @@ TEST(StoppedRanks, stop_and_go_on_with_the_process_that_waits_for_them) {
 TEST(StoppedRanks, a_time_limit_does_not_count_while_they_are_stopped) {
   SharedWords words;  // the processes, then whether rank 1 may come
   const pid_t launcher = in_a_group([&] {
-    const auto result = launch(2, [&](const RankContext& context) {
+    const auto meet = [&](const RankContext& context) {
       auto comm = Communicator::create(context, {.timeout = 1000ms});
       words[context.rank] = getpid();
       if (context.rank == 1) wait_until(words[2], 1);
       comm->barrier("meet").wait();
       return 0;
-    });
-    return result.ok() ? 0 : 1;
+    };
+    return launch(2, meet).ok() ? 0 : 1;
   });
-  for (int rank = 0; rank < 2; ++rank) {
-    while (words[rank] == 0)
-      sched_yield();
-  }
-  kill(launcher, SIGTSTP);
-  int status = 0;
-  ASSERT_EQ(waitpid(launcher, &status, WUNTRACED), launcher);
+  wait_until_set(words, 2);
+  stop(launcher);
   const auto clock = monotonic_clock();
   clock->sleep_until(clock->now() + 1'500'000'000);  // [ns] longer than the limit
   words[2] = 1;
@@ -112,13 +110,11 @@ TEST(StoppedRanks, a_time_limit_does_not_count_while_they_are_stopped) {
 
 TEST(StoppedRanks, that_nobody_continues_within_the_limit_are_a_failure) {
   const pid_t launcher = in_a_group([] {
-    const auto result = launch(3, [](const RankContext& context) {
-      auto comm = Communicator::create(context, {.timeout = 200ms});
-      comm->barrier("last").wait();
-      if (context.rank == 1) raise(SIGSTOP);
-      return 0;
-    });
-    EXPECT_EQ(failure(result),
+    const auto body = [](Communicator& comm) {
+      comm.barrier("last").wait();
+      if (comm.rank() == 1) raise(SIGSTOP);
+    };
+    EXPECT_EQ(failure(3, {.timeout = 200ms}, body),
               "rank 1 was stopped by signal 19 (Stopped (signal)) after collective #0 barrier "
               "last, and nobody has let it go on (SIGCONT) within the time limit");
     std::fflush(nullptr);
@@ -208,49 +204,38 @@ TEST(RanksThatPrint, fail_if_that_can_not_be_written) {
   const auto print_to = [](const char* path) {
     return failure(launch(2, [&](const RankContext& context) {
       if (context.rank == 1) return 0;
-      if (std::freopen(path, "w", stdout) == nullptr) return 1;
-      std::puts("a line");
-      return 0;
+      return std::freopen(path, "w", stdout) == nullptr || std::puts("a line") < 0 ? 1 : 0;
     }));
   };
   EXPECT_EQ(print_to("/dev/full"), "rank 0 failed: standard output: No space left on device");
   EXPECT_EQ(print_to("/dev/null"), "");
-  EXPECT_EQ(failure(launch(1,
-                           [](const RankContext&) {
-                             close(STDOUT_FILENO);  // nobody wants it
-                             std::puts("a line");
-                             return 0;
-                           })),
-            "");
+  const auto close_and_print = [](const RankContext&) {
+    close(STDOUT_FILENO);  // nobody wants it
+    std::puts("a line");
+    return 0;
+  };
+  EXPECT_EQ(failure(launch(1, close_and_print)), "");
 }
 
 TEST(RanksThatPrint, end_by_the_signal_if_the_reader_has_gone) {
-  const auto result = launch(1, [](const RankContext& context) {
-    auto comm = Communicator::create(context, {.backend = "gloo"});
+  const auto print = [](Communicator&) {
     int ends[2];
-    if (pipe(ends) != 0) return 1;
+    require(pipe(ends) == 0, "pipe");
     close(ends[0]);
     dup2(ends[1], STDOUT_FILENO);
     std::puts("a line");
-    return 0;
-  });
-  EXPECT_EQ(failure(result), "rank 0 was killed by signal 13 (Broken pipe)");
+  };
+  EXPECT_EQ(failure(1, {.backend = "gloo"}, print), "rank 0 was killed by signal 13 (Broken pipe)");
 }
 
 TEST(ThreadsOfRanks, are_one_unless_the_environment_says_more) {
-  const auto threads = [] {
-    SharedWords words;
-    launch(1, [&](const RankContext&) {
-      words[0] = at::get_num_threads();
-      return 0;
-    });
-    return words[0].load();
-  };
-  const char* before = getenv("OMP_NUM_THREADS");
-  const std::string former = before == nullptr ? "" : before;
-  unsetenv("OMP_NUM_THREADS");
-  EXPECT_EQ(threads(), 1);
-  if (!former.empty()) setenv("OMP_NUM_THREADS", former.c_str(), 1);
+  const SetVariables set(Variables{{"OMP_NUM_THREADS", ""}});
+  SharedWords words;
+  launch(1, [&](const RankContext&) {
+    words[0] = at::get_num_threads();
+    return 0;
+  });
+  EXPECT_EQ(words[0], 1);
 }
 
 }  // namespace

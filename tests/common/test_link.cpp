@@ -34,84 +34,29 @@ TEST(Link, a_call_takes_a_hop_to_each_other_rank_and_the_time_of_its_bytes) {
   EXPECT_EQ(link.time(Operation::all_gather, 0, 1), 0);
 }
 
-struct Setting {
-  std::string backend;
-  int world_size;
-};
+MULTI_RANK_SUITE(LinkedCollectives);
 
-class LinkedCollectives : public testing::TestWithParam<Setting> {
- protected:
-  LinkedCollectives() {
-    options_.backend = GetParam().backend;
-    options_.link = Link{10us, 1e9};
-    options_.clock = clock_;
-  }
-
-  // [ns] of an all-gather in which the other ranks send 4,000 bytes each
-  int64_t gather_time() const {
-    const int others = GetParam().world_size - 1;
-    return others * (10 + 4) * kMicrosecond;
-  }
-
-  // Each rank has a copy of the clock.
-  RankRun run(const std::function<void(TestRank&, CountedClock&)>& body) {
-    return run_ranks(
-        GetParam().world_size, [&](TestRank& rank) { body(rank, *clock_); }, options_);
-  }
-
-  std::shared_ptr<CountedClock> clock_{std::make_shared<CountedClock>()};
-  RunOptions options_;
-};
-
-INSTANTIATE_TEST_SUITE_P(, LinkedCollectives,
-                         testing::Values(Setting{"shm", 1}, Setting{"shm", 2}, Setting{"shm", 3},
-                                         Setting{"shm", 4}, Setting{"gloo", 1}, Setting{"gloo", 3}),
-                         [](const auto& info) {
-                           return info.param.backend + "_W" + std::to_string(info.param.world_size);
-                         });
-
-// An all-gather of 1,000 elements a rank that can be waited for later.
-struct Gather {
-  Gather(TestRank& rank, const std::string& unit)
-      : output(at::empty({1000L * rank.world_size()})),
-        handle(rank.communicator()->all_gather_into(
-            output, at::full({1000}, static_cast<float>(rank.rank())), unit)) {}
-  at::Tensor output;
-  Handle handle;
-};
-
-TEST_P(LinkedCollectives, are_done_when_the_link_has_moved_the_bytes_of_the_last_rank) {
-  const RankRun run = this->run([](TestRank& rank, CountedClock& clock) {
-    clock.pass(100 * kMicrosecond * (rank.rank() + 1));
-    Gather(rank, "unit").handle.wait();
-    rank.observe("time", clock.now());
-  });
-  expect_on_all_ranks(run, "time", 100 * kMicrosecond * GetParam().world_size + gather_time());
-}
-
-TEST_P(LinkedCollectives, use_the_link_in_the_order_of_issue_in_any_order_of_waits) {
-  const RankRun run = this->run([](TestRank& rank, CountedClock& clock) {
-    Gather first(rank, "first"), second(rank, "second"), third(rank, "third");
-    second.handle.wait();
-    rank.observe("second", clock.now());
-    first.handle.wait();
-    rank.observe("first", clock.now());
-    third.handle.wait();
-    rank.observe("third", clock.now());
-  });
-  expect_on_all_ranks(run, "second", 2 * gather_time());
-  expect_on_all_ranks(run, "first", 2 * gather_time());
-  expect_on_all_ranks(run, "third", 3 * gather_time());
-}
-
-TEST_P(LinkedCollectives, overlap_with_what_a_rank_computes_meanwhile) {
-  const RankRun run = this->run([](TestRank& rank, CountedClock& clock) {
-    Gather gather(rank, "unit");
-    clock.pass(50 * kMicrosecond);
-    gather.handle.wait();
-    rank.observe("time", clock.now());
-  });
-  expect_on_all_ranks(run, "time", std::max(50 * kMicrosecond, gather_time()));
+// Rank r comes r x 100 us late, and issues three all-gathers of 4,000 bytes from each rank.
+MULTI_RANK_TEST(LinkedCollectives, are_done_in_the_order_of_issue_once_the_last_rank_has_come) {
+  const auto clock = std::make_shared<CountedClock>();  // each rank has a copy
+  const auto body = [&](TestRank& rank) {
+    clock->pass(100 * kMicrosecond * rank.rank());
+    std::vector<Handle> gathers;
+    for (const char* unit : {"first", "second", "third"})
+      gathers.push_back(rank.communicator()->all_gather_into(at::empty({1000L * rank.world_size()}),
+                                                             at::zeros({1000}), unit));
+    std::vector<int64_t> times;
+    for (const size_t i : {1, 0, 2}) {
+      gathers[i].wait();
+      times.push_back(clock->now());
+    }
+    rank.observe("times", times);
+  };
+  const RankRun run = run_ranks(world_size(), body, {.link = Link{10us, 1e9}, .clock = clock});
+  const int64_t others = world_size() - 1, start = 100 * kMicrosecond * others;
+  const int64_t gather = others * (10 + 4) * kMicrosecond;
+  expect_on_all_ranks(run, "times",
+                      nlohmann::json{start + 2 * gather, start + 2 * gather, start + 3 * gather});
 }
 
 }  // namespace

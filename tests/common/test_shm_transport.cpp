@@ -1,4 +1,3 @@
-#include <ATen/native/Resize.h>
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
@@ -17,37 +16,21 @@ namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
-using Body = std::function<void(Communicator&, SharedRegion&)>;
 
-std::string failure(int world_size, const Body& body, std::chrono::milliseconds timeout = 5000ms) {
-  return failure(launch(world_size, [&](const RankContext& context) {
-    auto comm = Communicator::create(context, {"shm", timeout, {}});
-    body(*comm, *context.shared);
-    return 0;
-  }));
-}
-
-void expect_no_failure(int world_size, const Body& body) {
-  EXPECT_EQ(failure(world_size, body), "");
+void expect_no_failure(int world_size, const std::function<void(Communicator&)>& body) {
+  EXPECT_EQ(failure(world_size, {.backend = "shm"}, body), "");
 }
 
 int64_t staged() {
   return live_bytes::peak()[MemoryClass::communication];
 }
 
-TEST(ShmTransport, is_the_backend_that_auto_chooses) {
-  auto result = launch(2, [](const RankContext& context) {
-    return Communicator::create(context)->backend() == "shm" ? 0 : 1;
-  });
-  EXPECT_TRUE(result.ok());
-}
-
 TEST(ShmTransport, reads_tensors_made_by_empty_without_a_copy) {
-  expect_no_failure(2, [](Communicator& comm, SharedRegion& shared) {
-    int64_t n = 1000;
-    at::Tensor small = comm.empty(n).zero_(), large = comm.empty(comm.world_size() * n).zero_();
-    require(shared.address_of(small.data_ptr()) != 0, "empty() is not in the arena");
-    comm.all_gather_into(at::zeros({comm.world_size() * n}), small, "unit").wait();
+  expect_no_failure(2, [](Communicator& comm) {
+    const int64_t n = 1000;
+    const at::Tensor small = comm.empty(n).zero_(), large = comm.empty(2 * n).zero_();
+    require(reinterpret_cast<uintptr_t>(large.data_ptr()) % 64 == 0, "alignment");
+    comm.all_gather_into(at::zeros({2 * n}), small, "unit").wait();
     comm.reduce_scatter_into(at::zeros({n}), large, "unit").wait();
     comm.all_reduce(small, "unit").wait();
     comm.broadcast(small, 0, "unit").wait();
@@ -56,19 +39,8 @@ TEST(ShmTransport, reads_tensors_made_by_empty_without_a_copy) {
   });
 }
 
-TEST(ShmTransport, stages_other_tensors_until_the_call_is_waited_for) {
-  expect_no_failure(2, [](Communicator& comm, SharedRegion&) {
-    int64_t n = 1000;
-    at::Tensor small = at::zeros({n});
-    Handle handle = comm.all_gather_into(at::zeros({comm.world_size() * n}), small, "unit");
-    require(live_bytes::now()[MemoryClass::communication] == n * 4, "one copy of the input");
-    handle.wait();
-    require(live_bytes::now()[MemoryClass::communication] == 0, "the copy outlived the call");
-  });
-}
-
 TEST(ShmTransport, an_input_may_be_changed_after_the_wait) {
-  expect_no_failure(4, [](Communicator& comm, SharedRegion&) {
+  expect_no_failure(4, [](Communicator& comm) {
     const int64_t n = 5000, world = comm.world_size();
     at::Tensor staged = at::zeros({n}), gathered = at::zeros({world * n});
     at::Tensor in_arena = comm.empty(world * n), reduced = at::zeros({n});
@@ -87,37 +59,6 @@ TEST(ShmTransport, an_input_may_be_changed_after_the_wait) {
   });
 }
 
-TEST(ShmTransport, allocates_storage_that_can_be_freed_and_regrown) {
-  expect_no_failure(1, [](Communicator& comm, SharedRegion& shared) {
-    MemoryScope scope(MemoryClass::gradients);
-    at::Tensor tensor = comm.empty(1000);
-    at::Tensor view = tensor.narrow(0, 10, 10);
-    auto* storage = tensor.storage().unsafeGetStorageImpl();
-    require(live_bytes::now()[MemoryClass::gradients] == 4000, "alive once made");
-    at::native::resize_bytes_nocuda(tensor.storage(), 0);
-    require(storage->nbytes() == 0, "not freed");
-    require(live_bytes::now()[MemoryClass::gradients] == 0, "alive after the storage was freed");
-    at::native::resize_bytes_nocuda(tensor.storage(), 4000);
-    require(shared.address_of(view.data_ptr()) != 0, "not in the arena after it was regrown");
-    tensor.fill_(3);
-    require(view.eq(3).all().item<bool>(), "a view lost its tensor");
-  });
-}
-
-TEST(ShmTransport, reuses_freed_memory_of_the_arena) {
-  expect_no_failure(1, [](Communicator& comm, SharedRegion&) {
-    at::Tensor before = comm.empty(16);
-    void* first = nullptr;
-    for (int64_t i = 0; i < 100; ++i) {
-      at::Tensor a = comm.empty(1000), b = comm.empty(3000 + i), c = comm.empty(500);
-      require(reinterpret_cast<uintptr_t>(b.data_ptr()) % 64 == 0, "alignment");
-      if (!first) first = a.data_ptr();
-      require(a.data_ptr() == first, "the freed blocks were not merged");
-      b.reset();
-    }
-  });
-}
-
 // [bytes] of memory files that this process has touched.
 int64_t touched() {
   std::ifstream status("/proc/self/status");
@@ -128,7 +69,7 @@ int64_t touched() {
 }
 
 TEST(ShmTransport, a_step_touches_hardly_more_of_the_arena_than_is_alive_at_once) {
-  expect_no_failure(1, [](Communicator& comm, SharedRegion&) {
+  expect_no_failure(1, [](Communicator& comm) {
     constexpr int64_t kTable = 6'000'000, kBlock = 2'500'000, kRanks = 8;
     constexpr int64_t kPage = int64_t{1} << 21;
     const int64_t before = touched();
@@ -149,27 +90,19 @@ TEST(ShmTransport, a_step_touches_hardly_more_of_the_arena_than_is_alive_at_once
 }
 
 TEST(ShmTransport, says_that_the_arena_is_full) {
-  auto text = failure(1, [](Communicator& comm, SharedRegion&) { comm.empty(int64_t{1} << 50); });
-  EXPECT_CONTAINS(text, "has no room for 4503599627370496 bytes");
+  EXPECT_CONTAINS(failure(1, {}, [](Communicator& comm) { comm.empty(int64_t{1} << 50); }),
+                  "has no room for 4503599627370496 bytes");
 }
 
 TEST(ShmTransport, names_a_rank_that_called_but_does_not_wait) {
-  auto text = failure(
-      2,
-      [](Communicator& comm, SharedRegion&) {
-        at::Tensor input = comm.empty(16).zero_(), output = at::zeros({8});
-        Handle handle = comm.reduce_scatter_into(output, input, "layers.0");
-        if (comm.rank() == 1) pause();
-        handle.wait();
-        throw std::runtime_error("wait() returned");
-      },
-      1500ms);
-  EXPECT_EQ(text,
-            "rank 0: reduce_scatter layers.0 (collective #0) timed out after 1.5 s: "
-            "rank 1 called it but has not waited for it\n"
-            "likely cause: a handle that rank 1 never waits for, or waits for in another order\n"
-            "last calls  ranks 0 and 1\n"
-            "> #0        reduce_scatter layers.0");
+  const auto body = [](Communicator& comm) {
+    Handle handle = comm.reduce_scatter_into(at::zeros({8}), comm.empty(16).zero_(), "layers.0");
+    if (comm.rank() == 1) pause();
+    handle.wait();
+  };
+  EXPECT_CONTAINS(failure(2, {.timeout = 500ms}, body),
+                  "rank 0: reduce_scatter layers.0 (collective #0) timed out after 0.5 s: "
+                  "rank 1 called it but has not waited for it\nlikely cause: a handle that");
 }
 
 // What this process has mapped, and so many more bytes, are all that it may map from now on.
@@ -181,35 +114,31 @@ void leave_addresses(size_t bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limits), 0);
 }
 
-TEST(SharedRegion, has_smaller_arenas_where_addresses_are_few) {
-  in_a_process([] {
-    leave_addresses(size_t{2} << 30);
-    const auto region = SharedRegion::create(4);
-    const auto some = region->allocator(3)->allocate(200 << 20);
-    const Mapping for_all_else("the rest", size_t{900} << 20);
-    const std::string error =
-        error_of<std::runtime_error>([&] { region->allocator(0)->allocate(300 << 20); });
-    EXPECT_CONTAINS(error, "has no room for 314572800 bytes; there are no more addresses for it, ");
-  });
+TEST_IN_A_PROCESS(SharedRegion, has_smaller_arenas_where_addresses_are_few) {
+  leave_addresses(size_t{2} << 30);
+  const auto region = SharedRegion::create(4);
+  const auto some = region->allocator(3)->allocate(200 << 20);
+  const Mapping for_all_else("the rest", size_t{900} << 20);
+  const std::string error =
+      error_of<std::runtime_error>([&] { region->allocator(0)->allocate(300 << 20); });
+  EXPECT_CONTAINS(error, "has no room for 314572800 bytes; there are no more addresses for it, ");
 }
 
-TEST(SharedRegion, is_not_written_into_core_files_and_is_small_under_valgrind) {
-  in_a_process([] {
-    setenv("LD_PRELOAD", "/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so", 1);
-    const auto region = SharedRegion::create(1);
-    EXPECT_CONTAINS(error_of([&] { region->allocator(0)->allocate(100 << 20); }), "has no room");
-    const auto data = region->allocator(0)->allocate(64);
-    const auto place = reinterpret_cast<uintptr_t>(data.get());
-    std::ifstream maps("/proc/self/smaps");
-    std::string line;
-    for (uintptr_t begin = 1, end = 0; place < begin || place >= end;) {
-      ASSERT_TRUE(std::getline(maps, line));
-      std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end);
-    }
-    while (line.rfind("VmFlags:", 0) != 0)
-      ASSERT_TRUE(std::getline(maps, line));
-    EXPECT_CONTAINS(line, " dd");
-  });
+TEST_IN_A_PROCESS(SharedRegion, is_not_written_into_core_files_and_is_small_under_valgrind) {
+  setenv("LD_PRELOAD", "/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so", 1);
+  const auto region = SharedRegion::create(1);
+  EXPECT_CONTAINS(error_of([&] { region->allocator(0)->allocate(100 << 20); }), "has no room");
+  const auto data = region->allocator(0)->allocate(64);
+  const auto place = reinterpret_cast<uintptr_t>(data.get());
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  for (uintptr_t begin = 1, end = 0; place < begin || place >= end;) {
+    ASSERT_TRUE(std::getline(maps, line));
+    std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end);
+  }
+  while (line.rfind("VmFlags:", 0) != 0)
+    ASSERT_TRUE(std::getline(maps, line));
+  EXPECT_CONTAINS(line, " dd");
 }
 
 TEST(SharedRegion, has_smaller_arenas_where_ranks_are_many) {

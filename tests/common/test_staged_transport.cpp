@@ -17,28 +17,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The calls of one rank over a transport made by hand, in the order of a Communicator.
+// The calls of one rank over the transport for tensors of a GPU, in the order of a Communicator.
 class Calls {
  public:
   Calls(const RankContext& context, const std::string& backend)
       : ledger_(std::make_shared<Ledger>(
             CallRings(context.shared->call_rings(), Group::world(context.world_size)), context.rank,
             5000ms)) {
-    auto inner = backend == "shm" ? make_shm_transport(context, ledger_)
-                                  : make_gloo_transport(context, ledger_, 5000ms);
-    c10::Allocator* staging = inner->allocator();
-    transport_ = make_staged_transport(std::move(inner), c10::kCPU, staging);
-  }
-
-  // As for tensors of a GPU, over shm.
-  explicit Calls(const RankContext& context)
-      : ledger_(std::make_shared<Ledger>(
-            CallRings(context.shared->call_rings(), Group::world(context.world_size)), context.rank,
-            5000ms)) {
-    cuda_backend.gpus = 1;
-    CommunicatorOptions options;
-    options.device = c10::kCUDA;
-    transport_ = make_transport("shm", context, ledger_, options);
+    cuda_backend = {.gpus = 1, .pinned = c10::GetAllocator(c10::kCPU)};
+    transport_ = make_transport(backend, context, ledger_, {.device = c10::kCUDA});
   }
 
   std::unique_ptr<Transfer> issue(Operation operation, const at::Tensor& output,
@@ -69,62 +56,53 @@ class Calls {
   uint64_t sequence_{};
 };
 
-class StagedCollectives : public testing::TestWithParam<std::string> {
- protected:
-  static std::string failure(int world_size, const std::function<void(int rank, Calls&)>& body) {
-    return fsdp::failure(launch(world_size, [&](const RankContext& context) {
-      at::set_num_threads(1);
-      Calls calls(context, GetParam());
-      body(context.rank, calls);
-      return 0;
-    }));
-  }
-};
+std::string failure(const std::string& backend, int world_size,
+                    const std::function<void(int rank, Calls&)>& body) {
+  return failure(launch(world_size, [&](const RankContext& context) {
+    Calls calls(context, backend);
+    body(context.rank, calls);
+    return 0;
+  }));
+}
+
+class StagedCollectives : public testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Over, StagedCollectives, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(StagedCollectives, have_the_same_results_as_the_inner_transport) {
-  EXPECT_EQ(failure(3,
-                    [](int rank, Calls& calls) {
-                      const at::Tensor own = at::full({2}, rank + 1.0);
-                      at::Tensor all = at::zeros({6});
-                      calls.call(Operation::all_gather, all, own);
-                      require(all.equal(at::tensor({1.0, 1.0, 2.0, 2.0, 3.0, 3.0}, at::kFloat)),
-                              "all_gather");
-                      at::Tensor part = at::zeros({2});
-                      calls.call(Operation::reduce_scatter, part, all);
-                      require(part.equal(at::full({2}, 3.0 * (rank + 1))), "reduce_scatter");
-                      calls.call(Operation::all_reduce, own, own);
-                      require(own.equal(at::full({2}, 6.0)), "all_reduce");
-                      const at::Tensor sent = at::full({2}, rank + 7.0);
-                      calls.call(Operation::broadcast, sent, sent);
-                      require(sent.equal(at::full({2}, 7.0)), "broadcast");
-                      calls.call(Operation::barrier, {}, {});
-                    }),
-            "");
+  const auto body = [](int rank, Calls& calls) {
+    const at::Tensor own = at::full({2}, rank + 1.0), all = at::zeros({6}), part = at::zeros({2});
+    calls.call(Operation::all_gather, all, own);
+    require(all.equal(at::tensor({1.F, 1.F, 2.F, 2.F, 3.F, 3.F})), "all_gather");
+    calls.call(Operation::reduce_scatter, part, all);
+    require(part.equal(at::full({2}, 3.0 * (rank + 1))), "reduce_scatter");
+    calls.call(Operation::all_reduce, own, own);
+    require(own.equal(at::full({2}, 6.0)), "all_reduce");
+    const at::Tensor sent = at::full({2}, rank + 7.0);
+    calls.call(Operation::broadcast, sent, sent);
+    require(sent.equal(at::full({2}, 7.0)), "broadcast");
+    calls.call(Operation::barrier, {}, {});
+  };
+  EXPECT_EQ(failure(GetParam(), 3, body), "");
 }
 
 TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
-  EXPECT_EQ(failure(2,
-                    [](int rank, Calls& calls) {
-                      const at::Tensor own = at::full({4}, rank + 1.0);
-                      const at::Tensor all = at::zeros({8});
-                      const auto transfer = calls.issue(Operation::all_gather, all, own);
-                      own.fill_(-1);
-                      require(all.eq(0).all().item<bool>(), "written before it was waited for");
-                      calls.finish(*transfer);
-                      require(all.min().item<float>() == 1, "another value than at the issue");
-                    }),
-            "");
+  const auto body = [](int rank, Calls& calls) {
+    const at::Tensor own = at::full({4}, rank + 1.0), all = at::zeros({8});
+    const auto transfer = calls.issue(Operation::all_gather, all, own);
+    own.fill_(-1);
+    require(all.eq(0).all().item<bool>(), "written before it was waited for");
+    calls.finish(*transfer);
+    require(all.min().item<float>() == 1, "another value than at the issue");
+  };
+  EXPECT_EQ(failure(GetParam(), 2, body), "");
 }
 
 // What is compared with predictions, and with the GPU's own allocator, is the GPU's memory.
-TEST(StagedForAGpu, counts_no_memory_of_the_host_as_live) {
-  const auto result = launch(2, [](const RankContext& context) {
-    at::set_num_threads(1);
-    Calls calls(context);
-    const at::Tensor own = at::full({1000}, context.rank + 1.0), all = at::zeros({2000});
+TEST(StagedOverShm, counts_no_memory_of_the_host_as_live) {
+  const auto body = [](int rank, Calls& calls) {
+    const at::Tensor own = at::full({1000}, rank + 1.0), all = at::zeros({2000});
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::forward);
     const auto transfer = calls.issue(Operation::all_gather, all, own);
@@ -132,9 +110,8 @@ TEST(StagedForAGpu, counts_no_memory_of_the_host_as_live) {
     calls.finish(*transfer);
     require(all.sum().item<float>() == 3000, "other values");
     require(live_bytes::now().total == before, "freed buffers were counted");
-    return 0;
-  });
-  EXPECT_EQ(fsdp::failure(result), "");
+  };
+  EXPECT_EQ(failure("shm", 2, body), "");
 }
 
 }  // namespace

@@ -13,61 +13,47 @@ const void* address(int64_t number) {
   return reinterpret_cast<const void*>(number * 512);
 }
 
-TEST(Storage, is_regrown_under_its_existing_views) {
-  in_a_process([] {
-    counting_allocator::install();
-    const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
-    const at::Tensor whole = view_of_storage(storage, 0, {6});
-    const at::Tensor part = view_of_storage(storage, 2, {2, 2});
+TEST_IN_A_PROCESS(Storage, is_regrown_under_its_existing_views) {
+  counting_allocator::install();
+  const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
+  const at::Tensor whole = view_of_storage(storage, 0, {6});
+  const at::Tensor part = view_of_storage(storage, 2, {2, 2});
+  EXPECT_EQ(live_bytes::now().total, 0);
+  for (const float value : {1.0f, 2.0f}) {
+    resize_storage(storage, 24);
+    EXPECT_EQ(live_bytes::now().total, 24);
+    EXPECT_EQ(storage.nbytes(), 24);
+    whole.fill_(value);
+    EXPECT_TRUE(part.equal(at::full({2, 2}, value)));
+    resize_storage(storage, 0);
     EXPECT_EQ(live_bytes::now().total, 0);
-    for (const float value : {1.0f, 2.0f}) {
-      resize_storage(storage, 24);
-      EXPECT_EQ(live_bytes::now().total, 24);
-      EXPECT_EQ(storage.nbytes(), 24);
-      whole.fill_(value);
-      EXPECT_TRUE(part.equal(at::full({2, 2}, value)));
-      resize_storage(storage, 0);
-      EXPECT_EQ(live_bytes::now().total, 0);
-      EXPECT_EQ(storage.nbytes(), 0);
-      EXPECT_EQ(part.sizes(), at::IntArrayRef({2, 2}));
-    }
-  });
+    EXPECT_EQ(storage.nbytes(), 0);
+    EXPECT_EQ(part.sizes(), at::IntArrayRef({2, 2}));
+  }
 }
 
-TEST(DeviceBlocks, are_live_bytes_of_the_class_in_which_they_were_allocated) {
-  in_a_process([] {
-    {
-      const MemoryScope scope(MemoryClass::shards);
-      device_blocks::allocated(address(1), 100);
-    }
-    device_blocks::allocated(address(2), 30);
-    EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 100);
-    EXPECT_EQ(live_bytes::now()[MemoryClass::rest], 30);
-    device_blocks::freed(address(1));
-    EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 0);
-    EXPECT_EQ(live_bytes::now().total, 30);
-    EXPECT_EQ(live_bytes::peak_total(), 130);
-  });
-}
-
-TEST(DeviceBlocks, move_to_another_class_without_raising_the_peak) {
-  in_a_process([] {
+TEST_IN_A_PROCESS(DeviceBlocks, are_live_bytes_of_a_class_and_may_move_to_another) {
+  {
+    const MemoryScope scope(MemoryClass::shards);
     device_blocks::allocated(address(1), 100);
-    device_blocks::reclassify(address(1), MemoryClass::gradients);
-    EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 100);
-    EXPECT_EQ(live_bytes::peak_total(), 100);
-    device_blocks::freed(address(1));
-    EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 0);
-  });
+  }
+  device_blocks::allocated(address(2), 30);
+  EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 100);
+  EXPECT_EQ(live_bytes::now()[MemoryClass::rest], 30);
+  device_blocks::reclassify(address(1), MemoryClass::gradients);
+  EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 0);
+  EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 100);
+  device_blocks::freed(address(1));
+  EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 0);
+  EXPECT_EQ(live_bytes::now().total, 30);
+  EXPECT_EQ(live_bytes::peak_total(), 130) << "a move raises no peak";
 }
 
-TEST(DeviceBlocks, of_negative_sizes_or_without_a_report_are_not_counted) {
-  in_a_process([] {
-    EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
-    device_blocks::freed(address(1));
-    device_blocks::reclassify(address(2), MemoryClass::gradients);
-    EXPECT_EQ(live_bytes::now().total, 0);
-  });
+TEST_IN_A_PROCESS(DeviceBlocks, of_negative_sizes_or_without_a_report_are_not_counted) {
+  EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
+  device_blocks::freed(address(1));
+  device_blocks::reclassify(address(2), MemoryClass::gradients);
+  EXPECT_EQ(live_bytes::now().total, 0);
 }
 
 }  // namespace

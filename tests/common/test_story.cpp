@@ -163,7 +163,8 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
 }
 
-TEST(Provenance, is_checked_in_parameters_and_padding_must_be_zero) {
+TEST(Provenance, is_checked_in_all_elements_of_the_shard_and_padding_must_be_zero) {
+  const auto mean = static_cast<double>(provenance::mean(3));
   const auto observe = [](TestRank& rank, const std::string& name, double weight, double padding) {
     const Places places = places_of_rank(rank.rank());
     at::Tensor shard = at::full({16}, padding);
@@ -173,31 +174,24 @@ TEST(Provenance, is_checked_in_parameters_and_padding_must_be_zero) {
     rank.observe(name, shard, places);
   };
   const RankRun run = run_ranks(3, [&](TestRank& rank) {
-    const auto mean = static_cast<double>(provenance::mean(3));
     observe(rank, "right", mean, 0);
     observe(rank, "sum", 3 * mean, 0);
     observe(rank, "padded", mean, 1);
+    rank.observe("nothing", at::zeros({0}), places_of_rank(rank.rank()));
+    rank.observe("padding alone", at::zeros({16}), {{}, 16, 0});
   });
-  EXPECT_EQ(failures_of([&] { expect_mean_over_ranks(run, "right", places_of_rank); }), "");
-  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "sum", places_of_rank); }),
+  const auto told = [&](const std::string& name) {
+    return failures_of([&] { expect_mean_over_ranks(run, name, places_of_rank); });
+  };
+  EXPECT_EQ(told("right"), "");
+  EXPECT_CONTAINS(told("sum"),
                   "rank 0: weight[0, 0], which rank 0 owns: is 93, expected 31: the sum, not the "
                   "mean: exactly 3 times too large");
-  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "padded", places_of_rank); }),
+  EXPECT_CONTAINS(told("padded"),
                   "padding after weight, which rank 1 owns: is 1, expected 0: padding is not zero");
-}
-
-TEST(Provenance, is_checked_in_all_elements_of_the_shard) {
-  const RankRun run = run_ranks(3, [&](TestRank& rank) {
-    Places nowhere;
-    nowhere.shard_numel = 16;
-    rank.observe("nothing", at::zeros({0}), places_of_rank(rank.rank()));
-    rank.observe("padding alone", at::zeros({16}), nowhere);
-  });
-  EXPECT_CONTAINS(failures_of([&] { expect_mean_over_ranks(run, "nothing", places_of_rank); }),
-                  "ranks 0, 1, 2: has 0 elements, expected 16");
-  EXPECT_CONTAINS(
-      failures_of([&] { expect_mean_over_ranks(run, "padding alone", places_of_rank); }),
-      "rank 0: weight[0, 0], which rank 0 owns: is 0, expected 31");
+  EXPECT_CONTAINS(told("nothing"), "ranks 0, 1, 2: has 0 elements, expected 16");
+  EXPECT_CONTAINS(told("padding alone"),
+                  "rank 0: weight[0, 0], which rank 0 owns: is 0, expected 31");
 }
 
 // What torch says of an undefined tensor, with and without the stack that it adds.

@@ -8,56 +8,42 @@
 namespace fsdp {
 namespace {
 
-TEST(SumAsTree, is_a_tree_over_the_parts) {
-  in_a_process([] {
-    for (int count = 1; count <= 8; ++count) {
-      for (const int64_t numel : {0, 1, 1000, 40'003})  // the last: more than one chunk
-        EXPECT_TRUE(at::equal(sum_as_tree(parts(count, numel)), sum_by_hand(parts(count, numel))))
-            << count << " parts of " << numel;
+TEST_IN_A_PROCESS(SumAsTree, may_be_written_over_any_of_the_parts) {
+  for (int count = 1; count <= 8; ++count) {
+    for (int over = 0; over < count; ++over) {
+      const auto all = parts(count, 20'000);
+      const at::Tensor expected = sum_by_hand(all);
+      std::vector<const void*> data;
+      for (const at::Tensor& tensor : all)
+        data.push_back(tensor.const_data_ptr());
+      const at::Tensor& output = all[static_cast<size_t>(over)];
+      sum_as_tree(output.mutable_data_ptr(), at::kFloat, data, output.numel(), at::kFloat);
+      EXPECT_TRUE(at::equal(output, expected)) << count << " parts, over part " << over;
     }
-  });
-}
-
-TEST(SumAsTree, may_be_written_over_any_of_the_parts) {
-  in_a_process([] {
-    for (int count = 1; count <= 8; ++count) {
-      for (int over = 0; over < count; ++over) {
-        const auto all = parts(count, 20'000);
-        const at::Tensor expected = sum_by_hand(all);
-        std::vector<const void*> data;
-        for (const at::Tensor& tensor : all)
-          data.push_back(tensor.const_data_ptr());
-        const at::Tensor& output = all[static_cast<size_t>(over)];
-        sum_as_tree(output.mutable_data_ptr(), at::kFloat, data, output.numel(), at::kFloat);
-        EXPECT_TRUE(at::equal(output, expected)) << count << " parts, over part " << over;
-      }
-    }
-  });
+  }
 }
 
 // In fp32, and rounded once to the dtype of the output. The last size is more than one chunk.
-TEST(SumAsTree, of_narrow_parts_is_taken_in_fp32) {
-  in_a_process([] {
-    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
-      for (const int64_t numel : {0, 1, 1000, 40'003}) {
-        for (int count = 1; count <= 8; ++count) {
-          std::vector<at::Tensor> narrow, wide;
-          std::vector<const void*> data;
-          for (const at::Tensor& part : parts(count, numel)) {
-            narrow.push_back(part.to(dtype));
-            wide.push_back(narrow.back().to(at::kFloat));
-            data.push_back(narrow.back().const_data_ptr());
-          }
-          for (const auto output_dtype : {at::kFloat, dtype}) {
-            const at::Tensor sum = at::empty({numel}, output_dtype);
-            sum_as_tree(sum.mutable_data_ptr(), output_dtype, data, numel, dtype);
-            EXPECT_TRUE(at::equal(sum, sum_by_hand(wide).to(output_dtype)))
-                << count << " parts of " << numel << " x " << dtype << " into " << output_dtype;
-          }
+TEST_IN_A_PROCESS(SumAsTree, is_a_tree_over_the_parts_in_fp32) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t numel : {0, 1, 1000, 40'003}) {
+      for (int count = 1; count <= 8; ++count) {
+        std::vector<at::Tensor> narrow, wide;
+        std::vector<const void*> data;
+        for (const at::Tensor& part : parts(count, numel)) {
+          narrow.push_back(part.to(dtype));
+          wide.push_back(narrow.back().to(at::kFloat));
+          data.push_back(narrow.back().const_data_ptr());
+        }
+        for (const auto output_dtype : {at::kFloat, dtype}) {
+          const at::Tensor sum = at::empty({numel}, output_dtype);
+          sum_as_tree(sum.mutable_data_ptr(), output_dtype, data, numel, dtype);
+          EXPECT_TRUE(at::equal(sum, sum_by_hand(wide).to(output_dtype)))
+              << count << " parts of " << numel << " x " << dtype << " into " << output_dtype;
         }
       }
     }
-  });
+  }
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "expect_text.h"
 #include "in_a_process.h"
@@ -19,100 +21,53 @@ OptimizerOptions options_of(OptimizerOptions::Kind kind) {
   return options;
 }
 
-// Cuts [n] tensors into pieces of the given sizes.
-std::vector<Piece> cut(const at::Tensor& parameter, const at::Tensor& gradient,
-                       std::vector<int64_t> sizes) {
-  std::vector<Piece> pieces;
-  int64_t begin = 0;
-  for (const int64_t size : sizes) {
-    Piece piece;
-    piece.parameter = parameter.narrow(0, begin, size);
-    piece.gradient = gradient.narrow(0, begin, size);
-    pieces.push_back(piece);
-    begin += size;
+// [n] tensors in two pieces, of which the second has 16 elements.
+std::vector<Piece> in_pieces(const at::Tensor& parameter, const at::Tensor& gradient) {
+  std::vector<Piece> pieces(2);
+  const std::vector<int64_t> sizes{parameter.numel() - 16, 16};
+  const auto parameters = parameter.split(sizes), gradients = gradient.split(sizes);
+  for (size_t i = 0; i < 2; ++i) {
+    pieces[i].parameter = parameters[i];
+    pieces[i].gradient = gradients[i];
   }
-  EXPECT_EQ(begin, parameter.numel());
   return pieces;
 }
 
 using Kind = OptimizerOptions::Kind;
-class UpdateRule : public testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, UpdateRule, testing::Values(Kind::adamw, Kind::sgd),
-                         [](const auto& info) {
-                           return info.param == Kind::adamw ? "AdamW" : "SGD";
-                         });
 
-TEST_P(UpdateRule, gives_the_same_bits_however_the_elements_are_cut) {
-  in_a_process([] {
-    const int64_t n = 16 * 401;
-    const auto start = torch::randn({n});
-    std::vector<at::Tensor> results;
-    for (const auto& sizes : std::vector<std::vector<int64_t>>{
-             {n}, {16, n - 16}, {16 * 100, 16 * 7, 16 * 294}, {n - 32, 16, 16}}) {
-      const auto parameter = start.clone(), gradient = torch::empty({n});
-      auto pieces = cut(parameter, gradient, sizes);
-      for (int step = 0; step < 5; ++step) {
-        gradient.copy_(torch::sin(torch::arange(n) * (step + 1.0)));
-        update(options_of(GetParam()), pieces);
-      }
-      results.push_back(parameter);
-    }
-    for (const auto& result : results)
-      EXPECT_TRUE(torch::equal(result, results[0]));
-    EXPECT_FALSE(torch::equal(start, results[0]));
-  });
+std::unique_ptr<torch::optim::Optimizer> optimizer_of_torch(const OptimizerOptions& options,
+                                                            const at::Tensor& parameter) {
+  const std::vector<at::Tensor> all{parameter};
+  if (options.kind == Kind::adamw)
+    return std::make_unique<torch::optim::AdamW>(all, torch::optim::AdamWOptions(options.lr)
+                                                          .weight_decay(options.weight_decay)
+                                                          .betas({options.beta1, options.beta2})
+                                                          .eps(options.eps));
+  return std::make_unique<torch::optim::SGD>(
+      all, torch::optim::SGDOptions(options.lr).weight_decay(options.weight_decay));
 }
 
-TEST_P(UpdateRule, agrees_with_the_optimizer_of_torch) {
-  in_a_process([] {
-    const auto options = options_of(GetParam());
-    auto theirs = torch::randn({64}).set_requires_grad(true);
-    std::unique_ptr<torch::optim::Optimizer> optimizer;
-    if (options.kind == Kind::adamw) {
-      optimizer = std::make_unique<torch::optim::AdamW>(std::vector{theirs},
-                                                        torch::optim::AdamWOptions(options.lr)
-                                                            .weight_decay(options.weight_decay)
-                                                            .betas({options.beta1, options.beta2})
-                                                            .eps(options.eps));
-    } else {
-      optimizer = std::make_unique<torch::optim::SGD>(
-          std::vector{theirs},
-          torch::optim::SGDOptions(options.lr).weight_decay(options.weight_decay));
-    }
+TEST_IN_A_PROCESS(UpdateRule, agrees_with_the_optimizer_of_torch) {
+  for (const Kind kind : {Kind::adamw, Kind::sgd}) {
+    const OptimizerOptions options = options_of(kind);
+    const at::Tensor theirs = torch::randn({64}).set_requires_grad(true);
+    const auto optimizer = optimizer_of_torch(options, theirs);
     const auto ours = theirs.detach().clone(), gradient = torch::empty({64});
-    auto pieces = cut(ours, gradient, {48, 16});
+    auto pieces = in_pieces(ours, gradient);
     for (int step = 0; step < 10; ++step) {
       gradient.normal_();
       theirs.mutable_grad() = gradient.clone();
       optimizer->step();
       update(options, pieces);
+      EXPECT_TRUE(torch::equal(gradient, theirs.grad()));
     }
     EXPECT_TRUE(torch::allclose(theirs.detach(), ours, 1e-6, 1e-6));
-  });
+  }
 }
 
-TEST(UpdateRuleState, exists_only_for_adamw_and_counts_steps) {
-  in_a_process([] {
-    const auto parameter = torch::zeros({32}), gradient = torch::ones({32});
-    auto pieces = cut(parameter, gradient, {16, 16});
-    update(options_of(Kind::sgd), pieces);
-    EXPECT_FALSE(pieces[0].exp_avg.defined());
-    for (int step = 0; step < 3; ++step)
-      update(options_of(Kind::adamw), pieces);
-    for (const auto& piece : pieces) {
-      EXPECT_EQ(piece.step.item<float>(), 3);
-      EXPECT_EQ(piece.exp_avg.numel(), 16);
-      EXPECT_EQ(piece.exp_avg_sq.numel(), 16);
-    }
-    EXPECT_TRUE(torch::equal(gradient, torch::ones({32})));
-  });
-}
-
-TEST(UpdateRulePieces, are_refused_if_they_are_not_padded) {
-  in_a_process([] {
-    auto pieces = cut(torch::zeros({17}), torch::zeros({17}), {17});
-    EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
-  });
+TEST_IN_A_PROCESS(UpdateRule, refuses_pieces_that_are_not_padded) {
+  auto pieces = in_pieces(torch::zeros({33}), torch::zeros({33}));
+  EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
 }
 
 TEST(ParameterGroups, a_parameter_belongs_to_the_first_group_whose_pattern_matches) {

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <comm/communicator.h>
 #include <cuda/gpu.h>
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <stdexcept>
 #include <string>
+
+#include <common/rank_failure.h>
 
 namespace fsdp {
 
@@ -26,20 +26,13 @@ inline std::string missing_gpus(int needed) {
 // How `body` ends on `world_size` ranks, each with its GPU: nothing if well, else the failure.
 inline std::string on_gpus(int world_size, const CommunicatorOptions& options,
                            const std::function<void(Communicator&)>& body) {
-  const LaunchResult result = launch(world_size, [&](const RankContext& context) {
+  return failure(launch(world_size, [&](const RankContext& context) {
     gpu::use_gpu_of(context.local_rank());
     CommunicatorOptions on_cuda = options;
     on_cuda.device = c10::kCUDA;
-    const auto comm = Communicator::create(context, on_cuda);
-    body(*comm);
+    body(*Communicator::create(context, on_cuda));
     return 0;
-  });
-  return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
-}
-
-// For ranks: the test reads the message from how the rank ended.
-inline void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
+  }));
 }
 
 }  // namespace fsdp

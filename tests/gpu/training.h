@@ -4,10 +4,8 @@
 #include <reproduce/train_runs.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include <common/temporary_folder.h>
 
 #include "gpus.h"
 
@@ -31,16 +29,11 @@ inline TrainConfig published(const std::string& mode, int world_size, const std:
 
 // Trains and returns what --json would have written; a failure is the test's, and throws.
 inline TrainResult train(TrainConfig config) {
-  std::string file = testing::TempDir() + "fsdp_gpu_tests_XXXXXX";
-  const int descriptor = mkstemp(file.data());
-  if (descriptor < 0) throw std::runtime_error(file + " can't be made");
-  close(descriptor);
-  config.json = file;
-  const int status = run_training(config, {make_fsdp_strategy, shard_layout});
-  const std::string text = content_of(file);
-  std::remove(file.c_str());
-  if (status != 0) throw std::runtime_error(config.mode + " did not train; see above");
-  return parse_train_result(text);
+  const TemporaryFolder folder;
+  config.json = folder.path() + "/json";
+  if (run_training(config, {make_fsdp_strategy, shard_layout}) != 0)
+    throw std::runtime_error(config.mode + " did not train; see above");
+  return parse_train_result(content_of(config.json));
 }
 
 }  // namespace fsdp

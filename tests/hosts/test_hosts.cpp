@@ -66,10 +66,6 @@ TEST_F(RanksOnHosts, share_memory_inside_of_a_host_alone) {
   EXPECT_EQ(ended(), std::vector<int>(4, 0)) << said_.text();
 }
 
-void all_gather(Communicator& comm, const std::string& unit) {
-  comm.all_gather_into(at::zeros({comm.world_size() * 8}), at::zeros({8}), unit).wait();
-}
-
 // Six gathers in each group, of which each rank may do something before the fourth.
 Body gathers(int shard_size, std::optional<Fault> fault,
              const std::function<void(const RankContext&)>& before_the_fourth = {}) {

@@ -1,16 +1,32 @@
 #pragma once
 
-#include <gtest/gtest.h>
 #include <report/telemetry.h>
+#include <testing/multi_rank.h>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 
-// For tests that compare the numbers of a handout with a run: a test puts what the run has shown
-// into the words of the handout, and asks whether they stand there.
+// For tests that compare the numbers of a handout with a run: a test says what the handout says,
+// with the run's values in the places of the numbers.
 namespace fsdp {
+
+using Values = std::map<std::string, nlohmann::json>;
+
+// What rank 0 of a run has observed.
+inline Values observed_by(const RankRun& run) {
+  Values values;
+  for (const std::string& name : run.names(0))
+    values[name] = run.at(0, name);
+  return values;
+}
+
+inline Values observed_on(int world_size, const RankBody& body, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+  return observed_by(run_ranks(world_size, body, {}, file, line));
+}
 
 // The handout of a task, with every run of white space as one blank.
 inline std::string handout(int task) {
@@ -26,13 +42,6 @@ inline std::string handout(int task) {
   return text;
 }
 
-inline void expect_said(int task, const std::string& words, const char* file = __builtin_FILE(),
-                        int line = __builtin_LINE()) {
-  if (handout(task).find(words) != std::string::npos) return;
-  ADD_FAILURE_AT(file, line) << "a run shows what the handout of task " << task
-                             << " does not say:\n  " << words;
-}
-
 // "3.54"
 inline std::string rounded(double value, int digits) {
   char text[32];
@@ -40,8 +49,26 @@ inline std::string rounded(double value, int digits) {
   return text;
 }
 
-inline std::string gigabytes(double bytes, int digits = 1) {
-  return rounded(bytes / 1e9, digits);
+// `words` with values in the places of their names: for {name} a text, or a whole number with
+// commas.
+inline std::string filled(std::string words, const Values& values) {
+  for (const auto& [name, value] : values) {
+    const std::string place = "{" + name + "}";
+    const std::string text =
+        value.is_string() ? value.get<std::string>() : with_commas(value.get<int64_t>());
+    for (size_t at = 0; (at = words.find(place, at)) != std::string::npos; at += text.size())
+      words.replace(at, place.size(), text);
+  }
+  return words;
+}
+
+// Fails unless the handout of the task has these words, filled with values.
+inline void expect_said(int task, const Values& values, const std::string& words,
+                        const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const std::string said = filled(words, values);
+  if (handout(task).find(said) != std::string::npos) return;
+  ADD_FAILURE_AT(file, line) << "a run shows what the handout of task " << task
+                             << " does not say:\n  " << said;
 }
 
 }  // namespace fsdp

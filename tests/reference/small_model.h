@@ -3,38 +3,55 @@
 #include <fully_shard.h>
 #include <memory/live_bytes.h>
 #include <nn/models.h>
-#include <testing/multi_rank.h>
+#include <sharded_optimizer.h>
 
-#include <map>
-#include <string>
+#include "handout.h"
 
 namespace fsdp {
 
-// The model `small` of the handouts, sharded, with a row of four tokens. `limit`: see Prefetcher.
-struct SmallModel {
-  SmallModel(TestRank& rank, bool reshard_after_forward, int limit)
-      : comm(rank.communicator()), model(make_model("small")) {
+// What the model `small` of the handouts costs rank 0, in bytes. It is sharded over W ranks, and
+// makes two steps with a row of four tokens. `limit`: see Prefetcher.
+inline Values costs_of_small(int world_size, bool reshard_after_forward, int limit) {
+  return observed_on(world_size, [=](TestRank& rank) {
+    const auto comm = rank.communicator();
+    const auto model = make_model("small");
     FullyShardOptions options;
     options.reshard_after_forward = reshard_after_forward;
     options.limit = limit;
-    sharded = fully_shard(*model, comm, options);
-  }
+    const auto sharded = fully_shard(*model, comm, options);
+    const auto forward = [&] {
+      comm->take_log();
+      live_bytes::enter(Phase::forward);
+      return (*model)(at::arange(4).view({1, 4})).square().mean();
+    };
+    const auto gathered = [] { return live_bytes::peak()[MemoryClass::gathered]; };
+    rank.observe("elements", sharded->layout().numel());
+    rank.observe("shards", live_bytes::now()[MemoryClass::shards]);
 
-  at::Tensor loss() const { return (*model)(at::arange(4).view({1, 4})).square().mean(); }
+    const at::Tensor loss = forward();
+    rank.observe("gathered in forward", gathered());
+    loss.backward();
+    forward().backward();
+    rank.observe("gathered", gathered());
+    std::map<std::string, int64_t> received;
+    for (const Call& call : comm->take_log()) {
+      received[to_string(call.operation)] += call.bytes;
+      received["received"] += call.bytes;
+    }
+    for (const auto& [name, bytes] : received)
+      rank.observe(name, bytes);
 
-  // Runs forward and backward. Returns the bytes that this rank received, by operation.
-  std::map<std::string, int64_t> step() const {
+    const auto optimizer = make_sharded_optimizer(sharded->units(), {{"", {}}}, comm);
+    optimizer->step();
+    rank.observe("state", live_bytes::now()[MemoryClass::optimizer_state]);
     comm->take_log();
-    loss().backward();
-    std::map<std::string, int64_t> bytes;
-    for (const Call& call : comm->take_log())
-      bytes[to_string(call.operation)] += call.bytes;
-    return bytes;
-  }
-
-  std::shared_ptr<Communicator> comm;
-  std::shared_ptr<Module> model;
-  std::shared_ptr<FullySharded> sharded;
-};
+    live_bytes::enter(Phase::forward);
+    sharded->full_parameters([](const auto&, const at::Tensor&) {});
+    rank.observe("calls of an export", comm->take_log().size());
+    rank.observe("gathered by an export", gathered());
+    comm->all_reduce(at::ones({sharded->layout().numel()}), "all").wait();
+    rank.observe("DDP", comm->take_log().at(0).bytes);
+  });
+}
 
 }  // namespace fsdp

@@ -12,9 +12,7 @@ using MakeStrategy = decltype(FsdpImplementation::make_strategy);
 RunHashes hashes_of(TrainConfig config, MakeStrategy make = make_fsdp_strategy) {
   const TemporaryFolder folder;
   config.hashes = folder.path() + "/hashes";
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(run_training(config, {make, shard_layout, checkpoint_blocks}), 0);
-  testing::internal::GetCapturedStdout();
+  trained(config, folder, {make, shard_layout, checkpoint_blocks});
   return read_hashes(config.hashes);
 }
 

@@ -2,7 +2,6 @@
 #include <meta_init.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
-#include <testing/multi_rank.h>
 #include <torch/nn.h>
 
 #include "handout.h"
@@ -22,15 +21,15 @@ int64_t bytes_of(const nn::Module& module) {
 }
 
 // [bytes] that the record of a construction keeps, and the most that were alive meanwhile.
-RankRun recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
-  return run_ranks(1, [&](TestRank& rank) {
+Values recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
+  return observed_on(1, [&](TestRank& rank) {
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
     std::shared_ptr<nn::Module> module;
     const DeferredInit init([&] { module = construct(); });
-    rank.observe("bytes of states", live_bytes::now().total - before);
+    rank.observe("states", live_bytes::now().total - before);
     rank.observe("peak", live_bytes::peak().total - before);
-    rank.observe("bytes of parameters", bytes_of(*module));
+    rank.observe("parameters", bytes_of(*module));
     std::string operations;
     for (const std::string& operation : init.operations())
       operations += (operations.empty() ? "" : ", ") + operation;
@@ -38,24 +37,19 @@ RankRun recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) 
   });
 }
 
-std::string number(const RankRun& run, const std::string& name) {
-  return with_commas(run.at(0, name).get<int64_t>());
-}
-
 TEST(HandoutOfTask1, prediction_1_counts_the_bytes_of_a_linear) {
-  const RankRun run = recorded([] { return nn::Linear(1024, 1024).ptr(); });
-  expect_said(1, "4 x (1024 x 1024 + 1024) = " + number(run, "bytes of parameters") + ".");
-  expect_said(1, "so 2 x 5,056 = " + number(run, "bytes of states") + " bytes remain");
-  expect_said(1, "4,194,304 + 5,056 = " + number(run, "peak") + ".");
+  const Values run = recorded([] { return nn::Linear(1024, 1024).ptr(); });
+  expect_said(1, run, "4 x (1024 x 1024 + 1024) = {parameters}.");
+  expect_said(1, run, "so 2 x 5,056 = {states} bytes remain");
+  expect_said(1, run, "4,194,304 + 5,056 = {peak}.");
 }
 
 TEST(HandoutOfTask1, prediction_2_lists_the_operations_of_a_linear) {
-  const RankRun run = recorded([] { return nn::Linear(4, 3).ptr(); });
-  expect_said(1, "`" + run.at(0, "operations").get<std::string>() + "`");
+  expect_said(1, recorded([] { return nn::Linear(4, 3).ptr(); }), "`{operations}`");
 }
 
 TEST(HandoutOfTask1, prediction_3_counts_the_states_of_eight_layers) {
-  const RankRun run = recorded([] {
+  const Values run = recorded([] {
     auto layers = std::make_shared<nn::Module>();
     for (int i = 0; i < 8; ++i)
       layers->register_module("layer" + std::to_string(i), nn::Linear(128, 128));
@@ -64,13 +58,13 @@ TEST(HandoutOfTask1, prediction_3_counts_the_states_of_eight_layers) {
       parameter.normal_();
     return layers;
   });
-  expect_said(1, "8 x 4 x 5,056 = " + number(run, "bytes of states") + ".");
-  expect_said(1, "8 x 4 x (128 x 128 + 128) = " + number(run, "bytes of parameters") + ".");
-  expect_said(1, "1/" + with_commas((4 * 1600 * 6400 + 50 * kState) / kState / 100 * 100));
+  expect_said(1, run, "8 x 4 x 5,056 = {states}.");
+  expect_said(1, run, "8 x 4 x (128 x 128 + 128) = {parameters}.");
+  expect_said(1, {{"ratio", (4 * 1600 * 6400 + 50 * kState) / kState / 100 * 100}}, "1/{ratio}");
 }
 
 TEST(HandoutOfTask1, prediction_4_counts_the_bytes_of_gpt2_xl) {
-  const RankRun run = run_ranks(1, [](TestRank& rank) {
+  const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });
     int64_t elements = 0, largest = 0;
@@ -78,20 +72,23 @@ TEST(HandoutOfTask1, prediction_4_counts_the_bytes_of_gpt2_xl) {
       elements += parameter.tensor.numel();
       largest = std::max(largest, parameter.tensor.numel());
     }
+    const auto gigabytes = [](int64_t numel) {
+      return rounded(4e-9 * static_cast<double>(numel), 1);
+    };
     rank.observe("elements", elements);
     rank.observe("largest", largest);
+    rank.observe("GB", gigabytes(elements));
+    rank.observe("GB of eight", gigabytes(8 * elements));
+    rank.observe("GB of states", gigabytes(8 * largest));
+    rank.observe("GB in all", gigabytes(elements + 8 * largest));
   });
-  const auto n = run.at(0, "elements").get<double>();
-  const auto largest = run.at(0, "largest").get<double>();
-  expect_said(1, "GPT-2 XL has N = " + number(run, "elements") + ": " + gigabytes(4 * n) +
-                     " GB, and " + gigabytes(8 * 4 * n) + " GB on eight ranks");
-  expect_said(1, "8 x 4 x " + number(run, "largest") + " = " + gigabytes(8 * 4 * largest) + " GB");
-  expect_said(1, "together " + gigabytes(4 * n + 8 * 4 * largest) + " GB, not " +
-                     gigabytes(8 * 4 * n) + ".");
+  expect_said(1, run, "GPT-2 XL has N = {elements}: {GB} GB, and {GB of eight} GB on eight ranks");
+  expect_said(1, run, "8 x 4 x {largest} = {GB of states} GB");
+  expect_said(1, run, "together {GB in all} GB, not {GB of eight}.");
 }
 
 TEST(HandoutOfTask1, measure_says_what_is_drawn_of_the_model_small) {
-  const RankRun run = run_ranks(1, [](TestRank& rank) {
+  const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     const int64_t before = live_bytes::now().total;
     const DeferredInit init([&] { model = make_model("small"); });
@@ -107,9 +104,9 @@ TEST(HandoutOfTask1, measure_says_what_is_drawn_of_the_model_small) {
     rank.observe("buffers", buffers);
     EXPECT_EQ(largest, 256 * 1024);
   });
-  expect_said(1, "`small` has " + number(run, "elements") + " parameter elements. " +
-                     number(run, "drawn") + " of its tensors are drawn; the largest of them has " +
-                     "4 x 256 x 1024 bytes. A buffer of " + number(run, "buffers") + " bytes");
+  expect_said(1, run,
+              "`small` has {elements} parameter elements. {drawn} of its tensors are drawn; the "
+              "largest of them has 4 x 256 x 1024 bytes. A buffer of {buffers} bytes");
 }
 
 }  // namespace

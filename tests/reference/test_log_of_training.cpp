@@ -1,54 +1,9 @@
-#include <gtest/gtest.h>
-#include <strategies/fsdp/fsdp_strategy.h>
-#include <train/trainer.h>
-
-#include <common/temporary_folder.h>
-
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include "trained.h"
 
 namespace fsdp {
 namespace {
 
 using Json = nlohmann::json;
-
-std::vector<Json> lines_of(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<Json> lines;
-  for (std::string line; std::getline(file, line);)
-    lines.push_back(Json::parse(line));
-  return lines;
-}
-
-TrainConfig config_of(const std::string& mode, int world) {
-  TrainConfig config;
-  config.mode = mode;
-  config.world = world;
-  config.model = "gpt2-tiny";
-  config.data = "modular";
-  config.modulus = 7;
-  config.seq = 3;
-  config.batch = 12;
-  config.steps = 4;
-  config.eval_every = 3;
-  config.clip = 1.0;
-  config.comm.timeout = std::chrono::seconds(20);
-  return config;
-}
-
-struct Files {
-  std::vector<Json> log, json;
-};
-
-Files train(TrainConfig config) {
-  const TemporaryFolder folder;
-  config.json = folder.path() + "/json";
-  config.log = folder.path() + "/log";
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(run_training(config, {make_fsdp_strategy, shard_layout}), 0);
-  testing::internal::GetCapturedStdout();
-  return {lines_of(config.log), lines_of(config.json)};
-}
 
 void expect_fields(const Json& line, const Json& last, bool evaluated) {
   const Json& seconds = line.at("seconds");
@@ -79,21 +34,26 @@ TEST(LogOfTraining, has_every_field_in_every_step_of_every_mode) {
   for (const std::string mode : {"single", "ddp", "fsdp"}) {
     for (const int world : {1, 2, 3, 4}) {
       SCOPED_TRACE(mode + " on " + std::to_string(world));
-      const Files files = train(config_of(mode, world));
-      ASSERT_EQ(files.json.size(), 5U);
-      const Json& last = files.json.back();
-      ASSERT_EQ(files.log.size(), 4U);
+      const TemporaryFolder folder;
+      TrainConfig config = config_of({mode, world}, world, 4);
+      config.data = "modular";
+      config.modulus = 7;
+      config.seq = 3;
+      config.eval_every = 3;
+      config.log = folder.path() + "/log";
+      const auto json = trained(config, folder), log = lines_of(config.log);
+      ASSERT_EQ(json.size(), 5U);
+      ASSERT_EQ(log.size(), 4U);
       for (size_t step = 0; step < 4; ++step) {
-        const Json& line = files.log[step];
-        EXPECT_EQ(line.at("step"), step);
-        EXPECT_EQ(line.at("loss"), files.json[step]["loss"]);
-        EXPECT_EQ(line.at("grad_norm"), files.json[step]["grad_norm"]);
-        expect_fields(line, last, step >= 2);
+        EXPECT_EQ(log[step].at("step"), step);
+        EXPECT_EQ(log[step].at("loss"), json[step]["loss"]);
+        EXPECT_EQ(log[step].at("grad_norm"), json[step]["grad_norm"]);
+        expect_fields(log[step], json.back(), step >= 2);
       }
       if (mode != "fsdp") continue;
-      const Json& operations = files.log.back()["operations"];
       for (const char* operation : {"all_gather", "reduce_scatter"})
-        EXPECT_EQ(operations[operation]["bytes"], last["comm_bytes"][operation]);
+        EXPECT_EQ(log.back()["operations"][operation]["bytes"],
+                  json.back()["comm_bytes"][operation]);
     }
   }
 }

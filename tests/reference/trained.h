@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <common/temporary_folder.h>
 
@@ -42,18 +43,30 @@ inline TrainConfig config_of(const Arranged& how, int parts, int64_t steps) {
   return config;
 }
 
-// The last line of the JSON file.
-inline nlohmann::json train(TrainConfig config, const TemporaryFolder& folder) {
+inline std::vector<nlohmann::json> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(file, line);)
+    lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+// The lines of the JSON file.
+inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
+                                           const FsdpImplementation& fsdp = {make_fsdp_strategy,
+                                                                             shard_layout}) {
   config.json = folder.path() + "/run.json";
   testing::internal::CaptureStdout();
-  const int status = run_training(config, {make_fsdp_strategy, shard_layout});
+  const int status = run_training(config, fsdp);
   testing::internal::GetCapturedStdout();
   EXPECT_EQ(status, 0);
-  std::ifstream file(config.json);
-  std::string line, last;
-  while (std::getline(file, line))
-    last = line;
-  return status == 0 ? nlohmann::json::parse(last) : nlohmann::json();
+  if (status != 0) return {{}};
+  return lines_of(config.json);
+}
+
+// The last one.
+inline nlohmann::json train(const TrainConfig& config, const TemporaryFolder& folder) {
+  return trained(config, folder).back();
 }
 
 }  // namespace fsdp

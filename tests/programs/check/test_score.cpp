@@ -24,10 +24,6 @@ TEST(Score, gives_each_test_an_equal_part_of_the_points_of_its_problem) {
   std::vector<TestResult> one_of_many(100, results[0]);
   one_of_many[0].outcome = Outcome::failed;
   EXPECT_EQ(tally(problem, one_of_many).points, 5.5) << "half a point is lost at least";
-}
-
-TEST(Score, counts_a_skipped_test_as_failed) {
-  const Problem problem{"2.3", "unshard", 6, {"T2_3_unshard"}};
   EXPECT_EQ(tally(problem, {{"T2_3_unshard", "a", Outcome::skipped}}).failed, 1);
 }
 
@@ -55,7 +51,7 @@ TEST(Score, is_held_back_by_a_sentinel_that_passes_on_no_number_of_ranks_above_o
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
 }
 
-TEST(Score, shows_a_failure_of_the_first_problem_on_more_than_one_rank) {
+TEST(Score, shows_a_failure_of_the_first_problem_and_suite_on_more_than_one_rank) {
   std::vector<TestResult> results{{"T2_4_reshard", "a/W2", Outcome::failed},
                                   {"T2_1_layout", "b/W1", Outcome::passed},
                                   {"T2_3_unshard", "c/W1", Outcome::failed},
@@ -67,11 +63,8 @@ TEST(Score, shows_a_failure_of_the_first_problem_on_more_than_one_rank) {
   EXPECT_EQ(telling_failure(results)->name, "c/W1");
   results.resize(1);
   EXPECT_EQ(telling_failure(results), nullptr);
-}
-
-TEST(Score, shows_a_failure_of_the_first_suite_of_a_problem) {
-  std::vector<TestResult> results{{"T5_1_state", "a/W2", Outcome::failed},
-                                  {"T5_1_step_on_shards", "b/W2", Outcome::failed}};
+  results = {{"T5_1_state", "a/W2", Outcome::failed},
+             {"T5_1_step_on_shards", "b/W2", Outcome::failed}};
   sort_by_suite(results);
   EXPECT_EQ(telling_failure(results)->name, "b/W2");
 }
@@ -291,14 +284,10 @@ TEST(Settings, choose_the_tests_of_a_problem_by_number_of_ranks_or_name) {
 }
 
 TEST(Check, tells_the_grader_the_score_of_each_problem) {
-  const Task& task = course()[1];
-  TaskResult result;
-  result.task = &task;
-  result.tests = {{"T2_1_layout", "a/W1", Outcome::passed},
-                  {"T2_1_layout", "b/W1", Outcome::failed, "is 3"},
-                  {"T2_2_shard", "c/W1", Outcome::not_started, "shard (problem 2.2)"}};
-  for (const Problem& problem : task.problems)
-    result.add(problem, tally(problem, result.tests));
+  const TaskResult result =
+      result_of(2, {{"T2_1_layout", "a/W1", Outcome::passed},
+                    {"T2_1_layout", "b/W1", Outcome::failed, "is 3"},
+                    {"T2_2_shard", "c/W1", Outcome::not_started, "shard (problem 2.2)"}});
   const auto json = nlohmann::json::parse(to_json({{result}, result.sum, result.extensions}));
   EXPECT_EQ(json["points"], 2);
   EXPECT_EQ(json["sentinel_fails"], nlohmann::json::array());

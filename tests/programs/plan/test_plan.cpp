@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include <common/expect_text.h>
+#include <common/in_a_process.h>
 
 namespace fsdp {
 namespace {
@@ -19,76 +20,58 @@ Plan plan_of(const PlanSettings& settings) {
   return make_plan(config, layout, traces_of(config, layout), settings.machine);
 }
 
-// Torch runs in a process of its own.
-RankRun in_process(const std::function<void(TestRank&)>& body) {
-  return run_ranks(1, body);
+TEST_IN_A_PROCESS(Plan, counts_six_operations_for_each_parameter_and_token) {
+  const auto settings = parse_plan_options({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
+  const int64_t numel = layout_of(settings.configs.front()).numel();
+  const int64_t embedding = int64_t{32000} * 5120;  // a row lookup
+  EXPECT_NEAR(static_cast<double>(plan_of(settings).flops) /
+                  (6.0 * static_cast<double>(numel - embedding) * 64),
+              1, 0.02);
 }
 
-TEST(Plan, counts_six_operations_for_each_parameter_and_token) {
-  const RankRun run = in_process([](TestRank& rank) {
-    const auto settings =
-        parse_plan_options({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
-    const TrainConfig& config = settings.configs.front();
-    const int64_t embedding = int64_t{32000} * 5120;  // a row lookup
-    const double expected = 6.0 * static_cast<double>(layout_of(config).numel() - embedding) * 64;
-    rank.observe("ratio", static_cast<double>(plan_of(settings).flops) / expected);
-  });
-  EXPECT_NEAR(run.at(0, "ratio").get<double>(), 1, 0.02);
+// 4 N bytes of parameters in padded units, of which R of the root are gathered once: by sixteen
+// ranks, or by four, and then an all-reduce of a quarter over four hosts.
+TEST_IN_A_PROCESS(Plan, tells_what_stays_within_a_host_from_what_leaves_it) {
+  const auto plan = [](const std::vector<std::string>& options) {
+    std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
+    all.insert(all.end(), options.begin(), options.end());
+    return plan_of(parse_plan_options(all));
+  };
+  const Plan full = plan({}), hybrid = plan({"--strategy", "hybrid", "--shard-size", "4"});
+  EXPECT_EQ(full.within, 0);
+  EXPECT_EQ(full.between % 15, 0);
+  EXPECT_EQ(hybrid.within % 3, 0);
+  EXPECT_LT(hybrid.between * 7, full.between);
 }
 
-TEST(Plan, tells_what_stays_within_a_host_from_what_leaves_it) {
-  const RankRun run = in_process([](TestRank& rank) {
-    const auto bytes = [&](const std::string& name, const std::vector<std::string>& options) {
-      std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
-      all.insert(all.end(), options.begin(), options.end());
-      const Plan plan = plan_of(parse_plan_options(all));
-      rank.observe(name, std::vector<int64_t>{plan.within, plan.between});
-    };
-    bytes("full", {});
-    bytes("hybrid", {"--strategy", "hybrid", "--shard-size", "4"});
-  });
-  // 4 N bytes of parameters in padded units, of which R of the root are gathered once: by sixteen
-  // ranks, or by four, and then an all-reduce of a quarter over four hosts.
-  const auto full = run.at(0, "full").get<std::vector<int64_t>>();
-  const auto hybrid = run.at(0, "hybrid").get<std::vector<int64_t>>();
-  EXPECT_EQ(full[0], 0);
-  EXPECT_EQ(full[1] % 15, 0);
-  EXPECT_EQ(hybrid[0] % 3, 0);
-  EXPECT_LT(hybrid[1] * 7, full[1]);
-}
-
-TEST(PlanSearch, finds_what_planning_each_candidate_by_itself_finds) {
-  const RankRun run = in_process([](TestRank& rank) {
-    int wrong = 0, tried = 0;
-    for (int64_t seed = 0; seed < 24; ++seed) {
-      const std::vector<std::string> worlds{"1", "2", "4", "8"};
-      auto settings = parse_plan_options(
-          {"--model", seed % 2 == 0 ? "gpt2-tiny" : "small", "--world",
-           worlds[static_cast<size_t>(seed / 2 % 4)], "--rows", std::to_string(1 + seed % 3),
-           "--seq", std::to_string(3 + seed % 15), "--gpus-per-host", seed % 3 == 0 ? "2" : "4",
-           "--intra", "5us,300GB/s", "--inter", "20us,25GB/s", "--flops", "1T"});
-      const TrainConfig& base = settings.configs.front();
-      const int64_t memory = (20 + seed) * (seed % 2 == 0 ? 10'000 : 500'000);
-      const auto found = search(base, settings.machine, memory, layout_of, traces_of);
-      int64_t best = -1;
-      for (const Candidate& candidate : found) {
-        const ShardLayout layout = layout_of(candidate.config);
-        const Plan plan = make_plan(candidate.config, layout, traces_of(candidate.config, layout),
-                                    settings.machine);
-        wrong += plan.peak.bytes.total != candidate.plan.peak.bytes.total;
-        wrong += plan.time->total() != candidate.plan.time->total();
-        if (plan.peak.bytes.total <= memory && (best < 0 || plan.time->total() < best))
-          best = plan.time->total();
-      }
-      const Plan& first = found.front().plan;
-      wrong += best < 0 ? first.peak.bytes.total <= memory : first.time->total() != best;
-      tried += static_cast<int>(found.size());
+TEST_IN_A_PROCESS(PlanSearch, finds_what_planning_each_candidate_by_itself_finds) {
+  int wrong = 0, tried = 0;
+  for (int64_t seed = 0; seed < 24; ++seed) {
+    const std::vector<std::string> worlds{"1", "2", "4", "8"};
+    auto settings = parse_plan_options(
+        {"--model", seed % 2 == 0 ? "gpt2-tiny" : "small", "--world",
+         worlds[static_cast<size_t>(seed / 2 % 4)], "--rows", std::to_string(1 + seed % 3), "--seq",
+         std::to_string(3 + seed % 15), "--gpus-per-host", seed % 3 == 0 ? "2" : "4", "--intra",
+         "5us,300GB/s", "--inter", "20us,25GB/s", "--flops", "1T"});
+    const TrainConfig& base = settings.configs.front();
+    const int64_t memory = (20 + seed) * (seed % 2 == 0 ? 10'000 : 500'000);
+    const auto found = search(base, settings.machine, memory, layout_of, traces_of);
+    int64_t best = -1;
+    for (const Candidate& candidate : found) {
+      const ShardLayout layout = layout_of(candidate.config);
+      const Plan plan = make_plan(candidate.config, layout, traces_of(candidate.config, layout),
+                                  settings.machine);
+      wrong += plan.peak.bytes.total != candidate.plan.peak.bytes.total;
+      wrong += plan.time->total() != candidate.plan.time->total();
+      if (plan.peak.bytes.total <= memory && (best < 0 || plan.time->total() < best))
+        best = plan.time->total();
     }
-    rank.observe("wrong", wrong);
-    rank.observe("tried", tried);
-  });
-  EXPECT_EQ(run.at(0, "wrong"), 0);
-  EXPECT_GE(run.at(0, "tried"), 24 * 18);
+    const Plan& first = found.front().plan;
+    wrong += best < 0 ? first.peak.bytes.total <= memory : first.time->total() != best;
+    tried += static_cast<int>(found.size());
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GE(tried, 24 * 18);
 }
 
 TEST(PlanOptions, say_what_is_wrong) {

@@ -3,10 +3,9 @@
 #include <quiz/quiz.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <testing/multi_rank.h>
-#include <train/trainer.h>
 
 #include <common/expect_text.h>
-#include <common/temporary_folder.h>
+#include <reference/trained.h>
 
 namespace fsdp {
 namespace {
@@ -18,18 +17,10 @@ nlohmann::json in_process(const std::function<nlohmann::json()>& make) {
 
 // What ./fsdp train measures, in the places where answers_of() has what is predicted.
 nlohmann::json measured(const Question& question) {
-  const TemporaryFolder folder;
-  TrainConfig config = parse_train_options(question.options, [](const std::string&) {});
-  config.json = folder.path() + "/json";
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(run_training(config,
-                         {make_fsdp_strategy, shard_layout, checkpoint_blocks, construct_on_meta}),
-            0);
-  testing::internal::GetCapturedStdout();
-  std::ifstream lines(config.json);
-  nlohmann::json last;
-  for (std::string line; std::getline(lines, line);)
-    last = nlohmann::json::parse(line);
+  const TrainConfig config = parse_train_options(question.options, [](const std::string&) {});
+  const FsdpImplementation fsdp{make_fsdp_strategy, shard_layout, checkpoint_blocks,
+                                construct_on_meta};
+  nlohmann::json last = trained(config, TemporaryFolder(), fsdp).back();
   last["most_bytes"] = 0;
   for (auto& [phase, classes] : last["live_bytes"].items()) {
     for (auto& [cls, bytes] : classes.items())

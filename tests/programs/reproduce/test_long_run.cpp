@@ -18,27 +18,26 @@ namespace fs = std::filesystem;
 class LongRuns : public testing::Test {
  protected:
   void write_program(int fails_after = -1) const {
-    std::ofstream(program())
-        << "#!/bin/bash\n"
-           "all=\"$*\"\n"
-           "first=0\n"
-           "while [ $# -gt 0 ]; do\n"
-           "  case $1 in\n"
-           "    --log) log=$2 ;;\n"
-           "    --json) json=$2 ;;\n"
-           "    --resume) first=2 ;;\n"
-           "  esac\n"
-           "  shift\n"
-           "done\n"
-           "for step in 0 1 2 3; do\n"
-           "  [ $step -lt $first ] && continue\n"
-           "  echo \"{\\\"step\\\":$step,\\\"loss\\\":$((10 * first + step))}\" >> $log\n"
-           "  if [ $step = "
-        << fails_after
-        << " ]; then echo rank 1 is gone; exit 1; fi\n"
-           "done\n"
-           "echo '{\"final\":true,\"param_sum\":5}' > $json\n"
-           "echo $all\n";
+    std::ofstream(program()) << R"sh(#!/bin/bash
+all="$*"
+first=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --log) log=$2 ;;
+    --json) json=$2 ;;
+    --resume) first=2 ;;
+  esac
+  shift
+done
+for step in 0 1 2 3; do
+  [ $step -lt $first ] && continue
+  echo "{\"step\":$step,\"loss\":$((10 * first + step))}" >> $log
+  if [ $step = )sh" << fails_after
+                             << R"sh( ]; then echo rank 1 is gone; exit 1; fi
+done
+echo '{"final":true,"param_sum":5}' > $json
+echo $all
+)sh";
     fs::permissions(program(), fs::perms::owner_all);
   }
   std::string program() const { return folder_.path() + "/train"; }

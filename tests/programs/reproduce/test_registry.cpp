@@ -71,16 +71,17 @@ TEST(Report, writes_the_tables_and_a_line_for_each_run) {
   const auto runs =
       nlohmann::ordered_json::array({{{"options", "--world 2"}, {"lines", {1, 2}}},
                                      {{"options", "--world 4"}, {"error", "no\nmemory"}}});
-  Report{"report", "", {{"Losses", {"W", "loss"}, {{{"2", "7.11"}, true}}, {}}}}.write(
-      folder.path(), runs);
+  Report{"report", "./fsdp reproduce", {{"Losses", {"W", "loss"}, {{{"2", "7.11"}, true}}, {}}}}
+      .write(folder.path(), runs);
   std::ifstream file(folder.path() + "/report.json");
-  nlohmann::ordered_json first, of_runs;
-  std::string line;
-  while (std::getline(file, line))
-    (first.is_null() ? first : of_runs.emplace_back()) = nlohmann::ordered_json::parse(line);
-  EXPECT_TRUE(first["machine"].contains("cores") && first["verdict"] == "ok");
-  EXPECT_EQ(of_runs, runs);
+  std::vector<nlohmann::ordered_json> lines;
+  for (std::string line; std::getline(file, line);)
+    lines.push_back(nlohmann::ordered_json::parse(line));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_TRUE(lines[0]["machine"].contains("cores") && lines[0]["verdict"] == "ok");
   EXPECT_EQ(last_verdict(folder.path(), "report"), "ok");
+  EXPECT_EQ(lines[1], runs[0]);
+  EXPECT_EQ(lines[2], runs[1]);
 }
 
 TEST(ReproduceRegistry, lists_kind_command_and_last_verdict_in_100_columns) {

@@ -1,0 +1,26 @@
+#include <nn/models.h>
+
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+TEST(PublishedRun, of_the_small_model_is_reproduced) {
+  const ModelInfo info = model_info("small");
+  TrainConfig config = config_of({"fsdp", 2}, 2, info.steps);
+  config.model = info.name;
+  config.batch = info.batch;
+  config.seq = info.seq;
+  config.optimizer.lr = info.lr;
+  config.no_decay = "";
+  config.clip.reset();
+  const auto lines = trained(config, TemporaryFolder());
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_NEAR(lines[0]["loss"], 7.1115727425, 1e-6 * 7.1);
+  EXPECT_NEAR(lines[4]["loss"], 7.0903296471, 1e-6 * 7.1);
+  EXPECT_NEAR(lines[5]["param_sum"], 2286.522560, 1e-6 * 2286);
+  EXPECT_NEAR(lines[5]["param_sum_change"], 0.369358, 1e-3);
+}
+
+}  // namespace
+}  // namespace fsdp
