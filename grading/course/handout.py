@@ -26,7 +26,7 @@ FOLDER = "fsdp-course"
 GIVEN = tuple("""
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md CMakeLists.txt
     CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml docs/checkpoints.md
-    docs/debugging.md docs/hugging_face.md docs/manners.md docs/memory- docs/modules.md docs/telemetry.md fsdp
+    docs/debugging.md docs/hugging_face.md docs/memory- docs/telemetry.md fsdp
     grading/course/skeletons.py grading/grader/course.py grading/grader/submission.py grading/plot.py grading/submit.py
     programs/check programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
     programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh

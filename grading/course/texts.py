@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Compares the texts with what they talk about; prints what does not agree.
 
-A handout has a section for each problem of course.toml, with its name and points, that names every
-symbol and gives the one command; HINTS.md has three levels for each. A path, a test, a verb of
-./fsdp and an option that a text names must exist; ./fsdp site checks links. An
-equation must be right, and a test must compare each number that a handout predicts with a run. Each
-row of the tables of docs/what_works.md and docs/manners.md names its test, and that test exists.
+A handout has a section for each problem of course.toml, with its name, points and command; HINTS.md
+has three levels for each. A path, a test, a verb of ./fsdp and an option that a text names must
+exist; ./fsdp site checks links. A test must compare each answer of "Predict before you
+code" with a run. Each row of the tables of docs/what_works.md names its test, and that test exists.
 """
 
 import pathlib
@@ -102,22 +101,15 @@ def problems_of_text(text, known_tests, verbs, options):
 
 
 def tests_named_in(text, suite=""):
-    """SUITE.NAME of each `Suite.name`, `.name` of the suite before, and `test_module`: `name`."""
-    for module, names, first, name in re.findall(
-            r"`(test_\w+)`: ((?:`\w+`(?:, )?)+)|`(\w*)\.([a-z_0-9]+|\*)`", text):
+    """SUITE.NAME of each `Suite.name`, and of each `.name` of the suite before."""
+    for first, name in re.findall(r"`(\w*)\.([a-z_0-9]+|\*)`", text):
         suite = first or suite
-        yield from ([f"{module}.{one}" for one in re.findall(r"\w+", names)] if module else [f"{suite}.{name}"])
-
-
-def tests_of_python():
-    for path in (ROOT / "grading" / "course").glob("test_*.py"):
-        yield from (f"{path.stem}.{name}" for name in re.findall(r"def test_(\w+)", path.read_text()))
+        yield f"{suite}.{name}"
 
 
 def problems_of_rows(text, known_tests):
     """Rows of a page's tables whose last cell names no test, and names of tests that are not there."""
-    known = {*known_tests, *tests_of_python()}
-    known |= {test.partition(".")[0] + ".*" for test in known}
+    known = {*known_tests, *(test.partition(".")[0] + ".*" for test in known_tests)}
     for table in re.findall(r"^\|[-|]+\|$\n((?:^\|.*\n)+)", text, re.MULTILINE):
         named = []
         for row in table.splitlines():
@@ -148,8 +140,8 @@ def problems():
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
         found = problems_of_text(path.read_text(), known_tests, *known)
         yield from ((path, problem) for problem in found)
-    for path in (ROOT / "docs" / "what_works.md", ROOT / "docs" / "manners.md"):
-        yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))
+    path = ROOT / "docs/what_works.md"
+    yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))
 
 
 def main():
