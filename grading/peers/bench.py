@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from sizes import LR, MODELS
+from sizes import LR, MODELS, MODULAR_SEQ
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -36,7 +36,9 @@ MODES = {OURS: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
 # the last place of fp32 (6e-8). What would be wrong (other rows, another learning rate, a missing
 # step) is off by 1e-5 and more.
 LOSS_TOLERANCE = 1e-6
+COMPARED = 100  # first steps: later on, where a model suddenly learns, a rounding grows to a per cent
 WARMUP = 3  # steps that are not timed: allocations, DDP's buckets
+EVAL_EVERY = 20  # steps of the recipe modular
 
 
 class Failure(Exception):
@@ -53,12 +55,16 @@ def parse():
     parser.add_argument("--model", type=list_of(str), default="gpt2-36m,gpt2-124m", metavar="LIST")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8, help=f"timed in each run, after {WARMUP} that are not")
+    parser.add_argument("--recipe", choices=["published", "modular"], default="published",
+                        help="data and settings, as of train")
     parser.add_argument("--rows", type=int, default=1, help="per rank")
     parser.add_argument("--seq", type=int, default=16, help="tokens a row")
     parser.add_argument("--torch-allocator", action="store_true",
                         help="peers with torch's own allocator: slower, bytes not counted")
     parser.add_argument("--json", metavar="FILE", help="every run and every result, one a line")
     args = parser.parse_args()
+    if args.recipe == "modular":
+        args.seq = MODULAR_SEQ
     for name in args.model:
         if name not in MODELS:
             parser.error(f"--model '{name}' is unknown; known are {', '.join(MODELS)}")
@@ -72,12 +78,19 @@ def command(program, args, model, world, out):
     if program == ALONE:
         world = 1
     if program in MODES:
-        start = [TRAIN, "--mode", MODES[program], "--threads", 1, "--log", f"{out}.log", "--recipe", "published", "--lr", LR]
+        start = [TRAIN, "--mode", MODES[program], "--threads", 1, "--log", f"{out}.log"]
     else:
         start = [sys.executable, HERE / "peer.py", "--mode", program]
         start += [] if args.torch_allocator else ["--counter", COUNTER]
-    start += ["--world", world, "--model", model, "--batch", args.rows * world, "--seq", args.seq]
-    return [str(word) for word in (*start, "--steps", WARMUP + args.steps, "--json", out)]
+    start += ["--world", world, "--model", model, "--recipe", args.recipe, "--batch", args.rows * world]
+    start += ["--steps", WARMUP + args.steps, "--json", out]
+    if args.recipe == "modular":
+        start += ["--eval-every", EVAL_EVERY]
+    elif program in MODES:
+        start += ["--lr", LR]
+    if args.recipe == "published" or program not in MODES:  # train knows the tokens of modular's rows
+        start += ["--seq", args.seq]
+    return [str(word) for word in start]
 
 
 def launch(words):
@@ -98,6 +111,7 @@ def read_run(lines):
         # JSON has no NaN: train writes null.
         "losses": [math.nan if record["loss"] is None else record["loss"] for record in steps],
         "tokens_per_s": [record["tokens_per_s"] for record in steps],
+        "accuracy": {record["step"]: record["held_out"]["accuracy"] for record in steps if "held_out" in record},
         "final": final,
     }
 
@@ -135,15 +149,22 @@ def run(program, args, model, world):
 
 
 def loss_difference(losses, others):
-    """The largest, relative; infinite if a loss is no number."""
+    """The largest over the first steps, relative; infinite if a loss is no number."""
     if len(losses) != len(others):
         raise Failure(f"{len(losses)} losses beside {len(others)}")
-    differences = [abs(a - b) / abs(b) for a, b in zip(losses, others)]
+    differences = [abs(a - b) / abs(b) for a, b in zip(losses[:COMPARED], others)]
     return math.inf if any(map(math.isnan, differences)) else max(differences)
 
 
 def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def learned(run):
+    """When all that is held out was right, of a peer that evaluated it."""
+    solved = [step + 1 for step, accuracy in run["accuracy"].items() if accuracy == 1]
+    return (f"all right after {solved[0] if solved else 'no'} steps with loss {run['losses'][-1]:.4f} "
+            f"and peak {max(run['final']['peak_bytes'] or [0]) / 1e6:.1f} MB")
 
 
 def summarize(runs):
@@ -254,6 +275,9 @@ def measure(args, model, world, report):
     summary = summarize(runs)
     summary[OURS]["waiting"] = waiting_share(runs[OURS])
     show(model, world, args, summary)
+    for program, rounds in runs.items():
+        if rounds[0]["accuracy"]:
+            print(f"{LABELS[program]:8}{learned(rounds[0])}")
     report({"summary": summary, "model": model, "world": world})
     return [f"{model}, W = {world}: the losses of {LABELS[program]} differ from ours by "
             f"{found['loss_difference']:.1e}, more than {LOSS_TOLERANCE:.0e}"
@@ -276,7 +300,8 @@ def main():
         sys.exit(f"fsdp bench --peers: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    print("\n" + ("\n".join(wrong) or f"losses agree to {LOSS_TOLERANCE:.0e}, relative, at every step"))
+    print("\n" + ("\n".join(wrong) or f"losses agree to {LOSS_TOLERANCE:.0e}, relative, at every step" +
+                 (f" of the first {COMPARED}" if args.steps > COMPARED else "")))
     sys.exit(bool(wrong))
 
 

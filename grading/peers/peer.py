@@ -1,7 +1,7 @@
 """Trains GPT-2 on W CPU ranks with PyTorch's FSDP2 or DDP; JSON lines in the form of ./fsdp train.
 
     python peer.py --mode fsdp2|ddp --world W --model NAME --batch B --seq T --steps N
-                   [--counter LIBRARY] [--json FILE]
+                   [--recipe published|modular] [--eval-every K] [--counter LIBRARY] [--json FILE]
 """
 
 import argparse
@@ -28,10 +28,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import counting
 import gpt2
-from sizes import LR, MODELS
+from recipes import RECIPES, SEED
+from sizes import MODELS
 
 TIMEOUT = datetime.timedelta(seconds=300)
-SEED = 42
 
 
 def place(parameter, whole):
@@ -66,36 +66,47 @@ def build_ddp(options, world):
 BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
 
 
-def batch_of(rank, step, args):
-    """Inputs and targets of the rank's rows, as the published recipe draws them (trainer/data/dataset.cpp)."""
-    generator = torch.Generator().manual_seed(SEED + 100 + step)
-    tokens = torch.randint(0, MODELS[args.model].vocabulary, (args.batch, args.seq + 1), generator=generator)
-    rows = tokens.chunk(args.world)[rank]
-    return rows[:, :-1], rows[:, 1:]
+def rows_of(rank, world, batch):
+    inputs, targets = batch
+    return inputs.chunk(world)[rank], targets.chunk(world)[rank]
+
+
+@torch.no_grad()
+def accuracy(model, recipe):
+    """Of what is held out. All ranks call it, as FSDP2 gathers the model."""
+    inputs, targets = recipe.held_out
+    right = model(inputs)[:, -1].argmax(1) == targets[:, -1]
+    return right.float().mean().item()
 
 
 def train(rank, args):
     options = MODELS[args.model]
     model = BUILD[args.mode](options, args.world)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, fused=True)
+    recipe = RECIPES[args.recipe](options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=(0.9, 0.999), eps=1e-8,
+                                  weight_decay=recipe.weight_decay, fused=True)
     params = sum(parameter.numel() for parameter in model.parameters())
-    losses, seconds, moved = [], [], {}
+    losses, seconds, moved, held_out = [], [], {}, {}
     for step in range(args.steps):
-        inputs, targets = batch_of(rank, step, args)
+        inputs, targets = rows_of(rank, args.world, recipe.batch(step, args.batch, args.seq))
         counted = step == 1
         scope = counting.counted_collectives(args.world) if counted else contextlib.nullcontext()
         with scope as counts:
             start = time.perf_counter()
             loss = gpt2.loss_of(model, inputs, targets)
             loss.backward()
+            if recipe.clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             losses.append(loss.item())
             seconds.append(time.perf_counter() - start)
         moved = counts or moved
+        if args.eval_every and (step + 1) % args.eval_every == 0:
+            held_out[step] = {"accuracy": accuracy(model, recipe)}
     if args.mode == "ddp":
         moved = counting.ddp_bytes(model, args.world)
-    return {"losses": losses, "seconds": seconds, "params": params, "comm_bytes": dict(moved)}
+    return {"losses": losses, "seconds": seconds, "held_out": held_out, "params": params, "comm_bytes": dict(moved)}
 
 
 def count_storage(library):
@@ -132,7 +143,10 @@ def lines(args, results):
     """One line per step and a last one, under the names that ./fsdp train --json uses."""
     for step, losses in enumerate(zip(*(result["losses"] for result in results))):
         seconds = results[0]["seconds"][step]
-        yield {"step": step, "loss": sum(losses) / args.world, "tokens_per_s": args.batch * args.seq / seconds}
+        line = {"step": step, "loss": sum(losses) / args.world, "tokens_per_s": args.batch * args.seq / seconds}
+        if str(step) in results[0]["held_out"]:
+            line["held_out"] = results[0]["held_out"][str(step)]
+        yield line
     final = {"final": True, **vars(args), "threads": 1, "backend": "gloo"}
     for key in ("params", "comm_bytes"):
         final[key] = results[0][key]
@@ -147,11 +161,15 @@ def parse():
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
     for name, text in (("world", "ranks"), ("batch", "global rows a step"), ("seq", "tokens a row"), ("steps", "")):
         parser.add_argument(f"--{name}", type=int, required=True, help=text)
+    parser.add_argument("--recipe", choices=RECIPES, default="published", help="data and settings")
+    parser.add_argument("--eval-every", type=int, metavar="K", help="steps between evaluations of what is held out")
     parser.add_argument("--counter", help="libpeers_counter.so; torch's own allocator if absent")
     parser.add_argument("--json", help="file; standard output if absent")
     args = parser.parse_args()
     if args.batch % args.world:
         parser.error(f"--batch {args.batch} cannot be cut into {args.world} equal parts")
+    if args.eval_every and args.recipe == "published":
+        parser.error("--eval-every: --recipe published holds nothing out")
     return args
 
 

@@ -1,4 +1,4 @@
-"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there, and the published recipe's rate for them."""
+"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there, and numbers of the recipes."""
 
 import dataclasses
 
@@ -26,4 +26,5 @@ MODELS = {
     "gpt2-1558m": _gpt2(1600, 48, 25),
 }
 
-LR = 1e-4
+LR = 1e-4        # of the published recipe, for these models
+MODULAR_SEQ = 3  # tokens in a row of the recipe modular

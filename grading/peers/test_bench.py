@@ -52,6 +52,19 @@ class Summary(unittest.TestCase):
         runs = {"fsdp": rounds(1.0), "ddp": rounds(1.0, losses=(3.0, "NaN", 2.25, 2.0))}
         self.assertGreater(bench.summarize(runs)["ddp"]["loss_difference"], bench.LOSS_TOLERANCE)
 
+    def test_losses_are_compared_while_roundings_are_small(self):
+        losses = [3.0] * bench.COMPARED
+        runs = {"fsdp": rounds(1.0, losses=[*losses, 2.0]), "fsdp2": rounds(1.0, losses=[*losses, 2.1])}
+        self.assertEqual(bench.summarize(runs)["fsdp2"]["loss_difference"], 0)
+        runs["fsdp2"] = rounds(1.0, losses=[*losses[1:], 3.1, 2.0])
+        self.assertGreater(bench.summarize(runs)["fsdp2"]["loss_difference"], 0.03)
+
+    def test_a_model_has_learned_when_it_makes_no_mistake(self):
+        run = {"accuracy": {19: 0.5, 39: 1.0, 59: 1.0}, "losses": [3.0, 0.25], "final": {"peak_bytes": [1, 2_000_000]}}
+        self.assertEqual(bench.learned(run), "all right after 40 steps with loss 0.2500 and peak 2.0 MB")
+        run["accuracy"] = {19: 0.5}
+        self.assertTrue(bench.learned(run).startswith("all right after no steps"))
+
     def test_processes_alone_are_as_fast_as_all_of_them_together(self):
         alone = [bench.together(rounds(10.0, 30.0, losses=(9.0, 8.0, 7.0, 6.0)))]
         summary = bench.summarize({"fsdp": rounds(20.0), "alone": alone})["alone"]
