@@ -2,7 +2,7 @@
 """Grades the submissions of ordinary.toml and of exploits.toml as those of students are.
 
 An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no process and no
-file behind, and is told why; it is graded again without the look at the compiled code, to see what stops it then.
+file behind, and gets the reason; it is graded again without the look at the compiled code, to see what stops it then.
 """
 
 import contextlib
@@ -19,7 +19,9 @@ from grader.programs import new_job
 
 # List -> which file of the course its entries change.
 FILES = {"ordinary": "task3_forward_hooks/forward_hooks.cpp", "exploits": "task2_flat_parameter/flat_parameter.cpp"}
-PLACE = "    unit->unshard();\n"  # a `use` stands before this line
+# A `use` stands before this line.
+PLACE = "    unit->unshard();\n"
+PLACES = {"task2_flat_parameter/flat_layout.cpp": "  return layout;\n"}
 
 
 def load():
@@ -37,7 +39,8 @@ def handed_in(entry):
     solved = entry["is_honest"] or entry.get("solved")
     base = submission.read(ROOT / "solutions") if solved else submission.completed({})
     if "use" in entry:
-        entry = {**entry, "old": PLACE, "new": f"{entry['use']}\n{PLACE}"}
+        place = PLACES.get(file, PLACE)
+        entry = {**entry, "old": place, "new": f"{entry['use']}\n{place}"}
     text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
     text = text.replace("\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1) + entry.get("after", "")
     content = text.encode()
@@ -89,9 +92,9 @@ def wrong(entry):
     if graded.points != (task.points if entry["is_honest"] else 0) or left_out:
         yield f"has {graded.points:g} of {task.points:g} points: {left_out or said}"
     if entry["is_honest"] and (bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes):
-        yield f"the instructor is told '{notes}'"
+        yield f"the instructor reads '{notes}'"
     if entry["told"] not in said:
-        yield f"is not told '{entry['told']}', but: {said[:300]}"
+        yield f"does not get the words '{entry['told']}', but: {said[:300]}"
 
 
 def main():
