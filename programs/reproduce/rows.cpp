@@ -102,11 +102,11 @@ $ --mode fsdp --model small --recipe published --steps 6
 * 4, 2ms 1GB/s | --world 4 --batch 16 --link 2ms,1GB/s
 * 4, 2ms 200MB/s | --world 4 --batch 16 --link 2ms,200MB/s
 * 4, 2ms 50MB/s | --world 4 --batch 16 --link 2ms,50MB/s
-> C: what a rank computes; N: what its collectives take on the link one after another. Without
- prefetch a step takes at most C + N, with it at least the larger of the two. So off / on is at most
- (C + N) / max(C, N), and never above 2; Writeup 2.6 says 2 to 3. A line is ok if it is at most 5 %
- above this bound. busy: the two runs did not compute equally fast, so something else ran; repeat it
- on a quiet machine. Four ranks share the cores.
+> Of the quickest of five steps. C: what a rank computes; N: what its collectives take on the link
+ one after another. Without prefetch a step takes at most C + N, with it at least the larger of the
+ two. So off / on is at most (C + N) / max(C, N), and never above 2; Writeup 2.6 says 2 to 3. A line
+ is ok if it is at most 5 % above this bound. busy: the two runs did not compute equally fast, so
+ something else ran; repeat it on a quiet machine. Four ranks share the cores.
 # 12 duplicated | Writeup 1.3.2, 5 | arithmetic | 0 | all
 = Elements that are held if the root holds the parameters of its blocks too
 : model; ; N, of blocks, held / N, published
@@ -288,7 +288,7 @@ $ --batch 32 --seq 64 --lr 2e-4 --data pattern --world 2 --wrap none --steps 300
 - fsdp fp32 | --mode fsdp | 0.7175
 * fsdp bf16 | --mode fsdp --param-dtype bf16 | 0.6904
 # 26 duke-precision | Duke 3.2 to 3.4 | published | 0 | all
-= What Duke's table says of itself
+= Ratios within Duke's table
 : size; ; DDP fp16 / fp32, FSDP bf16 / fp32, ours, fp32: GB by ckpt, speed, fp16 - fp32, lowest loss
 . S | 149138 / 78287 = 1.90 | 99503 / 72642 = 1.37 | needs a GPU | -0.00 | 0.97 | +0.14 GB | 0.690
 . M | 58280 / 23926 = 2.44 | 47153 / 21030 = 2.24 | needs a GPU | -0.00 | 0.96 | +0.48 GB | 1.090

@@ -32,10 +32,12 @@ double TrainResult::tokens_per_s() const {
 }
 
 double TrainResult::seconds_of(const std::string& what) const {
-  std::vector<double> all;
-  for (size_t step = 1; step < steps.size(); ++step)
-    all.push_back(steps[step].at("seconds").at(what));
-  return median(all);
+  const auto length = [](const Fields& step) {
+    return step.at("seconds").at("step").get<double>();
+  };
+  return std::ranges::min_element(steps.begin() + 1, steps.end(), {}, length)
+      ->at("seconds")
+      .at(what);
 }
 
 std::string joined(const TrainOptions& options) {

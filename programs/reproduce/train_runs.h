@@ -34,9 +34,10 @@ struct TrainResult {
 
   double loss(size_t step) const { return steps.at(step).at("loss"); }
   std::string hash() const { return last.at("param_sha256"); }
-  // The medians over all steps but the first.
+  // Of the steps but the first: the median, and a field of `seconds` of the quickest, since what
+  // else runs on the machine only adds to a step.
   double tokens_per_s() const;
-  double seconds_of(const std::string& what) const;  // of a step: a field of `seconds`
+  double seconds_of(const std::string& what) const;
 };
 
 // Throws std::runtime_error unless `text` is lines of JSON of which the last alone is final.
