@@ -98,7 +98,7 @@ Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
 
 TEST_F(Wire, delays_each_way_and_delivers_a_stream_whole_though_it_loses_packets) {
   std::string text;
-  for (int i = 0; text.size() < 2 << 20; ++i)
+  for (int i = 0; text.size() < 8 << 20; ++i)
     text += std::to_string(i);
   Network hosts(2, {.delay = milliseconds(5), .loss = 0.01});
   const auto receives = [&](int socket) {
