@@ -53,7 +53,7 @@ Place place_of(const std::string& path) {
   return place;
 }
 
-// A new file beside the place, with the mode and the owner of the one that is there.
+// A new file beside the place, with the mode and the owner of the file that it replaces.
 class NewFile {
  public:
   explicit NewFile(const Place& place) : place_(place) {

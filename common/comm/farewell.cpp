@@ -57,7 +57,7 @@ void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
       rings.set_status(static_cast<int>(rank), {RankStatus::Kind::silent, 0});
 }
 
-// The rank of the group that has kept the others from call `sequence`, if one can be told.
+// The rank of the group that has kept the others from call `sequence`, if it is known.
 std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) {
   const auto first = [&](const auto& is_it) -> std::optional<int> {
     for (int rank = 0; rank < rings.group().size; ++rank)
@@ -226,7 +226,7 @@ std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit&
   return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
 }
 
-// Of the one that others survive.
+// Of a host that other hosts survive.
 std::string Farewell::story_of_a_host(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);

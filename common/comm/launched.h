@@ -21,7 +21,7 @@ struct StartedRank {
   bool hosted{};      // whether the launcher hosts the store; else the process of rank 0 does
   std::string group;  // names these ranks, and no others that use the store now or used it before
   std::chrono::milliseconds timeout{kDefaultTimeout};  // of each wait for another rank
-  std::chrono::milliseconds patience{5'000};           // after which a wait is told
+  std::chrono::milliseconds patience{5'000};           // after which a wait is announced
   std::string launcher{"torchrun"};  // or "Open MPI", "PMI", "SLURM", kPlainLauncher
   int local_world_size{};            // ranks on this host; 0 if the launcher does not say
   bool has_spares{};                 // the launcher has started more ranks than the run takes

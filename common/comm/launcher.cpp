@@ -276,9 +276,9 @@ namespace {
 using Body = std::function<int(const RankContext&)>;
 using Say = std::function<void(const std::string&)>;
 
-// The failure of one rank makes others fail: it is told once, and before a signal can end this
-// process. That a rank was killed is news in any case: others may have noticed first. Returns the
-// story, or nothing if another process tells it.
+// The failure of one rank makes others fail: one process prints it, once, and before a signal can end
+// this process. A killed rank is always printed: others may have noticed it first. Returns the story,
+// or nothing if another process prints it.
 std::string story_of(const RankExit& failed, SharedRegion& shared) {
   const bool first = shared.first_to_fail();
   // For ranks that other processes have forked.
@@ -310,7 +310,7 @@ int wait_spare(const StartedRank& self, int world_size, const Say& say) {
   try {
     return Farewell::all_succeed(self) ? 0 : 1;
   } catch (const std::runtime_error&) {
-    return 1;  // the store has gone, and why is told by those that train
+    return 1;  // the store has gone; the ranks that train print why
   }
 }
 

@@ -73,8 +73,8 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
 //
 // If `after_loss` is given and a host is lost, the others go on: the process of each rank forks
 // another one in its place, in a world of as many of them as after_loss(their number) says. It has
-// what the former one has left in Handover::current when it failed because it had lost a rank. That
-// host is told of once. The host of rank 0 and of the store can't be lost.
+// what the former one has left in Handover::current when it failed because it had lost a rank. The
+// lost host is named once. The host of rank 0 and of the store can't be lost.
 using AtEnd = std::function<bool(const std::string& failure)>;
 int start(int world_size, const std::function<int(const RankContext&)>& body,
           const std::string& program = "", const AtEnd& at_end = nullptr,

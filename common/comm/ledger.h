@@ -82,7 +82,7 @@ class Ledger {
   std::chrono::milliseconds timeout_;
 };
 
-// What rank `self` says of its call `sequence`, to which `rank` has not come: what that has called,
+// The text of rank `self` about its call `sequence`, which `rank` has not made: what `rank` has called,
 // or how it ended, the likely cause and the last calls of all ranks. `reason` goes on after the
 // name of the call: " timed out after 5.0 s". Ranks are those of the rings' group.
 std::string missing_rank(const CallRings& rings, int self, const std::string& reason, int rank,

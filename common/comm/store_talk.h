@@ -39,7 +39,7 @@ class Talker {
   Talker(const Talker&) = delete;
   Talker& operator=(const Talker&) = delete;
 
-  // What `say` has returned. A wait that takes longer than the patience is told once. Throws
+  // What `say` has returned. A wait that takes longer than the patience is announced once. Throws
   // std::runtime_error, which names the rank, the store and what was waited for.
   std::string answer(const Tell& tell = {});
 

@@ -122,12 +122,14 @@ std::string story(const std::vector<std::vector<std::string>>& ranks,
       count > shown ? std::min(middle - std::min(middle, shown / 2), count - shown) : 0;
   const size_t end = std::min(begin + shown, count);
   std::string result;
-  if (begin > 0) result = "  ...  " + counted(begin, "step") + " before these\n";
+  if (begin > 0)
+    result = "  ...  " + counted(static_cast<int64_t>(begin), "step") + " before these\n";
   for (size_t i = begin; i < end; ++i) {
     result += rows(ranks, i);
     if (place && place->step == i) result += "      ^ " + place->remark + '\n';
   }
-  if (end + 1 < count) result += "  ...  " + counted(count - end - 1, "step") + " between\n";
+  if (end + 1 < count)
+    result += "  ...  " + counted(static_cast<int64_t>(count - end - 1), "step") + " between\n";
   if (end < count) result += rows(ranks, count - 1);
   return result;
 }

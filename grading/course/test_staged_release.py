@@ -15,7 +15,7 @@ ROOT = skeletons.ROOT
 
 
 def libtorch():
-    """The folder of the one that the build of this repository uses."""
+    """The folder of the LibTorch that the build of this repository uses."""
     found = subprocess.run(["cmake", "-P", ROOT / "cmake/missing.cmake"], capture_output=True, text=True)
     return found.stdout.partition("libtorch ")[2].strip()
 

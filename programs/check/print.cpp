@@ -183,7 +183,7 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   if (task == tasks.end()) task = std::ranges::find_if(tasks, first_incomplete);
   if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
-  if (tally.tests() == 0 && !tally.untested) return {};  // what is missing cannot be told
+  if (tally.tests() == 0 && !tally.untested) return {};  // what is missing is not known
   const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
   const Problem& next = other ? *other : *problem;

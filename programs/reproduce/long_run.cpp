@@ -33,7 +33,7 @@ struct Files {
       checkpoints{folder / "checkpoints"};
 };
 
-// [bytes] What a file of /proc says of `key` in KiB; 0 if it says nothing.
+// [bytes] The value of `key`, in KiB, in a file of /proc; 0 if the file lacks it.
 int64_t bytes_of(const fs::path& file, const std::string& key) {
   return std::atoll(field(file, key).c_str()) * 1024;
 }

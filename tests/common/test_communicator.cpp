@@ -133,7 +133,7 @@ TEST_P(Collectives, any_number_of_calls_may_be_in_flight_and_be_waited_for_in_an
     for (const bool backwards : {false, true}) {
       std::vector<at::Tensor> gathered, reduced, summed;
       std::vector<Handle> handles;
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 70; ++i) {
         const int64_t n = 1 + i % 5;
         gathered.push_back(at::zeros({world * n}));
         reduced.push_back(at::zeros({n}));
@@ -149,7 +149,7 @@ TEST_P(Collectives, any_number_of_calls_may_be_in_flight_and_be_waited_for_in_an
         require(!handle.pending(), "still pending");
         handle.wait();
       }
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 70; ++i) {
         const int64_t n = 1 + i % 5;
         require_equal(gathered[i], gathered_of(comm, n) + i);
         require_equal(reduced[i], reduced_of(comm, n));
@@ -198,7 +198,7 @@ TEST_P(Collectives, of_several_communicators_do_not_meet) {
     const int world = context.world_size, shards = world % 2 == 0 ? 2 : 1;
     const auto first = create(), second = create();
     const auto hybrid = Communicator::create_hybrid(context, {.backend = first->backend()}, shards);
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 100; ++i) {
       const at::Tensor a = at::full({4}, 1.F), b = at::full({4}, 10.F), sum = at::empty({4});
       Handle of_a = first->all_reduce(a, "x"), of_b = second->all_reduce(b, "x");
       Handle of_sum = hybrid->reduce_scatter_into(sum, at::full({4 * shards}, 100.F), "x");
@@ -212,7 +212,7 @@ TEST_P(Collectives, of_several_communicators_do_not_meet) {
 TEST_P(Collectives, of_eight_communicators_may_go_on_when_others_were_destroyed) {
   on_ranks([](const RankContext&, const Create& create) {
     std::vector<std::shared_ptr<Communicator>> all{create()};
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 20; ++i) {
       require_sum(create(), i);
       require_sum(all[0], 1);
     }

@@ -194,7 +194,7 @@ TEST(Provenance, is_checked_in_all_elements_of_the_shard_and_padding_must_be_zer
                   "rank 0: weight[0, 0], which rank 0 owns: is 0, expected 31");
 }
 
-// What torch says of an undefined tensor, with and without the stack that it adds.
+// torch's error for an undefined tensor, with and without the stack that it adds.
 std::string error_of_torch(bool with_stack) {
   try {
     at::Tensor().storage();

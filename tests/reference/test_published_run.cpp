@@ -19,7 +19,7 @@ TEST(PublishedRun, of_the_small_model_is_reproduced) {
   EXPECT_NEAR(lines[0]["loss"], 7.1115727425, 1e-6 * 7.1);
   EXPECT_NEAR(lines[4]["loss"], 7.0903296471, 1e-6 * 7.1);
   EXPECT_NEAR(lines[5]["param_sum"], 2286.522560, 1e-6 * 2286);
-  EXPECT_NEAR(lines[5]["param_sum_change"], 0.369358, 1e-3);
+  EXPECT_NEAR(lines[5]["param_sum_change"], 0.369358, 1e-3 * 0.37);
 }
 
 }  // namespace

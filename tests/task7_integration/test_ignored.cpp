@@ -105,7 +105,7 @@ MULTI_RANK_TEST(T7_8_ignored_ranks,
     expected.square().sum().backward();
     bool equal = true;
     for (size_t i = 0; i < ignored.parameters().size(); ++i) {
-      const at::Tensor& gradient = ignored.parameters()[i].grad();
+      const at::Tensor gradient = ignored.parameters()[i].grad();
       equal =
           equal && gradient.defined() && gradient.equal(plain.blocks[1]->parameters()[i].grad());
     }

@@ -69,7 +69,7 @@ void damage_bytes(DamagedCopies& copies, const std::string& folder) {
   }
 }
 
-// What each rank is told when it loads each folder. It is the same on all ranks, and changes
+// The error that each rank throws when it loads each folder. It is the same on all ranks, and changes
 // nothing.
 std::vector<std::string> refusals(int world_size, const std::vector<std::string>& folders) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
@@ -113,7 +113,7 @@ MULTI_RANK_TEST(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_c
   }
 }
 
-// Changes what a folder says of itself, and gives it the hashes that belong to it.
+// Changes the description in a folder, and gives it the hashes that belong to it.
 void describe_anew(const std::string& folder, const std::function<void(Json&)>& change) {
   Description description = read_description(folder);
   change(description.json);

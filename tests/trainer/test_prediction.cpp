@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
-#include <train/enough_memory.h>
+#include <train/preparation.h>
 
 #include <common/expect_text.h>
 

@@ -23,7 +23,7 @@ int count_gpus_before_fork();
 // Throws std::runtime_error if there is no GPU.
 void use_gpu_of(int rank);
 
-// What the caching allocator says of this rank's GPU; nothing on the CPU.
+// The caching allocator's numbers of this rank's GPU; nothing on the CPU.
 struct AllocatorPeaks {
   int64_t allocated{};  // [bytes] in blocks, which are rounded up
   int64_t reserved{};   // [bytes] taken from the GPU, including what is kept for reuse

@@ -19,7 +19,7 @@
 namespace fsdp {
 namespace {
 
-// Of the one that stdout is, whose window may change at any time; 0 if it is none.
+// The width of the terminal that stdout is, which may change at any time; 0 if it is no terminal.
 int columns_of_terminal() {
   if (isatty(STDOUT_FILENO) != 1) return 0;
   constexpr int kUsual = 80;

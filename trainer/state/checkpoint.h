@@ -23,7 +23,7 @@ inline constexpr int kCheckpointVersion = 1;
 
 enum class CheckpointFormat { sharded, full };
 
-// What a checkpoint says of itself.
+// The description of a checkpoint.
 struct Checkpoint {
   std::string folder;
   int64_t step{};              // steps of the training before it
@@ -43,7 +43,7 @@ struct Checkpoint {
 void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
                      const nlohmann::ordered_json& run, ModelState state, Communicator& comm);
 
-// Reads what the checkpoint says of itself: of the folder `path`, or of the latest checkpoint in
+// Reads the description of a checkpoint: of the folder `path`, or of the latest checkpoint in
 // it. Throws std::runtime_error naming the file if it is damaged, no checkpoint, or of a newer
 // version.
 Checkpoint find_checkpoint(const std::string& path);

@@ -21,18 +21,18 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config);
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own);
 
-// Fills the parameters from config.init, if the run begins with those of a file. Returns what it
-// says of that, or nothing. All ranks of `comm` call it together. Throws what load_hugging_face()
+// Fills the parameters from config.init, if the run begins with those of a file. Returns a line
+// about it, or nothing. All ranks of `comm` call it together. Throws what load_hugging_face()
 // throws.
 std::string load_init(const TrainConfig& config, Strategy& strategy, Communicator& comm);
 
-// Fills the strategy from config.resume, if a run is resumed. Returns what it says of that, or
+// Fills the strategy from config.resume, if a run is resumed. Returns a line about it, or
 // nothing. All ranks of `comm` call it together. Throws what load_checkpoint() throws.
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm);
 
 // Saves the strategy after so many steps, if config says so: every config.save_every steps, and
-// after the last one. Rank 0 saves its `settings`, which are settings_of_run(). Returns what it
-// says of that, or nothing. All ranks of `comm` call it together. Throws what save_checkpoint()
+// after the last one. Rank 0 saves its `settings`, which are settings_of_run(). Returns a line
+// about it, or nothing. All ranks of `comm` call it together. Throws what save_checkpoint()
 // throws.
 std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
                         int64_t steps, Strategy& strategy, Communicator& comm);

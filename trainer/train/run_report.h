@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// What a run says of itself, before its first step and after its last one.
+// What a run prints before its first step and after its last one.
 namespace fsdp {
 
 // "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100

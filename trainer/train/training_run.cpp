@@ -128,7 +128,7 @@ class TrainingRun {
     followed_up_ = steps;
   }
 
-  // What the run has come to, beside the tensors. Of the losses, those that are told at the end.
+  // What the run has come to, beside the tensors. Of the losses, those that the last line has.
   nlohmann::ordered_json so_far() const {
     const auto count = std::min<std::ptrdiff_t>(std::ssize(losses_), kToldLosses);
     nlohmann::ordered_json run{
@@ -271,7 +271,7 @@ class TrainingRun {
     return norm;
   }
 
-  // Makes the pending update, and tells of the step. Calls no collective. Returns the norm of the
+  // Makes the pending update, and prints the step. Calls no collective. Returns the norm of the
   // gradients if it is known; nothing if the step was skipped.
   std::optional<double> finish_step() {
     auto [step, span, optimizer_span, start, loss, norm] = *pending_;
@@ -358,7 +358,7 @@ class TrainingRun {
   std::optional<HashRecorder> hashes_;  // if config says so
   Workload workload_;
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
-  nlohmann::ordered_json settings_;  // what checkpoints say of the run; on rank 0, if any are saved
+  nlohmann::ordered_json settings_;  // what checkpoints record of the run; on rank 0, if any are saved
   Telemetry telemetry_;
   std::optional<RunLog> log_;        // on rank 0, if config says so
   std::optional<StepMeter> meter_;   // the same
