@@ -276,9 +276,9 @@ namespace {
 using Body = std::function<int(const RankContext&)>;
 using Say = std::function<void(const std::string&)>;
 
-// The failure of one rank makes others fail: one process prints it, once, and before a signal can end
-// this process. A killed rank is always printed: others may have noticed it first. Returns the story,
-// or nothing if another process prints it.
+// The failure of one rank makes others fail: one process prints it, once, and before a signal can
+// end this process. A killed rank is always printed: others may have noticed it first. Returns the
+// story, or nothing if another process prints it.
 std::string story_of(const RankExit& failed, SharedRegion& shared) {
   const bool first = shared.first_to_fail();
   // For ranks that other processes have forked.

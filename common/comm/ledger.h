@@ -82,9 +82,9 @@ class Ledger {
   std::chrono::milliseconds timeout_;
 };
 
-// The text of rank `self` about its call `sequence`, which `rank` has not made: what `rank` has called,
-// or how it ended, the likely cause and the last calls of all ranks. `reason` goes on after the
-// name of the call: " timed out after 5.0 s". Ranks are those of the rings' group.
+// The text of rank `self` about its call `sequence`, which `rank` has not made: what `rank` has
+// called, or how it ended, the likely cause and the last calls of all ranks. `reason` goes on after
+// the name of the call: " timed out after 5.0 s". Ranks are those of the rings' group.
 std::string missing_rank(const CallRings& rings, int self, const std::string& reason, int rank,
                          uint64_t sequence);
 

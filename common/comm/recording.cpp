@@ -66,7 +66,7 @@ class Written {
   void write(Record record, std::string_view bytes = {}) {
     record.bytes = bytes.size();
     file_.write(reinterpret_cast<const char*>(&record), sizeof record);
-    file_.write(bytes.data(), std::ssize(bytes)).flush();
+    (file_ << bytes).flush();
     if (!file_) throw std::system_error(errno, std::generic_category(), "recording " + path_);
   }
 

@@ -31,8 +31,8 @@ inline std::chrono::milliseconds time_to_end(std::chrono::milliseconds limit) {
   return limit + std::chrono::seconds(15);
 }
 
-// The verdict, once it can be given, `since` a rank has failed. Each process writes, for its rank, a
-// line: "3 here", it will come to an end; then "3 left 7 8", it has left the states after 7 and
+// The verdict, once it can be given, `since` a rank has failed. Each process writes, for its rank,
+// a line: "3 here", it will come to an end; then "3 left 7 8", it has left the states after 7 and
 // after 8 steps ("3 left 7 7": one); "3 out", it has failed; or "3 done". A host goes on if all its
 // ranks have left a state, and is lost if one has failed, or if its processes say nothing. The run
 // goes on after the most steps that a rank has made: if every rank makes an update only when all

@@ -132,7 +132,7 @@ std::shared_ptr<Module> checkpointed_drop_out() {
   return net;
 }
 at::Tensor loss_of_drop_out(Module& model, int part, int parts, int step) {
-  torch::manual_seed(static_cast<uint64_t>(100 * step + part));
+  torch::manual_seed(100 * static_cast<uint64_t>(step) + static_cast<uint64_t>(part));
   return mean_square(model, part, parts, step);
 }
 

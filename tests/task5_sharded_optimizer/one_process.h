@@ -103,8 +103,8 @@ inline void train_in_one_process(TestRank& rank, int world_size, const Training&
   }
 }
 
-// Gathers every parameter and observes it, so that the report of a wrong element names the rank that
-// owns it.
+// Gathers every parameter and observes it, so that the report of a wrong element names the rank
+// that owns it.
 inline void observe_parameters(TestRank& rank, const Units& units, const std::string& prefix = "",
                                const std::string& suffix = "") {
   for (const auto& unit : units) {

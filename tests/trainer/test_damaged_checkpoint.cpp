@@ -69,8 +69,8 @@ void damage_bytes(DamagedCopies& copies, const std::string& folder) {
   }
 }
 
-// The error that each rank throws when it loads each folder. It is the same on all ranks, and changes
-// nothing.
+// The error that each rank throws when it loads each folder. It is the same on all ranks, and
+// changes nothing.
 std::vector<std::string> refusals(int world_size, const std::vector<std::string>& folders) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     const ModelState state = cut_state(rank.rank(), rank.world_size(), true);

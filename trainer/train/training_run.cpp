@@ -56,7 +56,7 @@ class TrainingRun {
     workload_ = workload_of_run(config, fsdp, dataset);
     if (!config.hashes.empty()) {
       hashes_.emplace(config, run.layout, settings_of_run(config), context.rank);
-      workload_ = hashes_->observed(std::move(workload_));
+      workload_ = hashes_->observed(workload_);
     }
     if (leads() && handed_.is_null()) telemetry_.say(description(config, context, transports()));
     if (!config.on_cuda())
@@ -358,7 +358,8 @@ class TrainingRun {
   std::optional<HashRecorder> hashes_;  // if config says so
   Workload workload_;
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
-  nlohmann::ordered_json settings_;  // what checkpoints record of the run; on rank 0, if any are saved
+  nlohmann::ordered_json
+      settings_;  // what checkpoints record of the run; on rank 0, if any are saved
   Telemetry telemetry_;
   std::optional<RunLog> log_;        // on rank 0, if config says so
   std::optional<StepMeter> meter_;   // the same
