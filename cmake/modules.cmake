@@ -41,7 +41,7 @@ module(trainer/prediction base comm config memory offload optim trace)
 module(trainer/exchange comm nn state)
 module(trainer/strategies comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
-module(trainer/diff base comm config nn optim state strategies)
+module(trainer/diff base comm config digest nn optim state strategies)
 module(trainer/train base comm config cuda data diff exchange memory optim planning prediction report state
        strategies trace)
 module(trainer/options base comm command_line config cuda data diff exchange nn optim report
@@ -51,6 +51,7 @@ add_library(fsdp_gloo INTERFACE)
 target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
 target_link_libraries(fsdp_comm PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
+target_compile_options(fsdp_digest PRIVATE -O3)
 # The one place where builds with and without CUDA differ.
 get_target_property(sources fsdp_cuda SOURCES)
 if(FSDP_CUDA)

@@ -19,9 +19,11 @@ from grader.programs import new_job
 
 # List -> which file of the course its entries change.
 FILES = {"ordinary": "task3_forward_hooks/forward_hooks.cpp", "exploits": "task2_flat_parameter/flat_parameter.cpp"}
-# A `use` stands before this line.
-PLACE = "    unit->unshard();\n"
-PLACES = {"task2_flat_parameter/flat_layout.cpp": "  return layout;\n"}
+# File -> before which line a `use` stands.
+PLACES = {
+    "task2_flat_parameter/flat_layout.cpp": "  return layout;\n",
+    "task3_forward_hooks/forward_hooks.cpp": "    unit->unshard();\n",
+}
 
 
 def load():
@@ -39,8 +41,7 @@ def handed_in(entry):
     solved = entry["is_honest"] or entry.get("solved")
     base = submission.read(ROOT / "solutions") if solved else submission.completed({})
     if "use" in entry:
-        place = PLACES.get(file, PLACE)
-        entry = {**entry, "old": place, "new": f"{entry['use']}\n{place}"}
+        entry = {**entry, "old": PLACES[file], "new": f"{entry['use']}\n{PLACES[file]}"}
     text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
     text = text.replace("\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1) + entry.get("after", "")
     content = text.encode()

@@ -24,8 +24,8 @@ class ForkedRanks {
   void add(int rank, pid_t pid);
   bool any() const;
 
-  // Those that have ended since the last call. The other ranks learn at once
-  // that a rank has succeeded; the caller has to say that one has failed.
+  // Those that have ended since the last call. The other ranks learn at once that a rank has
+  // succeeded; the caller has to say that one has failed.
   std::vector<RankExit> reap();
 
   // Kills all that are left.
@@ -36,8 +36,8 @@ class ForkedRanks {
   void pass_on(int signal) const;  // to the ranks alone
 
   // When the rank that has been stopped for longest will have been so for SharedRegion's
-  // longest_wait(); nothing if none is stopped. end_all() then reports
-  // every stopped rank as frozen.
+  // longest_wait(); nothing if none is stopped. end_all() then reports every stopped rank as
+  // frozen.
   std::optional<Time> limit_of_stopped() const;
 
  private:

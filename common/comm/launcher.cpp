@@ -276,6 +276,10 @@ namespace {
 using Body = std::function<int(const RankContext&)>;
 using Say = std::function<void(const std::string&)>;
 
+std::function<void()> if_interrupted(const AtEnd& at_end) {
+  return [&at_end] { at_end("the run was interrupted"); };
+}
+
 // The failure of one rank makes others fail: one process prints it, once, and before a signal can
 // end this process. A killed rank is always printed: others may have noticed it first. Returns the
 // story, or nothing if another process prints it.
@@ -324,8 +328,7 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
     const int rank = joined.hosts->self.rank;
     const Share share{rank, rank + 1, joined.shared, joined.hosts, handover.get()};
     const auto farewell = Farewell::listen(joined, handover != nullptr);
-    const auto interrupted = [&] { at_end("the run was interrupted"); };
-    LaunchResult result = run_here(share, held, runs, interrupted, farewell.get());
+    LaunchResult result = run_here(share, held, runs, if_interrupted(at_end), farewell.get());
     RankExit& end = result.ranks[static_cast<size_t>(rank)];
     Verdict verdict;
     if (handover && farewell)
@@ -383,8 +386,8 @@ int start(int world_size, const Body& body, const std::string& program, const At
     replay_one(world_size, body);
     const Share share{0, world_size, SharedRegion::create(world_size)};
     HeldSignals held;
-    const auto interrupted = [&] { at_end("the run was interrupted"); };
-    return conclude(share, run_here(share, held, body, interrupted), at_end, nullptr, tell_user);
+    return conclude(share, run_here(share, held, body, if_interrupted(at_end)), at_end, nullptr,
+                    tell_user);
   } catch (const std::invalid_argument& error) {
     tell_user(error.what());
     return 2;

@@ -15,9 +15,9 @@ namespace fsdp {
 // If FSDP_RECORD names a folder, launch() and start() make it, with a file `command` for ./fsdp
 // replay, and for their runs the folders 0, 1, ... with a file rank-R of each rank. It has each
 // call and each output, written as they come: it is good up to the last output, however the rank
-// ends. If FSDP_REPLAY names such a file, the launch() or start() of its
-// number runs this rank in the calling process, without the others, and ends the process. A call
-// that is not the recorded one, or never came, then throws CollectiveError.
+// ends. If FSDP_REPLAY names such a file, the launch() or start() of its number runs this rank in
+// the calling process, without the others, and ends the process. A call that is not the recorded
+// one, or never came, then throws CollectiveError.
 
 void begin_recording();  // of a run; throws std::invalid_argument if its folder is there already
 void record_rank(int rank);                               // in the rank

@@ -1,6 +1,6 @@
 #include <base/todo.h>
 #include <diff/hash_recorder.h>
-#include <optim/exact_sum.h>
+#include <digest/bit_hash.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <cerrno>
@@ -12,17 +12,9 @@
 namespace fsdp {
 namespace {
 
-// Each element is mixed with its index, as wyhash mixes words: the halves of a product.
-template <typename Bits>
-uint64_t hash_of(const at::Tensor& tensor, int64_t begin) {
-  constexpr uint64_t kStep = 0x9E3779B97F4A7C15, kFactor = 0xD6E8FEB86659FD93;
-  const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
-  uint64_t sum = 0, key = kStep * (static_cast<uint64_t>(begin) + 1);
-  for (const Bits* end = bits + tensor.numel(); bits != end; ++bits, key += kStep) {
-    const UInt128 product = static_cast<UInt128>(*bits ^ key) * kFactor;
-    sum += static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-  }
-  return sum;
+template <typename Word>
+std::span<const Word> words_of(const at::Tensor& tensor) {
+  return {static_cast<const Word*>(tensor.const_data_ptr()), tensor.nbytes() / sizeof(Word)};
 }
 
 // What is not unsharded has none to read.
@@ -35,15 +27,16 @@ bool has_storage(const at::Tensor& tensor) {
 
 uint64_t bit_hash(const at::Tensor& tensor, int64_t begin) {
   const at::Tensor whole = tensor.detach().to(at::kCPU).contiguous();
-  if (whole.element_size() == 2) return hash_of<uint16_t>(whole, begin);
-  if (whole.element_size() == 4) return hash_of<uint32_t>(whole, begin);
-  return hash_of<uint64_t>(whole.to(at::kDouble), begin);
+  if (whole.element_size() == 2) return bit_hash(words_of<uint16_t>(whole), begin);
+  if (whole.element_size() == 4) return bit_hash(words_of<uint32_t>(whole), begin);
+  return bit_hash(words_of<uint32_t>(whole.to(at::kDouble)), 2 * begin);
 }
 
 HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
                            nlohmann::ordered_json settings, int rank)
     : path_(config.hashes + "/rank." + std::to_string(rank)),
       rank_(rank),
+      last_step_(config.steps - 1),
       first_replica_(rank < (config.mode == "ddp" ? 1 : config.shards())) {
   std::error_code unknown;  // the file can't be opened either, which says why
   std::filesystem::create_directories(config.hashes, unknown);
@@ -83,11 +76,14 @@ void HashRecorder::hook(Module& model) {
     if (module == nullptr) continue;
     const std::string name = named.key().empty() ? "root" : named.key();
     module->register_forward_pre_hook([this, name](Module& self, const at::Tensor&) {
-      for (const auto& parameter : self.named_parameters(/*recurse=*/false))
-        if (in_forward_)
-          add_of_part(What::gathered, name + '.' + parameter.key(), parameter.value());
+      for (const auto& parameter : self.named_parameters(/*recurse=*/false)) {
+        const std::string whole = name == "root" ? parameter.key() : name + '.' + parameter.key();
+        if (in_forward_ && places_.contains(whole))  // not a second time where it is tied
+          add_of_part(What::gathered, whole, parameter.value());
+      }
       return at::Tensor();
     });
+    if (name == "root") continue;  // the loss is next, and shows what its output does
     module->register_forward_hook([this, name](Module&, const at::Tensor& output) {
       if (in_forward_) add_of_part(What::output, name, output);
       return at::Tensor();
@@ -115,7 +111,7 @@ void HashRecorder::record(What what, int64_t step, Strategy& strategy) {
   const bool gradients = what == What::reduced || what == What::clipped;
   for (const auto& [parameter, begin, value, gradient] : strategy.owned())
     add({step, -1, what, parameter}, places_[parameter], gradients ? gradient : value, begin);
-  if (what != What::updated) return;
+  if (what != What::updated || step != last_step_) return;
   try {
     for (const StateRange& range : strategy.state().ranges) {
       const int64_t place = places_[range.parameter];

@@ -9,8 +9,7 @@
 
 namespace fsdp {
 
-// A hash of the bits of `tensor`, whose first element is number `begin` of a larger tensor. Those
-// of its pieces add up to that of the whole, modulo 2^64, wherever it is cut.
+// That of the bits of `tensor`, whose first element is number `begin` of a larger tensor.
 uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 
 // Writes a line for each event of this rank to rank.R in the folder config.hashes. Each rank hashes
@@ -28,7 +27,8 @@ class HashRecorder final : public CallObserver {
   Workload observed(const Workload& workload);
 
   // The parameters (initial, updated) or the gradients (reduced, clipped), when they are there.
-  // After an update also the moments, unless the stack has no ShardedOptimizer::state().
+  // After the last update also the moments, unless the stack has no ShardedOptimizer::state():
+  // what they hold shows in the updates, and to read them at each costs a fifth of all hashing.
   void record(What what, int64_t step, Strategy& strategy);
   void record_norm(int64_t step, double norm);
 
@@ -47,6 +47,7 @@ class HashRecorder final : public CallObserver {
   std::string path_;
   std::ofstream file_;
   int rank_;
+  int64_t last_step_;
   bool first_replica_;
   std::optional<EventKey> capture_;                    // whose values are written too
   std::map<std::string, int64_t> places_;              // of parameters
