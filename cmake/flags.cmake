@@ -10,11 +10,6 @@ target_link_libraries(fsdp_warnings INTERFACE Threads::Threads nlohmann_json::nl
 add_library(fsdp_flags INTERFACE)
 target_link_libraries(fsdp_flags INTERFACE fsdp_warnings LibTorch::LibTorch)
 
-# Without this precompiled header a file takes three times as long.
-add_library(fsdp_pch STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
-target_precompile_headers(fsdp_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
-target_link_libraries(fsdp_pch PUBLIC fsdp_flags)
-
 if(NOT PROJECT_IS_TOP_LEVEL)  # the rest is for who works on this repository
   return()
 endif()

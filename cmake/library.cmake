@@ -22,7 +22,7 @@ set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_S
 target_include_directories(fsdp_library PUBLIC library
                            PRIVATE solutions/extensions/task5_sharded_optimizer)
 target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state fsdp_planning)
-target_precompile_headers(fsdp_library REUSE_FROM fsdp_pch)
+target_precompile_headers(fsdp_library REUSE_FROM fsdp_memory)
 
 add_library(fsdp STATIC)
 add_library(fsdp::fsdp ALIAS fsdp)  # as in an installed package
@@ -74,7 +74,7 @@ endif()
 foreach(example own_model own_plan own_training)
   add_executable(${example} examples/${example}.cpp)
   target_link_libraries(${example} PRIVATE fsdp fsdp_flags)
-  target_precompile_headers(${example} REUSE_FROM fsdp_pch)
+  target_precompile_headers(${example} REUSE_FROM fsdp_memory)
 endforeach()
 
 install(TARGETS fsdp EXPORT fsdp ARCHIVE DESTINATION lib)

@@ -7,9 +7,10 @@ target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7
 function(program_with_library name)
   file(GLOB sources CONFIGURE_DEPENDS programs/${name}/*.cpp)
   add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
+  set_target_properties(fsdp_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   target_link_libraries(fsdp_${name} PUBLIC ${ARGN})
   target_include_directories(fsdp_${name} PUBLIC programs)
-  target_precompile_headers(fsdp_${name} REUSE_FROM fsdp_pch)
+  target_precompile_headers(fsdp_${name} REUSE_FROM fsdp_memory)
   program(${name} fsdp_${name} programs/${name}.cpp)
 endfunction()
 
@@ -33,7 +34,7 @@ program_with_library(reproduce reference_strategy fsdp_command_line)
 # What the site's page of a step runs as WebAssembly (grading/site/step/build.py).
 add_library(step OBJECT EXCLUDE_FROM_ALL grading/site/step/step.cpp)
 target_link_libraries(step PRIVATE fsdp_prediction)
-target_precompile_headers(step REUSE_FROM fsdp_pch)
+target_precompile_headers(step REUSE_FROM fsdp_memory)
 add_subdirectory(grading/peers)
 
 file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*.cpp)

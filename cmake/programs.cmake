@@ -5,7 +5,7 @@
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE ${library} fsdp_command_line)
-  target_precompile_headers(${name} REUSE_FROM fsdp_pch)
+  target_precompile_headers(${name} REUSE_FROM fsdp_memory)
 endfunction()
 
 program(hello fsdp_trace programs/hello.cpp)

@@ -66,7 +66,7 @@ def read_by_compilers():
     words = [word for command in commands().values() for word in command]
     named = {words[i + 1] for i, word in enumerate(words) if word == "-isystem"}
     compiler = pathlib.Path(words[0]).resolve()
-    seen = {ROOT / "common", ROOT / "cmake" / "pch.h", BUILD / "CMakeFiles" / "fsdp_pch.dir", *map(pathlib.Path, named),
+    seen = {ROOT / "common", ROOT / "cmake" / "pch.h", BUILD / "CMakeFiles" / "fsdp_memory.dir", *map(pathlib.Path, named),
             compiler.parent.parent}
     return sorted(path for path in seen if path.exists() and not str(path.resolve()).startswith(sandbox.SYSTEM))
 
@@ -76,7 +76,7 @@ def code():
     """A hash of all that an object depends on besides the submission and its command. With another compiler or
     LibTorch the precompiled header is another."""
     headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
-    made = [path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_pch.dir").glob("*.gch")]
+    made = [path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.gch")]
     return f"{course.digest(headers)} {made}"
 
 

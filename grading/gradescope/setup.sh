@@ -17,5 +17,5 @@ cd fsdp
 # reads the headers and the precompiled one; programs are handed over open.
 chmod go-rwx solutions grading tests ../seed
 chmod go-r build build/default build/default/CMakeFiles
-find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles ! -name fsdp_pch.dir \
+find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles ! -name fsdp_memory.dir \
   -exec chmod go-rwx {} +

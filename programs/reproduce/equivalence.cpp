@@ -10,7 +10,6 @@ constexpr double kFirstLoss = 7.11157274;
 constexpr double kLastLoss = 7.09032965;
 constexpr double kSum = 2286.52256;
 constexpr double kChange = 0.36936;
-constexpr double kTolerance = 1e-6;        // relative, of losses and sum
 constexpr double kChangeTolerance = 1e-3;  // relative: a small difference of large sums
 
 Line measured(const TrainResult& run, const std::string& name, int world,

@@ -24,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr double kGiB = 1 << 30;
-
 struct Files {
   fs::path folder;
   fs::path options{folder / "options"}, log{folder / "log.jsonl"}, memory{folder / "memory.json"},

@@ -9,7 +9,6 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kColumns = 100;
 const std::string kDocuments =
     "Writeup: R. Yi, FSDP Implementation, A Technical Writeup, 2024. Manual: Manual FSDP "
     "Implementation Report. Notes: Fully Sharded Data Parallelism, notes with seventeen pictures. "

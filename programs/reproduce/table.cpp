@@ -9,8 +9,6 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kColumns = 100;
-
 std::string verdict(const Line& line) {
   return !line.ok ? "" : (*line.ok ? "ok" : "NOT OK");
 }

@@ -8,6 +8,10 @@
 
 namespace fsdp {
 
+constexpr size_t kColumns = 100;  // of notes
+constexpr double kGiB = 1 << 30;
+constexpr double kTolerance = 1e-6;  // relative: of losses and sums, from published ones
+
 // One line of a table. `ok` has no value where there is nothing to be right or wrong.
 struct Line {
   std::vector<std::string> cells;

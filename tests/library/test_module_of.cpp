@@ -244,27 +244,27 @@ TEST(ModuleOf, one_tensor_is_refused_by_name) {
 }
 
 // What a ModuleOf may take and return.
-struct State {
+struct Cells {
   at::Tensor hidden;
   std::optional<at::Tensor> cell;
   int steps{};
   auto tensors() { return std::tie(hidden, cell); }
 };
 
-at::Tensor row() {
+at::Tensor ones_row() {
   return at::ones({1, 3}).set_requires_grad(true);
 }
 
 TEST(ModuleValues, of_the_caller_stay_as_they_are) {
   in_a_process([] {
-    struct Steps : ModuleOf<State(State state, const std::vector<at::Tensor>& inputs)> {
-      State forward(State state, const std::vector<at::Tensor>& inputs) override {
+    struct Steps : ModuleOf<Cells(Cells state, const std::vector<at::Tensor>& inputs)> {
+      Cells forward(Cells state, const std::vector<at::Tensor>& inputs) override {
         return {state.hidden + inputs[0], state.cell, state.steps + 1};
       }
     } module;
     module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x + 1; });
-    const std::vector<at::Tensor> inputs{row()};
-    const State state{row(), std::nullopt};
+    const std::vector<at::Tensor> inputs{ones_row()};
+    const Cells state{ones_row(), std::nullopt};
     const auto before = std::pair(inputs[0], state.hidden);
     module(state, inputs);
     EXPECT_TRUE(inputs[0].is_same(before.first));
@@ -278,9 +278,9 @@ TEST(ModuleValues, without_tensors_pass_as_they_are) {
       int value;
     };
     struct Takes : ModuleOf<at::Tensor(at::Tensor x, const Other& same, Other& changed,
-                                       std::unique_ptr<int> owned, State& state)> {
+                                       std::unique_ptr<int> owned, Cells& state)> {
       at::Tensor forward(at::Tensor x, const Other& same, Other& changed,
-                         std::unique_ptr<int> owned, State& state) override {
+                         std::unique_ptr<int> owned, Cells& state) override {
         address = &same;
         changed.value += *owned;
         hidden = state.hidden;
@@ -294,8 +294,8 @@ TEST(ModuleValues, without_tensors_pass_as_they_are) {
     note_backward(module, events);
     const Other same{1};
     Other changed{2};
-    State state{row(), std::nullopt};
-    module(row(), same, changed, std::make_unique<int>(3), state);
+    Cells state{ones_row(), std::nullopt};
+    module(ones_row(), same, changed, std::make_unique<int>(3), state);
     EXPECT_EQ(module.address, &same);
     EXPECT_EQ(changed.value, 5);
     EXPECT_TRUE(module.hidden.is_same(state.hidden));
@@ -386,8 +386,8 @@ TEST(ModuleValues, inputs_that_do_not_count_do_not_delay_the_full_backward_hook)
     } module;
     Events events;
     note_backward(module, events);
-    const auto unused = row();
-    module({unused, at::tensor({1}), at::Tensor(), row()}, 3).sum().backward();
+    const auto unused = ones_row();
+    module({unused, at::tensor({1}), at::Tensor(), ones_row()}, 3).sum().backward();
     EXPECT_EQ(events, (Events{"opens", "closes"}));
     EXPECT_FALSE(unused.grad().defined());
   });

@@ -15,8 +15,8 @@ namespace {
 MULTI_RANK_SUITE(T7_1_options);
 
 // Four blocks in a root without parameters.
-struct Blocks {
-  Blocks() : model({make(1), make(2), make(3), make(4)}) {}
+struct FourBlocks {
+  FourBlocks() : model({make(1), make(2), make(3), make(4)}) {}
   static std::shared_ptr<Module> make(int64_t seed) { return std::make_shared<ToyBlock>(4, seed); }
   at::Tensor loss() { return model(at::ones({2, 4})).square().sum(); }
   std::vector<Module*> modules() {
@@ -122,15 +122,15 @@ MULTI_RANK_TEST(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
 MULTI_RANK_TEST(T7_1_options, a_root_without_parameters_begins_the_order_too) {
   for (const int limit : {1, 2, 3}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
-    expect_windows(
-        run_ranks(world_size(), [limit](TestRank& rank) { watch_two_steps<Blocks>(rank, limit); }),
-        limit, /*root=*/false);
+    expect_windows(run_ranks(world_size(),
+                             [limit](TestRank& rank) { watch_two_steps<FourBlocks>(rank, limit); }),
+                   limit, /*root=*/false);
   }
 }
 
 MULTI_RANK_TEST(T7_1_options, without_reshard_after_forward_units_stay_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Blocks blocks;
+    FourBlocks blocks;
     const auto sharded =
         fully_shard(blocks.model, rank.communicator(), {.reshard_after_forward = false});
     for (const std::string step : {"first", "second"}) {

@@ -1,1 +1,0 @@
-// Holds nothing: a precompiled header needs a target to belong to.
