@@ -23,7 +23,7 @@ constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
                   kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
-                  kVerdict = "verdict";
+                  kCaller = "caller", kVerdict = "verdict";
 
 // One rank's end, as it is appended to the others': a line, then so many bytes.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
@@ -108,6 +108,7 @@ Farewell::Farewell(const Joined& joined, bool goes_on)
         talk.comes(kFailed, kAnyTime);
         if (!goes_on) return std::string();
         talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
+        if (hosts_->self.rank == 0) talk.set(kCaller, "1");
         const auto time = time_to_end(shared_->longest_wait());
         const bool given = talk.comes(kVerdict, time);
         if (given && Verdict::of(talk.get(kVerdict, "no verdict")).kind == Verdict::Kind::is_done)
@@ -193,9 +194,11 @@ std::string Farewell::call_roll(StoreTalk& talk, const RankExit& exit, const std
   if (!exit.ok()) talk.set(kFailed, "1");
   if (exit.rank != 0) {
     if (word == "done") return Verdict{.kind = Verdict::Kind::is_done}.text() + '\n';
-    const bool waits = word != "out" && talk.comes(kVerdict, 2 * time_to_end(limit));
+    const bool waits = word != "out" && talk.comes(kCaller, kToAnswer) &&
+                       talk.comes(kVerdict, 2 * time_to_end(limit));
     return (waits ? talk.get(kVerdict, "no verdict") : Verdict().text()) + '\n';
   }
+  talk.set(kCaller, "1");
   const auto began = HeldSignals::Time::clock::now();
   std::optional<Verdict> found;
   while (!found) {

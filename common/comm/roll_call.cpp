@@ -9,7 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kToAnswer = 2s;  // in which a process says that it is here
 
 struct Word {
   std::string word;

@@ -26,6 +26,9 @@ struct Verdict {
 // How many of so many ranks, the first ones, can go on; 0: none.
 using AfterLoss = std::function<int(int ranks)>;
 
+// In which a process says that it is here.
+inline constexpr std::chrono::seconds kToAnswer{2};
+
 // How long a process waits for its rank, which waits for another one at most `limit`, to end.
 inline std::chrono::milliseconds time_to_end(std::chrono::milliseconds limit) {
   return limit + std::chrono::seconds(15);

@@ -1,6 +1,7 @@
 #include <comm/collective_error.h>
 #include <comm/communicator.h>
 #include <comm/handover.h>
+#include <comm/store_talk.h>
 #include <common/shared_words.h>
 
 #include <csignal>
@@ -12,12 +13,18 @@ namespace {
 
 constexpr auto kPatience = 5s;  // of every wait for another rank, also to join
 
+void end_process(pid_t process) {
+  EXPECT_EQ(kill(process, SIGKILL), 0);
+}
+
 // The second loss: of host-b or of a rank there or on host-a, which have not gone on yet.
 struct Loss {
   // When each has said what it has left, and there is no verdict.
   std::function<void(Network&, const std::vector<pid_t>& processes)> in_the_roll{};
   // On each of the four ranks that go on.
   std::function<void(int rank)> before_connecting{}, in_the_first_step{};
+  // With rank 5 dies the process that calls the roll. The launcher hosts the store.
+  bool is_of_the_caller{};
 };
 
 // Three hosts of two ranks, of which rank 5 dies.
@@ -26,6 +33,18 @@ class HostsThatGoOn : public RanksOnHosts {
   // Expects that all end in time with so many stories, and host-a well if it survives.
   void lose(const Loss& loss, bool survives, int stories) {
     Network network(3);
+    pid_t store = 0;
+    if (loss.is_of_the_caller) {
+      setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+      store = network.start(0, [] {
+        StartedRank self;
+        self.world_size = 6;
+        self.host = Network::address(0);
+        self.port = 29400;
+        const StoreServer server(self);
+        return pause();
+      });
+    }
     for (int rank = 0; rank < 6; ++rank)
       start_rank(network, rank / 2, rank, 6, 6, six_steps(loss), Network::address(0), kPatience,
                  [&](int ranks) { return after_loss(ranks, loss); });
@@ -46,6 +65,10 @@ class HostsThatGoOn : public RanksOnHosts {
     EXPECT_EQ(std::count(statuses.begin(), statuses.end(), 0), survives ? 2 : 0);
     EXPECT_EQ(count("program: ", said_.text()), stories) << said_.text();
     EXPECT_CONTAINS(said_.text(), "rank 5");
+    if (store == 0) return;
+    end_process(store);
+    waitpid(store, nullptr, 0);
+    unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   }
 
  private:
@@ -63,6 +86,7 @@ class HostsThatGoOn : public RanksOnHosts {
         if (goes_on && loss.in_the_first_step) loss.in_the_first_step(context.rank);
         for (; step < 6; ++step) {
           if (context.world_size == 6 && context.rank == 5 && step == 3) raise(SIGKILL);
+          if (loss.is_of_the_caller && context.rank == 0 && step == 3) end_process(getppid());
           comm->barrier("step").wait();
         }
         // The store, of host-a, is there until then.
@@ -96,10 +120,6 @@ TEST_F(HostsThatGoOn, lose_one_that_is_cut_off_while_the_roll_is_called) {
   EXPECT_CONTAINS(said_.text(), "host-b can't reach the store at 10.77.0.1:29400 on host-a");
 }
 
-void end_process(pid_t process) {
-  EXPECT_EQ(kill(process, SIGKILL), 0);
-}
-
 TEST_F(HostsThatGoOn, lose_one_whose_ranks_do_not_meet) {
   lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[3]); }}, true,
        2);
@@ -110,6 +130,10 @@ TEST_F(HostsThatGoOn, all_end_if_the_ranks_of_the_first_one_do_not_meet) {
        2);
   EXPECT_CONTAINS(said_.text(),
                   "rank 0 on host-a: can't join the others: rank 1 has not come (store at");
+}
+
+TEST_F(HostsThatGoOn, all_end_soon_if_nobody_calls_the_roll) {
+  lose({.is_of_the_caller = true}, false, 1);
 }
 
 void end_rank_3(int rank) {
