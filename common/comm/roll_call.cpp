@@ -9,7 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-
 struct Word {
   std::string word;
   int64_t first{}, last{};

@@ -4,6 +4,7 @@
 #include <memory/live_bytes.h>
 #include <sys/prctl.h>
 #include <testing/held_memory.h>
+#include <testing/memory_limit.h>
 
 #include <algorithm>
 #include <fstream>
@@ -13,12 +14,6 @@
 
 namespace fsdp {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kKernelTells = false;
-#else
-constexpr bool kKernelTells = true;
-#endif
 
 // [bytes] of its private mappings that this process alone has written to, also if they were swapped
 // out. A page that it shares with the process that forked it counts from when it changes it.
@@ -52,7 +47,7 @@ HeldMemory::HeldMemory() {
 HeldMemory::Bytes HeldMemory::now() {
   counting_allocator::release_kept();
   malloc_trim(0);
-  if (!kKernelTells) return {live_bytes::now().total, 0, 0};
+  if (kSanitized) return {live_bytes::now().total, 0, 0};
   return {live_bytes::now().total, counting_allocator::alive(), written_bytes()};
 }
 
