@@ -1,6 +1,6 @@
+#include <comm/rendezvous.h>
 #include <common/shared_words.h>
 #include <gtest/gtest.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -41,12 +41,11 @@ std::pair<int, uint16_t> listen_anywhere() {
 
 // -1 if nobody listens there.
 int connect_to(const std::string& name, int port) {
-  addrinfo wanted{}, *found = nullptr;
-  wanted.ai_family = AF_INET;
-  wanted.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(name.c_str(), std::to_string(port).c_str(), &wanted, &found) != 0) return -1;
+  const auto found = addresses_of(name, static_cast<uint16_t>(port));
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  return connect(socket, found->ai_addr, found->ai_addrlen) == 0 ? socket : -1;
+  if (connect(socket, found->ai_addr, found->ai_addrlen) == 0) return socket;
+  close(socket);
+  return -1;
 }
 
 // Less at the end of the connection.
