@@ -16,8 +16,7 @@ CollectiveError failed_in(const char* library, const Group& group, int rank, con
 
 std::string message_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text =
-      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& cause) {

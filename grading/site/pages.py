@@ -16,8 +16,8 @@ LEVELS = {"1": "A question", "2": "The idea", "3": "A pointer"}
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!\[)`([\w./-]+\.(?:h|cpp|md))`(?!\])")
-PICTURE = re.compile(
-    r'<picture>\s*<source[^>]*srcset="([^"]*)">\s*<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>')
+PICTURE = re.compile(  # without the narrow ones
+    r'<picture>(?:\s*<source[^>]*max-width[^>]*>)*\s*<source[^>]*srcset="([^"]*)">\s*<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>')
 DRAWING = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
 HEADER = re.compile(r"^\| `([\w/]+\.h)` \|", re.MULTILINE)
 

@@ -1,5 +1,6 @@
 #include <caffe2/serialize/inline_container.h>
 #include <locate.h>
+#include <memory/live_bytes.h>
 #include <sharded_optimizer.h>
 #include <state/checkpoint.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -141,6 +142,7 @@ MULTI_RANK_TEST(LibraryState, that_ranks_write_differently_is_refused) {
     EXPECT_CONTAINS(error_of(write), "; write the same on every rank, or set .writeback to false");
     model.summon_full_params([&] { at::Tensor(net->scale.detach()).fill_(rank.rank()); },
                              {.writeback = false});
+    EXPECT_EQ(live_bytes::now()[MemoryClass::gathered], 0);
     const float kept = model.state_dict().at("scale")[0].item<float>();
     EXPECT_EQ(kept, block_net()->scale[0].item<float>());
   });

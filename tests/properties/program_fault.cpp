@@ -169,8 +169,8 @@ class Run {
         read("gradient", part, torch::autograd::grad({out}, {x}).at(0));
       });
     } else if (op.what == "clip") {
-      const double types[] = {2, 1, 3, std::numeric_limits<double>::infinity()};
-      rank_.observe("norm " + std::to_string(at_), player.clip(types[op.number % 4]));
+      for (const double type : {std::numeric_limits<double>::infinity(), 3., 2., 1.})
+        rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), player.clip(type));
     } else {
       // A drop in the module is noticed once after each call of it, so one comes before.
       if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, player);
