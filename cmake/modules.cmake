@@ -55,7 +55,7 @@ add_library(fsdp_gloo INTERFACE)
 target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/comm/gloo_declarations)
 target_link_libraries(fsdp_comm PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
-target_compile_options(fsdp_digest PRIVATE -O3)
+target_compile_options(fsdp_digest PRIVATE -O3)  # bit_hash() reads all tensors of a step
 # The one place where builds with and without CUDA differ.
 get_target_property(sources fsdp_cuda SOURCES)
 if(FSDP_CUDA)

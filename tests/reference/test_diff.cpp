@@ -38,13 +38,13 @@ TEST(Diff, runs_that_share_out_their_parts_in_other_ways_have_equal_bits) {
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }
 
-// FSDP of a model that `change` changes on each rank.
-template <void (*change)(Module& model, int rank)>
+// FSDP of a model that `Change` changes on each rank.
+template <void (*Change)(Module& model, int rank)>
 std::unique_ptr<Strategy> with(const TrainConfig& config, Workload workload,
                                std::shared_ptr<Communicator> comm) {
   workload.build = [build = workload.build, rank = comm->rank()] {
     auto model = build();
-    change(*model, rank);
+    Change(*model, rank);
     return model;
   };
   return make_fsdp_strategy(config, std::move(workload), std::move(comm));

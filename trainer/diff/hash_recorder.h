@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-// That of the bits of `tensor`, whose first element is number `begin` of a larger tensor.
+// The bit_hash() of `tensor`, whose first element is number `begin` of a larger tensor.
 uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 
 // Writes a line for each event of this rank to rank.R in the folder config.hashes. Each rank hashes

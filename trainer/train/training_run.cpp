@@ -358,8 +358,7 @@ class TrainingRun {
   std::optional<HashRecorder> hashes_;  // if config says so
   Workload workload_;
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
-  nlohmann::ordered_json
-      settings_;  // what checkpoints record of the run; on rank 0, if any are saved
+  nlohmann::ordered_json settings_;  // that checkpoints record; on rank 0, if any are saved
   Telemetry telemetry_;
   std::optional<RunLog> log_;        // on rank 0, if config says so
   std::optional<StepMeter> meter_;   // the same
