@@ -47,7 +47,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
   net.register_forward_pre_hook([&net, comm = comm_, broadcast = options.broadcast_buffers,
                                  reducer = reducer_](Module&, const at::Tensor&) {
     if (torch::autograd::get_current_node()) return at::Tensor();
-    settle_broken_passes();
+    reducer->begin_forward();
     if (broadcast) broadcast_from_rank_0(*comm, distinct_buffers(net));
     return at::Tensor();
   });

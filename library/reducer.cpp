@@ -67,6 +67,15 @@ void Reducer::register_hooks() {
   net_.register_full_backward_pre_hook([self = shared_from_this()](Module&) {
     if (destination_at(nullptr).grad) self->begin_pass();
   });
+  net_.register_forward_hook([self = shared_from_this()](Module&, const at::Tensor&) {
+    if (self->unrecorded_.run_again()) self->begin_pass();
+    return at::Tensor();
+  });
+}
+
+void Reducer::begin_forward() {
+  settle_broken_passes();
+  if (at::GradMode::is_enabled()) unrecorded_.forget();
 }
 
 void Reducer::check_parameters() const {
@@ -84,16 +93,11 @@ void Reducer::zero_grad() {
 }
 
 void Reducer::begin_pass() {
-  const int pass = torch::autograd::get_current_graph_task_id();
-  if (pass == pass_) return;
-  if (pass_ >= 0)
-    throw std::logic_error(
-        "backward: another backward ran inside this one, which cannot be "
-        "reduced; to checkpoint a module, call checkpoint_activations()");
+  if (pass_ >= 0) return;  // it is this one, or one around it
   check_parameters();
   reduces_ = sync_;
   lay_out();
-  pass_ = pass;
+  pass_ = torch::autograd::get_current_graph_task_id();
   when_pass_ends([self = shared_from_this()] { self->end_pass(); },
                  [weak = weak_from_this()] {
                    if (const auto alive = weak.lock()) alive->break_off();
@@ -158,8 +162,10 @@ void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
 void Reducer::collect(Entry& entry) {
   const at::NoGradGuard no_grad;
   if (!std::exchange(entry.arriving, false)) return;
-  entry.arrived = true;
   const at::Tensor gradient = std::exchange(entry.tensor.mutable_grad(), entry.waiting);
+  if (torch::autograd::get_current_graph_task_id() != pass_)
+    return collect_of_inner_pass(entry, gradient);
+  entry.arrived = true;
   if (!reduces_) {
     entry.fresh = gradient;
     return;
@@ -170,6 +176,17 @@ void Reducer::collect(Entry& entry) {
   // In their order, whatever order they fill in: it is the same on every rank.
   while (sent_ < buckets_.size() && buckets_[sent_].missing == 0)
     send_next();
+}
+
+// The pass around it adds it to what arrives there, or reduces it at its end.
+void Reducer::collect_of_inner_pass(Entry& entry, const at::Tensor& gradient) {
+  if (entry.arrived && reduces_)
+    throw std::logic_error("backward: a backward inside this one has a gradient for parameter " +
+                           entry.name +
+                           ", whose gradient of this one is reduced already; to checkpoint a "
+                           "module, call checkpoint_activations()");
+  at::Tensor& sum = entry.arrived ? entry.fresh : entry.local;
+  sum = sum.defined() ? sum.add_(gradient) : gradient;
 }
 
 // No view to autograd: Optimizer::zero_grad() detaches gradients in place.

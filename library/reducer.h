@@ -4,6 +4,7 @@
 #include <nn/module.h>
 #include <optim/gradient_buckets.h>
 #include <optim/shard_layout.h>
+#include <unrecorded_calls.h>
 
 #include <functional>
 #include <memory>
@@ -33,6 +34,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void register_hooks();
 
   const std::vector<Entry>& entries() const { return entries_; }  // as distinct_parameters()
+  void begin_forward();           // of the module, outside of a backward pass
   void check_parameters() const;  // throws std::logic_error naming one that is new
   void set_sync(bool sync) { sync_ = sync; }
   void zero_grad();
@@ -49,6 +51,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void lay_out();
   void arrives(Entry& entry, const at::Tensor& gradient);  // and is added to .grad next
   void collect(Entry& entry);
+  void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
   at::Tensor slot(const Entry& entry);
   void send_next();
   void finish(Bucket& bucket);
@@ -64,9 +67,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<Bucket> buckets_;  // of the pass, in the order in which they are sent
   size_t sent_{};                // of them
   int64_t passes_{};             // that were reduced
-  int pass_{-1};                 // the engine's number of the pass that has not ended
-  bool reduces_{};               // that pass
-  bool sync_{true};              // a pass that begins reduces
+  int pass_{-1};                // the engine's number of the pass that has not ended; passes inside
+                                // it have others
+  UnrecordedCalls unrecorded_;  // of the module
+  bool reduces_{};              // that pass
+  bool sync_{true};             // a pass that begins reduces
 };
 
 }  // namespace fsdp

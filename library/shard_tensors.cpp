@@ -13,6 +13,10 @@
 namespace fsdp {
 namespace {
 
+const char* const kNotReduced =
+    " have not been reduced: run the last backward before a step outside of no_sync(); after a "
+    "backward that threw, call zero_grad()";
+
 // Storage for tensors on which all of the unit's parameters have room, and which nobody may read.
 c10::Storage trap_storage(const FlatParameter& unit, const std::string& message) {
   const c10::Storage storage = storage_of_no_bytes(unit.shard().device().type());
@@ -38,10 +42,7 @@ ShardTensors::ShardTensors(const FullySharded& sharded, int world_size)
     traps_.push_back(trap_storage(*unit,
                                   " are sharded: give optimizers model.parameters(), not those of "
                                   "the module, and clip by model.clip_grad_norm_()"));
-    incomplete.push_back(
-        trap_storage(*unit,
-                     " have not been reduced: run the last backward before a step outside of "
-                     "no_sync(); after a backward that threw, call zero_grad()"));
+    incomplete.push_back(trap_storage(*unit, kNotReduced));
     misplaced.push_back(trap_storage(*unit,
                                      " were put into the module's parameters, where they are not "
                                      "reduced: put those of this rank's elements, of all ranks "
@@ -110,6 +111,7 @@ void ShardTensors::arrived(Entry& entry, const at::Tensor& gradient) {
                            "be off");
   }
   in_pass();
+  if (idle_) check_not_added(entry);
   if (gradient.defined() && gradient.layout() != at::kStrided) {
     throw std::logic_error(
         "backward: the gradient of parameter " + entry.name +
@@ -119,7 +121,20 @@ void ShardTensors::arrived(Entry& entry, const at::Tensor& gradient) {
   if (is_trap(entry)) entry.whole.mutable_grad().reset();
 }
 
-// Checkpointed modules run a pass inside a pass: it is a part of that one.
+// autograd::grad() reduces nothing, so what a backward() inside it adds to .grad would stay this
+// rank's.
+void ShardTensors::check_not_added(const Entry& entry) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
+  if (!destination_at(accumulator.get()).grad) return;
+  throw std::logic_error(
+      "autograd::grad(): a backward() inside it, as of a checkpoint, has a "
+      "gradient for parameter " +
+      entry.name +
+      ", which is sharded, and nothing would reduce it; run backward() in place of "
+      "grad(), or checkpoint the module by checkpoint_activations()");
+}
+
+// A pass inside a pass, as checkpointed modules run one, is a part of that one.
 void ShardTensors::in_pass() {
   if (under_way_) return;
   const bool idle = !adds_up();
@@ -318,6 +333,12 @@ void ShardTensors::zero_grad() {
     entry.waits = false;
   }
   set_traps();
+}
+
+void ShardTensors::check_complete() const {
+  for (const Entry& entry : entries_)
+    if (entry.own.grad().is_same(entry.incomplete))
+      throw std::logic_error("the gradients of unit " + units_[entry.unit]->unit() + kNotReduced);
 }
 
 bool ShardTensors::is_in_place(const Entry& entry) const {

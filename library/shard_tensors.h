@@ -54,12 +54,16 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   // gradient into .grad of a module's parameter, or given a leaf other data since the forward. A
   // pass of autograd::grad() reduces nothing.
   void in_pass();
+  bool pass_is_under_way() const { return under_way_; }
   void end_pass();  // when the units are reduced
   // After a pass that threw, the units drop what it has left in .grad of the module's parameters,
   // between these two: at a sign of what comes next.
   void expect_drop();
   void set_traps();
   void zero_grad();
+  // Throws std::logic_error if a gradient is incomplete. A rank that owns no element of its parameter
+  // reads no trap, and has to be refused like the others.
+  void check_complete() const;
 
   // Whether the user has given a leaf other data by set_data(). take_data() puts it into the shard,
   // and throws std::logic_error if it has another shape, dtype or device.
@@ -74,6 +78,7 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
  private:
   void arrived(Entry& entry, const at::Tensor& gradient);
   bool adds_up() const;
+  static void check_not_added(const Entry& entry);
   void look_at(Entry& entry);
   void begin_pass(Entry& entry);
   void leave_pass();

@@ -186,7 +186,7 @@ void Sharding::before_forward(Watched& watched) {
     throw std::logic_error(watched.module->name() +
                            ": called inside summon_full_params(); call the module outside of it");
   }
-  if (calls_.size() == 1 && !in_backward()) begin_forward();
+  if (calls_.size() == 1 && !tensors_->pass_is_under_way()) begin_forward();
   if (!watched.unit) return;
   check_views(watched);
   check_unwritten(watched);
@@ -196,7 +196,12 @@ void Sharding::before_forward(Watched& watched) {
 // backward, or what a pass has left that threw. No counter of this rank tells whether another rank
 // has changed its shard, so all of it is gathered again.
 void Sharding::begin_forward() {
-  settle_broken_passes();
+  if (!in_backward()) {
+    settle_broken_passes();
+    if (at::GradMode::is_enabled())
+      for (const auto& watched : watched_)
+        watched->unrecorded.forget();
+  }
   tensors_->take_data();
   for (const auto& unit : sharded_->units())
     unit->reshard();
@@ -215,7 +220,8 @@ void Sharding::broadcast_buffers() {
 void Sharding::after_forward(Watched& watched, bool returned) {
   if (std::erase(calls_, watched.module->current_call()) == 0) return;
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
-  if (calls_.empty() && !in_backward()) end_forward(returned);
+  if (returned && watched.unrecorded.run_again()) tensors_->in_pass();
+  if (calls_.empty() && !tensors_->pass_is_under_way()) end_forward(returned);
   if (returned && watched.unit) check_unwritten(watched);
 }
 
@@ -245,11 +251,10 @@ void Sharding::before_backward(const Watched& watched) {
   }
 }
 
-// Also when it is noticed that a pass has thrown: in a forward, or in a part of another pass.
+// Also called when a forward or a later pass notices that a pass threw. Then `tensors_` has broken
+// it off already, and nothing is left to do.
 void Sharding::end_pass() {
-  const bool of_engine = torch::autograd::get_current_graph_task_id() >= 0;
-  const bool has_thrown = of_engine ? in_backward() : !calls_.empty();
-  if (has_thrown) return;
+  if (!tensors_->pass_is_under_way()) return;
   comm_->wait_for_readers();  // hooks on the leaves may write to the shards
   tensors_->end_pass();
 }

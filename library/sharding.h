@@ -2,6 +2,7 @@
 
 #include <fully_sharded_data_parallel.h>
 #include <shard_tensors.h>
+#include <unrecorded_calls.h>
 
 #include <c10/core/Storage.h>
 
@@ -63,6 +64,7 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
     std::optional<uint32_t> in_forward{};   // the shard's version at the end of its last forward
     // Of its parameters, which nobody may write to; empty: to be read before its next forward.
     std::vector<uint32_t> versions{};
+    UnrecordedCalls unrecorded{};
   };
 
   void shard(const std::vector<UnitPlan>& plan);

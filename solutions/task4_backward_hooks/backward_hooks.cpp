@@ -7,6 +7,13 @@
 #include "backward_hooks_impl.h"
 
 namespace fsdp {
+namespace {
+
+bool in_backward() {
+  return torch::autograd::get_current_graph_task_id() >= 0;
+}
+
+}  // namespace
 
 std::shared_ptr<BackwardHooks> make_backward_hooks() {
   return std::make_shared<BackwardHooksImpl>();
@@ -17,21 +24,21 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   units_.push_back(unit);
   auto self = shared_from_this();  // the graph may outlive everything else
 
-  // Counts every call, even one that cannot come back because its input needs no gradient: while
-  // one is missing the unit waits for the end of the pass, when no gradient can follow any more.
-  // After forward, since a call that throws never comes back either.
-  module.register_forward_hook([self, unit](Module&, const at::Tensor&) {
-    self->drop_broken_pass();
-    if (at::GradMode::is_enabled()) ++unit->calls;
+  module.register_forward_pre_hook([self](Module& called, const at::Tensor&) {
+    self->begin_call(called);
     return at::Tensor();
   });
+  module.register_forward_hook(
+      [self, unit](Module& called, const at::Tensor& output) {
+        self->end_call(called, *unit, /*returned=*/output.defined());
+        return at::Tensor();
+      },
+      /*always_call=*/true);
   module.register_full_backward_pre_hook([self, unit](Module& called) {
     self->begin_backward();
-    if (called.reads_parameters_in_backward()) unit->flat->unshard();
+    if (called.reads_parameters_in_backward()) self->pre_backward(*unit);
   });
-  module.register_full_backward_hook([self, unit](Module&) {
-    if (++unit->came_back == unit->calls) self->post_backward(*unit);
-  });
+  module.register_full_backward_hook([self, unit](Module&) { self->come_back(*unit); });
 
   // Weak: the unit holds its parameters, and a parameter that held the unit would never be freed.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
@@ -40,6 +47,58 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
     };
     register_post_accumulate_grad_hook(unit->flat->parameters()[i].tensor, ready);
   }
+}
+
+// If a forward begins that will have a backward, calls without gradients before it, as those of an
+// evaluation, will not run again.
+void BackwardHooksImpl::begin_call(Module& module) {
+  if (calls_.empty() && at::GradMode::is_enabled() && !in_backward())
+    for (const auto& unit : units_)
+      unit->unrecorded = 0;
+  calls_.insert(module.current_call());
+}
+
+// Counts every call, even one that cannot come back because its input needs no gradient: while
+// one is missing the unit waits for the end of the pass, when no gradient can follow any more.
+// After forward, since a call that throws never comes back either.
+void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
+  calls_.erase(module.current_call());
+  drop_broken_passes();
+  if (!returned) return;
+  if (unit.unsharded_by > 0) unit.flat->unshard();  // the pass around this call still reads it
+  if (at::GradMode::is_enabled()) {
+    ++unit.calls;
+    if (in_backward() && unit.unrecorded > 0) run_again(unit);
+  } else if (!in_backward()) {
+    ++unit.unrecorded;
+  }
+}
+
+// A user's own checkpoint runs a call again, this time with gradients recorded, and then an inner
+// pass over it. The pass around both may not have reached any unit yet, so it begins here.
+void BackwardHooksImpl::run_again(Unit& unit) {
+  --unit.unrecorded;
+  begin_backward();
+}
+
+// The engine numbers its passes, and drops the callbacks of a pass that throws. So a pass has
+// broken off when its callback is gone, and one that begins while another one is under way is
+// inside it.
+BackwardHooksImpl::Pass& BackwardHooksImpl::begin_backward() {
+  drop_broken_passes();
+  const int number = torch::autograd::get_current_graph_task_id();
+  if (passes_.empty() || passes_.back().number != number) {
+    auto held = std::make_shared<bool>();
+    passes_.push_back({number, held});
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [self = shared_from_this(), held] { self->end_backward(); });
+  }
+  return passes_.back();
+}
+
+void BackwardHooksImpl::pre_backward(Unit& unit) {
+  if (unit.unsharded_by == 0) unit.unsharded_by = passes_.size();
+  unit.flat->unshard();
 }
 
 void BackwardHooksImpl::collect(Unit& unit, size_t index) {
@@ -55,36 +114,33 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   unit.flat->collect_gradient(index);
 }
 
-void BackwardHooksImpl::begin_backward() {
-  const int pass = torch::autograd::get_current_graph_task_id();
-  if (pass == pass_) return;
-  drop_broken_pass();
-  pass_ = pass;
-  torch::autograd::Engine::get_default_engine().queue_callback(
-      [self = shared_from_this()] { self->end_backward(); });
+void BackwardHooksImpl::come_back(Unit& unit) {
+  const int64_t came_back = ++begin_backward().came_back[&unit];
+  if (came_back == unit.calls && !more_may_come(unit)) post_backward(unit);
 }
 
-// The engine does not call the callback of a pass that throws. So a pass counts as broken off when
-// it has begun, has not ended, and something else runs.
-void BackwardHooksImpl::drop_broken_pass() {
-  if (pass_ < 0 || pass_ == torch::autograd::get_current_graph_task_id()) return;
-  for (const auto& unit : units_) {
-    unit->flat->abandon_gradient();
-    *unit = Unit{unit->flat};
-  }
-  reducing_ = nullptr;
-  pass_ = -1;
-  if (on_end_) on_end_();
+// In an inner pass the unit's gradients may be incomplete although all calls have come back: if the
+// graph is kept, the outer pass may go over it too, and autograd::grad() leaves it to the outer
+// pass to add what it has found.
+bool BackwardHooksImpl::more_may_come(const Unit& unit) const {
+  if (unit.unrecorded > 0) return true;
+  return passes_.size() > 1 && (torch::autograd::get_current_graph_task_keep_graph() ||
+                                !torch::autograd::get_current_graph_task_exec_info()->empty());
 }
 
 void BackwardHooksImpl::post_backward(Unit& unit) {
-  unit.flat->reshard();  // before its flat gradient is allocated
+  reshard(unit);  // before its flat gradient is allocated
   // Asks trainable(), which is the same on every rank, and not whether a gradient came.
   if (!requires_gradient_sync_ || !unit.flat->trainable()) return;
-  wait_for_reduction();  // likewise
+  wait_for_reduction();  // of another unit, also before the flat gradient is allocated
   unit.flat->reduce_gradient();
   reducing_ = unit.flat;
   unit.reduced = true;
+}
+
+void BackwardHooksImpl::reshard(Unit& unit) {
+  unit.unsharded_by = 0;
+  unit.flat->reshard();
 }
 
 void BackwardHooksImpl::wait_for_reduction() {
@@ -93,17 +149,49 @@ void BackwardHooksImpl::wait_for_reduction() {
 }
 
 void BackwardHooksImpl::end_backward() {
+  drop_broken_passes();  // inside this one
   const bool graph_is_kept = torch::autograd::get_current_graph_task_keep_graph();
+  const Pass pass = std::move(passes_.back());
+  passes_.pop_back();
+  if (passes_.empty()) {
+    end_outermost_pass(graph_is_kept);
+  } else {
+    end_inner_pass(pass, graph_is_kept);
+  }
+}
+
+// Its gradients stay where they are: the outermost pass reduces them.
+void BackwardHooksImpl::end_inner_pass(const Pass& pass, bool graph_is_kept) {
+  for (const auto& [unit, came_back] : pass.came_back)
+    if (!graph_is_kept) unit->calls -= came_back;
+  for (const auto& unit : units_)
+    if (unit->unsharded_by > passes_.size()) reshard(*unit);
+}
+
+void BackwardHooksImpl::end_outermost_pass(bool graph_is_kept) {
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
     if (!(*unit)->reduced) post_backward(**unit);
-    (*unit)->flat->reshard();  // it may have been issued ahead again after its reduction
+    reshard(**unit);  // it may have been issued ahead again after its reduction
     (*unit)->reduced = false;
-    (*unit)->came_back = 0;
+    (*unit)->unrecorded = 0;
     // Calls whose output was dropped are forgotten too, else later passes would wait for them.
     if (!graph_is_kept) (*unit)->calls = 0;
   }
   wait_for_reduction();
-  pass_ = -1;
+  if (on_end_) on_end_();
+}
+
+// If only an inner pass has broken off, the outer one goes on with what the inner one has found, as
+// it would in one process.
+void BackwardHooksImpl::drop_broken_passes() {
+  if (passes_.empty()) return;
+  std::erase_if(passes_, [](const Pass& pass) { return pass.under_way.expired(); });
+  if (!passes_.empty()) return;
+  for (const auto& unit : units_) {
+    unit->flat->abandon_gradient();
+    *unit = Unit{unit->flat};
+  }
+  reducing_ = nullptr;
   if (on_end_) on_end_();
 }
 

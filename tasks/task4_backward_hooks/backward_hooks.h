@@ -29,7 +29,16 @@ namespace fsdp {
 // A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
 // still reducing is dropped at the first sign of what comes next, the forward of a module or
 // another backward. What it had reduced before stays until drop_gradient(). A forward that a hook
-// runs inside a pass does not break it off.
+// runs inside a pass does not break it off, and leaves unsharded what the pass still reads.
+// A pass may run inside another one: a user's own checkpoint runs forward again in backward, and
+// then backward(); a hook may call autograd::grad().
+// - The inner pass is a part of the outer one. What it adds to .grad is reduced with the rest, once
+//   for each unit, at the end of the outer pass or before it.
+// - What the outer pass has collected, and what it has unsharded and still reads, stays.
+// - If an inner pass throws and its caller catches the exception, the outer pass goes on. What the
+//   inner one had added to .grad counts, as in one process.
+// - A pass that no pass over these units surrounds, as in a hook of another model, ends by itself.
+//   A pass that runs calls again which ran without gradients in forward surrounds what is inside it.
 class BackwardHooks {
  public:
   virtual ~BackwardHooks() = default;

@@ -155,14 +155,14 @@ MULTI_RANK_TEST(Replicas, refuse_what_would_not_be_reduced) {
     expect([&] { DistributedDataParallel model(*net, comm, {.bucket_cap_mb = -1}); }, "0 or more");
     expect([&] { loss_of(*replicas.net, rank).backward({}, std::nullopt, /*create_graph=*/true); },
            "create_graph has to be off; torch::autograd::grad() reduces nothing");
-    // A backward inside a backward.
+    // A backward inside a backward, when everything has been reduced.
     const at::Tensor x = at::ones({2, 7}).requires_grad_();
     bool inside = false;
     x.register_hook([&](const at::Tensor&) {
       const at::AutoGradMode with_gradients(true);
       if (!std::exchange(inside, true)) replicas.backward();
     });
-    expect([&] { replicas.model(x).sum().backward(); }, "another backward ran inside this one");
+    expect([&] { replicas.model(x).sum().backward(); }, "whose gradient of this one is reduced");
     expect([&] { replicas.optimizer->step(); }, "after a backward that threw, call zero_grad()");
     replicas.model.zero_grad();
     {

@@ -7,6 +7,8 @@
 namespace fsdp {
 namespace {
 
+const char* const kPlainlyToo = "backward of a block used by hand and plainly";
+
 // Those that make the gradients of others interesting come several times.
 const std::vector<std::string> kOps{"backward",
                                     "backward",
@@ -28,6 +30,13 @@ const std::vector<std::string> kOps{"backward",
                                     "late backward",
                                     "two forwards",
                                     "backward through both",
+                                    "backward of blocks checkpointed by hand",
+                                    kPlainlyToo,
+                                    "backward of the model checkpointed by hand",
+                                    "backward in no_sync of blocks checkpointed by hand",
+                                    "backward of an implicit layer",
+                                    "backward with a gradient of a model in a hook",
+                                    "backward with a backward of a model in a hook",
                                     "throw in forward",
                                     "throw in forward hook",
                                     "throw in backward",
@@ -68,6 +77,8 @@ Program draw_program(uint64_t seed) {
     Op op{dice.one_of(kOps)};
     op.model = dice.below(program.models);
     op.number = dice.below(8);
+    // DDP refuses it: it may have reduced the gradient of the plain call.
+    if (program.ddp && op.what == kPlainlyToo) op.what = "backward of blocks checkpointed by hand";
     program.ops.push_back(op);
   }
   program.apart = program.models > 1 && program.shards == 0 && dice.one_in(2);

@@ -3,6 +3,7 @@
 #include <torch/nn/utils/convert_parameters.h>
 
 #include <library/one_process.h>
+#include <task4_backward_hooks/inner_passes.h>
 
 #include <limits>
 #include <map>
@@ -57,6 +58,59 @@ class Run {
     const at::Tensor x = input(part, number);
     if (!through_both) return (*player.net)(x).square().mean();
     return (*players_.back()->net)((*players_.front()->net)(x)).square().mean();
+  }
+
+  // Losses whose backward pass runs other passes inside.
+  at::Tensor checkpointed_loss(Player& player, int part, const Op& op) const {
+    Net& net = *player.net;
+    // A checkpoint by hand has a backward only if its input needs a gradient.
+    const at::Tensor x = input(part, op.number).clone().requires_grad_();
+    if (op.what.ends_with("the model checkpointed by hand")) {
+      const at::Tensor zero = at::zeros({}, x.options()).requires_grad_();
+      const Step first = [&net, x](const at::Tensor& z) { return net(x).square().mean() + z; };
+      const Step second = [&net, x](const at::Tensor& z) { return net(x * 2).square().mean() + z; };
+      return by_hand(zero, first) + by_hand(zero, second);
+    }
+    return loss_of(net, x, [&net, op](at::Tensor y) {
+      for (size_t i = 0; i < net.blocks.size(); ++i) {
+        const Step call = [block = net.blocks[i]](const at::Tensor& in) { return (*block)(in); };
+        const bool chosen = static_cast<int>(i) == op.number % 3;
+        if (op.what.ends_with("blocks checkpointed by hand")) {
+          y = by_hand(y, call);
+        } else if (op.what.ends_with("by hand and plainly") && chosen) {
+          y = by_hand(call(by_hand(y, call)), call);
+        } else if (op.what.ends_with("implicit layer") && chosen) {
+          y = implicit_layer(*net.blocks[i], y);
+        } else {
+          y = call(y);
+        }
+      }
+      return y;
+    });
+  }
+
+  // `rows` runs in place of the net's row of blocks.
+  static at::Tensor loss_of(Net& net, const at::Tensor& x, const Step& rows) {
+    net.set_forward([&net, rows](Module&, const at::Tensor& in) { return rows(in) * net.scale; });
+    const at::Tensor loss = net(x).square().mean();
+    net.set_forward(nullptr);
+    return loss;
+  }
+
+  // A hook of the loss's model asks the last model, which may be the same one, for a gradient.
+  at::Tensor guided_loss(Player& player, int part, const Op& op) const {
+    Net& guide = *players_.back()->net;
+    const at::Tensor y = (*player.net)(input(part, op.number));
+    y.register_hook([&guide, x = input(part, op.number + 1), op](const at::Tensor& gradient) {
+      const at::AutoGradMode with_gradients(true);
+      const at::Tensor in = x.clone().requires_grad_();
+      const at::Tensor out = guide(in).square().mean();
+      if (op.what.starts_with("backward with a gradient"))
+        return gradient * torch::autograd::grad({out}, {in})[0];
+      out.backward();
+      return gradient * in.grad();
+    });
+    return y.square().mean();
   }
 
   // Values that the program reads, of each part.
@@ -140,6 +194,16 @@ class Run {
       backward({&player}, late);
     } else if (op.what == "two forwards") {
       backward({&player}, [&](int part) { return plain(part) + next(part); });
+    } else if (op.what.find("in a hook") != std::string::npos) {
+      std::vector<Player*> all{&player};
+      if (players_.back().get() != &player && op.what.find("a backward") != std::string::npos)
+        all.push_back(players_.back().get());
+      backward(all, [&](int part) { return guided_loss(player, part, op); });
+    } else if (op.what.find("by hand") != std::string::npos ||
+               op.what.ends_with("implicit layer")) {
+      backward(
+          {&player}, [&](int part) { return checkpointed_loss(player, part, op); },
+          op.what.find("no_sync") == std::string::npos);
     } else {
       backward({&player}, plain, op.what == "backward");
     }

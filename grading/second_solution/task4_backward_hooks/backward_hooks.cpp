@@ -31,11 +31,14 @@ class BackwardHooksImpl final : public BackwardHooks,
     std::shared_ptr<FlatParameter> flat;
     std::vector<std::shared_ptr<Call>> in_forward;  // not ended; the innermost last
     std::vector<std::weak_ptr<Call>> calls;         // ended, and their graph may be there
-    bool reduced{};                                 // in this backward pass
+    int to_record{};  // calls without gradients, which backward may run again and record
+    bool reduced{};   // in this backward pass
     bool read_in_backward{};
 
+    bool is_needed() const;  // by a call that is on its way back
     void forget_calls(bool graph_is_kept);
   };
+  void begin_forward();
   at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
   at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
   void enter_backward(Unit& unit, Call& call);
@@ -51,6 +54,7 @@ class BackwardHooksImpl final : public BackwardHooks,
   std::vector<std::shared_ptr<Unit>> units_;
   std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
   std::weak_ptr<bool> pass_;                 // held by the engine while a backward pass lasts
+  int outermost_{};                          // its number; passes inside it have others
   bool ended_{true};                         // the latest one reached its end
   bool sync_{true};
 };
@@ -78,10 +82,21 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   }
 }
 
+// What an evaluation before this forward has not recorded stays so.
+void BackwardHooksImpl::begin_forward() {
+  const auto runs = [](const auto& unit) { return !unit->in_forward.empty(); };
+  if (!at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() >= 0 ||
+      std::any_of(units_.begin(), units_.end(), runs))
+    return;
+  for (const auto& unit : units_)
+    unit->to_record = 0;
+}
+
 // The module works on a view of its input: the gradient of that view is complete when all that was
 // made inside has come back, whoever else uses the input.
 at::Tensor BackwardHooksImpl::enter_forward(const std::shared_ptr<Unit>& unit,
                                             const at::Tensor& input) {
+  begin_forward();
   auto call = std::make_shared<Call>(Call{at::sequence_number::peek()});
   unit->in_forward.push_back(call);
   if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
@@ -99,7 +114,14 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   const auto call = unit->in_forward.back();
   unit->in_forward.pop_back();
   drop_broken_pass();
+  const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
+  if (output.defined() && unit->is_needed()) unit->flat->unshard();  // the call has resharded it
+  if (output.defined() && !at::GradMode::is_enabled() && !in_pass) ++unit->to_record;
   if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) return {};
+  if (in_pass && unit->to_record > 0) {
+    --unit->to_record;
+    begin_backward();  // of the pass that runs the call again, for a pass inside it
+  }
   unit->calls.push_back(call);
   const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
     self->enter_backward(*unit, *call);
@@ -142,7 +164,10 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
 // A call whose input needs no gradient is never over before the pass is.
 void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
+  const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
+  if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;  // it comes once more
   call.back = true;
+  if (inner || unit.to_record > 0) return;  // left to the outermost pass
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
     const auto alive = other.lock();
     return !alive || alive->back;
@@ -158,6 +183,7 @@ void BackwardHooksImpl::begin_backward() {
   ended_ = false;
   auto pass = std::make_shared<bool>();
   pass_ = pass;
+  outermost_ = torch::autograd::get_current_graph_task_id();
   torch::autograd::Engine::get_default_engine().queue_callback(
       [self = shared_from_this(), pass] { self->end_backward(); });
 }
@@ -167,11 +193,19 @@ void BackwardHooksImpl::drop_broken_pass() {
   for (const auto& unit : units_) {
     unit->flat->abandon_gradient();
     unit->reduced = false;
+    unit->to_record = 0;
     unit->forget_calls(/*graph_is_kept=*/false);
   }
   reducing_ = nullptr;
   ended_ = true;
   if (on_end_) on_end_();
+}
+
+bool BackwardHooksImpl::Unit::is_needed() const {
+  return std::any_of(calls.begin(), calls.end(), [](const auto& other) {
+    const auto call = other.lock();
+    return call && call->begun && !call->back;
+  });
 }
 
 // Those that have come back cannot do so again, unless the graph is kept.
@@ -209,6 +243,7 @@ void BackwardHooksImpl::end_backward() {
     if (!(*unit)->reduced) post_backward(**unit);
     (*unit)->flat->reshard();
     (*unit)->reduced = false;
+    (*unit)->to_record = 0;
     (*unit)->forget_calls(torch::autograd::get_current_graph_task_keep_graph());
   }
   pass_.reset();

@@ -8,10 +8,10 @@ void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
 
 // Like the end of a pass that has reduced no unit.
 void BackwardHooksImpl::sync_gradients() {
-  drop_broken_pass();
+  drop_broken_passes();
   const bool sync = requires_gradient_sync_;
   requires_gradient_sync_ = true;
-  end_backward();
+  end_outermost_pass(/*graph_is_kept=*/true);
   requires_gradient_sync_ = sync;
 }
 
