@@ -25,3 +25,9 @@ class Rows(unittest.TestCase):
         self.assertEqual(problems("| one | right | `AnyModel.trains` |",  # text beside the tables
                                   after="`model.parameters()` and `.wrap` (`AnyModel.loads`, `AnyModel.is_gone`)"),
                          ["there is no test AnyModel.is_gone"])
+
+
+class Paths(unittest.TestCase):
+    def test_a_page_that_is_not_there_is_found_with_a_section_too(self):
+        text = "`docs/lost.html#limit=1`, `docs/lost.html`, `docs/step.html#limit=1`, `tasks/GLOSSARY.md#words`\n"
+        self.assertEqual(list(texts.problems_of_text(text, TESTS, set(), set())), ["there is no docs/lost.html"] * 2)

@@ -78,6 +78,7 @@ def problems_of_hints(text, task):
 def problems_of_text(text, known_tests, verbs, options):
     """What a text names and is not there."""
     for span in CODE.findall(without_blocks(text)):
+        span = span.partition("#")[0]  # `page.html#section` names a page
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
         file = pathlib.PurePosixPath(span)
         if is_path and "/" in span and not span.startswith(MADE) and (file.suffix or span[-1] == "/"):
