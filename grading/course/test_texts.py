@@ -1,8 +1,13 @@
 """What is found in the texts: python3 -m unittest discover grading/course."""
 
+import re
+import sys
 import unittest
 
 import texts
+
+sys.path.insert(0, str(texts.ROOT / "grading"))
+from grader import course  # noqa: E402
 
 TESTS = {"AnyModel.trains", "AnyModel.loads", "Launcher.ends"}
 
@@ -31,3 +36,28 @@ class Paths(unittest.TestCase):
     def test_a_page_that_is_not_there_is_found_with_a_section_too(self):
         text = "`docs/lost.html#limit=1`, `docs/lost.html`, `docs/step.html#limit=1`, `tasks/GLOSSARY.md#words`\n"
         self.assertEqual(list(texts.problems_of_text(text, TESTS, set(), set())), ["there is no docs/lost.html"] * 2)
+
+
+class Points(unittest.TestCase):
+    """What COURSE.md says of points is what the sample above it and the rubric say."""
+
+    def setUp(self):
+        page = (texts.ROOT / "COURSE.md").read_text()
+        self.sample, self.text = page, " ".join(page.split())
+
+    def test_the_example_of_a_problem_is_that_of_the_sample(self):
+        points, most, passed, failed = re.search(
+            r"^3.2 post_forward +\S+ +(\S+) of +(\d) +(\d+) passed, (\d+) failed, 0 not", self.sample, re.MULTILINE).groups()
+        tests = int(passed) + int(failed)
+        self.assertEqual(points, f"{int(most) * int(passed) / tests:.1f}")
+        self.assertIn(f"{passed} of {tests} passed, so problem 3.2 has {passed}/{tests} of {most} points, {points}.", self.text)
+        self.assertIn(f"{tests - 1} of {tests} would bring {int(most) - 0.5} points", self.text)
+
+    def test_the_parts_of_the_points_and_the_throughput_are_those_of_the_rubric(self):
+        rubric = course.rubric()
+        most, full = rubric["throughput"]["points"], rubric["throughput"]["full"]
+        self.assertEqual((rubric["hidden"], most), (0.25, 5))
+        self.assertIn("three quarters of the points are for the tests that you have. The last quarter", self.text)
+        self.assertIn("up to five extra points for throughput", self.text)
+        self.assertIn(f"You get {most} points if r is at most {full}, and {most} x {full} / r points if it is more: "
+                      f"{most / 2} points for r = {2 * full}.", self.text)
