@@ -38,6 +38,23 @@ class Paths(unittest.TestCase):
         self.assertEqual(list(texts.problems_of_text(text, TESTS, set(), set())), ["there is no docs/lost.html"] * 2)
 
 
+class Headers(unittest.TestCase):
+    def problems(self, text, is_task=True):
+        return list(texts.problems_of_headers(text, is_task, "| `memory/live_bytes.h` | `optim/exact_sum.h` |"))
+
+    def test_a_name_is_in_the_header_that_the_text_gives_for_it(self):
+        for text in ("`MemoryScope` (`common/memory/live_bytes.h`)", "`MemoryScope` of `memory/live_bytes.h`",
+                     "`live_bytes::now` and\n`MemoryScope` of `memory/live_bytes.h`",
+                     "`memory/live_bytes.h` has `live_bytes::now` and `MemoryScope`"):
+            self.assertEqual(self.problems(text, False), [f"{re.search('[a-z/_]+[.]h', text)[0]} has no MemoryScope"], text)
+        self.assertEqual(self.problems("`sum_of_squares()` and `value_of_sum` of `common/optim/exact_sum.h`"), [])
+
+    def test_a_task_names_headers_of_the_list_of_common(self):
+        text = "`common/comm/call.h`, `common/optim/exact_sum.h`, `trainer/prediction/step_time.h`"
+        self.assertEqual(self.problems(text), ["common/README.md does not list comm/call.h"])
+        self.assertEqual(self.problems(text, False), [])
+
+
 class Points(unittest.TestCase):
     """What COURSE.md says of points is what the sample above it and the rubric say."""
 

@@ -3,7 +3,7 @@
 
 A handout has a section for each problem of course.toml, with its name, points and command; HINTS.md
 has three levels for each. A path, a test, a verb of ./fsdp and an option that a text names must
-exist; ./fsdp site checks links. A test must compare each answer of "Predict before you
+exist, and a name must be in the header that a text gives for it; ./fsdp site checks links. A test must compare each answer of "Predict before you
 code" with a run. Each row of the tables of docs/what_works.md names its test, and that test exists.
 """
 
@@ -101,6 +101,26 @@ def problems_of_text(text, known_tests, verbs, options):
             yield f"line {number} has {len(line)} characters"
 
 
+def headers_in(text):
+    """The name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and "`HEADER` has `NAME`"."""
+    text, name, header = " ".join(text.split()), r"`([A-Za-z_:]+)(?:\(\))?`", r"`([\w/]+\.h)`"
+    for first, second, path in re.findall(rf"{name}(?:,? and {name})?(?: of | in | \(){header}", text):
+        yield from ((found, path) for found in (first, second) if found)
+    for path, rest in re.findall(rf"{header} (?:has|lists|offers) ([^.;]*)", text):
+        yield from ((found, path) for found in re.findall(name, rest))
+
+
+def problems_of_headers(text, is_task, list_of_common):
+    """Names that the header beside them does not have, and headers of common/ that a task names and its list lacks."""
+    for name, header in headers_in(text):
+        path = next((path for path in (ROOT / header, ROOT / "common" / header) if path.exists()), None)
+        if path and not re.search(rf"\b{name.split('::')[-1]}\b", path.read_text()):
+            yield f"{header} has no {name}"
+    for header in re.findall(r"`common/([\w/]+\.h)`", text) if is_task else []:
+        if f"`{header}`" not in list_of_common:
+            yield f"common/README.md does not list {header}"
+
+
 def tests_named_in(text, suite=""):
     """SUITE.NAME of each `Suite.name`, and of each `.name` of the suite before."""
     for first, name in re.findall(r"`(\w*)\.([a-z_0-9]+|\*)`", text):
@@ -138,8 +158,10 @@ def problems():
             yield from ((path, problem) for problem in check(text, task))
     pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
              ROOT / "scripts/maintain.txt"]
+    common = (ROOT / "common/README.md").read_text()
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
-        found = problems_of_text(path.read_text(), known_tests, *known)
+        yield from ((path, problem) for problem in problems_of_text(path.read_text(), known_tests, *known))
+        found = problems_of_headers(path.read_text(), ROOT / "tasks" in path.parents, common)
         yield from ((path, problem) for problem in found)
     path = ROOT / "docs/what_works.md"
     yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))
