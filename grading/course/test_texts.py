@@ -55,6 +55,15 @@ class Headers(unittest.TestCase):
         self.assertEqual(self.problems(text, False), [])
 
 
+class Measurements(unittest.TestCase):
+    def test_a_row_says_by_itself_what_to_measure_and_how(self):
+        page = "## Measure\n\n| What | Command |\n|---|---|\n{}\n\n## Break it\n\n| the same | as above |\n"
+        for row, is_wrong in (("| bytes | (a) with `--world 2` |", False), ("| the same, no prefetch | `T` |", True),
+                              ("| bytes of a step | as above |", True), ("| bytes | `--world 1`, ... |", True)):
+            found = [f"a row of Measure leans on another one: {row}"] if is_wrong else []
+            self.assertEqual(list(texts.problems_of_measurements(page.format(row))), found)
+
+
 class Points(unittest.TestCase):
     """What COURSE.md says of points is what the sample above it and the rubric say."""
 

@@ -3,7 +3,8 @@
 
 A handout has a section for each problem of course.toml, with its name, points and command; HINTS.md
 has three levels for each. A path, a test, a verb of ./fsdp and an option that a text names must
-exist, and a name must be in the header that a text gives for it; ./fsdp site checks links. A test must compare each answer of "Predict before you
+exist, and a name must be in the header that a text gives for it; ./fsdp site checks links. A row of
+"Measure" says by itself what to measure, with which command. A test must compare each answer of "Predict before you
 code" with a run. Each row of the tables of docs/what_works.md names its test, and that test exists.
 """
 
@@ -61,6 +62,14 @@ def problems_of_predictions(text, task):
     for number in re.findall(r"^(\d)\. ", section, re.MULTILINE):
         if f"prediction_{number}_" not in source:
             yield f"{name} does not compare the answer of prediction {number} with a run"
+
+
+def problems_of_measurements(text):
+    """Rows of "Measure" that cannot be read or typed without the row above."""
+    section = text.partition("## Measure")[2].split("\n## ")[0]
+    for row in re.findall(r"^\|.*", section, re.MULTILINE):
+        if re.search(r"^\| the same\b|\bas above\b|\.\.\. *\|$", row):
+            yield f"a row of Measure leans on another one: {row}"
 
 
 def problems_of_hints(text, task):
@@ -151,6 +160,7 @@ def problems():
     for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
         folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
         for name, check in (("README.md", problems_of_task), ("README.md", problems_of_predictions),
+                            ("README.md", lambda text, _: problems_of_measurements(text)),
                             ("HINTS.md", problems_of_hints)):
             path = folder / name
             more = folder / "EXTENSIONS.md"  # may hold the last problems of the handout
