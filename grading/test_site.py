@@ -72,7 +72,7 @@ class Site(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.files = {"whole": make.files_of(False), "students": make.files_of(True)}
         for name, files in cls.files.items():
-            make.build(files, cls.folder / name, step=cls.folder / "none")
+            make.build(files, cls.folder / name)
 
     def test_every_link_leads_to_a_page_and_a_section_and_nothing_is_loaded_from_a_network(self):
         for name in self.files:
@@ -110,18 +110,16 @@ class Site(unittest.TestCase):
             self.assertIn(name, str(raised.exception))
         self.assertFalse((self.folder / "broken").exists())
 
-    def test_links_the_page_to_play_with_where_there_is_one(self):
-        step, out = self.folder / "step", self.folder / "small"
-        step.mkdir()
-        (step / "build.py").write_text("import pathlib, sys\nout = pathlib.Path(sys.argv[1])\nout.mkdir()\n"
-                                       "(out / 'step.html').write_text('the step')\n")
-        make.build({"README.md": b"# A page\n", "docs/more.md": b"# More\n"}, out, step=step)
+    def test_holds_the_page_to_play_with_and_links_it_where_there_is_one(self):
+        out = self.folder / "small"
+        files = {"README.md": b"# A page\n", "docs/more.md": b"# More\n\nOpen `docs/step.html`.\n"}
+        make.build({**files, "docs/step.html": b"the step"}, out)
         self.assertEqual(list(wrong_links(out)), [])
-        self.assertIn('href="../step/step.html"', (out / "docs/more.html").read_text())
-        (step / "build.py").write_text("raise SystemExit('no wasm')")
-        with self.assertRaisesRegex(make.Broken, "build.py"):
-            make.build({"README.md": b"# A page\n"}, out, step=step)
-        self.assertTrue((out / "docs/more.html").exists())
+        self.assertEqual((out / "docs/step.html").read_bytes(), b"the step")
+        text = (out / "docs/more.html").read_text()
+        self.assertEqual(text.count('href="../docs/step.html"') + text.count('href="step.html"'), 2, "sidebar and text")
+        make.build(files, out)
+        self.assertNotIn('step.html"', (out / "docs/more.html").read_text())
 
 
 if __name__ == "__main__":

@@ -14,12 +14,17 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "grading/site/step"))
+import build  # noqa: E402
+
 PLAN = ROOT / "build/default/bin/plan"
 
 
-def missing():
-    modules = [name for name in ("ziglang", "wasmtime") if importlib.util.find_spec(name) is None]
-    return ", ".join(modules + ([] if PLAN.exists() else [str(PLAN)]))
+def needs(*names):
+    """Skips a test if modules or programs are missing."""
+    missing = [str(name) for name in names
+               if not (name.exists() if isinstance(name, pathlib.Path) else importlib.util.find_spec(name))]
+    return unittest.skipIf(missing, f"missing: {', '.join(missing)}; ./fsdp setup --site and ./fsdp build have them")
 
 
 def settings(dice):
@@ -58,14 +63,14 @@ BAD = {"world=0": "world is 0: takes a number from 1 to 64",
 
 
 class Wasm:
-    def __init__(self, path):
+    def __init__(self, code):
         import wasmtime
         engine = wasmtime.Engine()
         self.store = wasmtime.Store(engine)
         self.store.set_wasi(wasmtime.WasiConfig())
         linker = wasmtime.Linker(engine)
         linker.define_wasi()
-        self.exports = linker.instantiate(self.store, wasmtime.Module.from_file(engine, path)).exports(self.store)
+        self.exports = linker.instantiate(self.store, wasmtime.Module(engine, code)).exports(self.store)
         self.exports["_initialize"](self.store)
 
     def described(self, line):
@@ -77,24 +82,36 @@ class Wasm:
         return data[:data.index(0)].decode()
 
 
-@unittest.skipIf(missing(), f"missing: {missing()}; ./fsdp setup --site and ./fsdp build have them")
 class Step(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        subprocess.run([sys.executable, ROOT / "grading/site/step/build.py", cls.folder], check=True)
+    def setUp(self):
+        self.text = build.PAGE.read_text()
+
+    def test_the_page_is_made_of_the_files_in_its_folder(self):
+        self.assertTrue(build.page_around(build.packed_in(self.text)) == self.text,
+                        "docs/step.html is older than grading/site/step/ or timeline.css; make it again with "
+                        "grading/site/step/build.py")
+
+    @needs("ziglang", "wasmtime")
+    def test_the_sources_of_today_say_what_the_page_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "step.wasm")
+            build.compile_to(path)
+            today, page, dice = Wasm(path.read_bytes()), Wasm(build.wasm_in(self.text)), random.Random(22)
+        for _ in range(100):
+            line = settings(dice)
+            self.assertEqual(page.described(line), today.described(line), "run grading/site/step/build.py")
 
     def test_every_slider_and_stop_of_the_page_works_in_a_browser(self):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
         if browser is None:
             self.skipTest("missing: chromium")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
         script = DRIVE.replace("BAD", json.dumps(list(BAD)))
-        page = self.folder / "driven.html"
-        page.write_text((self.folder / "step.html").read_text().replace("</body>", script + "</body>"))
+        page = pathlib.Path(folder.name, "driven.html")
+        page.write_text(self.text.replace("</body>", script + "</body>"))
         done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-                               f"--user-data-dir={self.folder}/browser", "--virtual-time-budget=60000",
+                               f"--user-data-dir={folder.name}/browser", "--virtual-time-budget=60000",
                                page.as_uri()], capture_output=True, text=True)
         said = json.loads(base64.b64decode(re.search('id="said">(.*?)<', done.stdout)[1]))
         self.assertEqual([one for one in said if one[0].startswith("slider") and one[1]], [])
@@ -103,8 +120,9 @@ class Step(unittest.TestCase):
         for text, expected in zip(wrong, BAD.values(), strict=True):
             self.assertTrue(text.startswith(expected), text)
 
+    @needs("wasmtime", PLAN)
     def test_the_whole_program_plans_the_same(self):
-        dice, wasm = random.Random(21), Wasm(self.folder / "step.wasm")
+        dice, wasm = random.Random(21), Wasm(build.wasm_in(self.text))
         for _ in range(30):
             self.compare(wasm.described(settings(dice)))
 

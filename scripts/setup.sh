@@ -160,7 +160,8 @@ install_plots() {
     fail "could not install matplotlib $matplotlib_version"
 }
 
-# What ./fsdp site needs, figures included; zig and wasmtime make and test the page of a step, where there is one.
+# What ./fsdp site needs, figures included. Where the sources of docs/step.html are, also zig and wasmtime, which
+# make and test it.
 # pip also complains of what torch would need and does not have here, so what it says goes into a file.
 install_site() {
   local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version")
@@ -175,7 +176,7 @@ install_site() {
     fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
   # zig compiles its C++ library once, for a minute.
   if [[ -d $root/grading/site/step ]]; then
-    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step" >>"$log" 2>&1 || true
+    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step.html" >>"$log" 2>&1 || true
   fi
 }
 

@@ -26,7 +26,7 @@ FOLDER = "fsdp-course"
 GIVEN = tuple("""
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md CMakeLists.txt
     CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml docs/checkpoints.md
-    docs/debugging.md docs/hugging_face.md docs/memory- docs/telemetry.md fsdp
+    docs/debugging.md docs/hugging_face.md docs/memory- docs/step.html docs/telemetry.md fsdp
     grading/course/skeletons.py grading/grader/course.py grading/grader/submission.py grading/plot.py grading/submit.py
     programs/check programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
     programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh
@@ -42,6 +42,15 @@ def tracked():
     return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
 
 
+def for_students(page):
+    """The page of a step, in which the order of actions, which problems ask for, is hidden until a button is pressed."""
+    hidden = page.replace(b'data-students=""', b'data-students="hidden"')
+    if hidden.count(b'data-students="hidden"') != 1:
+        raise skeletons.Refused("docs/step.html: cannot hide the order of actions; make the page again with "
+                                "grading/site/step/build.py")
+    return hidden
+
+
 def contents(release=1):
     """Path in the handout -> (bytes, executable)."""
     files = {}
@@ -50,7 +59,8 @@ def contents(release=1):
     for name in tracked():
         if name.startswith(GIVEN) or name in RENAMED or (released and name.startswith(released)):
             path = ROOT / name
-            files[RENAMED.get(name, name)] = (path.read_bytes(), os.access(path, os.X_OK))
+            content = for_students(path.read_bytes()) if name == "docs/step.html" else path.read_bytes()
+            files[RENAMED.get(name, name)] = (content, os.access(path, os.X_OK))
     files = {name: file for name, file in files.items()
              if not (name.startswith("tasks/") and skeletons.is_source(name))}
     for name, content in skeletons.delivered().items():

@@ -28,7 +28,7 @@ LEVERS = (
     ("a unit for each block", "--wrap block"),
     ("activations computed again", "--checkpoint-activations all"),
     ("the optimizer in backward", "--step-in-backward on"),
-    ("its state in a file", "--offload optimizer --offload-dir DIR"),
+    ("optimizer's state in a file", "--offload optimizer --offload-dir DIR"),
     ("no prefetch", "--prefetch off"),
     ("twice the ranks", "--world 8"),
 )

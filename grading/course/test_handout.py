@@ -1,13 +1,25 @@
 """What a handout holds, and what it must not: python3 -m unittest discover grading."""
 
+import fnmatch
+import os
 import pathlib
 import re
+import subprocess
 import tarfile
 import tempfile
 import unittest
 
 import handout
 import skeletons
+import texts
+
+LINK = re.compile(r"""\]\(([^)\s]+)\)|(?:href|src|srcset)="([^"]+)""")
+PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*(?:/|\.[a-z]+)")
+KINDS = (".cpp", ".h", ".html", ".md", ".png", ".py", ".sh", ".svg", ".toml", "/")
+# A paragraph that has one of these words may name what students do not get.
+EXCUSES = ("not in the students' copy", "Instructors:")
+# Each `NAME` stands for a name that the reader chooses.
+PLACEHOLDER = re.compile(r"\bNAME\b|task[NK]\b")
 
 
 def telling_lines(text):
@@ -44,12 +56,95 @@ def found_in(lines, files):
             yield f"{name}: {line}"
 
 
-class Handout(unittest.TestCase):
-    def test_has_every_page_of_docs_that_its_files_name(self):
-        files = handout.contents()
-        named = {path for data, _ in files.values() for path in re.findall(rb"\bdocs/[\w-]+\.\w+", data)}
-        self.assertEqual({path.decode() for path in named} - set(files), set())
+def paths_in(paragraph):
+    """What the paragraph of a text names: links and, in code, paths and the names of files."""
+    links = [first or second for first, second in LINK.findall(paragraph)]
+    links = [link.partition("#")[0] for link in links if not re.match(r"\w+:|#", link)]
+    spans = [span.partition("#")[0] for span in texts.CODE.findall(paragraph)]
+    spans = [span for span in spans if PATH.fullmatch(span) and span.endswith(KINDS)
+             and not span.startswith(texts.MADE) and not PLACEHOLDER.search(span)]
+    return links, [span for span in spans if "/" in span or not span.endswith((".html", ".png", ".svg"))]
 
+
+def is_there(path, folder, names):
+    """Whether a file or a folder has this path, which counts from the root, from the page's folder or from what
+    #include counts from. A name alone may be that of any file."""
+    if "/" not in path:
+        return any(name == path or name.endswith(f"/{path}") for name in names)
+    places = (os.path.normpath(os.path.join(start, path)) for start in ("", folder, "common", "trainer"))
+    return any(fnmatch.filter(names, place) for place in places)
+
+
+def missing_in(files):
+    """What the texts of a handout name, and what it lacks: "TEXT: PATH"."""
+    names = {*files, *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents)}
+    for page, (data, _) in sorted(files.items()):
+        if not page.endswith(".md"):
+            continue
+        folder = os.path.dirname(page)
+        for paragraph in re.split(r"\n\s*\n", texts.without_blocks(data.decode())):
+            if any(excuse in " ".join(paragraph.split()) for excuse in EXCUSES):
+                continue
+            links, spans = paths_in(paragraph)
+            yield from (f"{page}: {link}" for link in links if os.path.normpath(os.path.join(folder, link)) not in names)
+            yield from (f"{page}: {span}" for span in spans if not is_there(span, folder, names))
+
+
+def verbs_in(files):
+    """The verbs of ./fsdp that the texts name, with the text."""
+    for page, (data, _) in sorted(files.items()):
+        if page.endswith(".md"):
+            for paragraph in re.split(r"\n\s*\n", data.decode()):
+                if not any(excuse in paragraph for excuse in EXCUSES):
+                    yield from ((page, verb) for verb, _ in texts.COMMAND.findall(paragraph))
+
+
+def verbs_of_copy(files):
+    """The verbs that ./fsdp has in a copy with these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (data, executable) in files.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o755 if executable else 0o644)
+        usage = subprocess.run([pathlib.Path(folder, "fsdp"), "help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE))
+
+
+class Names(unittest.TestCase):
+    def test_whatever_a_text_of_the_handout_names_is_in_the_handout(self):
+        self.assertEqual(list(missing_in(handout.contents(release=2))), [])
+        missing = {line.partition(": ")[2] for line in missing_in(handout.contents())}
+        self.assertEqual(missing, {"solutions/"})  # the texts say that later releases have it
+
+    def test_whatever_page_a_file_names_and_whatever_path_a_contract_names_is_in_the_handout(self):
+        files = handout.contents(release=2)
+        names = {*files, *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents)}
+        tops = "|".join(sorted({name.split("/")[0] for name in handout.tracked() if "/" in name and name[0] != "."}))
+        paths = re.compile(rf"(?<![\w/<\"$}}.-])((?:{tops})/[\w./-]*\w)")
+        for name, (data, _) in files.items():
+            named = {path.decode() for path in re.findall(rb"\bdocs/[\w-]+\.\w+", data)}
+            if name.startswith(("tasks/", "common/", "trainer/", "tests/", "appendix/", "programs/")) and name.endswith((".h", ".cpp")):
+                named |= {path for path in paths.findall(data.decode()) if not PLACEHOLDER.search(path)}
+            self.assertEqual(named - names, set(), name)
+
+    def test_a_path_that_is_not_there_is_found_however_it_is_written(self):
+        page = ("`there.md`, `docs/there.md`, [here](there.md#mark), `docs/`, `memory/x.h`, `build/made.txt`, `W/U`\n\n"
+                "`lost.md`, `site/lost.html#limit=1`, [gone](gone.md), <img src=\"lost.png\">, `lost/`, `memory/y.h`\n\n"
+                "`examples/own.cpp` is not in the students'\ncopy.\n\n```\n`output/of.md`\n```\n")
+        files = {"docs/there.md": (page.encode(), False), "common/memory/x.h": (b"", False)}
+        lost = ("gone.md", "lost.png", "lost.md", "site/lost.html", "lost/", "memory/y.h")
+        self.assertEqual(list(missing_in(files)), [f"docs/there.md: {path}" for path in lost])
+
+    def test_every_verb_that_a_text_of_the_handout_names_is_a_verb_of_the_copy(self):
+        files = handout.contents()
+        verbs = verbs_of_copy(files)
+        self.assertNotIn("plan", verbs)
+        self.assertIn("check", verbs)
+        self.assertEqual([named for named in verbs_in(files) if named[1] not in verbs], [])
+
+
+class Handout(unittest.TestCase):
     def test_has_no_line_of_a_solution(self):
         lines = solution_lines(range(1, 8))
         self.assertGreater(len(lines), 300)
@@ -80,6 +175,13 @@ class Handout(unittest.TestCase):
         for name in filter(skeletons.is_source, list(files)):
             if name.startswith("tasks/"):
                 self.assertEqual(files[f".pristine/{name.removeprefix('tasks/')}"], files[name])
+
+    def test_the_page_of_a_step_hides_the_order_that_problems_ask_for(self):
+        page, _ = handout.contents()["docs/step.html"]
+        self.assertIn(b'<body data-students="hidden">', page)
+        self.assertIn(b'<body data-students="">', (handout.ROOT / "docs/step.html").read_bytes())
+        with self.assertRaisesRegex(skeletons.Refused, "docs/step.html: cannot hide the order of actions"):
+            handout.for_students(b"<body>")
 
     def test_archives_of_the_same_files_are_the_same(self):
         files = {"fsdp": (b"#!/bin/sh\n", True), "common/base/todo.h": (b"", False)}

@@ -3,7 +3,8 @@
 
 A handout has a section for each problem of course.toml, with its name, points and command; HINTS.md
 has three levels for each. A path, a test, a verb of ./fsdp and an option that a text names must
-exist; ./fsdp site checks links. A test must compare each answer of "Predict before you
+exist, and a name must be in the header that a text gives for it; ./fsdp site checks links. A row of
+"Measure" says by itself what to measure, with which command. A test must compare each answer of "Predict before you
 code" with a run. Each row of the tables of docs/what_works.md names its test, and that test exists.
 """
 
@@ -63,6 +64,14 @@ def problems_of_predictions(text, task):
             yield f"{name} does not compare the answer of prediction {number} with a run"
 
 
+def problems_of_measurements(text):
+    """Rows of "Measure" that cannot be read or typed without the row above."""
+    section = text.partition("## Measure")[2].split("\n## ")[0]
+    for row in re.findall(r"^\|.*", section, re.MULTILINE):
+        if re.search(r"^\| the same\b|\bas above\b|\.\.\. *\|$", row):
+            yield f"a row of Measure leans on another one: {row}"
+
+
 def problems_of_hints(text, task):
     sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     names = [section.splitlines()[0] for section in sections]
@@ -78,6 +87,7 @@ def problems_of_hints(text, task):
 def problems_of_text(text, known_tests, verbs, options):
     """What a text names and is not there."""
     for span in CODE.findall(without_blocks(text)):
+        span = span.partition("#")[0]  # `page.html#section` names a page
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
         file = pathlib.PurePosixPath(span)
         if is_path and "/" in span and not span.startswith(MADE) and (file.suffix or span[-1] == "/"):
@@ -98,6 +108,26 @@ def problems_of_text(text, known_tests, verbs, options):
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > 110 and not line.startswith(("|", "    ")) and "](" not in line:
             yield f"line {number} has {len(line)} characters"
+
+
+def headers_in(text):
+    """The name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and "`HEADER` has `NAME`"."""
+    text, name, header = " ".join(text.split()), r"`([A-Za-z_:]+)(?:\(\))?`", r"`([\w/]+\.h)`"
+    for first, second, path in re.findall(rf"{name}(?:,? and {name})?(?: of | in | \(){header}", text):
+        yield from ((found, path) for found in (first, second) if found)
+    for path, rest in re.findall(rf"{header} (?:has|lists|offers) ([^.;]*)", text):
+        yield from ((found, path) for found in re.findall(name, rest))
+
+
+def problems_of_headers(text, is_task, list_of_common):
+    """Names that the header beside them does not have, and headers of common/ that a task names and its list lacks."""
+    for name, header in headers_in(text):
+        path = next((path for path in (ROOT / header, ROOT / "common" / header) if path.exists()), None)
+        if path and not re.search(rf"\b{name.split('::')[-1]}\b", path.read_text()):
+            yield f"{header} has no {name}"
+    for header in re.findall(r"`common/([\w/]+\.h)`", text) if is_task else []:
+        if f"`{header}`" not in list_of_common:
+            yield f"common/README.md does not list {header}"
 
 
 def tests_named_in(text, suite=""):
@@ -130,6 +160,7 @@ def problems():
     for task in tomllib.loads((ROOT / "course.toml").read_text())["task"]:
         folder = ROOT / "tasks" / f"task{task['number']}_{task['name']}"
         for name, check in (("README.md", problems_of_task), ("README.md", problems_of_predictions),
+                            ("README.md", lambda text, _: problems_of_measurements(text)),
                             ("HINTS.md", problems_of_hints)):
             path = folder / name
             more = folder / "EXTENSIONS.md"  # may hold the last problems of the handout
@@ -137,8 +168,10 @@ def problems():
             yield from ((path, problem) for problem in check(text, task))
     pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
              ROOT / "scripts/maintain.txt"]
+    common = (ROOT / "common/README.md").read_text()
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
-        found = problems_of_text(path.read_text(), known_tests, *known)
+        yield from ((path, problem) for problem in problems_of_text(path.read_text(), known_tests, *known))
+        found = problems_of_headers(path.read_text(), ROOT / "tasks" in path.parents, common)
         yield from ((path, problem) for problem in found)
     path = ROOT / "docs/what_works.md"
     yield from ((path, problem) for problem in problems_of_rows(path.read_text(), known_tests))

@@ -28,13 +28,16 @@ def files_of(students):
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
 
 
-def run_sphinx(sources, trees, source, made, step):
+STEP = "docs/step.html"  # the page to play with, which is a whole page already
+
+
+def run_sphinx(sources, trees, source, made, has_step):
     """Writes the sources, name -> bytes, and makes pages of them."""
     for name, data in sources.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(data)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto", "-c", HERE, "-d", trees,
-               *(["-t", "step"] if step else []), source, made]
+               *(["-t", "step"] if has_step else []), source, made]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise Broken(done.stderr.replace(f"{source}/", "").strip())
@@ -42,20 +45,14 @@ def run_sphinx(sources, trees, source, made, step):
         shutil.copytree(source / "figures", made / "figures")
 
 
-def build(files, out, options=(), step=HERE / "step"):
-    """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all. `step`: the page to play
-    with, if there is one; its build.py, with these options, writes it into a folder."""
+def build(files, out):
+    """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
-        source, made, page = (pathlib.Path(folder, name) for name in ("source", "made", "step"))
-        building = subprocess.Popen([sys.executable, step / "build.py", page, *options]) if step.is_dir() else None
-        try:  # Sphinx runs on another core meanwhile
-            run_sphinx(pages.Site(files).sources(), pathlib.Path(folder, "trees"), source, made, step.is_dir())
-        finally:
-            failed = building and building.wait()
-        if failed:
-            raise Broken(f"{step}/build.py failed")
-        if building:
-            page.rename(made / "step")
+        source, made = (pathlib.Path(folder, name) for name in ("source", "made"))
+        run_sphinx(pages.Site(files).sources(), pathlib.Path(folder, "trees"), source, made, STEP in files)
+        if STEP in files:
+            (made / STEP).parent.mkdir(exist_ok=True)
+            (made / STEP).write_bytes(files[STEP])
         if out.exists():
             shutil.rmtree(out)
         made.rename(out)
@@ -72,7 +69,7 @@ def main():
     if out.exists() and not (out / MARK).is_file():
         parser.error(f"{out}: is there already, and is no site; name a new folder")
     try:
-        build(files_of(arguments.students), out, ["--students"] if arguments.students else [])
+        build(files_of(arguments.students), out)
     except (OSError, subprocess.CalledProcessError, skeletons.Refused, Broken) as error:
         sys.exit(f"fsdp site: {error}")
     print(f"{arguments.out / 'index.html'}: {sum(1 for _ in out.rglob('*.html'))} pages; open it in a browser")

@@ -15,7 +15,7 @@ LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".txt": "cmake", ".json": "json", ".py"
 LEVELS = {"1": "A question", "2": "The idea", "3": "A pointer"}
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-CODE = re.compile(r"(?<!\[)`([\w./-]+\.(?:h|cpp|md))`(?!\])")
+CODE = re.compile(r"(?<!\[)`([\w./-]+\.(?:h|cpp|md|html))`(?!\])")
 PICTURE = re.compile(  # without the narrow ones
     r'<picture>(?:\s*<source[^>]*max-width[^>]*>)*\s*<source[^>]*srcset="([^"]*)">\s*<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>')
 DRAWING = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
@@ -77,7 +77,9 @@ class Site:
         return os.path.relpath("index.md" if there == "README.md" else there, os.path.dirname(page) or ".") + mark + section
 
     def code(self, page, span):
-        """The name of a file that has a page, as a link to it."""
+        """The name of a file that has a page or is one, as a link to it."""
+        if span.endswith(".html") and span in self.files:  # it is no source of Sphinx, which would warn of a link
+            return f'<a href="{os.path.relpath(span, os.path.dirname(page) or ".")}"><code>{span}</code></a>'
         for path in (joined(page, span), span, f"common/{span}"):
             if path != page and (path in self.shown or ("/" in span and path in self.texts)):
                 return f"[`{span}`]({os.path.relpath(path, os.path.dirname(page) or '.')})"

@@ -17,15 +17,15 @@ class BackwardHooksImpl final : public BackwardHooks,
  private:
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    int64_t calls{};      // in forward, with gradients recorded
-    int64_t came_back{};  // of these calls, in this pass
-    bool reduced{};       // in this pass
+    int64_t calls{};      // of the module in forward, with gradients recorded
+    int64_t came_back{};  // how many of `calls` have come back in this pass
+    bool reduced{};       // whether the unit was reduced in this pass
   };
 
-  void begin_backward();           // at every sign of a pass: asks for end_backward() once
-  void post_backward(Unit& unit);  // issues its reduction and reshards it
-  void wait_for_reduction();       // waits for the one under way, whichever unit's it is
-  void end_backward();             // when the engine has run everything
+  void begin_backward();           // called at every sign of a pass; asks for end_backward() once
+  void post_backward(Unit& unit);  // issues the unit's reduction and reshards the unit
+  void wait_for_reduction();       // waits for the reduction under way, whichever unit's it is
+  void end_backward();             // called when the engine has run everything
 
   std::vector<std::shared_ptr<Unit>> units_;
 

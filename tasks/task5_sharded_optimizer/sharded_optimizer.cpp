@@ -15,7 +15,7 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   void step() override;
   void zero_grad() override;
   double clip_grad_norm(double max_norm) override;
-  using ShardedOptimizer::clip_grad_norm;  // problem 5.4's, as long as you have none
+  using ShardedOptimizer::clip_grad_norm;  // of problem 5.4; yours takes the place of this line
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones

@@ -23,13 +23,15 @@ class PrefetcherImpl final : public Prefetcher,
   using Order = std::vector<std::shared_ptr<FlatParameter>>;
 
   void begin_forward();  // the root has been unsharded for its forward
-  void pre_forward(const std::shared_ptr<FlatParameter>& unit);   // it has been unsharded
-  void end_forward();                                             // the root's forward has ended
-  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
+  // `unit` has been unsharded for its forward.
+  void pre_forward(const std::shared_ptr<FlatParameter>& unit);
+  void end_forward();  // the root's forward has ended
+  // `unit` has been unsharded for its backward.
+  void pre_backward(const std::shared_ptr<FlatParameter>& unit);
 
-  size_t window_{};       // units issued ahead of the running one
-  Order forward_order_;   // of the forward under way
-  Order backward_order_;  // ended in forward, still to come back
+  size_t window_{};       // how many units are issued ahead of the running unit
+  Order forward_order_;   // the units of the forward under way, or else of the last forward
+  Order backward_order_;  // the units whose forward has ended and that will come back in backward
 
   // Add what you need.
 };

@@ -42,7 +42,8 @@ class Prefetcher {
   // Drops the order of backward. Call it when a backward pass has ended or has broken off.
   virtual void end_backward() = 0;
 
-  // The units in the order of use in the last forward, with repeats.
+  // The units in the order of use, with repeats: during a forward those of this forward so far,
+  // after it those of this last forward.
   virtual const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const = 0;
 
   // Extension (see "Going further" in the handout), with FSDP2's names. From now on, when `module`

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes OUT/step.html, a page that runs the prediction of a step as WebAssembly, and OUT/step.wasm.
+"""Makes docs/step.html, a page that runs the prediction of a step as WebAssembly.
 
-The page works from a file and asks for nothing else. With --students the order of actions, which
-problems ask for, is hidden until a button is pressed. Needs ziglang (`./fsdp setup --site`).
+The page works from a file and asks for nothing else. It is kept in the repository, so that only those
+who change it need ziglang (`./fsdp setup --site`). A handout has it with the order of actions hidden
+(grading/course/handout.py).
 """
 
 import argparse
 import base64
+import gzip
 import importlib.util
 import os
 import pathlib
@@ -16,6 +18,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+PAGE = ROOT / "docs/step.html"
 ZIGLANG = "0.17.1"
 # What schedule() and the folds over it consist of.
 SOURCES = """
@@ -41,7 +44,7 @@ def compile_to(wasm):
     environment = {"ZIG_GLOBAL_CACHE_DIR": str(ROOT / ".cache/zig"), **os.environ}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "ziglang", "c++", "--target=wasm32-wasi", "-mexec-model=reactor",
-                   "-std=c++20", "-O2", "-Wno-c++11-narrowing", "-I", folder, "-I", "common",
+                   "-std=c++20", "-Oz", "-Wno-c++11-narrowing", "-I", folder, "-I", "common",
                    "-I", "trainer", *(f"-Wl,--export={name}" for name in EXPORTS), "-Wl,--strip-all", "-o", wasm]
         for header in SHIMMED:
             path = pathlib.Path(folder) / header
@@ -54,18 +57,20 @@ def compile_to(wasm):
         sys.exit(f"grading/site/step: it does not compile to WebAssembly:\n{made.stderr}")
 
 
-def page(wasm, students):
-    """The page in one file."""
+def page(wasm):
+    """The page in one file. Its WebAssembly is packed, because that takes a third of the bytes."""
+    packed = base64.b64encode(gzip.compress(wasm, mtime=0)).decode()
+    return page_around(packed)
+
+
+def page_around(packed):
     text = (HERE / "step.html").read_text()
     parts = {'<link rel="stylesheet" href="timeline.css">':
              f"<style>\n{(ROOT / 'common/trace/page/timeline.css').read_text()}</style>",
              '<link rel="stylesheet" href="step.css">': f"<style>\n{(HERE / 'step.css').read_text()}</style>",
-             '<script type="application/wasm" id="wasm">':
-             f'<script type="application/wasm" id="wasm">{base64.b64encode(wasm).decode()}'}
+             '<script type="application/wasm" id="wasm">': f'<script type="application/wasm" id="wasm">{packed}'}
     for script in ("stops.js", "step.js"):
         parts[f'<script src="{script}">'] = f"<script>\n{(HERE / script).read_text()}"
-    if students:
-        parts['data-students=""'] = 'data-students="hidden"'
     for place, part in parts.items():
         if text.count(place) != 1:
             sys.exit(f"grading/site/step: step.html lacks {place}")
@@ -73,16 +78,25 @@ def page(wasm, students):
     return text
 
 
+def packed_in(text):
+    """The packed WebAssembly of a page, as it is written there."""
+    return text.partition('<script type="application/wasm" id="wasm">')[2].partition("</script>")[0]
+
+
+def wasm_in(text):
+    return gzip.decompress(base64.b64decode(packed_in(text)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=pathlib.Path, metavar="OUT")
-    parser.add_argument("--students", action="store_true", help="hide the order of actions")
-    arguments = parser.parse_args()
+    parser.add_argument("out", type=pathlib.Path, nargs="?", default=PAGE, metavar="OUT",
+                        help="the file to write in the place of docs/step.html")
+    out = parser.parse_args().out
     try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        wasm = (arguments.out / "step.wasm").resolve()
-        compile_to(wasm)
-        (arguments.out / "step.html").write_text(page(wasm.read_bytes(), arguments.students))
+        with tempfile.TemporaryDirectory() as folder:
+            wasm = pathlib.Path(folder, "step.wasm")
+            compile_to(wasm)
+            out.write_text(page(wasm.read_bytes()))
     except OSError as error:
         sys.exit(f"grading/site/step: {error}")
 

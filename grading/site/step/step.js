@@ -60,7 +60,9 @@ function settingsOf(changes) {
 
 let predictor;
 async function load() {
-  const bytes = Uint8Array.from(atob(element('wasm').textContent), c => c.charCodeAt(0));
+  const packed = Uint8Array.from(atob(element('wasm').textContent), c => c.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  const bytes = await new Response(unpacked).arrayBuffer();
   const nothing = new Proxy({}, {get: () => () => 0});  // it has no files, no clock and no environment
   predictor = (await WebAssembly.instantiate(bytes, {wasi_snapshot_preview1: nothing})).instance.exports;
   predictor._initialize();
@@ -296,7 +298,10 @@ function showNumbers() {
   const nameOf = what => what === 'metrics' ? 'loss' : what.replace('_', '-');
   const parts = Object.entries(received).map(([what, bytes]) => `${nameOf(what)} ${bytesText(bytes)}`);
   const where = peak.phase === 'init' ? 'before the step' : `in ${peak.phase}${peak.unit ? ' of ' + peak.unit : ''}`;
+  const unsharded = phase => bytesText(Math.max(
+      ...run.actions.filter(action => action.phase === phase).map(action => action.live.gathered)));
   const all = [['most bytes alive', bytesText(peak.bytes), where],
+               ['unsharded at most', unsharded('forward'), `in forward, ${unsharded('backward')} in backward`],
                ['received in a step', bytesText(sum), parts.join(', ')],
                ['time of a step', timeText(computing + waiting),
                 `computing ${timeText(computing)}, waiting ${timeText(waiting)}`]];
@@ -395,7 +400,9 @@ function listen() {
   new ResizeObserver(() => run && drawUnits()).observe(element('units'));
   addEventListener('hashchange', () => attempt(readAddress));
   const hide = hidden => element('hidden').hidden = !(element('walk').hidden = hidden);
-  hide(document.body.dataset.students !== '');
+  const isHidden = document.body.dataset.students !== '';
+  hide(isHidden);
+  element('whole').hidden = isHidden;  // a student's copy has no ./fsdp plan
   element('show').onclick = () => {
     hide(false);
     element('next').focus();
