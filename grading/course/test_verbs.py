@@ -150,6 +150,43 @@ class Verbs(unittest.TestCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
+    def jobs_and_said(self, megabytes, cores, files):
+        """The -j of a build of so many files on such a machine, and the first line that it prints."""
+        folder = self.folder_of_build("true")
+        (folder / "build.ninja").write_text("rule r\n  command = touch $out\n" + "".join(
+            f"build made{number}: r\n" for number in range(files)) + "build made: phony " + " ".join(
+            f"made{number}" for number in range(files)) + "\n")
+        for path in folder.glob("made*"):
+            path.unlink()
+        before = (f"configure() {{ :; }}; nproc() {{ echo {cores}; }}; free_megabytes() {{ echo {megabytes}; }};"
+                  'ninja() { echo "$@" >>build/default/calls; command ninja "$@"; };')
+        said = self.build(before).communicate()[1].splitlines()
+        calls = (folder / "calls").read_text().splitlines()
+        (folder / "calls").unlink()
+        return re.search(r"-j (\d+) made$", calls[-1])[1], said
+
+    def test_a_build_runs_as_many_compilers_as_memory_has_room_for(self):
+        bounded = "because {} MB of memory are free and a compiler takes 1300"
+        for megabytes, cores, files, jobs, said in (
+                (64000, 8, 9, "8", "9 steps"), (2700, 8, 9, "2", "9 steps, 2 at a time, " + bounded.format(2700)),
+                (900, 2, 3, "1", "3 steps, 1 at a time, " + bounded.format(900)), (900, 1, 2, "1", "2 steps"),
+                (2700, 8, 1, "2", "1 step")):
+            self.assertEqual(self.jobs_and_said(megabytes, cores, files),
+                             (jobs, [f"fsdp: building made in build/default: {said}"]))
+
+    def test_a_build_shows_its_first_warning(self):
+        one = f"{self.root}/common/nn/module.h:7:1: warning: unused variable 'a'"
+        for lines, said in (
+                ([one, one], f"1 warning in build/default/build.log; first: {one.removeprefix(f'{self.root}/')}"),
+                ([one, f"{self.root}/{SKELETON}:9:3: warning: unused variable 'b'"],
+                 f"2 warnings in build/default/build.log; first: {SKELETON}:9:3: warning: unused variable 'b'"),
+                ([], None)):
+            folder = self.folder_of_build("cat printed; touch made")
+            (folder / "made").unlink(missing_ok=True)
+            (folder / "printed").write_text("\n".join(lines))
+            printed = self.build(before="configure() { :; };").communicate()[1].splitlines()
+            self.assertEqual(printed[1:], [f"fsdp: {said}"] if said else [])
+
     def build_while_another_holds_the_lock(self, rule, process=""):
         """The first line that it prints; "" if it does not wait."""
         folder = self.folder_of_build(rule)
