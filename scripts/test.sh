@@ -81,13 +81,12 @@ build_cuda() {
 }
 
 if [[ $properties ]]; then
-  "$root/scripts/setup.sh"
   build "$preset" properties_tests
   exec env FSDP_PROPERTIES="$properties" FSDP_PROPERTIES_FROM="$from" \
     "$root/build/$preset/bin/properties_tests" --gtest_brief=1
 fi
 # Where the site can't be installed, its tests are skipped.
-if ! { "$root/scripts/setup.sh" --plots && { "$root/scripts/setup.sh" --python-only --site || true; } &&
+if ! { "$root/scripts/setup.sh" && "$root/scripts/setup.sh" --plots && { "$root/scripts/setup.sh" --python-only --site || true; } &&
        build "$preset" all_tests; }; then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1
