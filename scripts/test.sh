@@ -101,6 +101,7 @@ if [[ $preset == default ]]; then
   counted run_part faults 50
   counted run_part submissions 12
   counted run_part course/samples 4
+  counted "$root/.venv/bin/python3" "$root/grading/course/fresh_clone.py" --totals "$totals" ${all:+--pages}
 fi
 if [[ $all ]]; then build_cuda; fi
 

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 import course_copy
+import handout
 import skeletons
 from course_copy import SKELETON
 
@@ -58,11 +59,95 @@ class Verbs(course_copy.CourseCopy):
             made = self.root / f"build/default/CMakeFiles/mine_{task}.dir/{name}.o"
             made.parent.mkdir(parents=True)
             subprocess.run(["c++", "-c", "-x", "c++", "-", "-o", made], input=code, text=True, check=True)
-        done = self.run_function("look", "set -euo pipefail; for i in 3 5 6; do look $i mine && echo good $i; done")
+        done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; ' "set -euo pipefail; for i in 3 5 6; do look $i mine && echo good $i; done")
         self.assertEqual(done.stdout, "good 5\ngood 6\n", done.stderr)
         for line, said in zip(done.stderr.splitlines(), (f"{SKELETON} uses fork: a solution starts", f"{EXTENSION} uses write",
                                                          "task 5 would be graded without its extensions"), strict=True):
             self.assertIn(said, line)
+
+    def said_of_changes(self):
+        """What check would say of changed files of the course."""
+        functions = 'eval "$(sed -n "/^changed_files()/,/^}/p" fsdp)"; say_changed'
+        done = self.run_function("say_changed", f"set -euo pipefail; {functions}")
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        return done.stderr
+
+    HEADER, GIVEN, ADDED = "tasks/task3_forward_hooks/forward_hooks.h", "common/base/text.h", "common/base/mine.cpp"
+    DIFFERS = "is not as the course delivered it; the grader uses its own, so your points there may differ:"
+
+    def change_files(self):
+        """The student's own files as well, of which nothing is said."""
+        for name in (self.HEADER, self.GIVEN, self.ADDED, SKELETON, EXTENSION, "tasks/task3_forward_hooks/own.h", "tasks/WRITEUP.md"):
+            with open(self.root / name, "a") as file:
+                file.write("// changed\n")
+
+    def test_check_names_changed_files_of_a_handout(self):
+        shutil.rmtree(self.root)
+        for name, (content, executable) in handout.contents().items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self.assertEqual(self.said_of_changes(), "")
+        self.change_files()
+        self.assertEqual(self.said_of_changes().splitlines(), [
+            f"fsdp: {self.GIVEN} {self.DIFFERS} unpack the course again over this copy, with ./fsdp update ARCHIVE",
+            f"fsdp: {self.HEADER} {self.DIFFERS} cp .pristine/{self.HEADER.removeprefix('tasks/')} {self.HEADER}",
+            f"fsdp: {self.ADDED} {self.DIFFERS} remove it, or move it into the folder of your task"])
+        for name in ("cmake/pch.h", "CMakeLists.txt"):
+            (self.root / name).unlink()
+        self.assertIn("fsdp: ... and 2 more files of the course\n", self.said_of_changes())
+
+    def test_check_names_changed_files_of_the_repository(self):
+        shutil.rmtree(self.root / ".pristine")
+        shutil.copytree(skeletons.ROOT / "common", self.root / "common")
+        git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "delivered"]):
+            subprocess.run([*git, *words], check=True)
+        self.assertEqual(self.said_of_changes(), "")
+        self.change_files()
+        self.assertEqual(sorted(self.said_of_changes().splitlines()), [
+            f"fsdp: {name} {self.DIFFERS} git checkout HEAD -- {name}" if name != self.ADDED else f"fsdp: {name} {self.DIFFERS} remove it"
+            for name in sorted((self.HEADER, self.GIVEN, self.ADDED))])
+
+    def object_of(self, task, name, code):
+        """Where ninja puts what a file of tasks/ is compiled to. The code is also in the file."""
+        (self.root / name).write_text(code)
+        made = self.root / f"build/default/CMakeFiles/mine_task{task}.dir/{name}.o"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["c++", "-std=c++20", "-O1", "-c", self.root / name, "-o", made], check=True)
+        return made
+
+    def test_check_names_the_line_of_what_the_grader_would_reject(self):
+        header = SKELETON.replace("forward_hooks.cpp", "own.h")
+        (self.root / header).write_text("#pragma once\ninline void end() { _exit(1); }\n")
+        opened = '#include <fstream>\n// std::ofstream is not allowed\nvoid f() {\n  std::ofstream("a") << 3;\n}\n'
+        for code, said in (
+                (opened, f"{SKELETON}:4 uses std::ofstream: "),
+                (f'#include <unistd.h>\n#include "own.h"\nvoid f() {{ end(); }}\n', f"{header}:2, included by {SKELETON}, uses _exit: "),
+                ("#include <unistd.h>\n#define START fo##rk\nvoid f() { START(); }\n", f"{SKELETON} uses fork: ")):
+            self.object_of(3, SKELETON, code)
+            done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; look 3 mine')
+            self.assertIn(f"fsdp: {said}", done.stderr)
+
+    def test_check_names_both_files_that_define_a_name(self):
+        first, second = "tasks/task1_meta_init/meta_init.cpp", "tasks/task2_flat_parameter/flat_layout.cpp"
+        objects = [self.object_of(task, name, "namespace fsdp { int helper() { return 1; } }\nint table[3];\n")
+                   for task, name in ((1, first), (2, second))]
+        said = "".join(
+            f'fsdp: {name} is defined in {first} and in {second}, and all tasks are one program: give one of the two another '
+            'name, or put it into "namespace { }", which makes it the file\'s own\n' for name in ("fsdp::helper()", "table"))
+        log = self.root / "build/default/build.log"
+        linkers = [["ld", "-r"], *(["c++", f"-fuse-ld={name}"] for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{name}"))]
+        for linker in linkers:
+            done = subprocess.run([*linker, "-o", "/dev/null", *objects], cwd=self.root, capture_output=True, text=True)
+            log.write_text(done.stderr)
+            function = 'eval "$(sed -n "/^show_clashes()/,/^}/p" fsdp)"; show_errors 2'
+            self.assertEqual(self.run_function("show_errors", function).stderr, f"fsdp: task 2 does not compile\n{said}", log.read_text())
+        log.write_text(f"mold: error: duplicate symbol: {objects[0]}: {objects[1]}: fsdp::helper()\n")
+        self.assertEqual(self.run_function("show_errors", function).stderr,
+                         f"fsdp: task 2 does not compile\n{said.splitlines()[0]}\n")
+        log.write_text(f"{self.root}/{first}:3:1: error: expected ;\n")
+        self.assertIn(f"{first}:3:1: error: expected ;", self.run_function("show_errors", function).stderr)
 
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
         for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
