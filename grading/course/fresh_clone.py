@@ -133,6 +133,9 @@ class Clone:
         else:
             clone_of_repository(self.folder)
         self.environment["FRESH_CONFIGURED"] = str(self.aside / ("handout" if in_handout else "repository"))
+        same = all((ROOT / path.relative_to(self.folder)).exists() and path.read_bytes() == (ROOT / path.relative_to(self.folder)).read_bytes()
+                   for path in (self.folder / "tasks").rglob("*.cpp"))
+        self.environment["FRESH_TASKS"] = "" if same else "others"
         for name in (".venv", ".venv-peers"):
             if (ROOT / name).exists():
                 (self.folder / name).symlink_to(ROOT / name)

@@ -123,7 +123,7 @@ class Verbs(course_copy.CourseCopy):
         opened = '#include <fstream>\n// std::ofstream is not allowed\nvoid f() {\n  std::ofstream("a") << 3;\n}\n'
         for code, said in (
                 (opened, f"{SKELETON}:4 uses std::ofstream: "),
-                (f'#include <unistd.h>\n#include "own.h"\nvoid f() {{ end(); }}\n', f"{header}:2, included by {SKELETON}, uses _exit: "),
+                ('#include <unistd.h>\n#include "own.h"\nvoid f() { end(); }\n', f"{header}:2, included by {SKELETON}, uses _exit: "),
                 ("#include <unistd.h>\n#define START fo##rk\nvoid f() { START(); }\n", f"{SKELETON} uses fork: ")):
             self.object_of(3, SKELETON, code)
             done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; look 3 mine')
