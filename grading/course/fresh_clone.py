@@ -66,7 +66,7 @@ def lines_of_text(page, text):
             number += 1
         indented = re.match(r"    (?! )(.*)", row) or (page.endswith(".txt") and re.match(r"  (?! )(.*)", row))
         if indented and not fenced and BEGINS.match(indented[1]):
-            found.append(Line(page, number, re.sub(r"\s{2,}(?!#)", "  # ", indented[1], count=1)))
+            found.append(Line(page, number, re.sub(r"\s{2,}(?=[^\s#])", "  # ", indented[1], count=1)))
         found += [Line(page, number, command) for command in re.findall(r"`(\./fsdp appendix [a-z_]+)` prints", row)]
     return found
 
@@ -89,10 +89,10 @@ def load():
     lines += [Line("fresh_clone.toml", number, text) for number, text in enumerate(settings["also"], 1)]
     used = set()
     for line in lines:
-        keys = [key for key in settings["lines"] if line.text.startswith(key)]
-        if keys:
-            line.expected = {**line.expected, **settings["lines"][max(keys, key=len)]}
-            used.add(max(keys, key=len))
+        for key in sorted(settings["lines"], key=len):
+            if line.text.startswith(key) or f"{line.page} {line.text}".startswith(key):
+                line.expected = {**line.expected, **settings["lines"][key]}
+                used.add(key)
     if unused := settings["lines"].keys() - used:
         raise Refused(f"fresh_clone.toml: no page shows a line that begins with {', '.join(sorted(unused))}")
     return lines, settings
