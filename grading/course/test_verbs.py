@@ -134,7 +134,7 @@ class Verbs(course_copy.CourseCopy):
         objects = [self.object_of(task, name, "namespace fsdp { int helper() { return 1; } }\nint table[3];\n")
                    for task, name in ((1, first), (2, second))]
         said = "".join(
-            f'fsdp: {name} is defined in {first} and in {second}, and all tasks are one program: give one of the two another '
+            f'fsdp: {name} is defined in {first} and in {second}, and both are in one program: give one of the two another '
             'name, or put it into "namespace { }", which makes it the file\'s own\n' for name in ("fsdp::helper()", "table"))
         log = self.root / "build/default/build.log"
         linkers = [["ld", "-r"], *(["c++", f"-fuse-ld={name}"] for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{name}"))]
