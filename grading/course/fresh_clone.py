@@ -29,6 +29,7 @@ from grader.course import BUILD, ROOT, Refused, tomllib  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 PAGES = ("README.md", "COURSE.md", "CONTRIBUTING.md", "docs/*.md", "appendix/*.md", "tasks/*.md", "tasks/*/*.md",
          "grading/*.md", "grading/*/README.md", "scripts/maintain.txt")
+OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"  # the pages of its own lines
 # What begins a command. `P` stands in scripts/maintain.txt for the Python of the repository.
 BEGINS = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
                     r"torchrun |mpirun |srun )")
@@ -86,7 +87,8 @@ def load():
         for path in sorted(ROOT.glob(pattern)):
             page = str(path.relative_to(ROOT))
             lines += lines_of_text(page, path.read_text())
-    lines += [Line("fresh_clone.toml", number, text) for number, text in enumerate(settings["also"], 1)]
+    for page, texts in ((OWN, settings["also"]), (IN_HANDOUT, settings["in_handout"])):
+        lines += [Line(page, number, text) for number, text in enumerate(texts, 1)]
     used = set()
     for line in lines:
         for key in sorted(settings["lines"], key=len):
@@ -168,7 +170,7 @@ def needed_files():
 def handouts_pages():
     """The pages that tell students what to type: their lines are typed in a handout."""
     names = (handout.RENAMED.get(line, line) for line in handout.tracked())
-    return {*handout.RENAMED, *(name for name in names if name.startswith(("appendix/", "tasks/")))}
+    return {IN_HANDOUT, *handout.RENAMED, *(name for name in names if name.startswith(("appendix/", "tasks/")))}
 
 
 def clone_of_repository(folder):
@@ -193,6 +195,8 @@ def clone_of_repository(folder):
 def command_of(line, words):
     """What is typed: without the comment and what is optional, with values for the words that a reader replaces, and
     shortened as fresh_clone.toml says."""
+    if line.page in (OWN, IN_HANDOUT):
+        return line.text
     command = re.sub(r"\s+# .*|\s+#$", "", line.text)
     command = re.sub(r"\[[^\]]*\]", "", command).replace(" ...", "")
     command = re.sub(r"^P (?=grading/)", ".venv/bin/python3 ", command)
@@ -259,7 +263,7 @@ def play(lines, settings, clone):
 
 
 # What a student or a user types first, and what is refused.
-QUICK = ("./fsdp help", "fresh_clone.toml")
+QUICK = ("./fsdp help", OWN)
 
 
 def chosen(lines, arguments):
