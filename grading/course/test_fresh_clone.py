@@ -58,7 +58,7 @@ class FakeClone:
     """Says what was typed and what was in build/ then, and prints what it is told to."""
 
     def __init__(self, folder, status=0, printed="fine"):
-        self.folder, self.answer, self.typed = folder, (status, printed), []
+        self.folder, self.answer, self.typed, self.really = folder, (status, printed), [], False
 
     def run(self, command, seconds):
         self.typed.append((command, (self.folder / "build").exists()))

@@ -196,6 +196,8 @@ class Verbs(course_copy.CourseCopy):
     def test_help_has_the_verbs_of_this_copy(self):
         maintain = self.root / "scripts/maintain.txt"
         self.assertEqual(self.run_verb("help", "--maintain"), (0, maintain.read_text()))
+        for verb in ("update", "submit", "install", "setup"):  # those that this copy has and that are no programs
+            self.assertEqual(self.run_verb(verb, "--help"), self.run_verb("help"), verb)
         for path in (maintain, self.root / "grading/course/skeletons.py"):
             path.unlink()
         text = self.run_verb("help")[1]
