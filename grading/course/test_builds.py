@@ -6,9 +6,24 @@ import pathlib
 import re
 import signal
 import subprocess
+import unittest
 
 import course_copy
+import skeletons
 from course_copy import SKELETON
+
+
+class AllTests(unittest.TestCase):
+    """./fsdp test builds the target all_tests, and nothing else before it runs the tests."""
+
+    @unittest.skipUnless((skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured")
+    def test_what_tests_run_is_built_before_them(self):
+        needed = {name for path in (skeletons.ROOT / "grading").rglob("test_*.py")
+                  for name in re.findall(r'ROOT / "build/default/bin/(\w+)"', path.read_text())}
+        self.assertGreaterEqual(needed, {"plan", "own_training"})
+        listed = subprocess.run(["ninja", "-C", skeletons.ROOT / "build/default", "-t", "query", "CMakeFiles/all_tests"],
+                                capture_output=True, text=True, check=True).stdout
+        self.assertEqual(needed - set(re.findall(r"bin/(\w+)", listed)), set())
 
 
 class Build(course_copy.CourseCopy):
