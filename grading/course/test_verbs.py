@@ -97,6 +97,15 @@ class Verbs(course_copy.CourseCopy):
             (self.root / name).unlink()
         self.assertIn("fsdp: ... and 2 more files of the course\n", self.said_of_changes())
 
+    def test_check_says_of_changed_files_before_it_builds(self):
+        (self.root / "scripts/setup.sh").write_text("exit 1\n")
+        (self.root / ".pristine/hashes").write_text(f"{'0' * 64}  {self.HEADER}\n")
+        (self.root / ".pristine/delivered").write_text(f"{self.HEADER}\n")
+        (self.root / "common").mkdir()
+        for arguments, says in ((("3",), True), ((), True), (("5", "--base", "mine"), True), (("--solutions",), False)):
+            status, text = self.run_verb("check", *arguments)
+            self.assertEqual((status, f"fsdp: {self.HEADER} {self.DIFFERS} cp" in text), (1, says), text)
+
     def test_check_names_changed_files_of_the_repository(self):
         shutil.rmtree(self.root / ".pristine")
         shutil.copytree(skeletons.ROOT / "common", self.root / "common")
