@@ -106,7 +106,8 @@ class Clone:
     def __init__(self, folder, really):
         self.folder = folder / "clone"
         self.really, self.aside = really, folder
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("FSDP_")}
+        self.environment = {name: value for name, value in os.environ.items()
+                            if name == "FSDP_DEPENDENCIES" or not name.startswith("FSDP_")}
         if really:
             return
         programs = folder / "bin"
