@@ -50,7 +50,10 @@ while(left)
   endif()
 endwhile()
 
-# Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be the user's.
+# Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be the user's. They
+# are a target of their own, on which `fsdp` depends. As sources of `fsdp`, which compiles nothing itself, they
+# would be made only for targets that link to it.
+set(copies)
 list(JOIN public_headers "|" names)
 foreach(header ${public_headers})
   file(GLOB found library/${header} common/${header} trainer/${header} tasks/*/${header}
@@ -60,8 +63,10 @@ foreach(header ${public_headers})
   file(MAKE_DIRECTORY ${folder})
   add_custom_command(OUTPUT ${copy} DEPENDS ${found} VERBATIM
                      COMMAND sed -E "s,^#include <(${names})>,#include <fsdp/\\1>," ${found} > ${copy})
-  target_sources(fsdp PRIVATE ${copy})
+  list(APPEND copies ${copy})
 endforeach()
+add_custom_target(fsdp_headers DEPENDS ${copies})
+add_dependencies(fsdp fsdp_headers)
 target_include_directories(fsdp INTERFACE $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                           $<INSTALL_INTERFACE:include>)
 
@@ -77,6 +82,11 @@ foreach(example own_model own_plan own_training)
   target_precompile_headers(${example} REUSE_FROM fsdp_memory)
 endforeach()
 
+# By hand, `cmake --install` builds nothing.
+install(CODE [[
+  if(NOT EXISTS "$<TARGET_FILE:fsdp>")
+    message(FATAL_ERROR "the library is not built: first run cmake --build . --target fsdp in this build folder")
+  endif()]])
 install(TARGETS fsdp EXPORT fsdp ARCHIVE DESTINATION lib)
 install(EXPORT fsdp NAMESPACE fsdp:: FILE fsdpTargets.cmake DESTINATION lib/cmake/fsdp)
 foreach(header ${public_headers})

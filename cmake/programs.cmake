@@ -58,7 +58,7 @@ function(add_programs target)
   endforeach()
 endfunction()
 add_custom_target(all_tests DEPENDS ${tests})
-add_programs(all_tests own_model own_plan own_training gpu_tests appendix_programs run_tests step)
+add_programs(all_tests own_model own_plan own_training plan gpu_tests appendix_programs run_tests step)
 add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect)
 add_programs(everything plan quiz reproduce transport_bench reference_train mine_train fsdp)
 add_custom_target(visitors ALL)  # with the library and its examples, what `cmake --build` builds

@@ -44,6 +44,12 @@ def prepare(*targets):
         raise SystemExit(1)
 
 
+def jobs():
+    """How many compilers this machine has room for, as ./fsdp builds."""
+    script = 'root=$0; source "$0/scripts/build.sh"; jobs_of_build'
+    return int(subprocess.run(["bash", "-c", script, ROOT], capture_output=True, text=True, check=True).stdout)
+
+
 def command(target):
     """The one command with which ninja makes a target, as words."""
     return [word for word in shlex.split(command_for(target)) if word not in (":", "&&")]

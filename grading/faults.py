@@ -6,7 +6,6 @@ costs the compilation of one file, a link and the run of one test (changed.py). 
 tests that pass although no function of the task's skeleton does anything. grading/faults/README.md says more.
 """
 
-import os
 import pathlib
 import re
 import sys
@@ -113,7 +112,7 @@ def main():
         sys.exit("\n".join(wrong_forms(faults)) or 0)
     faults = lists.chosen(faults, arguments)
     changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
-    lists.play(arguments, faults, lambda fault: attempt(fault, arguments.show), os.cpu_count())
+    lists.play(arguments, faults, lambda fault: attempt(fault, arguments.show), changed.jobs())
 
 
 if __name__ == "__main__":

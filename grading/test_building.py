@@ -72,7 +72,17 @@ class Looks(unittest.TestCase):
     def test_tells_what_reaches_files_processes_and_others_and_what_is_unknown(self):
         c = 'extern "C" __attribute__((weak))'
         for code, names, why in (
-                ('#include <fstream>\nvoid f() { std::ofstream("a") << 3; }', "std::basic_filebuf, std::basic_ofstream", "uses no files"),
+                ('#include <fstream>\nvoid f() { std::ofstream("a") << 3; }', "std::ofstream", "uses no files"),
+                ('#include <fstream>\nvoid f(int& a) { std::ifstream("a") >> a; }', "std::ifstream", "uses no files"),
+                ('#include <fstream>\nvoid f(int& a) { std::fstream file("a"); file >> a; }', "std::fstream", "uses no files"),
+                ('#include <fstream>\nvoid f() { std::filebuf().open("a", std::ios::in); }', "std::filebuf", "uses no files"),
+                (f'{c} int __open64_2(const char*, int);\nint f() {{ return __open64_2("a", 0); }}', "open", "uses no files"),
+                (f'{c} long __read_chk(int, void*, long, long);\nlong f() {{ return __read_chk(0, 0, 1, 1); }}', "read", "uses no files"),
+                ('#include <cstdio>\nFILE* f() { return fopen64("a", "r"); }', "fopen", "uses no files"),
+                ("namespace at::_ops { struct from_file { static void call(); }; }\nvoid f() { at::_ops::from_file::call(); }",
+                 "torch::from_file", "uses no files"),
+                ("namespace torch::serialize { struct OutputArchive { OutputArchive(); }; }\nvoid f() { torch::serialize::OutputArchive(); }",
+                 "torch::save or torch::load", "uses no files"),
                 ('#include <filesystem>\nbool f() { return std::filesystem::exists("a"); }', "std::filesystem", "uses no files"),
                 ('#include <unistd.h>\nvoid f() { write(3, "a", 1); }', "write", "uses no files"),
                 ("#include <unistd.h>\nvoid f() { if (fork() == 0) _exit(0); }", "_exit, fork", "starts, ends and watches"),

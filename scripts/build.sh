@@ -21,12 +21,13 @@ fail() {
 }
 
 # Configures build/PRESET if it is missing, or again if the environment names another LibTorch. (Ninja
-# itself notices changed sources.)
+# itself notices changed sources.) A build whose LibTorch was named, in a terminal that names none any more,
+# keeps this LibTorch.
 configure() {
   local preset=$1 dir="$root/build/$1"
-  local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} fresh=()
+  local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} options=() libtorch
   if [[ -f $dir/CMakeCache.txt ]]; then
-    local home libtorch
+    local home
     home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$dir/CMakeCache.txt")
     libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$dir/CMakeCache.txt")
     if [[ ! $root -ef $home ]]; then
@@ -34,13 +35,20 @@ configure() {
       rm -rf "${dir:?}"/* "$dir"/.ninja*
     elif [[ -f $dir/build.ninja && -d $libtorch && $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
       return
+    elif [[ -f $dir/build.ninja && -d $libtorch && $named == :: ]]; then
+      say "LIBTORCH is not set any more: build/$preset keeps the LibTorch that it was built with, $libtorch;" \
+        "remove build/ to use another one"
+      echo "$named" >"$dir/named"
+      return
     else
-      fresh=(-U 'LibTorch_*')
+      options=(-U 'LibTorch_*')
     fi
   fi
+  libtorch=$(built_with)
+  if [[ $named == :: && $libtorch ]]; then options+=("-DLibTorch_BUILT_WITH=$libtorch"); fi
   "$root/scripts/setup.sh" --build-only || exit 1
   mkdir -p "$dir"
-  if ! (cd "$root" && cmake --preset "$preset" "${fresh[@]}") >"$dir/configure.log" 2>&1; then
+  if ! (cd "$root" && cmake --preset "$preset" ${options[@]+"${options[@]}"}) >"$dir/configure.log" 2>&1; then
     grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
     fail "could not configure build/$preset; the whole log: $dir/configure.log"
   fi
@@ -52,7 +60,7 @@ configure() {
 # compiled because the build could not be configured, which is shown. Where nothing can be written, it is
 # enough that the targets are current.
 build() {
-  local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps
+  local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps jobs
   mkdir -p "$dir" 2>/dev/null || fail "build/$preset can't be made; copy this folder to where you can write"
   if [[ ! -w $dir ]]; then
     is_current "$dir" "${targets[@]}" ||
@@ -78,17 +86,70 @@ build() {
     steps=$(steps_to_build "$dir" "${targets[@]}")
     what=${targets[*]}
     if ((${#what} > 50)); then what="${#targets[@]} targets"; fi
-    if [[ -n $steps ]]; then say "building $what in build/$preset: $steps steps"; fi
-    if ! ninja -C "$dir" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
+    jobs=$(jobs_of_build)
+    if [[ -n $steps ]]; then say "building $what in build/$preset: $(counted_steps "$steps" "$jobs")"; fi
+    if ! ninja -C "$dir" -j "$jobs" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
       [[ ! ${quiet-} ]] || exit 1
       grep -m 5 -A 4 -E 'error|FAILED|undefined reference' "$dir/build.log" >&2 ||
         tail -n 20 "$dir/build.log" >&2
       fail "the build failed; the whole log: $dir/build.log"
     fi
-    if grep -q 'warning:' "$dir/build.log"; then
-      say "$(grep -c 'warning:' "$dir/build.log") warnings: $dir/build.log"
-    fi
+    say_warnings "$dir/build.log"
   ) 9<>"$dir/lock" || return
+}
+
+# Prints the bytes of memory that are free, in MB: of the machine or, if that is less, of the container.
+free_megabytes() {
+  awk -v group="$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null)" '
+    function number(file,   line) { if ((getline line < file) <= 0) line = "max"; close(file); return line }
+    /^MemAvailable/ { free = $2 * 1024 }
+    END {
+      for (;;) {
+        folder = "/sys/fs/cgroup" group
+        limit = number(folder "/memory.max")
+        if (limit != "max") {
+          left = limit - number(folder "/memory.current")
+          while ((getline line < (folder "/memory.stat")) > 0)
+            if (line ~ /^inactive_file /) left += substr(line, 15)
+          if (left < free) free = left
+        }
+        if (group == "" || group == "/") break
+        sub(/\/[^\/]*$/, "", group)
+      }
+      printf "%d\n", free / 1e6
+    }' /proc/meminfo
+}
+
+# Prints how many compilers a build runs at a time: one on each core, as far as the free memory has room for
+# them, but at least one.
+megabytes_of_compiler=1300
+jobs_of_build() {
+  local cores room
+  cores=$(nproc)
+  room=$(($(free_megabytes) / megabytes_of_compiler))
+  echo $((room < 1 ? 1 : room < cores ? room : cores))
+}
+
+# counted_steps STEPS JOBS: prints "7 steps"; with the reason, if memory allows fewer jobs than there are cores.
+counted_steps() {
+  local what="$1 steps"
+  if (($1 == 1)); then what="1 step"; fi
+  if (($2 < $1 && $2 < $(nproc))); then
+    what+=", $2 at a time, because $(free_megabytes) MB of memory are free and a compiler takes $megabytes_of_compiler"
+  fi
+  echo "$what"
+}
+
+# say_warnings LOG: says how many warnings a build gave, each one once, and shows the first, if possible of a
+# student's file.
+say_warnings() {
+  local warnings count first
+  warnings=$(grep 'warning:' "$1" | awk '!seen[$0]++' | sed "s|$root/||g") || return 0
+  [[ $warnings ]] || return 0
+  count=$(wc -l <<<"$warnings")
+  if ((count == 1)); then count="1 warning"; else count+=" warnings"; fi
+  first=$(grep -m 1 '^tasks/' <<<"$warnings") || first=$(head -n 1 <<<"$warnings")
+  say "$count in ${1#"$root/"}; first: $first"
 }
 
 # holder LOCK: prints which command has the lock: " (process 4711: ./fsdp check)"; nothing if that is not known.
@@ -184,8 +245,24 @@ repository_files() (
 )
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
 
+# Prints the folder of the LibTorch that this copy was built with, if it is still there.
+built_with() {
+  local preset cache libtorch
+  for preset in default debug cuda asan tsan; do
+    cache=$root/build/$preset/CMakeCache.txt
+    [[ -f $cache && $root -ef $(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache") ]] || continue
+    libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$cache")
+    if [[ -d $libtorch ]]; then
+      echo "$libtorch"
+      return
+    fi
+  done
+}
+
 # Prints the folder of the LibTorch that a build would use.
-libtorch_folder() { cmake -P "$root/cmake/missing.cmake" 2>/dev/null | sed -n 's/^libtorch //p'; }
+libtorch_folder() {
+  cmake -DLibTorch_BUILT_WITH="$(built_with)" -P "$root/cmake/missing.cmake" 2>/dev/null | sed -n 's/^libtorch //p'
+}
 
 compiles_cpp20() {
   printf '#include <concepts>\n#include <span>\nauto f = []<std::integral T>(T) {};' |

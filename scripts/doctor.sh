@@ -59,18 +59,21 @@ libtorch() {
     ok libtorch "$version, $where"
   else
     wrong libtorch "${version:-of unknown version}, $where; the course is tested with 2.11 to 2.15" \
-      "unset LIBTORCH; ./fsdp setup puts one into .venv"
+      "unset LIBTORCH, remove build/, and run ./fsdp setup, which puts one into .venv"
   fi
 }
 
 memory() {
-  local megabytes
-  megabytes=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
-  if ((megabytes < 3000)); then
-    wrong memory "$megabytes MB are free; a compiler takes 1500 MB, and a build runs $(nproc) of them" \
-      "close other programs, or build one file at a time: ninja -C build/default -j1 check"
+  local megabytes jobs cores
+  megabytes=$(free_megabytes)
+  jobs=$(jobs_of_build)
+  cores=$(nproc)
+  if ((megabytes < megabytes_of_compiler)); then
+    wrong memory "$megabytes MB are free; a compiler takes $megabytes_of_compiler MB" "close other programs"
+  elif ((jobs < cores)); then
+    note memory "$megabytes MB are free: a build runs $jobs compilers at a time on $cores cores, each of $megabytes_of_compiler MB"
   else
-    ok memory "$megabytes MB are free, on $(nproc) cores"
+    ok memory "$megabytes MB are free, on $cores cores"
   fi
 }
 

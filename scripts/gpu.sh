@@ -19,5 +19,5 @@ build=$root/build/gpu
 nvidia-smi --query-gpu=name,memory.total --format=csv,noheader || say "there is no GPU"
 if [[ ! -f $build/CMakeCache.txt ]] && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 cmake -S "$root" -B "$build" -DFSDP_CUDA=ON
-cmake --build "$build" --parallel --target gpu_tests run_tests
+cmake --build "$build" --parallel "$(jobs_of_build)" --target gpu_tests run_tests
 FSDP_ROOT=$root exec "$build/bin/run_tests" "$build/bin/gpu_tests" --seconds "${FSDP_TEST_SECONDS:-500}"

@@ -21,7 +21,7 @@ builds_elsewhere() {
     cp -r "$root/examples/outside" "$work/project" &&
     cmake -G Ninja -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/the prefix" \
       -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON &&
-    cmake --build "$work/build"
+    cmake --build "$work/build" --parallel "$(jobs_of_build)"
 }
 
 # With what looks like a LibTorch of another version.
@@ -112,7 +112,7 @@ target_link_libraries(check PRIVATE fsdp::fsdp)
 END
   cmake -G Ninja -S "$project" -B "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_BUILD_TYPE="$3" \
     -DCMAKE_PREFIX_PATH="$work/the prefix" "${@:4}" &&
-    cmake --build "$build" && said=$("$build/check" "$work/run") || return 1
+    cmake --build "$build" --parallel "$(jobs_of_build)" && said=$("$build/check" "$work/run") || return 1
   rm -r "$work/run"
   same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing and does not change what is installed. If nothing is missing, it needs no
-# network.
+# Installs what is missing and does not change what is installed: what a build needs, then what the options
+# ask for. Without options, also the tools of ./fsdp test and scripts/format.sh, if this copy has these. If
+# nothing is missing, it needs no network.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -156,6 +157,7 @@ install_peers() {
 install_plots() {
   ! has_wheel "matplotlib-$matplotlib_version*" || return 0
   say "installing matplotlib $matplotlib_version (170 MB) into .venv"
+  make_venv "$venv"
   "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "matplotlib==$matplotlib_version.*" >&2 ||
     fail "could not install matplotlib $matplotlib_version"
 }
@@ -213,7 +215,7 @@ install_packages
 check_versions
 install_libtorch
 if [[ $build_only ]]; then exit; fi
-install_tools
+if [[ ! $peers$plots$site && -f $root/scripts/lint.sh ]]; then install_tools; fi
 if [[ $peers ]]; then install_peers; fi
 if [[ $plots ]]; then install_plots; fi
 if [[ $site ]]; then install_site; fi

@@ -81,13 +81,12 @@ build_cuda() {
 }
 
 if [[ $properties ]]; then
-  "$root/scripts/setup.sh"
   build "$preset" properties_tests
   exec env FSDP_PROPERTIES="$properties" FSDP_PROPERTIES_FROM="$from" \
     "$root/build/$preset/bin/properties_tests" --gtest_brief=1
 fi
 # Where the site can't be installed, its tests are skipped.
-if ! { "$root/scripts/setup.sh" --plots && { "$root/scripts/setup.sh" --python-only --site || true; } &&
+if ! { "$root/scripts/setup.sh" && "$root/scripts/setup.sh" --plots && { "$root/scripts/setup.sh" --python-only --site || true; } &&
        build "$preset" all_tests; }; then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1
@@ -102,6 +101,7 @@ if [[ $preset == default ]]; then
   counted run_part faults 50
   counted run_part submissions 12
   counted run_part course/samples 4
+  counted "$root/.venv/bin/python3" "$root/grading/course/fresh_clone.py" --totals "$totals" ${all:+--pages}
 fi
 if [[ $all ]]; then build_cuda; fi
 

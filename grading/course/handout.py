@@ -4,11 +4,13 @@
 It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
 --release K the solutions of the tasks before K are in it, so that task K can stand on them. The first
 state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`. For
-`./fsdp update`, .pristine/delivered lists the files.
+`./fsdp update`, .pristine/delivered lists the files; .pristine/hashes lists what a student must not change, for
+`./fsdp check`.
 """
 
 import argparse
 import gzip
+import hashlib
 import io
 import os
 import pathlib
@@ -32,7 +34,9 @@ GIVEN = tuple("""
     programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh
     scripts/setup.sh tasks/ tests/task trainer/
 """.split())
-LIST = ".pristine/delivered"
+LIST, HASHES = ".pristine/delivered", ".pristine/hashes"
+# What the tests of a student's .cpp files are built from: the grader uses its own.
+DECIDES = ("CMake", "cmake/", "common/", "course.toml", "programs/", "scripts/look.sh", "solutions/", "tests/", "trainer/")
 RENAMED = {"COURSE.md": "README.md"}
 
 
@@ -65,7 +69,14 @@ def contents(release=1):
              if not (name.startswith("tasks/") and skeletons.is_source(name))}
     for name, content in skeletons.delivered().items():
         files[name] = files[".pristine/" + name.removeprefix("tasks/")] = (content, False)
+    files[HASHES] = (hashes(files).encode(), False)
     return with_list(files)
+
+
+def hashes(files):
+    """As sha256sum prints them: of what decides a verdict, and is not the student's."""
+    return "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, (content, _) in sorted(files.items())
+                   if name.startswith(DECIDES) or (name.startswith("tasks/") and name.endswith(".h")))
 
 
 def with_list(files):

@@ -1,44 +1,21 @@
 """The verbs that students use: python3 -m unittest discover grading."""
 
-import fcntl
-import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import unittest
 
+import course_copy
+import handout
 import skeletons
+from course_copy import SKELETON
 
-SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
 EXTENSION = "tasks/extensions/task5_sharded_optimizer/locate.cpp"
 
 
-class Verbs(unittest.TestCase):
-    """Each in a copy of its own that holds what the verbs read."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="a course ")
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        for name in ("scripts", "tasks", "solutions", "programs"):
-            shutil.copytree(skeletons.ROOT / name, self.root / name)
-        for name, content in skeletons.delivered().items():
-            path = self.root / ".pristine" / name.removeprefix("tasks/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        (self.root / "grading/course").mkdir(parents=True)
-        for name in ("fsdp", "course.toml", "grading/course/skeletons.py"):
-            shutil.copy(skeletons.ROOT / name, self.root / name)
-        (self.root / ".venv").symlink_to(skeletons.ROOT / ".venv")
-
-    def run_verb(self, *arguments):
-        command = [self.root / "fsdp", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
-
+class Verbs(course_copy.CourseCopy):
     def test_hint_tells_one_level_and_where_the_next_is(self):
         hints = (self.root / "tasks/task3_forward_hooks/HINTS.md").read_text()
         for level in ("1", "2", "3"):
@@ -68,24 +45,11 @@ class Verbs(unittest.TestCase):
         self.assertEqual((status, "nothing to do" in text, (self.root / ".backup").exists()), (0, True, False), text)
         self.assertEqual(self.run_verb("reset", "9")[0], 2)
 
-    def run_function(self, name, script):
-        """The script, which may call this function of ./fsdp."""
-        begin = f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^{name}()/,/^}}/p' fsdp)\"; "
-        return subprocess.run(["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True)
-
     def test_a_task_that_is_as_delivered_is_not_built(self):
         for name in (SKELETON, EXTENSION):
             (self.root / name).write_text((self.root / name).read_text() + "\n")
         done = self.run_function("is_blank", "for task in 3 4 5; do is_blank $task && echo blank $task; done")
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
-
-    def test_a_file_that_comes_back_with_an_old_time_is_as_new_for_ninja(self):
-        (self.root / "build").mkdir()
-        for text, is_touched in (("// first\n", False), ("// of a backup\n", True), ("// of a backup\n", False)):
-            (self.root / SKELETON).write_text(text)
-            os.utime(self.root / SKELETON, (1_600_000_000, 1_600_000_000))
-            self.run_function("is_blank", "touch_old_files build")
-            self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
 
     def test_check_says_what_the_grader_would_reject(self):
         for name, code in ((SKELETON, "#include <unistd.h>\nvoid f() { fork(); }"),
@@ -95,11 +59,104 @@ class Verbs(unittest.TestCase):
             made = self.root / f"build/default/CMakeFiles/mine_{task}.dir/{name}.o"
             made.parent.mkdir(parents=True)
             subprocess.run(["c++", "-c", "-x", "c++", "-", "-o", made], input=code, text=True, check=True)
-        done = self.run_function("look", "set -euo pipefail; for i in 3 5 6; do look $i mine && echo good $i; done")
+        done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; ' "set -euo pipefail; for i in 3 5 6; do look $i mine && echo good $i; done")
         self.assertEqual(done.stdout, "good 5\ngood 6\n", done.stderr)
         for line, said in zip(done.stderr.splitlines(), (f"{SKELETON} uses fork: a solution starts", f"{EXTENSION} uses write",
                                                          "task 5 would be graded without its extensions"), strict=True):
             self.assertIn(said, line)
+
+    def said_of_changes(self):
+        """What check would say of changed files of the course."""
+        functions = 'eval "$(sed -n "/^changed_files()/,/^}/p" fsdp)"; say_changed'
+        done = self.run_function("say_changed", f"set -euo pipefail; {functions}")
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        return done.stderr
+
+    HEADER, GIVEN, ADDED = "tasks/task3_forward_hooks/forward_hooks.h", "common/base/text.h", "common/base/mine.cpp"
+    DIFFERS = "is not as the course delivered it; the grader uses its own, so your points there may differ:"
+
+    def change_files(self):
+        """The student's own files as well, of which nothing is said."""
+        for name in (self.HEADER, self.GIVEN, self.ADDED, SKELETON, EXTENSION, "tasks/task3_forward_hooks/own.h", "tasks/WRITEUP.md"):
+            with open(self.root / name, "a") as file:
+                file.write("// changed\n")
+
+    def test_check_names_changed_files_of_a_handout(self):
+        shutil.rmtree(self.root)
+        for name, (content, executable) in handout.contents().items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self.assertEqual(self.said_of_changes(), "")
+        self.change_files()
+        self.assertEqual(self.said_of_changes().splitlines(), [
+            f"fsdp: {self.GIVEN} {self.DIFFERS} unpack the course again over this copy, with ./fsdp update ARCHIVE",
+            f"fsdp: {self.HEADER} {self.DIFFERS} cp .pristine/{self.HEADER.removeprefix('tasks/')} {self.HEADER}",
+            f"fsdp: {self.ADDED} {self.DIFFERS} remove it, or move it into the folder of your task"])
+        for name in ("cmake/pch.h", "CMakeLists.txt"):
+            (self.root / name).unlink()
+        self.assertIn("fsdp: ... and 2 more files of the course\n", self.said_of_changes())
+
+    def test_check_says_of_changed_files_before_it_builds(self):
+        (self.root / "scripts/setup.sh").write_text("exit 1\n")
+        (self.root / ".pristine/hashes").write_text(f"{'0' * 64}  {self.HEADER}\n")
+        (self.root / ".pristine/delivered").write_text(f"{self.HEADER}\n")
+        (self.root / "common").mkdir()
+        for arguments, says in ((("3",), True), ((), True), (("5", "--base", "mine"), True), (("--solutions",), False)):
+            status, text = self.run_verb("check", *arguments)
+            self.assertEqual((status, f"fsdp: {self.HEADER} {self.DIFFERS} cp" in text), (1, says), text)
+
+    def test_check_names_changed_files_of_the_repository(self):
+        shutil.rmtree(self.root / ".pristine")
+        shutil.copytree(skeletons.ROOT / "common", self.root / "common")
+        git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "delivered"]):
+            subprocess.run([*git, *words], check=True)
+        self.assertEqual(self.said_of_changes(), "")
+        self.change_files()
+        self.assertEqual(sorted(self.said_of_changes().splitlines()), [
+            f"fsdp: {name} {self.DIFFERS} git checkout HEAD -- {name}" if name != self.ADDED else f"fsdp: {name} {self.DIFFERS} remove it"
+            for name in sorted((self.HEADER, self.GIVEN, self.ADDED))])
+
+    def object_of(self, task, name, code):
+        """Where ninja puts what a file of tasks/ is compiled to. The code is also in the file."""
+        (self.root / name).write_text(code)
+        made = self.root / f"build/default/CMakeFiles/mine_task{task}.dir/{name}.o"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["c++", "-std=c++20", "-O1", "-c", self.root / name, "-o", made], check=True)
+        return made
+
+    def test_check_names_the_line_of_what_the_grader_would_reject(self):
+        header = SKELETON.replace("forward_hooks.cpp", "own.h")
+        (self.root / header).write_text("#pragma once\ninline void end() { _exit(1); }\n")
+        opened = '#include <fstream>\n// std::ofstream is not allowed\nvoid f() {\n  std::ofstream("a") << 3;\n}\n'
+        for code, said in (
+                (opened, f"{SKELETON}:4 uses std::ofstream: "),
+                ('#include <unistd.h>\n#include "own.h"\nvoid f() { end(); }\n', f"{header}:2, included by {SKELETON}, uses _exit: "),
+                ("#include <unistd.h>\n#define START fo##rk\nvoid f() { START(); }\n", f"{SKELETON} uses fork: ")):
+            self.object_of(3, SKELETON, code)
+            done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; look 3 mine')
+            self.assertIn(f"fsdp: {said}", done.stderr)
+
+    def test_check_names_both_files_that_define_a_name(self):
+        first, second = "tasks/task1_meta_init/meta_init.cpp", "tasks/task2_flat_parameter/flat_layout.cpp"
+        objects = [self.object_of(task, name, "namespace fsdp { int helper() { return 1; } }\nint table[3];\n")
+                   for task, name in ((1, first), (2, second))]
+        said = "".join(
+            f'fsdp: {name} is defined in {first} and in {second}, and both are in one program: give one of the two another '
+            'name, or put it into "namespace { }", which makes it the file\'s own\n' for name in ("fsdp::helper()", "table"))
+        log = self.root / "build/default/build.log"
+        linkers = [["ld", "-r"], *(["c++", f"-fuse-ld={name}"] for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{name}"))]
+        for linker in linkers:
+            done = subprocess.run([*linker, "-o", "/dev/null", *objects], cwd=self.root, capture_output=True, text=True)
+            log.write_text(done.stderr)
+            function = 'eval "$(sed -n "/^show_clashes()/,/^}/p" fsdp)"; show_errors 2'
+            self.assertEqual(self.run_function("show_errors", function).stderr, f"fsdp: task 2 does not compile\n{said}", log.read_text())
+        log.write_text(f"mold: error: duplicate symbol: {objects[0]}: {objects[1]}: fsdp::helper()\n")
+        self.assertEqual(self.run_function("show_errors", function).stderr,
+                         f"fsdp: task 2 does not compile\n{said.splitlines()[0]}\n")
+        log.write_text(f"{self.root}/{first}:3:1: error: expected ;\n")
+        self.assertIn(f"{first}:3:1: error: expected ;", self.run_function("show_errors", function).stderr)
 
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
         for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
@@ -137,75 +194,6 @@ class Verbs(unittest.TestCase):
         self.assertIn("--device cuda needs an NVIDIA GPU", text)
         self.assertFalse((self.root / "build").exists())
 
-    def folder_of_build(self, rule):
-        """Whose one target is made by `rule`."""
-        folder = self.root / "build/default"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "build.ninja").write_text(f"rule r\n  command = {rule}\nbuild made: r\n")
-        return folder
-
-    def build(self, before="", within=("bash", "-c")):
-        script = f"root={str(self.root)!r}; source scripts/build.sh; {before} build default made; exit $?"
-        return subprocess.Popen([*within, script], cwd=self.root, text=True, start_new_session=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-
-    def build_while_another_holds_the_lock(self, rule, process=""):
-        """The first line that it prints; "" if it does not wait."""
-        folder = self.folder_of_build(rule)
-        subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
-        with open(folder / "lock", "w") as lock:
-            print(process, file=lock, flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            waiting = self.build()
-            first = waiting.stderr.readline()  # ends with the script, or says that it waits
-            if first:
-                os.killpg(waiting.pid, signal.SIGKILL)
-            waiting.communicate()
-        return first
-
-    def test_what_is_current_does_not_wait_for_another_build(self):
-        self.assertEqual(self.build_while_another_holds_the_lock("touch made"), "")
-
-    def test_who_waits_for_another_build_says_for_which(self):
-        process = os.getpid()
-        words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ").rstrip(" ")
-        for known, which in (("", ""), (process, f" (process {process}: {words})")):
-            said = self.build_while_another_holds_the_lock("true", known)  # makes nothing, so it is never current
-            self.assertEqual(said, f"fsdp: waiting for another build to end{which}\n")
-
-    def test_an_interrupted_build_is_not_called_failed(self):
-        started = self.root / "started"
-        os.mkfifo(started)
-        # The trap also counts where a shell that waits for a program would not end by the signal.
-        self.folder_of_build(
-            f"trap 'kill $$!; exit 130' INT; echo >'{started}'; sleep 1000 & wait")
-        build = self.build(before="configure() { :; };")
-        started.read_text()  # waits until the rule runs
-        os.killpg(build.pid, signal.SIGINT)
-        said = build.communicate()[1]
-        self.assertEqual((build.returncode, said.splitlines()[-1]), (-signal.SIGINT, "fsdp: interrupted"), said)
-        self.assertNotIn("failed", said)
-
-    def read_only_build(self, rule):
-        """In a folder in which nothing can be written, even by root."""
-        folder = self.folder_of_build(rule)
-        subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
-        mount = f'mount --bind "{self.root}" "{self.root}" && mount -o remount,bind,ro "{self.root}" && cd "{self.root}" && '
-        build = self.build(within=("unshare", "-m", "bash", "-c", mount + 'exec bash -c "$0"'))
-        _, said = build.communicate()
-        if "unshare" in said or "mount" in said:
-            self.skipTest("this user may not mount")
-        return build.returncode, said
-
-    def test_what_is_current_needs_no_folder_that_can_be_written(self):
-        self.assertEqual(self.read_only_build("touch made"), (0, ""))
-
-    def test_what_is_not_current_needs_a_folder_that_can_be_written(self):
-        status, said = self.read_only_build("true")
-        self.assertEqual(status, 1)
-        self.assertIn("fsdp: build/default can't be written, and does not hold made", said)
-
     def test_a_verb_that_needs_python_makes_its_environment_first(self):
         shutil.copytree(skeletons.ROOT / "grading", self.root / "grading", dirs_exist_ok=True)
         for verb in ("handout", "grade", "gradescope"):
@@ -214,24 +202,11 @@ class Verbs(unittest.TestCase):
             self.assertEqual(status, 0, text)
             self.assertTrue((self.root / ".venv/bin/python3").exists())
 
-    def test_libtorch_is_found_by_each_folder_that_names_it(self):
-        torch = self.root / "wheel/torch"
-        for header, text in (("headeronly/version.h", "#define TORCH_VERSION_MAJOR 2\n"),
-                             ("csrc/api/include/torch/torch.h", "")):
-            path = torch / "include/torch" / header
-            path.parent.mkdir(parents=True)
-            path.write_text(text)
-        prefix = torch / "share/cmake"  # torch.utils.cmake_prefix_path
-        for name, folder in (("CMAKE_PREFIX_PATH", prefix), ("CMAKE_PREFIX_PATH", torch), ("LIBTORCH", torch),
-                             ("CMAKE_PREFIX_PATH", torch.parent), ("Torch_DIR", prefix / "Torch")):
-            done = subprocess.run(["cmake", "-P", skeletons.ROOT / "cmake/missing.cmake"], capture_output=True,
-                                  text=True, env={**os.environ, name: str(folder)})
-            found = done.stdout.partition("libtorch ")[2].strip()
-            self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
-
     def test_help_has_the_verbs_of_this_copy(self):
         maintain = self.root / "scripts/maintain.txt"
         self.assertEqual(self.run_verb("help", "--maintain"), (0, maintain.read_text()))
+        for verb in ("update", "submit", "install", "setup"):  # those that this copy has and that are no programs
+            self.assertEqual(self.run_verb(verb, "--help"), self.run_verb("help"), verb)
         for path in (maintain, self.root / "grading/course/skeletons.py"):
             path.unlink()
         text = self.run_verb("help")[1]

@@ -102,7 +102,7 @@ def problems_of_text(text, known_tests, verbs, options):
     for verb, rest in COMMAND.findall(text):
         if verb not in verbs:
             yield f"there is no verb: ./fsdp {verb}"
-        for option in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", rest.split("#")[0]):
+        for option in re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", re.split("#|&&", rest)[0]):
             if option not in options:
                 yield f"./fsdp {verb} has no option {option}"
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The compiler of a clone that fresh_clone.py tries: what ninja asks for is copied from the finished build
+# FRESH_BUILD, if this was made from the same sources; all else is compiled, by FRESH_CXX. So ninja runs each step
+# of a build from nothing, in the time of a copy. FRESH_NEEDS has lines "OUTPUT TAB FILE": files of the build
+# folder that the compiler read for OUTPUT. A step fails if such a file is missing: no step before has made it.
+# FRESH_TASKS is set if the clone has other solutions in tasks/ than the finished build.
+set -euo pipefail
+output='' dependencies='' source=''
+words=("$@")
+for ((i = 0; i < $#; ++i)); do
+  case ${words[i]} in
+    -o) output=${words[i + 1]} ;;
+    -MF) dependencies=${words[i + 1]} ;;
+    -c) source=${words[i + 1]} ;;
+  esac
+done
+finished=$FRESH_BUILD/$output
+folder=$PWD
+
+# Whether the build folder is of the clone, and FRESH_BUILD has been made from the same sources.
+is_the_same() {
+  [[ $output && $output != /* && $folder == "$FRESH_CLONE"/build/* && -f $finished ]] || return 1
+  if [[ ! $source ]]; then
+    [[ $output != bin/mine* || ! ${FRESH_TASKS-} ]]
+  elif [[ $source == "$FRESH_CLONE"/build/* ]]; then
+    true  # many sources in one file, or made when the build was configured
+  else
+    cmp -s "$source" "$FRESH_ROOT/${source#"$FRESH_CLONE/"}"
+  fi
+}
+
+precompiled=$folder/CMakeFiles/fsdp_memory.dir/cmake_pch.hxx.gch
+if ! is_the_same; then
+  # 0.5 GB, which only a compiler reads.
+  if [[ $folder == "$FRESH_CLONE"/build/default && -f $precompiled && ! -s $precompiled ]]; then
+    cp "$FRESH_BUILD/${precompiled#"$folder/"}" "$precompiled"
+  fi
+  exec "$FRESH_CXX" "$@"
+fi
+while IFS=$'\t' read -r _ needed; do
+  if [[ ! -e $needed ]]; then
+    echo "$output: error: $needed is missing, and no step before has made it" >&2
+    exit 1
+  fi
+done < <(awk -F '\t' -v output="$output" '$1 == output' "$FRESH_NEEDS")
+if [[ $output == *.gch ]]; then : >"$output"; else cp "$finished" "$output"; fi
+if [[ $dependencies ]]; then echo "$output: $source" >"$dependencies"; fi

@@ -1,0 +1,54 @@
+"""What tests of ./fsdp have in common: a copy of the course to try a verb in."""
+
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import skeletons
+
+SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
+
+
+class CourseCopy(unittest.TestCase):
+    """Each test has a copy of its own that holds what the verbs read. Nothing is built in it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="a course ")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name in ("cmake", "scripts", "tasks", "solutions", "programs"):
+            shutil.copytree(skeletons.ROOT / name, self.root / name)
+        for name, content in skeletons.delivered().items():
+            path = self.root / ".pristine" / name.removeprefix("tasks/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        (self.root / "grading/course").mkdir(parents=True)
+        for name in ("fsdp", "course.toml", "grading/course/skeletons.py"):
+            shutil.copy(skeletons.ROOT / name, self.root / name)
+        (self.root / ".venv").symlink_to(skeletons.ROOT / ".venv")
+
+    def run_verb(self, *arguments):
+        command = [self.root / "fsdp", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def run_function(self, name, script):
+        """The script, which may call this function of ./fsdp."""
+        begin = f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^{name}()/,/^}}/p' fsdp)\"; "
+        return subprocess.run(["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True)
+
+    def folder_of_build(self, rule):
+        """Whose one target is made by `rule`."""
+        folder = self.root / "build/default"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "build.ninja").write_text(f"rule r\n  command = {rule}\nbuild made: r\n")
+        return folder
+
+    def build(self, before="", within=("bash", "-c")):
+        script = f"root={str(self.root)!r}; source scripts/build.sh; {before} build default made; exit $?"
+        return subprocess.Popen([*within, script], cwd=self.root, text=True, start_new_session=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

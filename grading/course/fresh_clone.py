@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Types every line that the texts show into a clone that has built nothing, and prints a table.
+
+The lines are the help of each verb of ./fsdp and the commands in the code blocks of the pages, and what
+fresh_clone.toml adds. A page has a clone of its own; what its lines write stays for the lines after them, but each
+line begins without build/, so that it must build all that it uses. Compiled files are copied from this
+repository's build, where this is current, by the rules of the clone's own ninja (compiler_of_clone.sh). With
+--really everything is compiled: hours for the whole table.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import changed  # noqa: E402
+import handout  # noqa: E402
+import lists  # noqa: E402
+from grader.course import BUILD, ROOT, Refused, tomllib  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+PAGES = ("README.md", "COURSE.md", "CONTRIBUTING.md", "docs/*.md", "appendix/*.md", "tasks/*.md", "tasks/*/*.md",
+         "grading/*.md", "grading/*/README.md", "scripts/maintain.txt")
+OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"  # the pages of its own lines
+# What begins a command. `P` stands in scripts/maintain.txt for the Python of the repository.
+BEGINS = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
+                    r"torchrun |mpirun |srun )")
+# What a line never prints if all that it needs is there.
+WRONG = re.compile(r"Traceback|CMake Error|No such file or directory|command not found|unknown verb|is not built")
+
+
+@dataclasses.dataclass
+class Line:
+    page: str
+    number: int
+    text: str  # as the page has it
+    expected: dict = dataclasses.field(default_factory=dict)  # its table of fresh_clone.toml
+
+    @property
+    def name(self):
+        return f"{self.page}:{self.number}  {self.text}"
+
+    @property
+    def keeps_build(self):
+        """Whether it runs what the lines before it have built."""
+        words = [word for word in shlex.split(self.text, comments=True) if not re.match(r"[A-Z_]+=", word)]
+        return words[0] in ("ctest", "gdb") or words[0].startswith("build/")
+
+
+def lines_of_text(page, text):
+    """The commands of a page: what its code blocks and scripts/maintain.txt show, and `./fsdp appendix NAME`."""
+    found, fenced = [], False
+    rows = text.splitlines()
+    for number, row in enumerate(rows, 1):
+        if row.startswith("```"):
+            fenced = not fenced
+        while row.endswith("\\"):
+            row = row[:-1].rstrip() + " " + rows[number].strip()
+            number += 1
+        indented = re.match(r"    (?! )(.*)", row) or (page.endswith(".txt") and re.match(r"  (?! )(.*)", row))
+        if indented and not fenced and BEGINS.match(indented[1]):
+            found.append(Line(page, number, re.sub(r"\s{2,}(?=[^\s#])", "  # ", indented[1], count=1)))
+        found += [Line(page, number, command) for command in re.findall(r"`(\./fsdp appendix [a-z_]+)` prints", row)]
+    return found
+
+
+def lines_of_help():
+    usage = subprocess.run([ROOT / "fsdp", "help"], capture_output=True, text=True, check=True).stdout
+    verbs = dict.fromkeys(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE))
+    return [Line("./fsdp help", number, f"./fsdp {verb} --help", {"says": f"(?m)^  {verb} |{verb}"})
+            for number, verb in enumerate(verbs, 1)]
+
+
+def load():
+    """Every line, with what is expected of it."""
+    settings = tomllib.loads((HERE / "fresh_clone.toml").read_text())
+    lines = lines_of_help()
+    for pattern in PAGES:
+        for path in sorted(ROOT.glob(pattern)):
+            page = str(path.relative_to(ROOT))
+            lines += lines_of_text(page, path.read_text())
+    for page, texts in ((OWN, settings["also"]), (IN_HANDOUT, settings["in_handout"])):
+        lines += [Line(page, number, text) for number, text in enumerate(texts, 1)]
+    used = set()
+    for line in lines:
+        for key in sorted(settings["lines"], key=len):
+            if line.text.startswith(key) or f"{line.page} {line.text}".startswith(key):
+                line.expected = {**line.expected, **settings["lines"][key]}
+                used.add(key)
+    if unused := settings["lines"].keys() - used:
+        raise Refused(f"fresh_clone.toml: no page shows a line that begins with {', '.join(sorted(unused))}")
+    return lines, settings
+
+
+class Clone:
+    """A folder with the files of this repository, or of a handout, and with nothing built."""
+
+    def __init__(self, folder, really):
+        self.folder = folder / "clone"
+        self.really, self.aside = really, folder
+        self.environment = {name: value for name, value in os.environ.items()
+                            if name == "FSDP_DEPENDENCIES" or not name.startswith("FSDP_")}
+        if really:
+            return
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "cmake").symlink_to(HERE / "cmake_of_clone.sh")
+        (programs / "c++").symlink_to(HERE / "compiler_of_clone.sh")
+        cache = (BUILD / "CMakeCache.txt").read_text()
+        self.environment |= {
+            "FRESH_CLONE": str(self.folder), "FRESH_ROOT": str(ROOT), "FRESH_BUILD": str(BUILD),
+            "FRESH_NEEDS": str(folder / "needs"), "FRESH_CMAKE": shutil.which("cmake"),
+            "FRESH_CXX": re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE)[1],
+            "CXX": str(programs / "c++"), "PATH": f"{programs}:{os.environ['PATH']}"}
+        (folder / "needs").write_text("".join(f"{output}\t{file}\n" for output, file in needed_files()))
+
+    def begin(self, page):
+        """Makes the clone anew, for the lines of a page."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        in_handout = page in handouts_pages()
+        if in_handout:
+            self.folder.mkdir()
+            for name, (content, executable) in handout.contents().items():
+                path = self.folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                path.chmod(0o755 if executable else 0o644)
+        else:
+            clone_of_repository(self.folder)
+        self.environment["FRESH_CONFIGURED"] = str(self.aside / ("handout" if in_handout else "repository"))
+        same = all((ROOT / path.relative_to(self.folder)).exists() and path.read_bytes() == (ROOT / path.relative_to(self.folder)).read_bytes()
+                   for path in (self.folder / "tasks").rglob("*.cpp"))
+        self.environment["FRESH_TASKS"] = "" if same else "others"
+        for name in (".venv", ".venv-peers"):
+            if (ROOT / name).exists():
+                (self.folder / name).symlink_to(ROOT / name)
+
+    def run(self, command, seconds):
+        """Status, what it printed, and whether it took longer."""
+        process = subprocess.Popen(["bash", "-c", command], cwd=self.folder, env=self.environment, start_new_session=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            printed = process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None, process.communicate()[0].decode(errors="replace")
+        return process.returncode, printed.decode(errors="replace")
+
+
+def needed_files():
+    """(output, file) for each file in the build folder that a compiler read for an output, both relative to it."""
+    listed = subprocess.run(["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+    output = None
+    for row in listed.splitlines():
+        if not row.startswith(" "):
+            output = row.split(": #deps")[0]
+        else:
+            path = row.strip()
+            if not path.startswith("/") or path.startswith(f"{BUILD}/"):
+                yield output, path.removeprefix(f"{BUILD}/")
+
+
+def handouts_pages():
+    """The pages that tell students what to type: their lines are typed in a handout."""
+    names = (handout.RENAMED.get(line, line) for line in handout.tracked())
+    return {IN_HANDOUT, *handout.RENAMED, *(name for name in names if name.startswith(("appendix/", "tasks/")))}
+
+
+def clone_of_repository(folder):
+    """As `git clone`, with what is not committed yet."""
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, folder], check=True)
+    with open(folder / ".git/info/exclude", "a") as file:
+        file.write("/.venv\n/.venv-peers\n")
+    here = set(handout.tracked())
+    for name in subprocess.run(["git", "-C", folder, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines():
+        if name not in here:
+            (folder / name).unlink()
+    for name in here:
+        if not (folder / name).exists() or (folder / name).read_bytes() != (ROOT / name).read_bytes():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+            os.utime(folder / name)
+    git = ["git", "-C", folder, "-c", "user.name=clone", "-c", "user.email=clone@localhost"]
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "what is not committed yet"], check=True)
+
+
+def command_of(line, words):
+    """What is typed: without the comment and what is optional, with values for the words that a reader replaces, and
+    shortened as fresh_clone.toml says."""
+    if line.page in (OWN, IN_HANDOUT):
+        return line.text
+    command = re.sub(r"\s+# .*|\s+#$", "", line.text)
+    command = re.sub(r"\[[^\]]*\]", "", command).replace(" ...", "")
+    command = re.sub(r"^P (?=grading/)", ".venv/bin/python3 ", command)
+    for long, short in line.expected.get("shorter", {}).items():
+        if long not in command:
+            raise Refused(f"fresh_clone.toml: {line.name} has no '{long}'")
+        command = command.replace(long, short)
+    for word, value in words.items():
+        command = re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", value, command)
+    return f"{command} {line.expected['with']}" if "with" in line.expected else command
+
+
+def attempt(clone, line, words):
+    """What differs from what the text says; nothing if all is as it says."""
+    expected = line.expected
+    if not line.keeps_build:
+        shutil.rmtree(clone.folder / "build", ignore_errors=True)
+    for command in expected.get("before", []):
+        status, printed = clone.run(command, 6000)
+        if status:
+            return f"before it, {command}: status {status}: {printed.strip()[-300:]}"
+        if not line.keeps_build:
+            shutil.rmtree(clone.folder / "build", ignore_errors=True)
+    seconds = expected.get("seconds", 600) * (10 if clone.really else 1)
+    status, printed = clone.run(command_of(line, words), seconds)
+    end = " / ".join(printed.strip().splitlines()[-3:])[-300:]
+    if status is None:
+        return f"has not ended: {end}"
+    if status != expected.get("status", 0):
+        return f"status {status}, not {expected.get('status', 0)}: {end}"
+    if found := WRONG.search(printed):
+        if not re.search(WRONG, expected.get("says", "")):
+            return f"prints '{found[0]}': {end}"
+    if not re.search(expected.get("says", ""), printed):
+        return f"does not print '{expected['says']}': {end}"
+    missing = [name for name in expected.get("makes", []) if not (clone.folder / name).exists()]
+    return f"has not made {', '.join(missing)}" if missing else ""
+
+
+def why_left_out(line):
+    """The reason, or nothing. What a line needs is a path, or the name of a program."""
+    needed = line.expected.get("needs")
+    if needed and not ((ROOT / needed).exists() or shutil.which(needed)):
+        return f"this machine has no {needed}"
+    return line.expected.get("skip")
+
+
+def play(lines, settings, clone):
+    """Prints the table. Returns how many lines passed, failed and were left out."""
+    counts, page = [0, 0, 0], None
+    print(f"{'line':100} {'seconds':>7}  verdict")
+    for line in lines:
+        left_out = why_left_out(line)
+        started = time.monotonic()
+        wrong = ""
+        if not left_out:
+            if line.page != page:
+                page = line.page
+                clone.begin(page)
+            wrong = attempt(clone, line, settings["words"])
+        counts[2 if left_out else bool(wrong)] += 1
+        verdict = f"not tried: {left_out}" if left_out else wrong or "as the text says"
+        print(f"{line.name[:100]:100} {time.monotonic() - started:7.1f}  {verdict}", flush=True)
+    return counts
+
+
+# What a student or a user types first, and what is refused.
+QUICK = ("./fsdp help", OWN)
+
+
+def chosen(lines, arguments):
+    if arguments.only:
+        return [line for line in lines if any(text in line.name for text in arguments.only)]
+    return [line for line in lines
+            if line.page in QUICK or arguments.all or arguments.pages and not line.expected.get("long")]
+
+
+def main():
+    parser = lists.parser(__doc__)
+    parser.add_argument("--pages", action="store_true", help="also the lines of the pages that take less than a minute")
+    parser.add_argument("--all", action="store_true", help="every line")
+    parser.add_argument("--list", action="store_true", help="print what would be typed; run nothing")
+    parser.add_argument("--really", action="store_true", help="compile everything")
+    parser.add_argument("--folder", type=pathlib.Path, help="where the clone is made; must be empty")
+    arguments = parser.parse_args()
+    try:
+        lines, settings = load()
+    except Refused as refused:
+        sys.exit(str(refused))
+    lines = chosen(lines, arguments)
+    if arguments.list:
+        for line in lines:
+            print(f"{line.page}:{line.number}  {line.expected.get('skip') or command_of(line, settings['words'])}")
+        return
+    if not arguments.really:
+        changed.prepare("everything")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        passed, failed, left_out = play(lines, settings, Clone(pathlib.Path(folder).resolve(), arguments.really))
+    print(f"{passed} as the text says, {failed} not, {left_out} not tried")
+    if arguments.totals:
+        with open(arguments.totals, "a") as file:
+            file.write(f"{passed} {failed} {left_out}\n")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""How ./fsdp builds: python3 -m unittest discover grading/course."""
+
+import fcntl
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import unittest
+
+import course_copy
+import skeletons
+from course_copy import SKELETON
+
+
+class AllTests(unittest.TestCase):
+    """./fsdp test builds the target all_tests, and nothing else before it runs the tests."""
+
+    @unittest.skipUnless((skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured")
+    def test_what_tests_run_is_built_before_them(self):
+        needed = {name for path in (skeletons.ROOT / "grading").rglob("test_*.py")
+                  for name in re.findall(r'ROOT / "build/default/bin/(\w+)"', path.read_text())}
+        self.assertGreaterEqual(needed, {"plan", "own_training"})
+        listed = subprocess.run(["ninja", "-C", skeletons.ROOT / "build/default", "-t", "query", "CMakeFiles/all_tests"],
+                                capture_output=True, text=True, check=True).stdout
+        self.assertEqual(needed - set(re.findall(r"bin/(\w+)", listed)), set())
+
+
+class Build(course_copy.CourseCopy):
+    def test_a_file_that_comes_back_with_an_old_time_is_as_new_for_ninja(self):
+        (self.root / "build").mkdir()
+        for text, is_touched in (("// first\n", False), ("// of a backup\n", True), ("// of a backup\n", False)):
+            (self.root / SKELETON).write_text(text)
+            os.utime(self.root / SKELETON, (1_600_000_000, 1_600_000_000))
+            self.run_function("is_blank", "touch_old_files build")
+            self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
+
+    def jobs_and_said(self, megabytes, cores, files):
+        """The -j of a build of so many files on such a machine, and the first line that it prints."""
+        folder = self.folder_of_build("true")
+        (folder / "build.ninja").write_text("rule r\n  command = touch $out\n" + "".join(
+            f"build made{number}: r\n" for number in range(files)) + "build made: phony " + " ".join(
+            f"made{number}" for number in range(files)) + "\n")
+        for path in folder.glob("made*"):
+            path.unlink()
+        before = (f"configure() {{ :; }}; nproc() {{ echo {cores}; }}; free_megabytes() {{ echo {megabytes}; }};"
+                  'ninja() { echo "$@" >>build/default/calls; command ninja "$@"; };')
+        said = self.build(before).communicate()[1].splitlines()
+        calls = (folder / "calls").read_text().splitlines()
+        (folder / "calls").unlink()
+        return re.search(r"-j (\d+) made$", calls[-1])[1], said
+
+    def test_a_build_runs_as_many_compilers_as_memory_has_room_for(self):
+        bounded = "because {} MB of memory are free and a compiler takes 1300"
+        for megabytes, cores, files, jobs, said in (
+                (64000, 8, 9, "8", "9 steps"), (2700, 8, 9, "2", "9 steps, 2 at a time, " + bounded.format(2700)),
+                (900, 2, 3, "1", "3 steps, 1 at a time, " + bounded.format(900)), (900, 1, 2, "1", "2 steps"),
+                (2700, 8, 1, "2", "1 step")):
+            self.assertEqual(self.jobs_and_said(megabytes, cores, files),
+                             (jobs, [f"fsdp: building made in build/default: {said}"]))
+
+    def test_a_build_shows_its_first_warning(self):
+        one = f"{self.root}/common/nn/module.h:7:1: warning: unused variable 'a'"
+        for lines, said in (
+                ([one, one], f"1 warning in build/default/build.log; first: {one.removeprefix(f'{self.root}/')}"),
+                ([one, f"{self.root}/{SKELETON}:9:3: warning: unused variable 'b'"],
+                 f"2 warnings in build/default/build.log; first: {SKELETON}:9:3: warning: unused variable 'b'"),
+                ([], None)):
+            folder = self.folder_of_build("cat printed; touch made")
+            (folder / "made").unlink(missing_ok=True)
+            (folder / "printed").write_text("\n".join(lines))
+            printed = self.build(before="configure() { :; };").communicate()[1].splitlines()
+            self.assertEqual(printed[1:], [f"fsdp: {said}"] if said else [])
+
+    def build_while_another_holds_the_lock(self, rule, process=""):
+        """The first line that it prints; "" if it does not wait."""
+        folder = self.folder_of_build(rule)
+        subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
+        with open(folder / "lock", "w") as lock:
+            print(process, file=lock, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            waiting = self.build()
+            first = waiting.stderr.readline()  # ends with the script, or says that it waits
+            if first:
+                os.killpg(waiting.pid, signal.SIGKILL)
+            waiting.communicate()
+        return first
+
+    def test_what_is_current_does_not_wait_for_another_build(self):
+        self.assertEqual(self.build_while_another_holds_the_lock("touch made"), "")
+
+    def test_who_waits_for_another_build_says_for_which(self):
+        process = os.getpid()
+        words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ").rstrip(" ")
+        for known, which in (("", ""), (process, f" (process {process}: {words})")):
+            said = self.build_while_another_holds_the_lock("true", known)  # makes nothing, so it is never current
+            self.assertEqual(said, f"fsdp: waiting for another build to end{which}\n")
+
+    def test_an_interrupted_build_is_not_called_failed(self):
+        started = self.root / "started"
+        os.mkfifo(started)
+        # The trap also counts where a shell that waits for a program would not end by the signal.
+        self.folder_of_build(
+            f"trap 'kill $$!; exit 130' INT; echo >'{started}'; sleep 1000 & wait")
+        build = self.build(before="configure() { :; };")
+        started.read_text()  # waits until the rule runs
+        os.killpg(build.pid, signal.SIGINT)
+        said = build.communicate()[1]
+        self.assertEqual((build.returncode, said.splitlines()[-1]), (-signal.SIGINT, "fsdp: interrupted"), said)
+        self.assertNotIn("failed", said)
+
+    def read_only_build(self, rule):
+        """In a folder in which nothing can be written, even by root."""
+        folder = self.folder_of_build(rule)
+        subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
+        mount = f'mount --bind "{self.root}" "{self.root}" && mount -o remount,bind,ro "{self.root}" && cd "{self.root}" && '
+        build = self.build(within=("unshare", "-m", "bash", "-c", mount + 'exec bash -c "$0"'))
+        _, said = build.communicate()
+        if "unshare" in said or "mount" in said:
+            self.skipTest("this user may not mount")
+        return build.returncode, said
+
+    def test_what_is_current_needs_no_folder_that_can_be_written(self):
+        self.assertEqual(self.read_only_build("touch made"), (0, ""))
+
+    def test_what_is_not_current_needs_a_folder_that_can_be_written(self):
+        status, said = self.read_only_build("true")
+        self.assertEqual(status, 1)
+        self.assertIn("fsdp: build/default can't be written, and does not hold made", said)
