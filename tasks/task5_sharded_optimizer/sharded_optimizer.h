@@ -30,7 +30,9 @@ class ShardedOptimizer {
   // step of AdamW copies neither values nor gradients.
   virtual void step() = 0;
 
-  virtual void zero_grad() = 0;  // drops the sharded gradients
+  // Drops the sharded gradients of all units, also of a unit that was frozen since its backward
+  // pass: no later norm counts them.
+  virtual void zero_grad() = 0;
 
   // Scales the sharded gradients by PyTorch's factor max_norm / (norm + 1e-6) if it is below 1, so
   // that their norm over all units of all ranks is at most `max_norm`. Returns the norm before: the

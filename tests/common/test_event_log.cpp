@@ -125,5 +125,19 @@ TEST(Recorder, uses_the_times_of_a_flight_if_they_are_known) {
   EXPECT_GT(events[5].end, events[3].end);
 }
 
+// Of an iteration before it was recorded, say.
+TEST(Recorder, records_the_wait_for_a_call_that_was_issued_before_it) {
+  const auto events = recorded([] {
+    begin_span(EventKind::forward, "layers.0");
+    const Call earlier = call_of(Operation::broadcast, 7, "layers.0");
+    call_observers::waits(earlier);
+    call_observers::waited(earlier, std::nullopt);
+  });
+  ASSERT_EQ(events.size(), 2);
+  EXPECT_FALSE(events[0].ended()) << "the end of the flight was written over another event";
+  EXPECT_TRUE(events[1].ended());
+  EXPECT_EQ(events[1].text(), "broadcast wait");
+}
+
 }  // namespace
 }  // namespace fsdp

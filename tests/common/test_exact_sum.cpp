@@ -93,6 +93,38 @@ TEST_IN_A_PROCESS(ExactSum, rounds_a_half_to_the_even_neighbour) {
   EXPECT_EQ(value({1, small, small, small, small, small, small}), std::nextafter(above, 2.0));
 }
 
+// 2^exponent, as an exact sum.
+at::Tensor power_of_two(int exponent) {
+  return exact_sum_of(1, exponent);
+}
+
+// A sum whose first bit is 2^top. Below its last bit lies exactly half of that bit, or half and a
+// bit more, or a bit less than half. All places of the first bit in a digit are tried, and all
+// places of the bit that decides.
+TEST_IN_A_PROCESS(ExactSum, decides_at_half_of_the_last_bit_by_every_lower_bit) {
+  constexpr int kLowest = -298, kFractionBits = 52;
+  for (const int top : {-120, -30, -1, 0, 1, 2, 31, 32, 33, 40, 52, 63, 64, 100, 200}) {
+    const double one = std::ldexp(1.0, top), next = std::nextafter(one, 2 * one);
+    const double second = std::nextafter(next, 2 * one);
+    const at::Tensor even = power_of_two(top);
+    const at::Tensor odd = even + power_of_two(top - kFractionBits);
+    const int half_bit = top - kFractionBits - 1;
+    const at::Tensor half = power_of_two(half_bit);
+    EXPECT_EQ(value_of_sum(even + half), one) << "2^" << top << " and a half";
+    EXPECT_EQ(value_of_sum(odd + half), second) << "the one after 2^" << top << " and a half";
+    for (int lower = kLowest; lower < half_bit; ++lower) {
+      const at::Tensor little = power_of_two(lower);
+      ASSERT_EQ(value_of_sum(even + half + little), next) << "2^" << top << ", and 2^" << lower;
+      ASSERT_EQ(value_of_sum(odd + little), next) << "after 2^" << top << ", and 2^" << lower;
+    }
+    // Every bit below half: the largest number that is rounded down.
+    at::Tensor below = even.clone();
+    for (int bit = std::max(kLowest, half_bit - 200); bit < half_bit; ++bit)
+      below += power_of_two(bit);
+    EXPECT_EQ(value_of_sum(below), one) << "2^" << top << " and less than a half";
+  }
+}
+
 TEST_IN_A_PROCESS(ExactSum, stays_exact_when_a_million_are_added) {
   at::Tensor sum = sum_of_squares(numbers_of_all_exponents(100'000));
   const double value = value_of_sum(sum);

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <nn/gradient_hook.h>
 
+#include <memory>
+
 #include "hook_events.h"
 #include "in_a_process.h"
 
@@ -39,15 +41,23 @@ TEST_IN_A_PROCESS(GradientHook,
   EXPECT_EQ(events, (Events{"first", "fourth", "first", "fourth"}));
 }
 
-TEST(GradientHook, may_be_removed_after_its_parameter_is_gone) {
-  in_a_process([] { register_post_accumulate_grad_hook(leaf(), [] {})(); });
+TEST_IN_A_PROCESS(GradientHook, ends_with_its_parameter_and_may_be_removed_after_it) {
+  const auto held = std::make_shared<int>();
+  const auto remove = register_post_accumulate_grad_hook(leaf(), [held] {});
+  EXPECT_EQ(held.use_count(), 1) << "what the hook of a parameter that is gone holds";
+  remove();
 }
 
 TEST_IN_A_PROCESS(GradientHook, none_runs_after_one_that_has_taken_the_gradient) {
+  Events events;
   const at::Tensor parameter = leaf();
-  register_post_accumulate_grad_hook(parameter, [&] { parameter.mutable_grad().reset(); });
-  register_post_accumulate_grad_hook(parameter, [] { FAIL() << "there is no .grad"; });
+  register_post_accumulate_grad_hook(parameter, [&] {
+    events.push_back("takes");
+    parameter.mutable_grad().reset();
+  });
+  register_post_accumulate_grad_hook(parameter, [&] { events.push_back("without .grad"); });
   parameter.sum().backward();
+  EXPECT_EQ(events, Events{"takes"});
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 #include <testing/counted_clock.h>
 #include <testing/multi_rank.h>
 
+#include <algorithm>
 #include <stdexcept>
+
+#include "expect_text.h"
 
 namespace fsdp {
 namespace {
@@ -57,6 +60,39 @@ MULTI_RANK_TEST(LinkedCollectives, are_done_in_the_order_of_issue_once_the_last_
   const int64_t gather = others * (10 + 4) * kMicrosecond;
   expect_on_all_ranks(run, "times",
                       nlohmann::json{start + 2 * gather, start + 2 * gather, start + 3 * gather});
+}
+
+// Each rank computes for 50 us while the link moves its bytes.
+MULTI_RANK_TEST(LinkedCollectives, move_the_values_while_the_ranks_compute) {
+  const auto clock = std::make_shared<CountedClock>();
+  const auto body = [&](TestRank& rank) {
+    const auto& comm = rank.communicator();
+    const at::Tensor gathered = at::empty({1000L * rank.world_size()}), sum = at::ones({3});
+    Handle gather = comm->all_gather_into(gathered, at::full({1000}, rank.rank() + 1.0), "unit");
+    clock->pass(50 * kMicrosecond);
+    gather.wait();
+    rank.observe("time", clock->now());
+    for (int other = 0; other < rank.world_size(); ++other)
+      EXPECT_TRUE(gathered.narrow(0, 1000L * other, 1000).eq(other + 1).all().item<bool>());
+    comm->all_reduce(sum, "norm").wait();
+    EXPECT_TRUE(sum.eq(rank.world_size()).all().item<bool>());
+  };
+  const RankRun run = run_ranks(world_size(), body, {.link = Link{10us, 1e9}, .clock = clock});
+  const int64_t gather = (world_size() - 1) * (10 + 4) * kMicrosecond;
+  expect_on_all_ranks(run, "time", std::max(50 * kMicrosecond, gather));
+}
+
+MULTI_RANK_SUITE_ON(LinkedCollectivesThatDiffer, 2, 3);
+
+MULTI_RANK_TEST(LinkedCollectivesThatDiffer, are_named_before_they_are_timed) {
+  const auto body = [](TestRank& rank) {
+    const char* const unit = rank.rank() == 0 ? "this" : "that";
+    rank.communicator()
+        ->all_gather_into(at::empty({rank.world_size()}), at::ones({1}), unit)
+        .wait();
+  };
+  const RankRun run = try_ranks(world_size(), body, {.link = Link{10us, 1e9}});
+  EXPECT_CONTAINS(run.failure(), "collective #0 differs");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
+#include <memory/reclassify.h>
 #include <sys/resource.h>
 #include <testing/memory_limit.h>
 #include <unistd.h>
@@ -40,6 +41,71 @@ TEST_IN_A_PROCESS(LiveBytes, include_allocations_of_other_threads) {
   for (std::thread& thread : threads)
     thread.join();
   EXPECT_EQ(total(), 0) << "after all were freed";
+}
+
+int64_t alive(MemoryClass cls) {
+  return live_bytes::now()[cls];
+}
+
+at::Tensor made(MemoryClass cls, int64_t numel) {
+  const MemoryScope scope(cls);
+  return at::empty({numel});
+}
+
+TEST_IN_A_PROCESS(LiveBytes,
+                  count_a_block_in_the_class_of_its_allocation_until_its_last_view_goes) {
+  counting_allocator::install();
+  at::Tensor rest = at::empty({3}), gathered = made(MemoryClass::gathered, 5);
+  at::Tensor view = gathered.narrow(0, 4, 1);
+  {
+    const MemoryScope outer(MemoryClass::gathered);
+    const at::Tensor shard = made(MemoryClass::shards, 7), more = at::empty({1});
+    EXPECT_EQ(alive(MemoryClass::shards), 28);
+    EXPECT_EQ(alive(MemoryClass::gathered), 24);
+    EXPECT_EQ(alive(MemoryClass::rest), 12);
+    EXPECT_EQ(total(), 64);
+  }
+  EXPECT_EQ(alive(MemoryClass::shards), 0);
+  const MemoryScope another(MemoryClass::optimizer_state);
+  gathered.reset();
+  EXPECT_EQ(alive(MemoryClass::gathered), 20) << "a view of one element keeps all of it";
+  view.reset();
+  EXPECT_EQ(alive(MemoryClass::gathered), 0);
+  live_bytes::reclassify(rest.storage().data_ptr(), MemoryClass::gradients);
+  EXPECT_EQ(alive(MemoryClass::rest), 0);
+  EXPECT_EQ(alive(MemoryClass::gradients), 12);
+  rest.reset();
+  EXPECT_EQ(total(), 0);
+}
+
+TEST_IN_A_PROCESS(LiveBytes, have_a_peak_of_each_class_in_each_phase) {
+  counting_allocator::install();
+  const at::Tensor shard = made(MemoryClass::shards, 10);
+  live_bytes::enter(Phase::forward);
+  made(MemoryClass::gathered, 100);
+  made(MemoryClass::rest, 50);
+  const LiveBytes forward = live_bytes::peak();
+  EXPECT_EQ(forward[MemoryClass::shards], 40);
+  EXPECT_EQ(forward[MemoryClass::gathered], 400);
+  EXPECT_EQ(forward[MemoryClass::rest], 200);
+  EXPECT_EQ(forward.total, 440);
+  live_bytes::enter(Phase::backward);
+  EXPECT_EQ(live_bytes::peak().total, 40) << "at the start of backward";
+  made(MemoryClass::gathered, 20);
+  live_bytes::enter(Phase::forward);
+  made(MemoryClass::gathered, 30);
+  EXPECT_EQ(live_bytes::peak().total, 160) << "in the second forward";
+  EXPECT_EQ(live_bytes::peak(Phase::forward).total, 440) << "over both";
+  EXPECT_EQ(live_bytes::peak(Phase::backward).total, 120);
+  {
+    const live_bytes::Rehearsal rehearsal;
+    live_bytes::enter(Phase::backward);
+    made(MemoryClass::gathered, 1000);
+  }
+  live_bytes::reset(Phase::backward);
+  EXPECT_EQ(live_bytes::peak(Phase::backward).total, 0) << "forgotten";
+  EXPECT_EQ(live_bytes::peak(Phase::forward).total, 440) << "not forgotten";
+  EXPECT_EQ(live_bytes::peak_total(), 440) << "a rehearsal is no part of the run";
 }
 
 // [bytes] of memory that this process has touched and not given back.

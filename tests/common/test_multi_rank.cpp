@@ -62,7 +62,9 @@ MULTI_RANK_TEST(MultiRankRun, delivers_observed_values_and_tensors_to_the_test) 
     rank.observe("rows", torch::arange(12).view({3, 4}).t());
     rank.observe("half", torch::full({2}, 1.5, torch::kHalf));
     rank.observe("none", torch::empty({0, 3}));
+    rank.observe("threads of torch", at::get_num_threads());
   });
+  expect_on_all_ranks(run, "threads of torch", 1);
   ASSERT_EQ(run.world_size(), world_size());
   for (int r = 0; r < world_size(); ++r) {
     EXPECT_EQ(run.at(r, "list"), (nlohmann::json{0.1, 1e300, r}));

@@ -26,6 +26,19 @@ TEST(Poison, fills_storage_that_is_freed) {
   });
 }
 
+TEST(Poison, writes_nothing_and_is_no_padding_while_it_is_off) {
+  run_ranks(1, [](TestRank&) {
+    EXPECT_TRUE(std::isnan(poison::padding()));
+    poison::enable(false);
+    constexpr int64_t kNumel = 1 << 20;  // blocks as large as that are kept, so reading is no fault
+    const at::Tensor tensor = at::ones({kNumel});
+    const auto* data = tensor.const_data_ptr<float>();
+    at::native::resize_bytes_nocuda(tensor.storage(), 0);
+    EXPECT_TRUE(std::all_of(data, data + kNumel, [](float value) { return value == 1; }));
+    EXPECT_EQ(poison::padding(), 0);
+  });
+}
+
 MULTI_RANK_SUITE(LentInputs);
 
 // Each rank frees its input at once, which poisons it, and only then tells the next to read.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "expect_text.h"
 #include "temporary_folder.h"
@@ -52,6 +53,30 @@ rank 0 was killed
  0      0.001           all_gather issue         #12 layers.3          1500000    3000000        192
  0      0.001     0.899 all_gather flight        #12 layers.3          1500000
 )");
+}
+
+TEST(TextTimeline, fits_in_100_columns_with_long_names_and_large_numbers) {
+  Timeline timeline = two_ranks();
+  Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
+  wide.call.operation = Operation::reduce_scatter;
+  wide.call.sequence = 12345;
+  wide.call.bytes = 6'000'000'000;
+  timeline.failure = std::string(250, 'a') + " rank 1 called all_gather " + std::string(60, 'b');
+  timeline.ranks.resize(64);
+  timeline.ranks[63] = {wide};
+  std::istringstream lines(text_timeline(timeline));
+  std::string line;
+  while (std::getline(lines, line))
+    EXPECT_LE(line.size(), 100U) << line;
+  EXPECT_CONTAINS(text_timeline(timeline), "..er.layers.31");
+}
+
+TEST(Timelines, are_written_even_without_events) {
+  const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
+  for (const std::string& text :
+       {text_timeline(nothing), chrome_timeline(nothing), html_timeline(nothing)})
+    EXPECT_CONTAINS(text, "rank 0 was killed");
+  EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
 }
 
 TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {

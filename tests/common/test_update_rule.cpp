@@ -3,8 +3,10 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "expect_text.h"
@@ -68,6 +70,85 @@ TEST_IN_A_PROCESS(UpdateRule, agrees_with_the_optimizer_of_torch) {
 TEST_IN_A_PROCESS(UpdateRule, refuses_pieces_that_are_not_padded) {
   auto pieces = in_pieces(torch::zeros({33}), torch::zeros({33}));
   EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
+}
+
+// Lends memory, and notes which elements of it were used.
+struct NotingStore : MomentStore {
+  explicit NotingStore(int64_t numel) : memory(at::zeros({numel})) {}
+  at::Tensor zeros(int64_t numel) override {
+    const at::Tensor part = memory.narrow(0, given, numel);
+    given += numel;
+    return part;
+  }
+  void used(const at::Tensor& part) override {
+    const auto begin = (part.data_ptr<float>() - memory.data_ptr<float>());
+    uses.emplace_back(begin, begin + part.numel());
+  }
+  at::Tensor memory;  // [numel]
+  int64_t given{};
+  std::vector<std::pair<int64_t, int64_t>> uses{};  // begin and end, in `memory`
+};
+
+// The second piece has more elements than are updated at a time, 2^22.
+TEST_IN_A_PROCESS(UpdateRule, uses_each_part_of_a_store_once_a_step_and_gives_the_bits_of_memory) {
+  const int64_t most = int64_t{1} << 22;
+  const std::vector<int64_t> sizes{32, 2 * most + 48, 16};
+  const int64_t numel = 32 + 2 * most + 48 + 16;
+  const auto trained = [&](const std::shared_ptr<NotingStore>& store) {
+    OptimizerOptions options = options_of(Kind::adamw);
+    options.moments = store;
+    const at::Tensor parameter = at::ones({numel}), gradient = at::empty({numel});
+    std::vector<Piece> pieces;
+    const auto parameters = parameter.split(sizes), gradients = gradient.split(sizes);
+    for (size_t i = 0; i < sizes.size(); ++i)
+      pieces.push_back({parameters[i], gradients[i], {}, {}, {}});
+    for (int step = 0; step < 2; ++step) {
+      gradient.copy_(at::linspace(-1, 1 + step, numel));
+      if (store) store->uses.clear();
+      update(options, pieces);
+    }
+    for (const Piece& piece : pieces)
+      EXPECT_EQ(piece.step.item<float>(), 2);
+    return parameter;
+  };
+  const auto store = std::make_shared<NotingStore>(2 * numel);
+  EXPECT_TRUE(trained(store).equal(trained(nullptr)));
+  EXPECT_EQ(store->given, 2 * numel);
+  int64_t end = 0;
+  auto sorted = store->uses;
+  std::ranges::sort(sorted);
+  for (const auto& [begin, next] : sorted) {
+    EXPECT_EQ(begin, end) << "a part was used twice, or one was left out";
+    EXPECT_LE(next - begin, most) << "elements that are in memory at a time";
+    end = next;
+  }
+  EXPECT_EQ(end, 2 * numel);
+  EXPECT_EQ(store->uses.size(), 2 * 5U);  // of each moment: 32, 2^22, 2^22, 48, 16
+}
+
+TEST_IN_A_PROCESS(UpdateRule, gives_the_same_bits_however_the_elements_are_cut) {
+  const int64_t n = int64_t{16} * 401;
+  const at::Tensor start = torch::randn({n});
+  for (const Kind kind : {Kind::adamw, Kind::sgd}) {
+    std::vector<at::Tensor> results;
+    for (const auto& sizes : std::vector<std::vector<int64_t>>{
+             {n}, {16, n - 16}, {16 * 100, 16 * 7, 16 * 294}, {n - 32, 16, 16}}) {
+      const at::Tensor parameter = start.clone(), gradient = torch::empty({n});
+      std::vector<Piece> pieces;
+      const auto parameters = parameter.split(sizes), gradients = gradient.split(sizes);
+      for (size_t i = 0; i < sizes.size(); ++i)
+        pieces.push_back({parameters[i], gradients[i], {}, {}, {}});
+      for (int step = 0; step < 5; ++step) {
+        gradient.copy_(torch::sin(torch::arange(n) * (step + 1.0)));
+        update(options_of(kind), pieces);
+      }
+      EXPECT_EQ(pieces[0].exp_avg.defined(), kind == Kind::adamw);
+      results.push_back(parameter);
+    }
+    for (const at::Tensor& result : results)
+      EXPECT_TRUE(torch::equal(result, results[0]));
+    EXPECT_FALSE(torch::equal(start, results[0]));
+  }
 }
 
 TEST(ParameterGroups, a_parameter_belongs_to_the_first_group_whose_pattern_matches) {

@@ -152,9 +152,10 @@ inline void train_in_one_process(TestRank& rank, const Training& training, int w
 }
 
 template <template <class> class Parallel, class Options>
-void train_parallel(TestRank& rank, const Training& training, const Options& options) {
+void train_parallel(TestRank& rank, const std::shared_ptr<Communicator>& comm,
+                    const Training& training, const Options& options) {
   const auto net = training.build();
-  Parallel<Module> model(*net, rank.communicator(), options);
+  Parallel<Module> model(*net, comm, options);
   const auto optimizer = training.optimizer(model.parameters());
   for (int step = 0; step < kSteps; ++step) {
     training.loss(*net, rank.rank(), rank.world_size(), step).backward();
@@ -167,11 +168,11 @@ void train_parallel(TestRank& rank, const Training& training, const Options& opt
 }
 
 inline void train_sharded(TestRank& rank, const Training& training) {
-  train_parallel<FullyShardedDataParallel>(rank, training, training.options);
+  train_parallel<FullyShardedDataParallel>(rank, rank.communicator(), training, training.options);
 }
 // Nearly each gradient in a bucket of its own.
 inline void train_replicated(TestRank& rank, const Training& training) {
-  train_parallel<DistributedDataParallel>(rank, training,
+  train_parallel<DistributedDataParallel>(rank, rank.communicator(), training,
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 

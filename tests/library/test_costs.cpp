@@ -10,6 +10,9 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
+#include <array>
+#include <set>
+
 // What a step costs: the library adds nothing to fully_shard(), and plan_step() plans it.
 namespace fsdp {
 namespace {
@@ -140,6 +143,65 @@ TEST(PlannedModel, needs_neither_ranks_nor_the_memory_of_the_model) {
               2 * padded(10'000'000'000) + padded(100'000));  // and the scale
     EXPECT_CONTAINS(plan.unit, "block");
   });
+}
+
+// What rank 0 of a training over replicas of `shard_size` ranks measures in its second step.
+struct MeasuredStep {
+  std::array<LiveBytes, 2> peaks;  // of forward and backward
+  int64_t received{};
+};
+
+MeasuredStep measured_step(const std::shared_ptr<Communicator>& comm,
+                           const std::vector<at::Tensor>& inputs) {
+  torch::manual_seed(1);
+  const auto net = small();
+  const auto sharded = fully_shard(*net, comm);
+  const auto optimizer = make_sharded_optimizer(sharded->units(), {{"", {}}}, comm);
+  MeasuredStep measured;
+  for (int step = 0; step < 2; ++step) {
+    comm->take_log();
+    live_bytes::enter(Phase::forward);
+    const at::Tensor value = loss(*net, inputs);
+    measured.peaks[0] = live_bytes::peak();
+    live_bytes::enter(Phase::backward);
+    value.backward();
+    measured.peaks[1] = live_bytes::peak();
+    live_bytes::enter(Phase::optimizer);
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  for (const Call& call : comm->take_log())
+    measured.received += call.bytes;
+  return measured;
+}
+
+MULTI_RANK_SUITE_ON(PlannedReplicas, 2, 4);
+
+// A shard size of 0 means all ranks.
+MULTI_RANK_TEST(PlannedReplicas, of_each_shard_size_cost_what_a_training_then_measures) {
+  std::set<int64_t> shards;  // [bytes] that a rank holds with each shard size
+  for (int shard_size = 0; shard_size <= world_size(); ++shard_size) {
+    const int size = shard_size == 0 ? world_size() : shard_size;
+    if (world_size() % size != 0) continue;
+    SCOPED_TRACE("shard size " + std::to_string(shard_size));
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      const std::vector<at::Tensor> inputs{at::ones({64, 32}), at::ones({64, 32})};
+      const PlannedStep plan = plan_step<Net>(
+          small, loss, inputs, {.world_size = rank.world_size(), .shard_size = shard_size});
+      const MeasuredStep measured = measured_step(rank.hybrid(size), inputs);
+      rank.observe("shards", plan.peaks[1][MemoryClass::shards]);
+      if (rank.rank() > 0) return;
+      for (size_t i = 0; i < 2; ++i)
+        for (const auto cls : {MemoryClass::shards, MemoryClass::gathered, MemoryClass::gradients,
+                               MemoryClass::sharded_gradients, MemoryClass::optimizer_state})
+          EXPECT_EQ(plan.peaks[i + 1][cls], measured.peaks[i][cls])
+              << to_string(cls) << (i == 0 ? " in forward" : " in backward");
+      const int64_t loss_of_all = 16 * (rank.world_size() - 1);  // which a training averages
+      EXPECT_EQ(plan.received, measured.received + loss_of_all) << "bytes that rank 0 receives";
+    });
+    shards.insert(run.at(0, "shards").get<int64_t>());
+  }
+  EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);  // of 1, 2 and 4 ranks
 }
 
 TEST(PlannedModel, names_an_operator_that_the_meta_device_does_not_have) {

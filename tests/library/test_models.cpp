@@ -174,9 +174,10 @@ MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_from_the_inside_out) {
       {train_sharded});
 }
 
+MULTI_RANK_SUITE_ON(AnyModelOnSeveralRanks, 2, 3, 4);
+
 // Its input requires no gradient, so on a rank that leaves it out its output requires none.
-MULTI_RANK_TEST(AnyModel, may_not_begin_with_a_unit_that_some_ranks_leave_out) {
-  if (world_size() == 1) return;
+MULTI_RANK_TEST(AnyModelOnSeveralRanks, may_not_begin_with_a_unit_that_some_ranks_leave_out) {
   const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     SkippingNet net;

@@ -1,99 +1,22 @@
 #include <sharded_optimizer.h>
-#include <torch/nn/init.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/nn/utils/convert_parameters.h>
 #include <torch/optim/lbfgs.h>
-#include <torch/serialize.h>
-
-#include <sstream>
 
 #include <common/expect_text.h>
+#include <library/misuse.h>
 #include <library/models.h>
 #include <library/one_process.h>
+
+#include <limits>
 
 // What goes wrong in silence, or by a signal, with fully_shard() alone.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(Refusals);
-
-// What somebody does with a sharded BlockNet, and what the error says. Afterwards the model goes
-// on, but where it was changed for good.
-struct Misuse {
-  std::string says;
-  std::function<void(ShardedNet&)> call;
-  bool goes_on{true};
-};
-
-void expect_refused(int world_size, const std::vector<Misuse>& misuses,
-                    const FullyShardedDataParallelOptions& options = {}) {
-  run_ranks(world_size, [&](TestRank& rank) {
-    for (const Misuse& misuse : misuses) {
-      SCOPED_TRACE(misuse.says);
-      ShardedNet sharded(rank, momentum, block_net(), options);
-      EXPECT_CONTAINS(error_of([&] { misuse.call(sharded); }), misuse.says);
-      if (!misuse.goes_on) continue;
-      sharded.model.zero_grad();
-      sharded.step();
-    }
-  });
-}
-
-void backward(ShardedNet& sharded) {
-  loss_of(*sharded.net, sharded.rank).backward();
-}
-at::Tensor weight_of(ShardedNet& sharded) {
-  return sharded.net->blocks[0]->linear->weight;
-}
-
-const std::string kOfB0 =
-    "parameter b0.linear.weight and 1 more of unit b0 are sharded now: call the module (module(x), "
-    "not module.forward(x)), or use summon_full_params()";
-
-MULTI_RANK_SUITE(StorageGuard);
-
-MULTI_RANK_TEST(StorageGuard, names_the_unit_and_the_way_out_at_every_use_of_a_sharded_parameter) {
-  expect_refused(world_size(),
-                 {{kOfB0, [](ShardedNet& one) { weight_of(one).square().sum(); }},
-                  {kOfB0, [](ShardedNet& one) { std::ostringstream() << weight_of(one); }},
-                  {kOfB0, [](ShardedNet& one) { weight_of(one)[0][0].item<float>(); }},
-                  {kOfB0, [](ShardedNet& one) { weight_of(one).t().clone(); }},
-                  {kOfB0, [](ShardedNet& one) { weight_of(one).data_ptr(); }},
-                  {kOfB0, [](ShardedNet& one) { torch::nn::init::zeros_(weight_of(one)); }},
-                  {kOfB0,
-                   [](ShardedNet& one) {
-                     one.net->blocks[0]->forward(at::ones({2, 7}));
-                   }},
-                  {kOfB0,
-                   [](ShardedNet& one) {
-                     one.net->blocks[0]->forward_twice(at::ones({2, 7}));
-                   }},
-                  {kOfB0, [](ShardedNet& one) { one.net->to(at::kDouble); }},
-                  {"parameter scale of unit root", [](ShardedNet& one) { one.net->scale.sum(); }},
-                  {"sharded now",
-                   [](ShardedNet& one) {
-                     torch::serialize::OutputArchive archive;
-                     one.net->save(archive);
-                     std::ostringstream text;
-                     archive.save_to(text);
-                   }},
-                  {"sharded now",
-                   [](ShardedNet& one) {
-                     std::ostringstream text;
-                     torch::save(one.net->parameters(), text);
-                   }},
-                  {"sharded now", [](ShardedNet& one) {
-                     torch::serialize::OutputArchive archive;
-                     block_net()->save(archive);
-                     std::stringstream text;
-                     archive.save_to(text);
-                     torch::serialize::InputArchive loaded;
-                     loaded.load_from(text);
-                     one.net->load(loaded);
-                   }}});
-}
 
 template <class Optimizer, class Options>
 void step_of_the_modules_parameters(ShardedNet& one, const Options& options) {
@@ -273,9 +196,32 @@ MULTI_RANK_TEST(Refusals, of_a_change_where_there_is_another_value_of_the_parame
   expect_refused(world_size(), misuses, {.wrap = wrap_none()});
 }
 
-// With one rank they are those of the whole gradient.
+// With one rank this rank's part is the whole gradient: the norms are right, and LBFGS steps.
+void expect_norms_and_lbfgs_of_one_rank() {
+  run_ranks(1, [](TestRank& rank) {
+    ShardedNet sharded(rank, momentum);
+    for (const double type : {1.0, 2.0, std::numeric_limits<double>::infinity()}) {
+      backward(sharded);
+      const double norm = sharded.model.clip_grad_norm_(1e9, type);
+      EXPECT_NEAR(torch::nn::utils::clip_grad_norm_(sharded.model.parameters(), 1e9, type), norm,
+                  1e-5 * norm);
+      EXPECT_GT(norm, 0);
+    }
+    sharded.model.zero_grad();
+    const at::Tensor before = sharded.all_parameters();
+    torch::optim::LBFGS lbfgs(sharded.model.parameters(), torch::optim::LBFGSOptions(0.1));
+    lbfgs.step([&] {
+      lbfgs.zero_grad();
+      const at::Tensor loss = loss_of(*sharded.net, rank);
+      loss.backward();
+      return loss;
+    });
+    EXPECT_FALSE(sharded.all_parameters().equal(before)) << "which the step changed";
+  });
+}
+
 MULTI_RANK_TEST(Refusals, of_norms_and_lbfgs_which_would_see_this_ranks_part_of_the_gradient) {
-  if (world_size() == 1) return;
+  if (world_size() == 1) return expect_norms_and_lbfgs_of_one_rank();
   const char* const says = "model.clip_grad_norm_()";
   std::vector<Misuse> misuses{{says, [](ShardedNet& one) {
                                  torch::optim::LBFGS lbfgs(one.model.parameters());

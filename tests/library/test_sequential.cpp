@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <common/expect_text.h>
 #include <common/hook_events.h>
 #include <common/in_a_process.h>
 
@@ -66,6 +67,19 @@ TEST(ModuleHolder, the_class_of_its_module_is_named_without_impl) {
   });
 }
 
+TEST_IN_A_PROCESS(ModuleHolder, may_be_registered_and_be_empty) {
+  struct Net : Module {
+    at::Tensor forward(at::Tensor x) override { return block(x); }
+    KeptBlock block = register_module("block", KeptBlock(3));
+  } net;
+  Events events;
+  note_backward(*net.block, events);
+  EXPECT_EQ(net.named_parameters().keys(), std::vector<std::string>{"block.weight"});
+  net(row()).sum().backward();
+  EXPECT_EQ(events, (Events{"opens", "closes"}));
+  EXPECT_TRUE(KeptBlock(nullptr).is_empty());
+}
+
 using Keys = std::vector<std::string>;
 
 TEST(Sequential, calls_its_modules_in_turn_with_their_hooks) {
@@ -85,6 +99,12 @@ TEST(Sequential, calls_its_modules_in_turn_with_their_hooks) {
     y.sum().backward();
     EXPECT_EQ(events, (Events{"opens", "closes", "opens", "closes"}));
   });
+}
+
+TEST_IN_A_PROCESS(Sequential, returns_its_input_if_it_has_no_module) {
+  Sequential none;
+  const auto x = row();
+  EXPECT_TRUE(none(x).is_same(x));
 }
 
 TEST(Sequential, gives_its_modules_the_names_of_torchs) {
@@ -171,6 +191,17 @@ TEST(Hookable, an_embedding_of_torch_reads_nothing_in_backward) {
   });
 }
 
+TEST_IN_A_PROCESS(Hookable, takes_a_signature_where_forward_has_defaults) {
+  using States = std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>;
+  Events events;
+  const auto lstm = hookable<States(const at::Tensor&)>(torch::nn::LSTM(3, 2));
+  note_backward(*lstm, events);
+  const auto [out, state] = (*lstm)(at::ones({4, 1, 3}).set_requires_grad(true));
+  EXPECT_EQ(out.sizes(), (at::IntArrayRef{4, 1, 2}));
+  (out.sum() + std::get<1>(state).sum()).backward();
+  EXPECT_EQ(events, (Events{"opens", "closes"}));
+}
+
 TEST(Hookable, a_module_is_itself) {
   in_a_process([] {
     const auto block = std::make_shared<KeptBlockImpl>(3);
@@ -180,28 +211,37 @@ TEST(Hookable, a_module_is_itself) {
   });
 }
 
-TEST(CheckHookable, says_nothing_of_containers_that_call_nothing_or_run_the_hooks) {
-  in_a_process([] {
-    struct Net : Module {
-      Net() {
-        list = register_module("list", torch::nn::ModuleList(KeptBlock(3)));
-        chain = register_module("chain", std::make_shared<Sequential>(KeptBlock(3)));
-        // The block is called by the module around it.
-        const auto around = std::make_shared<Around>();
-        theirs = register_module("theirs", torch::nn::Sequential(around));
-      }
-      struct Around : torch::nn::Module {
-        Around() { block = register_module("block", KeptBlock(3)); }
-        at::Tensor forward(at::Tensor x) { return block(x); }
-        KeptBlock block{nullptr};
-      };
-      at::Tensor forward(at::Tensor x) override { return x; }
-      torch::nn::ModuleList list{nullptr};
-      std::shared_ptr<Sequential> chain;
-      torch::nn::Sequential theirs{nullptr};
-    } net;
-    EXPECT_NO_THROW(check_hookable(net));
-  });
+// A block in each kind of container.
+struct ContainersNet : Module {
+  struct Around : torch::nn::Module {
+    Around() { block = register_module("block", KeptBlock(3)); }
+    at::Tensor forward(at::Tensor x) { return block(x); }
+    KeptBlock block{nullptr};
+  };
+  ContainersNet() {
+    list = register_module("list", torch::nn::ModuleList(KeptBlock(3)));
+    chain = register_module("chain", std::make_shared<Sequential>(KeptBlock(3)));
+    // The block is called by the module around it.
+    theirs = register_module("theirs", torch::nn::Sequential(std::make_shared<Around>()));
+  }
+  at::Tensor forward(at::Tensor x) override { return x; }
+  torch::nn::ModuleList list{nullptr};
+  std::shared_ptr<Sequential> chain;
+  torch::nn::Sequential theirs{nullptr};
+};
+
+TEST_IN_A_PROCESS(CheckHookable, names_the_one_block_whose_hooks_a_container_passes_by) {
+  ContainersNet net;
+  check_hookable(net);  // throws nothing
+  KeptBlock passed_by(3);
+  net.theirs->push_back(passed_by);
+  const std::string says =
+      "theirs.1 (fsdp::(anonymous namespace)::KeptBlock) lies in a torch::nn::Sequential, which "
+      "calls forward() and so runs no hooks; use an fsdp::Sequential";
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net); }), says);
+  const std::vector<Module*> units{passed_by.get()};
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net, units); }), says);
+  check_hookable(net, {});  // it need not be a unit
 }
 
 }  // namespace

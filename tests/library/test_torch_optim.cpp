@@ -106,8 +106,11 @@ struct CheckingBlock : LayerBlock {
     output.register_hook([this](const at::Tensor&) { give_way(yields); });
     return output;
   }
-  void check() const { EXPECT_TRUE(linear->weight.eq(expected).all().item<bool>()); }
-  int yields{}, expected{};
+  void check() {
+    EXPECT_TRUE(linear->weight.eq(expected).all().item<bool>());
+    ++checks;
+  }
+  int yields{}, expected{}, checks{};
 };
 
 // With backward all parameters are frozen, so no reduction makes the ranks wait for one another.
@@ -130,6 +133,8 @@ MULTI_RANK_TEST(TorchOptim, may_write_when_a_call_or_backward_has_returned) {
         const at::Tensor sum = net(at::zeros({1, 7}).set_requires_grad(with_backward)).sum();
         if (with_backward) sum.backward();
       }
+      for (const auto& block : net.blocks)
+        EXPECT_EQ(block->checks, with_backward ? 40 : 20) << "in forward, and in backward";
     }
   });
 }

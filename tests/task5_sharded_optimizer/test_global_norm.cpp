@@ -10,35 +10,47 @@ namespace {
 
 MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 
-// Also if an element of b.bias's gradient is not finite. Infinity makes the factor 0; NaN is not
-// below 1.
+// Also if gradients are zero, or an element of b.bias's is not finite, and without a limit.
+// Infinity makes the factor 0; NaN is not below 1.
 MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+  struct Case {
+    std::string name;
+    float all, of_b_bias;
+    double max_norm;
+    std::string norm;
+  };
+  const std::vector<Case> cases{{"zeros", 0, 0, 1, "0"},
+                                {"ones", 1, 1, 1, "finite"},
+                                {"ones without a limit", 1, 1, INFINITY, "finite"},
+                                {"an infinity", 1, INFINITY, 1, "inf"},
+                                {"a NaN", 1, NAN, 1, "nan"}};
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
-    for (const float value : {1.0F, INFINITY, NAN}) {
+    for (const Case& c : cases) {
       optimizer->zero_grad();
-      reduce_gradients(units, [=](size_t i) {
-        at::Tensor gradient = at::ones(kParameters[i].sizes);
-        if (kParameters[i].name == "b.bias") gradient[0] = value;
+      reduce_gradients(units, [&](size_t i) {
+        at::Tensor gradient = at::full(kParameters[i].sizes, c.all);
+        if (kParameters[i].name == "b.bias") gradient[0] = c.of_b_bias;
         return gradient;
       });
       rank.communicator()->take_log();
-      const double norm = optimizer->clip_grad_norm(1.0);
-      const std::string with = ", with " + std::to_string(value);
-      rank.observe("norm" + with, std::isfinite(norm) ? "finite" : std::to_string(std::abs(norm)));
-      rank.observe("calls" + with, take_calls(*rank.communicator()));
-      rank.observe("gradients of unit a at most" + with,
+      const double norm = optimizer->clip_grad_norm(c.max_norm);
+      rank.observe("norm of " + c.name, norm == 0             ? "0"
+                                        : std::isfinite(norm) ? "finite"
+                                                              : std::to_string(std::abs(norm)));
+      rank.observe("calls with " + c.name, take_calls(*rank.communicator()));
+      rank.observe("gradients of unit a at most, with " + c.name,
                    units[0]->sharded_gradient().max().item<double>());
     }
   });
-  for (const auto& [with, norm] :
-       {std::pair{", with 1.000000", "finite"}, {", with inf", "inf"}, {", with nan", "nan"}}) {
-    expect_on_all_ranks(run, std::string("calls") + with, "all_reduce <norm>; ");
-    expect_on_all_ranks(run, std::string("norm") + with, norm);
+  for (const Case& c : cases) {
+    expect_on_all_ranks(run, "calls with " + c.name, "all_reduce <norm>; ");
+    expect_on_all_ranks(run, "norm of " + c.name, c.norm);
   }
-  expect_on_rank(run, 0, "gradients of unit a at most, with inf", 0.0);
-  expect_on_rank(run, 0, "gradients of unit a at most, with nan", 1.0);
+  for (const auto& [name, most] :
+       {std::pair{"ones without a limit", 1.0}, {"an infinity", 0.0}, {"a NaN", 1.0}})
+    expect_on_rank(run, 0, std::string("gradients of unit a at most, with ") + name, most);
 }
 
 // Every element of every gradient is this small, so that 1e-6 counts beside the norm, and a power
@@ -109,6 +121,35 @@ MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
                       "all_reduce <norm> (20 x double, 160 B); ");
   expect_on_all_ranks(run, "norm without any gradient", 0.0);
   expect_on_all_ranks(run, "norm of unit b alone", std::sqrt(elements / 4));
+}
+
+MULTI_RANK_TEST(T5_3_global_norm, a_unit_frozen_in_an_earlier_step_adds_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
+    const auto reduce = [&] {
+      reduce_gradients(units, [](size_t i) {
+        return at::full(kParameters[i].sizes, belongs(kParameters[i], "b") ? 0.5 : 0.25);
+      });
+    };
+    reduce();
+    optimizer->clip_grad_norm(1e9);
+    for (const size_t frozen : {0, 2})
+      for (const auto& [name, parameter] : units[frozen]->parameters())
+        at::Tensor(parameter).set_requires_grad(false);
+    for (const std::string step : {"first", "second"}) {
+      optimizer->zero_grad();
+      reduce();
+      rank.observe("norm of unit b alone in the " + step + " step after",
+                   optimizer->clip_grad_norm(1e9));
+    }
+  });
+  double elements = 0;
+  for (const Trained& parameter : kParameters)
+    if (belongs(parameter, "b")) elements += static_cast<double>(numel(parameter));
+  for (const std::string step : {"first", "second"})
+    expect_on_all_ranks(run, "norm of unit b alone in the " + step + " step after",
+                        std::sqrt(elements / 4));
 }
 
 MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {

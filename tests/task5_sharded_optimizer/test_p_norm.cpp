@@ -1,6 +1,7 @@
 #include <testing/call_text.h>
 #include <torch/nn/utils/clip_grad.h>
 
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -19,6 +20,19 @@ std::string named(double norm_type) {
   std::ostringstream text;
   text << "norm_type " << norm_type;
   return text.str();
+}
+
+// What the gradients are, and the first element of that of b.bias.
+const std::vector<std::pair<std::string, float>> kGradients{
+    {"no gradient", 0.F}, {"zeros", 0.F}, {"ones", 1.F}, {"an infinity", INFINITY}, {"a NaN", NAN}};
+
+void reduce_in_case(const Units& units, const std::string& gradients, float of_b_bias) {
+  if (gradients == "no gradient") return;
+  reduce_gradients(units, [&](size_t i) {
+    at::Tensor gradient = at::full(kParameters[i].sizes, gradients == "zeros" ? 0.0 : 1.0);
+    if (kParameters[i].name == "b.bias") gradient[0] = of_b_bias;
+    return gradient;
+  });
 }
 
 // In fp64, where it hardly rounds. It refuses an empty gradient if norm_type is infinite.
@@ -89,20 +103,27 @@ MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), trainings);
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradient) {
+// Whatever the gradients and the limit are: a rank that left out a call would leave the others
+// waiting.
+MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_in_any_case) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
-    for (const std::string gradients : {"no gradient", "gradients"}) {
+    for (const auto& [gradients, of_b_bias] : kGradients) {
       for (const double type : kTypes) {
-        rank.communicator()->take_log();
-        const double norm = model.optimizer->clip_grad_norm(1, type);
-        if (gradients == "no gradient") rank.observe(named(type) + ": norm of nothing", norm);
-        std::string calls;
-        for (const Call& call : rank.communicator()->take_log())
-          calls += call.text() + "; ";
-        rank.observe(named(type) + ", " + gradients + ": calls", calls);
+        for (const double max_norm : {1.0, kInfinity}) {
+          model.optimizer->zero_grad();
+          reduce_in_case(model.units, gradients, of_b_bias);
+          rank.communicator()->take_log();
+          const double norm = model.optimizer->clip_grad_norm(max_norm, type);
+          std::string calls;
+          for (const Call& call : rank.communicator()->take_log())
+            calls += call.text() + "; ";
+          const std::string limit = max_norm == 1 ? "" : ", no limit";
+          const std::string name = named(type) + ", " + gradients + limit;
+          if (norm == 0) rank.observe(name + ": norm of nothing", norm);
+          rank.observe(name + ": calls", calls);
+        }
       }
-      reduce_gradients(model.units, 0);
     }
   });
   const std::string numbers = std::to_string(world_size()) + " x double, ";
@@ -110,10 +131,12 @@ MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_even_without_a_gradie
       "all_gather <norm> (" + numbers + std::to_string(8 * world_size()) + " B); ";
   const std::string reduce = "all_reduce <norm> (20 x double, 160 B); ";
   for (const double type : kTypes) {
-    expect_on_all_ranks(run, named(type) + ": norm of nothing", 0.0);
     const std::string calls = (type == 2 ? "" : gather) + (type == kInfinity ? "" : reduce);
-    for (const char* gradients : {", no gradient", ", gradients"})
-      expect_on_all_ranks(run, named(type) + gradients + ": calls", calls);
+    for (const auto& [gradients, of_b_bias] : kGradients)
+      for (const char* limit : {"", ", no limit"})
+        expect_on_all_ranks(run, named(type) + ", " + gradients + limit + ": calls", calls);
+    for (const char* gradients : {"no gradient", "zeros"})
+      expect_on_all_ranks(run, named(type) + ", " + gradients + ": norm of nothing", 0.0);
   }
 }
 

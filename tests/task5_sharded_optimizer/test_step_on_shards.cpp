@@ -111,6 +111,26 @@ MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
+// Its gradient would count in every later norm.
+MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_drops_the_gradient_of_a_unit_frozen_since_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    const auto optimizer = make_sharded_optimizer(units, groups_that_differ(), rank.communicator());
+    reduce_all_gradients(units);
+    rank.observe("bytes of sharded gradients before", live(MemoryClass::sharded_gradients) > 0);
+    for (const auto& [name, parameter] : units[1]->parameters())
+      at::Tensor(parameter).set_requires_grad(false);
+    optimizer->zero_grad();
+    rank.observe("unit b, which was frozen after backward, has a gradient",
+                 units[1]->sharded_gradient().defined());
+    rank.observe("bytes of sharded gradients after zero_grad()",
+                 live(MemoryClass::sharded_gradients));
+  });
+  expect_on_all_ranks(run, "bytes of sharded gradients before", true);
+  expect_on_all_ranks(run, "unit b, which was frozen after backward, has a gradient", false);
+  expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
+}
+
 MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_decay) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters();

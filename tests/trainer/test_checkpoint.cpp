@@ -3,7 +3,10 @@
 #include <task5_sharded_optimizer/each_element.h>
 #include <testing/multi_rank.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
@@ -80,6 +83,74 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_locates_noth
     EXPECT_EQ(error_of<std::runtime_error>(load), "a.weight is nowhere");
     EXPECT_TRUE(equal(state, cut_state(rank.rank(), more, true)));
   });
+}
+
+// The last rank sees another folder than the others: one without a file that it needs, or with a
+// damaged one. It reads the last file to its end, as its part of all files.
+MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_cannot_read_its_part) {
+  const TemporaryFolder folder;
+  run_ranks(world_size(),
+            [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
+  const std::string good = step_folder(folder.path(), 3);
+  char last[64];
+  std::snprintf(last, sizeof last, "/rank-%04d-of-%04d.safetensors", world_size() - 1,
+                world_size());
+  const auto copy = [&](const std::string& name, const std::function<void(const std::string&)>& f) {
+    fs::copy(good, folder.path() + name);
+    f(folder.path() + name);
+    return folder.path() + name;
+  };
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {folder.path() + "/nowhere", "/nowhere/"},
+      {copy("/without-a-file", [&](const std::string& path) { fs::remove(path + last); }),
+       std::string("/without-a-file") + last},
+      {copy("/damaged",
+            [&](const std::string& path) {
+              std::fstream file(path + last, std::ios::binary | std::ios::in | std::ios::out);
+              file.seekp(-1, std::ios::end);
+              file.put('\x7f');
+            }),
+       std::string("/damaged") + last + ": is damaged"}};
+  for (const auto& [bad, says] : cases) {
+    const RankRun run = run_ranks(world_size(), [&, bad = bad](TestRank& rank) {
+      const ModelState state = cut_state(rank.rank(), rank.world_size(), true);
+      const std::string& seen = rank.rank() == rank.world_size() - 1 ? bad : good;
+      rank.observe("error", error_of<std::runtime_error>([&] {
+                     load_checkpoint(seen, state, each_element, *rank.communicator());
+                   }));
+      EXPECT_TRUE(equal(state, cut_state(rank.rank(), rank.world_size(), true)));
+    });
+    expect_same_on_all_ranks(run, "error");
+    EXPECT_CONTAINS(run.at(0, "error").get<std::string>(), says);
+  }
+}
+
+// The last rank fails when the others have begun to read values.
+MULTI_RANK_TEST(CheckpointOf, any_ranks_is_refused_on_all_if_one_fails_while_it_reads) {
+  const TemporaryFolder folder;
+  run_ranks(world_size(),
+            [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
+  const int more = world_size() + 1;  // so that the last rank needs a part of a saved range
+  const RankRun run = run_ranks(more, [&](TestRank& rank) {
+    int calls = 0, checks = 0;
+    const ModelState state = cut_state(rank.rank(), more, true);
+    const auto load = [&](const Locate& locate) {
+      load_checkpoint(step_folder(folder.path(), 3), state, locate, *rank.communicator());
+    };
+    load([&](const ElementRange& range, const std::vector<ElementRange>& saved) {
+      ++calls;
+      return each_element(range, saved);
+    });
+    EXPECT_TRUE(equal(state, cut_state(rank.rank(), more)));
+    // It is asked as often to check as to read.
+    const Locate fails = [&](const ElementRange& range, const std::vector<ElementRange>& saved) {
+      if (rank.rank() == more - 1 && ++checks > calls / 2)
+        throw std::runtime_error(range.parameter + ": Input/output error");
+      return each_element(range, saved);
+    };
+    rank.observe("error", error_of<std::runtime_error>([&] { load(fails); }));
+  });
+  expect_on_all_ranks(run, "error", "a.weight: Input/output error");
 }
 
 // Also where a run that broke off has left another one.

@@ -55,6 +55,20 @@ TEST(StateFile, gives_moments_the_same_bits_as_memory_does) {
   });
 }
 
+TEST(StateFile, counts_the_pages_that_stay_in_memory_and_no_other) {
+  const TemporaryFolder folder;
+  in_a_process([&] {
+    const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };
+    {
+      const StateFile file(folder.path(), 1 << 20, 5000);
+      EXPECT_EQ(live(), 8192);  // whole pages
+    }
+    EXPECT_EQ(live(), 0);
+    const StateFile all_pinned(folder.path(), 5000, 1 << 20);
+    EXPECT_EQ(live(), 5000);
+  });
+}
+
 TEST(StateFile, refuses_more_than_was_reserved) {
   const TemporaryFolder folder;
   in_a_process([&] {

@@ -115,10 +115,19 @@ TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
             "machine has 51,223; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
 }
 
+// A rank of four holds a quarter of the parameters and of two moments, with a step count. In a step
+// it gathers all parameters; with the gradients it needs no more than three whole copies.
 TEST(EnoughMemory, is_less_for_shards) {
   TrainConfig config = config_of("fsdp", 1);
+  config.model = "a model";
   config.world = 4;
-  EXPECT_NO_THROW(require_enough_memory(config, layout_on(4), {}, "shm", 4, 3 * 4 * 4 * 1600));
+  const int64_t whole = 4 * 1600;
+  const auto require = [&](int64_t of_rank) {
+    require_enough_memory(config, layout_on(4), {}, "shm", 4, 4 * of_rank);
+  };
+  require(3 * whole);  // throws nothing; replicas would need more than four
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] { require(3 * whole / 4 + 4 + whole - 1); }),
+                  "--mode fsdp of a model needs ");
 }
 
 }  // namespace

@@ -52,6 +52,13 @@ TEST(UnitsTable, fits_100_columns_and_shows_the_end_of_a_long_name) {
   EXPECT_EQ(widest, 100);
 }
 
+TEST(UnitsTable, has_room_for_the_names_beside_the_largest_numbers) {
+  ShardLayout layout;
+  layout.units = {{"token_embeddings", 2'127'208'448, false, true}};
+  layout.parameters = {{"token_embeddings.weight", 0, 0, 2'127'208'000, true}};
+  EXPECT_NE(units_table({}, layout).find("\ntoken_embeddings  "), std::string::npos);
+}
+
 TEST(PrintUnits, trains_nothing_in_any_mode) {
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config;

@@ -67,6 +67,13 @@ TEST(Progress, shows_the_time_left_on_a_terminal_after_two_seconds) {
   EXPECT_EQ(last.back(), '\n');
 }
 
+TEST(Progress, is_a_line_without_the_time_left_in_a_pipe) {
+  Progress progress(10);
+  progress.after({1, 0, 0.5, 100, 2'000'000}, 0);
+  EXPECT_EQ(progress.after({5, 100, 0.5, 100, 2'000'000}, 0),
+            "step 5/10  loss 0.5000000000  100 tokens/s  2.0 MB live\n");
+}
+
 TEST(Progress, fits_into_one_line_of_any_terminal) {
   Progress progress(10'000);
   const Progress::Step step{9'999, 0, 12.345678, 1234567, 123'456'789'000};

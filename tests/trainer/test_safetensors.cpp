@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <common/expect_text.h>
 #include <common/in_a_process.h>
 #include <common/temporary_folder.h>
 
@@ -57,6 +58,40 @@ TEST(Safetensors, has_the_bytes_that_the_format_says) {
     const SafetensorsReader reader(path);
     const auto& b = reader.entries().at("b");
     EXPECT_THROW(reader.read(b, 1, at::zeros({2})), std::out_of_range);
+  });
+}
+
+TEST(Safetensors, a_writer_notices_what_is_missing_or_comes_twice) {
+  in_a_process([] {
+    const TemporaryFolder folder;
+    const SafetensorsEntry two{"a", at::kFloat, {2}};
+    SafetensorsWriter writer(folder.path() + "/file", {two});
+    writer.write(at::ones({1}));
+    EXPECT_CONTAINS(error_of<std::logic_error>([&] { writer.close(); }), "bytes are missing");
+    EXPECT_THROW(SafetensorsWriter(folder.path() + "/other", {two, two}), std::invalid_argument);
+    EXPECT_THROW(SafetensorsWriter(folder.path() + "/no/file", {two}), std::runtime_error);
+  });
+}
+
+TEST(Safetensors, a_part_of_a_tensor_is_read_from_any_element_on) {
+  in_a_process([] {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/file";
+    const at::Tensor whole = at::arange(12, at::kFloat).view({3, 4});
+    SafetensorsWriter writer(path, {{"first", at::kHalf, {2}}, {"whole", at::kFloat, {3, 4}}});
+    writer.write(at::ones({2}, at::kHalf));
+    for (const at::Tensor& row : whole.unbind())
+      writer.write(row);
+    writer.close();
+    const SafetensorsReader reader(path);
+    const auto& entry = reader.entries().at("whole");
+    for (int64_t begin = 0; begin < 12; ++begin) {
+      const at::Tensor part = at::zeros({std::min<int64_t>(5, 12 - begin)});
+      reader.read(entry, begin, part);
+      EXPECT_TRUE(part.equal(whole.flatten().narrow(0, begin, part.numel()))) << begin;
+    }
+    EXPECT_THROW(reader.read(entry, 8, at::zeros({5})), std::out_of_range);
+    EXPECT_THROW(reader.read(reader.entries().at("first"), 0, at::zeros({1})), std::out_of_range);
   });
 }
 

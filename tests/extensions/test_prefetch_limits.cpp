@@ -1,0 +1,24 @@
+#include "models.h"
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(PrefetchLimits);
+
+// One unit, as many as --limit says, and all of them at a time.
+MULTI_RANK_TEST(PrefetchLimits, of_forward_and_backward_cost_what_is_predicted_and_change_no_bit) {
+  const Workload workload = workload_of(language_models().at(1));
+  TrainConfig config = extension_config("fsdp", world_size());
+  const auto expected = hash_of_single(config, workload);
+  for (const auto& [forward, backward] :
+       std::vector<std::pair<int, int>>{{1, 3}, {3, 1}, {2, kAllUnits}, {kAllUnits, 1}}) {
+    SCOPED_TRACE(std::to_string(forward) + " and " + std::to_string(backward));
+    config.forward_limit = forward;
+    config.backward_limit = backward;
+    expect_as_predicted(config, workload, expected);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

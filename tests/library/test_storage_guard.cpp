@@ -1,0 +1,140 @@
+#include <memory/live_bytes.h>
+#include <memory/storage.h>
+#include <memory/storage_guard.h>
+#include <torch/nn/init.h>
+#include <torch/serialize.h>
+
+#include <library/misuse.h>
+
+#include <sstream>
+
+// What every use of a sharded parameter says, and storage that is freed and regrown.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(StorageGuard);
+
+const std::string kOfB0 =
+    "parameter b0.linear.weight and 1 more of unit b0 are sharded now: call the module (module(x), "
+    "not module.forward(x)), or use summon_full_params()";
+
+MULTI_RANK_TEST(StorageGuard, a_kernel_that_reads_it_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { weight_of(one).square().sum(); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, a_print_of_it_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(),
+                 {{kOfB0, [](ShardedNet& one) { std::ostringstream() << weight_of(one); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, item_of_one_element_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(),
+                 {{kOfB0, [](ShardedNet& one) { weight_of(one)[0][0].item<float>(); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, a_copy_of_a_view_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { weight_of(one).t().clone(); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, data_ptr_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { weight_of(one).data_ptr(); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, an_initialization_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(),
+                 {{kOfB0, [](ShardedNet& one) { torch::nn::init::zeros_(weight_of(one)); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, forward_in_place_of_a_call_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) {
+                                   one.net->blocks[0]->forward(at::ones({2, 7}));
+                                 }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, a_method_that_no_hook_runs_for_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) {
+                                   one.net->blocks[0]->forward_twice(at::ones({2, 7}));
+                                 }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, a_conversion_of_the_module_names_the_unit_and_the_way_out) {
+  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { one.net->to(at::kDouble); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, a_parameter_of_the_root_is_named_with_it) {
+  expect_refused(world_size(),
+                 {{"parameter scale of unit root", [](ShardedNet& one) { one.net->scale.sum(); }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, saving_the_module_is_refused) {
+  expect_refused(world_size(), {{"sharded now", [](ShardedNet& one) {
+                                   torch::serialize::OutputArchive archive;
+                                   one.net->save(archive);
+                                   std::ostringstream text;
+                                   archive.save_to(text);
+                                 }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, saving_a_list_of_its_parameters_is_refused) {
+  expect_refused(world_size(), {{"sharded now", [](ShardedNet& one) {
+                                   std::ostringstream text;
+                                   torch::save(one.net->parameters(), text);
+                                 }}});
+}
+
+MULTI_RANK_TEST(StorageGuard, loading_into_the_module_is_refused) {
+  expect_refused(world_size(), {{"sharded now", [](ShardedNet& one) {
+                                   torch::serialize::OutputArchive archive;
+                                   block_net()->save(archive);
+                                   std::stringstream text;
+                                   archive.save_to(text);
+                                   torch::serialize::InputArchive loaded;
+                                   loaded.load_from(text);
+                                   one.net->load(loaded);
+                                 }}});
+}
+
+// [16] on storage of 64 bytes, which has no memory yet.
+at::Tensor guarded() {
+  const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
+  guard_storage(storage, "it is away", 64);
+  return view_of_storage(storage, 0, {16});
+}
+
+MULTI_RANK_TEST(StorageGuard, leaves_regrown_memory_usable_and_live_bytes_exact) {
+  run_ranks(world_size(), [](TestRank&) {
+    const int64_t before = live_bytes::now().total;
+    const at::Tensor tensor = guarded();
+    for (const float value : {1.F, 2.F}) {
+      EXPECT_TRUE(is_freed(tensor));
+      EXPECT_EQ(live_bytes::now().total, before);
+      EXPECT_CONTAINS(error_of<c10::Error>([&] { tensor.sum(); }), "it is away");
+      EXPECT_EQ(tensor.storage().nbytes(), 64U);
+      resize_storage(tensor.storage(), 64);
+      EXPECT_FALSE(is_freed(tensor));
+      EXPECT_EQ(live_bytes::now().total, before + 64);
+      EXPECT_EQ(at::Tensor(tensor).fill_(value).sum().item<float>(), 16 * value);
+      resize_storage(tensor.storage(), 0);
+    }
+  });
+}
+
+MULTI_RANK_TEST(StorageGuard, tells_that_storage_without_a_guard_has_too_few_bytes) {
+  run_ranks(world_size(), [](TestRank&) {
+    const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
+    const at::Tensor tensor = view_of_storage(storage, 0, {4});
+    EXPECT_FALSE(is_guarded(storage));
+    EXPECT_TRUE(is_freed(tensor));
+    resize_storage(storage, 12);
+    EXPECT_TRUE(is_freed(tensor));
+    resize_storage(storage, 16);
+    EXPECT_FALSE(is_freed(tensor));
+    resize_storage(storage, 0);
+    EXPECT_EQ(storage.nbytes(), 0U);
+    EXPECT_TRUE(is_freed(tensor));
+    EXPECT_FALSE(is_freed(at::empty({0})));
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,152 @@
+#include <base/torch.h>
+#include <config/arrangement.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <common/in_a_process.h>
+#include <common/parts.h>
+
+namespace fsdp {
+namespace {
+
+std::string text(const Arrangement& arrangement) {
+  return std::to_string(arrangement.shards) + " shards, " + std::to_string(arrangement.replicas) +
+         " replicas, " + std::to_string(arrangement.turns) + " turns" +
+         (arrangement.turns_first ? " first" : "");
+}
+
+// Every arrangement of 1 to 4 shards, replicas and turns, in both orders.
+std::vector<Arrangement> all_arrangements() {
+  std::vector<Arrangement> all;
+  for (int shards = 1; shards <= 4; ++shards)
+    for (int replicas = 1; replicas <= 4; ++replicas)
+      for (int turns = 1; turns <= 4; ++turns)
+        for (const bool turns_first : {false, true})
+          all.push_back({shards, replicas, turns, turns_first});
+  return all;
+}
+
+// The tree over neighbours, written as a recursion: the left subtree is the largest complete one.
+at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
+  if (leaves.size() == 1) return leaves[0];
+  size_t left = 1;
+  while (2 * left < leaves.size())
+    left *= 2;
+  const auto middle = leaves.begin() + static_cast<std::ptrdiff_t>(left);
+  return tree_of({leaves.begin(), middle}) + tree_of({middle, leaves.end()});
+}
+
+// The sum that the header promises, from all parts at once: `leaf(rank, turn)` is a part.
+template <class Leaf>
+at::Tensor sum_of_ranks(const Arrangement& arrangement, const Leaf& leaf) {
+  std::vector<at::Tensor> replicas;
+  for (int replica = 0; replica < arrangement.replicas; ++replica) {
+    std::vector<at::Tensor> shards;
+    for (int shard = 0; shard < arrangement.shards; ++shard)
+      shards.push_back(leaf(replica * arrangement.shards + shard));
+    replicas.push_back(tree_of(shards));
+  }
+  return tree_of(replicas);
+}
+
+at::Tensor promised_sum(const Arrangement& arrangement) {
+  const auto of_rank_and_turn = [&](int rank, int turn) {
+    return part(arrangement.part(rank, turn));
+  };
+  std::vector<at::Tensor> turns;
+  if (arrangement.turns_first) {
+    return sum_of_ranks(arrangement, [&](int rank) {
+      std::vector<at::Tensor> of_rank;
+      for (int turn = 0; turn < arrangement.turns; ++turn)
+        of_rank.push_back(of_rank_and_turn(rank, turn));
+      return tree_of(of_rank);
+    });
+  }
+  for (int turn = 0; turn < arrangement.turns; ++turn)
+    turns.push_back(
+        sum_of_ranks(arrangement, [&](int rank) { return of_rank_and_turn(rank, turn); }));
+  return tree_of(turns);
+}
+
+struct Sum {
+  at::Tensor tensor;
+  int most{1};  // partial sums at a time, the running one included
+};
+
+// Adds the parts in the order of their numbers. A part starts a tensor of its own if TreeSum says
+// so, or always, or is added to the running sum.
+Sum sum_one_after_another(const Arrangement& arrangement, bool always_aside) {
+  TreeSum sum(arrangement);
+  Sum result;
+  for (int i = 0; i < arrangement.parts(); ++i) {
+    if (i > 0 && (always_aside || sum.puts_aside())) {
+      sum.put_aside({result.tensor});
+      result.most = std::max(result.most, arrangement.partial_sums(i) + 1);
+      result.tensor = part(i);
+    } else {
+      result.tensor = i == 0 ? part(i) : result.tensor + part(i);
+    }
+    result.tensor = sum.added({result.tensor})[0];
+  }
+  return result;
+}
+
+TEST(Arrangement, each_part_is_computed_by_one_rank_in_one_turn) {
+  for (const Arrangement& arrangement : all_arrangements()) {
+    std::set<int> parts;
+    for (int rank = 0; rank < arrangement.ranks(); ++rank)
+      for (int turn = 0; turn < arrangement.turns; ++turn)
+        parts.insert(arrangement.part(rank, turn));
+    EXPECT_EQ(parts.size(), static_cast<size_t>(arrangement.parts())) << text(arrangement);
+    EXPECT_EQ(*parts.begin(), 0) << text(arrangement);
+    EXPECT_EQ(*parts.rbegin(), arrangement.parts() - 1) << text(arrangement);
+  }
+  EXPECT_EQ((Arrangement{.shards = 2, .replicas = 2, .turns = 3}.part(2, 1)), 6);
+  EXPECT_EQ((Arrangement{.shards = 2, .replicas = 2, .turns = 3, .turns_first = true}.part(2, 1)),
+            7);
+}
+
+TEST_IN_A_PROCESS(TreeSum, adds_the_parts_of_every_arrangement_as_the_header_promises) {
+  for (const Arrangement& arrangement : all_arrangements()) {
+    const at::Tensor expected = promised_sum(arrangement);
+    for (const bool always_aside : {false, true})
+      EXPECT_TRUE(sum_one_after_another(arrangement, always_aside).tensor.equal(expected))
+          << text(arrangement) << (always_aside ? ", each part put aside" : "");
+  }
+}
+
+TEST_IN_A_PROCESS(TreeSum, adds_as_one_tree_exactly_where_is_one_tree_says_so) {
+  for (int count = 1; count <= 8; ++count)
+    EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
+  for (const Arrangement& arrangement : all_arrangements()) {
+    const bool one_tree = promised_sum(arrangement).equal(tree_of(parts(arrangement.parts())));
+    EXPECT_EQ(arrangement.is_one_tree(), one_tree) << text(arrangement);
+  }
+}
+
+// More would take memory; a part that is added to the running sum takes none.
+TEST_IN_A_PROCESS(TreeSum, puts_a_part_aside_only_if_it_belongs_to_another_partial_sum) {
+  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // of 1 to 8 turns of one rank
+  for (int turns = 1; turns <= 8; ++turns)
+    EXPECT_EQ(sum_one_after_another({.turns = turns}, false).most,
+              most[static_cast<size_t>(turns) - 1])
+        << turns << " turns";
+}
+
+// A module that some ranks do not use has no gradient in their parts.
+TEST_IN_A_PROCESS(TreeSum, counts_an_undefined_tensor_as_zero) {
+  TreeSum sum({.turns = 3});
+  sum.added({part(0), at::Tensor(), at::Tensor()});
+  sum.put_aside({part(0), at::Tensor(), at::Tensor()});
+  const auto two = sum.added({at::Tensor(), part(1), at::Tensor()});
+  EXPECT_TRUE(at::equal(two[0], part(0)));
+  EXPECT_TRUE(at::equal(two[1], part(1)));
+  EXPECT_FALSE(two[2].defined());
+}
+
+}  // namespace
+}  // namespace fsdp
