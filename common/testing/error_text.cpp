@@ -15,7 +15,7 @@ constexpr const char* kNoKey =
     "looks up there, and who should have put it in";
 
 // What an error says -> what that means here.
-constexpr std::array<std::pair<const char*, const char*>, 10> kMeanings{{
+constexpr std::array<std::pair<const char*, const char*>, 11> kMeanings{{
     {"Cannot copy out of meta tensor",
      "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},
     {"with Meta tensors", "a tensor is still on the meta device: it was not materialized"},
@@ -28,6 +28,9 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kMeanings{{
      "a view ends behind its tensor, as that of a piece which goes on into another unit"},
     {"map::at", kNoKey},
     {"_Map_base::at", kNoKey},
+    {"bad_weak_ptr",
+     "shared_from_this() was called on an object that no shared_ptr holds: in its constructor, in "
+     "its destructor, or made without std::make_shared()"},
     {"can't allocate memory", "it exceeded the limit of memory of a test"},
     {"bad_alloc", "it exceeded the limit of memory of a test"},
 }};
@@ -45,6 +48,12 @@ std::string types_of(const std::exception& error) {
   return types;
 }
 
+// Advice of torch for programs of other kinds.
+bool is_advice(const std::string& line) {
+  return line.starts_with("If you're using torch.compile") ||
+         line.starts_with("If you're using Caffe2");
+}
+
 bool begins_stack(const std::string& line) {
   return line.find("Exception raised from ") != std::string::npos &&
          line.find("most recent call first") != std::string::npos;
@@ -59,7 +68,7 @@ std::string without_stacks(const std::string& text) {
     const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
     const std::string line = text.substr(begin, end - begin);
     in_stack = begins_stack(line) || (in_stack && line.starts_with("frame #"));
-    if (!in_stack) result += line;
+    if (!in_stack && !is_advice(line)) result += line;
     begin = end;
   }
   return result;
@@ -88,11 +97,14 @@ std::string own_words(const std::string& assertion) {
          " is " + assertion.substr(begin, expected - begin) + ')';
 }
 
-std::string meaning_of(const std::string& message) {
+std::string explained(const std::string& message) {
+  std::string said = without_stacks(message);
   for (const auto& [words, meaning] : kMeanings) {
-    if (message.find(words) != std::string::npos) return std::string("\n  (") + meaning + ')';
+    if (said.find(words) == std::string::npos) continue;
+    if (said.ends_with('\n')) said.pop_back();
+    return std::string(meaning) + "\n  (it says: " + said + ')';
   }
-  return "";
+  return said;
 }
 
 }  // namespace fsdp

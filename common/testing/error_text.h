@@ -5,8 +5,8 @@
 
 namespace fsdp {
 
-// `text` without the stacks that torch adds to what its errors say: a line "Exception raised from
-// ..." and the lines "frame #0: ..." after it.
+// `text` without what torch adds to its errors: stacks, which are a line "Exception raised from ..."
+// and the lines "frame #0: ..." after it, and advice for users of torch.compile and of Caffe2.
 std::string without_stacks(const std::string& text);
 
 // What `body` throws, for an observation: "std::invalid_argument, std::logic_error: TEXT", with its
@@ -18,8 +18,8 @@ std::string thrown_by(const std::function<void()>& body);
 // then "(x is false)".
 std::string own_words(const std::string& assertion);
 
-// What the words of torch or of the C++ library mean in the code of a task: a line that begins with
-// a line feed. Empty if nothing is known about them.
-std::string meaning_of(const std::string& message);
+// `message` without stacks. If its words, which are those of torch or of the C++ library, are known to
+// mean something in the code of a task, this meaning comes first.
+std::string explained(const std::string& message);
 
 }  // namespace fsdp

@@ -17,6 +17,7 @@
 #include <testing/story.h>
 #include <trace/recorder.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -134,6 +135,8 @@ RankRun to_run(const RunReport& run, const char* file, int line) {
     results::mark_not_started(run.not_started);
     end_test(testing::TestPartResult::kSkip, file, line, "not started: " + run.not_started);
   }
+  const auto timed_out = [](const RankReport& report) { return report.exit.signal == SIGALRM; };
+  if (std::ranges::any_of(run.ranks, timed_out)) results::mark_timed_out();
   return RankRun(run.ranks);
 }
 

@@ -69,7 +69,10 @@ std::string decode(double value, int world_size) {
            (world_size == 2 ? ", as with a division by W - 1" : "");
   }
   if (value == expected / world_size) return "divided by W twice: exactly " + times + " too small";
-  if (value == 0) return "no rank's gradient is in it";
+  if (value == 0) {
+    return "no rank's gradient is in it: none was collected before the reduce-scatter, or its "
+           "result is not used; the steps above show when it was issued";
+  }
   for (const int divisor : {world_size - 1, world_size + 1}) {
     if (!(std::abs(value * divisor - sum) <= 1e-6 * sum)) continue;
     return "every rank is counted once, but the sum is divided by " + std::to_string(divisor) +

@@ -32,7 +32,7 @@ std::string ending(const RankReport& report) {
            ")" + report.crash;
   }
   if (!exit.message.empty()) {
-    return "threw an exception: " + without_stacks(exit.message) + meaning_of(exit.message);
+    return "threw an exception: " + explained(exit.message);
   }
   return "left by exit(" + std::to_string(exit.code) + ") before the end of the test";
 }

@@ -48,7 +48,12 @@ std::string ratio_in_words(const std::vector<double>& actual, const std::vector<
   const double factor = common_factor(actual, expected);
   const std::string every = actual.size() == 1 ? "it is " : "every element is ";
   if (std::isnan(factor)) return "";
-  if (factor == 0) return every + "0";
+  if (factor == 0) {
+    return every + "0" +
+           (actual.size() == 1 ? ""
+                               : ": what brings the values was left out, or came before they were "
+                                 "there, as the last steps above show");
+  }
   if (std::abs(factor - 1) <= kRounding) {
     return every +
            "right but for its rounding: the same sum in another order, or x times 1/W in place of "

@@ -15,7 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kNotStarted = "not_started";  // a property of GoogleTest's result
+// Properties of GoogleTest's result.
+constexpr const char* kNotStarted = "not_started";
+constexpr const char* kTimedOut = "timed_out";
 
 int results_file = -1;
 
@@ -87,6 +89,7 @@ class Writer : public testing::EmptyTestEventListener {
                   {"text", unwritten.empty() ? text_of(result) : unwritten},
                   {"milliseconds", result.elapsed_time()},
                   {"timeline", !property(result, kept_timeline::kWritten).empty()},
+                  {"timed_out", !property(result, kTimedOut).empty()},
                   {"printed", lseek(STDOUT_FILENO, 0, SEEK_CUR)}});
   }
 };
@@ -108,6 +111,10 @@ void close() {
 
 void mark_not_started(const std::string& what) {
   testing::Test::RecordProperty(kNotStarted, what);
+}
+
+void mark_timed_out() {
+  testing::Test::RecordProperty(kTimedOut, "yes");
 }
 
 }  // namespace fsdp::results

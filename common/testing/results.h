@@ -10,11 +10,13 @@ namespace fsdp::results {
 //   {"event":"plan","tests":["T2_3_unshard.gathers/W3", ...]}    first: the tests that will run
 //   {"event":"start","suite":"T2_3_unshard","name":"gathers/W3"}
 //   {"event":"end","suite":"T2_3_unshard","name":"gathers/W3","outcome":"failed",
-//    "text":"test_x.cpp:12: Failure\n...","milliseconds":12,"timeline":false,"printed":345}
+//    "text":"test_x.cpp:12: Failure\n...","milliseconds":12,"timeline":false,"timed_out":false,
+//    "printed":345}
 //
 // outcome: "passed"; "failed", with the text of every failure; "not started", with the function
 // that is still to be written, if the test reached a todo(); "skipped", with the reason.
 // timeline: whether the file that FSDP_TRACE names now has the timeline of this test.
+// timed_out: whether a rank was still running at its time limit.
 // printed: the position in standard output, if that is a file: how much was printed so far.
 //
 // Call this after InitGoogleTest() and before RUN_ALL_TESTS(). No program that this one starts
@@ -28,5 +30,8 @@ void close();
 // Makes the outcome of the running test "not started", if the test is then skipped. `what` is the
 // function that is still to be written.
 void mark_not_started(const std::string& what);
+
+// Says of the running test that a rank was still running at its time limit.
+void mark_timed_out();
 
 }  // namespace fsdp::results

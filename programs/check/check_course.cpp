@@ -12,12 +12,12 @@
 namespace fsdp {
 namespace {
 
-// On a terminal, one line with the test that ended last. It is wiped out before other output.
+// On a terminal, one line with the test that is running. It is wiped out before other output.
 class Progress {
  public:
   void operator()(const TestResult& result) const {
     if (terminal_) {
-      std::printf("\r\033[K%.90s", (result.suite + '.' + result.name).c_str());
+      std::printf("\r\033[K%.90s", result.full_name().c_str());
       std::fflush(stdout);
     }
   }
@@ -38,14 +38,20 @@ void shorten_paths(std::string& text) {
     text.erase(at, prefix.size());
 }
 
+std::string problem_of_suite(const std::string& suite) {
+  return problem_of({suite, "", Outcome::passed}).number;
+}
+
 std::vector<TestResult> run_task(const Settings& settings, const Task& task) {
   const Progress progress;
   std::vector<TestResult> tests;
   for (int i = 0; settings.runs(task) && i < settings.repeat; ++i) {
     TestRunOptions options;
     options.filter = settings.filter(task);
-    options.on_result = progress;
+    options.on_start = progress;
     options.whole_limit = std::chrono::seconds(settings.seconds);
+    options.output = settings.output;
+    if (settings.stop_hanging) options.problem_of = problem_of_suite;
     TestRun run = run_tests(settings.program(task), options);
     if (run.results.empty() && !settings.test.empty()) {
       throw std::runtime_error("problem " + settings.what + " has no test " + settings.test);
@@ -105,6 +111,7 @@ int check_course(const Settings& settings) {
   if (!result.complete()) std::printf("%s", next_step(settings, result.tasks).second.c_str());
   print_recording(settings.record, tests);
   print_timeline(settings.trace, tests);
+  print_output(settings.output);
   return result.complete() ? 0 : 1;
 }
 

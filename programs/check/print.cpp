@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <sstream>
 
 namespace fsdp {
@@ -42,6 +43,16 @@ void print_failure(const TestResult& result) {
       "If values differ, ask where the bits part:\n"
       "    ./fsdp diff --a \"--mode single --world %s\" --b \"--mode fsdp --world %s\"\n\n",
       world.c_str(), world.c_str());
+}
+
+// For each reason, how many tests were not run.
+void print_not_run(const std::vector<TestResult>& tests) {
+  std::map<std::string, int> counts;  // by text, "not run: WHY"
+  for (const TestResult& result : tests)
+    if (result.not_run) ++counts[result.text.substr(0, result.text.find('\n'))];
+  for (const auto& [text, count] : counts)
+    std::printf("%s; so %d more %s as failed\n", text.c_str(), count,
+                count == 1 ? "test counts" : "tests count");
 }
 
 // "task 4", "tasks 1 and 2", "tasks 1 to 3".
@@ -160,7 +171,7 @@ void print_failures(const std::vector<TestResult>& tests) {
   if (const TestResult* failure = telling_failure(tests)) print_failure(*failure);
   std::vector<std::pair<std::string, std::string>> failed;  // test, " W12": on 1 and 2 ranks
   for (const TestResult& result : tests) {
-    if (!has_failed(result)) continue;
+    if (!has_failed(result) || result.not_run) continue;
     if (failed.empty() || failed.back().first != result.test())
       failed.emplace_back(result.test(), "");
     std::string& ranks = failed.back().second;
@@ -169,6 +180,7 @@ void print_failures(const std::vector<TestResult>& tests) {
   }
   for (const auto& [test, ranks] : failed)
     std::printf("failed: %s%s\n", test.c_str(), ranks.c_str());
+  print_not_run(tests);
 }
 
 std::pair<const Problem*, std::string> next_step(const Settings& settings,
@@ -212,6 +224,13 @@ void print_timeline(const std::string& file, const std::vector<TestResult>& test
                                  [](const TestResult& result) { return result.timeline; });
   if (test == tests.rend()) return;
   std::printf("timeline of %s.%s: %s\n", test->suite.c_str(), test->name.c_str(), file.c_str());
+}
+
+void print_output(const std::string& file) {
+  if (file.empty()) return;
+  const bool printed = std::filesystem::exists(file);
+  std::printf("%s: %s\n", printed ? "what the tests printed" : "no test printed anything",
+              file.c_str());
 }
 
 }  // namespace fsdp

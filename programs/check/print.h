@@ -33,7 +33,8 @@ void print_task(const Settings& settings, const TaskResult& task);
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks);
 
 // One failure in full: which promise does not hold, what the ranks did, where it shows. Then the
-// names of all tests that failed, with their numbers of ranks.
+// names of all tests that failed, with their numbers of ranks, and how many were not run after one
+// that hangs.
 void print_failures(const std::vector<TestResult>& tests);
 
 // The map of the course as a page of HTML that needs no other file: each task with its problems and
@@ -45,5 +46,8 @@ void print_recording(const std::string& folder, const std::vector<TestResult>& t
 
 // The test whose timeline the file has, if it is there.
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests);
+
+// That the file has what the tests printed, or that they printed nothing, if a file was named.
+void print_output(const std::string& file);
 
 }  // namespace fsdp

@@ -100,11 +100,13 @@ void sort_by_suite(std::vector<TestResult>& results) {
 const TestResult* telling_failure(const std::vector<TestResult>& results) {
   const TestResult* found = nullptr;
   for (const TestResult& result : results) {
-    if (!has_failed(result)) continue;
+    if (!has_failed(result) || result.not_run) continue;
     if (found == nullptr) found = &result;
     if (result.test() == found->test() && found->ranks() == "W1") found = &result;
   }
-  return found;
+  if (found != nullptr) return found;
+  const auto not_run = std::ranges::find_if(results, &TestResult::not_run);
+  return not_run == results.end() ? nullptr : &*not_run;
 }
 
 namespace {

@@ -45,8 +45,8 @@ const Problem& problem_of(const TestResult& result);
 void sort_by_suite(std::vector<TestResult>& results);
 
 // The failure to show: of the first test that failed, the run on the fewest ranks, but not on one
-// rank if another run failed too, since there no collective has anything to do. Null if none
-// failed.
+// rank if another run failed too, since there no collective has anything to do. A test that was not
+// run is shown only if no other one failed. Null if none failed.
 const TestResult* telling_failure(const std::vector<TestResult>& results);
 
 // What became of one task.

@@ -37,6 +37,8 @@ void add_public_options(CLI::App& app, Settings& settings) {
   app.add_option("--trace", settings.trace,
                  "write the timeline of the first test that fails, or of the last test if none "
                  "fails, to FILE.txt, .json or .html; with --test, of that test");
+  app.add_option("--output", settings.output,
+                 "write all that the tests print, also those that pass, to FILE");
   app.add_option("--record", settings.record,
                  "record the ranks of tests that fail in a new folder, for ./fsdp replay");
   app.add_option("--json", settings.json, "write the points and every test's result to FILE");
@@ -49,6 +51,7 @@ void add_public_options(CLI::App& app, Settings& settings) {
 void add_hidden_options(CLI::App& app, Settings& settings) {
   app.add_option("--stacks", settings.stacks)->delimiter(',')->required()->group("");
   app.add_option("--seconds", settings.seconds)->group("");
+  app.add_flag("--stop-hanging", settings.stop_hanging)->group("");
   app.add_option("--broken", settings.broken)->delimiter(',')->group("");
   app.add_option("--rejected", settings.rejected)->delimiter(',')->group("");
   app.add_option("--blank", settings.blank)->delimiter(',')->group("");
@@ -72,6 +75,15 @@ void prepare_record(std::string& record) {
   if (!std::filesystem::create_directories(record))
     throw std::invalid_argument("--record " + record + ": is there already; name a new folder");
   setenv("FSDP_RECORD", record.c_str(), 1);
+}
+
+// Makes the path absolute. The file has the prints of this run alone.
+void prepare_output(std::string& output) {
+  output = std::filesystem::absolute(output);
+  if (std::filesystem::is_directory(output) ||
+      !std::filesystem::is_directory(std::filesystem::path(output).parent_path()))
+    throw std::invalid_argument("--output " + output + ": name a file in a folder that exists");
+  std::filesystem::remove(output);
 }
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -157,6 +169,7 @@ Settings parse_settings(int argc, char** argv) {
       throw std::invalid_argument("--page shows everything: leave out the task, and --world");
     }
     if (!settings.trace.empty()) prepare_trace(settings.trace);
+    if (!settings.output.empty()) prepare_output(settings.output);
     if (!settings.record.empty()) prepare_record(settings.record);
   } catch (const CLI::CallForHelp& help) {
     std::exit(app.exit(help));

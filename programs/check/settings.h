@@ -14,11 +14,13 @@ struct Settings {
   std::vector<int> worlds{};          // numbers of ranks; empty: all
   std::string test{};                 // the name of the only test to run; empty: all
   std::string trace{};                // a file for the timeline; empty: none
+  std::string output{};               // a file for what the tests print; empty: none
   std::string record{};               // a folder for recordings of failed tests; empty: none
   std::string json{};                 // a file for the results; empty: none
   std::string page{};                 // a file for the map; empty: none
   std::vector<std::string> stacks{};  // [tasks] whose code the task's tests run
   int seconds{86'400};                // for all tests of a task
+  bool stop_hanging{};                // no test of a problem runs after one that hangs
   std::vector<int> broken{};          // tasks that do not compile
   std::vector<int> rejected{};        // tasks that scripts/look.sh rejects
   std::vector<int> blank{};  // tasks in which nothing is written yet: their tests do not run

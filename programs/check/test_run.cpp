@@ -1,8 +1,7 @@
 #include <base/child_program.h>
+#include <check/printed.h>
 #include <check/test_run.h>
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
-#include <system_error>
 
 namespace fsdp {
 namespace {
@@ -20,34 +18,7 @@ using Clock = ChildProgram::Clock;
 
 constexpr auto kToBegin = 60s;
 constexpr auto kToEnd = 5s;
-constexpr int64_t kMostShown = int64_t{64} << 10;
 constexpr int64_t kMostPrinted = int64_t{256} << 20;
-
-// A file in memory, which another process can write to.
-class MemoryFile {
- public:
-  MemoryFile() : file_(memfd_create("fsdp-printed", MFD_CLOEXEC)) {
-    if (file_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
-  }
-  ~MemoryFile() { close(file_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  int number() const { return file_; }
-  int64_t size() const {  // [bytes]
-    struct stat status {};
-    return fstat(file_, &status) == 0 ? status.st_size : 0;
-  }
-  std::string text(int64_t begin, int64_t end) const {  // at most kMostShown bytes of it
-    std::string text(static_cast<size_t>(std::clamp(end - begin, int64_t{0}, kMostShown)), '\0');
-    const ssize_t count = pread(file_, text.data(), text.size(), begin);
-    text.resize(static_cast<size_t>(std::max(count, ssize_t{0})));
-    return text;
-  }
-
- private:
-  int file_;
-};
 
 // A running test program: the records that it writes as results, and what it prints.
 class TestProgram {
@@ -79,7 +50,7 @@ class TestProgram {
     }
   }
 
-  const MemoryFile& printed() const { return printed_; }  // its standard output and error
+  const Printed& printed() const { return printed_; }  // its standard output and error
 
   ChildProgram::End end(std::chrono::milliseconds moment) { return child_.end(moment); }
 
@@ -94,7 +65,7 @@ class TestProgram {
     return {path, "--results_to=" + std::to_string(kept), "--gtest_filter=" + filter};
   }
 
-  MemoryFile printed_;
+  Printed printed_;
   ChildProgram child_;   // its pipe carries the records
   std::string records_;  // bytes that are no whole line yet
 };
@@ -125,12 +96,16 @@ class Attempt {
   void run() {
     nlohmann::json record;
     auto read = program_.next(record, until());
-    for (; read == Read::record; read = program_.next(record, until()))
+    for (; read == Read::record && !is_stopped(); read = program_.next(record, until()))
       take(record);
     const ChildProgram::End how = program_.end(read == Read::end ? kToEnd : 0s);
-    const MemoryFile& all = program_.printed();
-    const std::string printed = all.text(printed_, all.size());
+    if (is_stopped()) return;
+    const Printed& all = program_.printed();
+    const int64_t end = all.size();
+    const std::string printed = all.shown(printed_, end);
     if (running_) {
+      keep_printed(end);
+      running_->timed_out = read == Read::timeout && Clock::now() < end_;
       running_->text = printed + why_it_ended(read, how);
       finish();
     } else {
@@ -150,9 +125,19 @@ class Attempt {
   // Of the running test.
   std::string why_it_ended(Read read, const ChildProgram::End& how) const {
     if (read == Read::end) return "the test's own process " + how.text() + '\n';
-    if (read == Read::flood) return "\nprinted more than 256 MiB\n";
+    if (read == Read::flood) return "printed more than 256 MiB\n";
     if (Clock::now() < end_) return "did not end within " + seconds(options_.time_limit);
     return "ran when all tests had run for " + seconds(options_.whole_limit);
+  }
+
+  // The test that ended last did not end by itself, and no other test of its problem is to run.
+  bool is_stopped() const {
+    return options_.problem_of && !running_ && !results_.empty() && results_.back().hangs();
+  }
+
+  void keep_printed(int64_t end) const {
+    if (!options_.output.empty())
+      program_.printed().append_to(options_.output, running_->full_name(), printed_, end);
   }
 
   bool any_failed() const {
@@ -170,13 +155,16 @@ class Attempt {
     } else if (event == "start") {
       running_ = TestResult{record.at("suite"), record.at("name"), Outcome::failed};
       deadline_ = Clock::now() + options_.time_limit;
+      if (options_.on_start) options_.on_start(*running_);
     } else if (event == "end" && running_) {
       running_->outcome = outcome_of(record.at("outcome"));
       running_->milliseconds = record.at("milliseconds");
       running_->timeline = record.value("timeline", false);
+      running_->timed_out = record.value("timed_out", false);
       const int64_t end = record.at("printed");
+      keep_printed(end);
       if (running_->outcome == Outcome::failed)
-        running_->text = program_.printed().text(printed_, end);
+        running_->text = program_.printed().shown(printed_, end);
       printed_ = end;
       running_->text += record.at("text").get<std::string>();
       finish();
@@ -209,11 +197,26 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// What became of a test to which nobody came.
-TestResult not_run(const std::string& test, const TestRunOptions& options) {
+// The result of a test that is not run.
+TestResult not_run(const std::string& test, const std::string& why) {
   const size_t dot = test.find('.');
-  return {test.substr(0, dot), test.substr(dot + 1), Outcome::failed,
-          "not run: the tests before it took " + seconds(options.whole_limit)};
+  TestResult result{test.substr(0, dot), test.substr(dot + 1), Outcome::failed, "not run: " + why};
+  result.not_run = true;
+  return result;
+}
+
+// If the last test of `results` did not end by itself, gives the tests of its problem among `left`
+// a result: each of them might take as long.
+void stop_problem(std::vector<TestResult>& results, std::vector<std::string>& left,
+                  const TestRunOptions& options) {
+  if (!options.problem_of || results.empty() || !results.back().hangs()) return;
+  const TestResult cause = results.back();
+  const std::string problem = options.problem_of(cause.suite);
+  std::erase_if(left, [&](const std::string& test) {
+    if (options.problem_of(test.substr(0, test.find('.'))) != problem) return false;
+    results.push_back(not_run(test, cause.full_name() + " did not end\n"));
+    return true;
+  });
 }
 
 }  // namespace
@@ -230,6 +233,10 @@ std::string TestResult::test() const {
 std::string TestResult::ranks() const {
   const size_t at = ranks_at(name);
   return at == name.size() ? "" : name.substr(at + 1);
+}
+
+std::string TestResult::full_name() const {
+  return suite + '.' + name;
 }
 
 TestRun run_tests(const std::string& program, const TestRunOptions& options) {
@@ -252,9 +259,11 @@ TestRun run_tests(const std::string& program, const TestRunOptions& options) {
     }
     if (Clock::now() >= end) {
       for (const std::string& test : *left)
-        run.results.push_back(not_run(test, options));
+        run.results.push_back(
+            not_run(test, "the tests before it took " + seconds(options.whole_limit)));
       break;
     }
+    if (any) stop_problem(run.results, *left, options);
     if (!left->empty() && !any)
       throw std::runtime_error(program + ' ' + attempt.ended() + " without a result");
   }

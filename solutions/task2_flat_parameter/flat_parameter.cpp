@@ -4,6 +4,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 
 #include "flat_parameter_impl.h"
@@ -52,6 +53,15 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   }
 }
 
+FlatParameterImpl::~FlatParameterImpl() {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    gather_.wait();
+    reduction_.wait();
+  } catch (const std::exception&) {  // a destructor must not throw; the next call throws it again
+  }
+}
+
 bool FlatParameterImpl::trainable() const {
   return std::ranges::any_of(parameters_, [](auto& p) { return p.tensor.requires_grad(); });
 }
@@ -62,7 +72,8 @@ void FlatParameterImpl::unshard_async() {
   resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
   // Other ranks may still read the copy. They see no change: who changes the shard waits for them.
   const at::Tensor& shard = rounded_shard_.defined() ? rounded_shard_.copy_(shard_) : shard_;
-  // A fresh version counter: to autograd the parameters have not changed, and indeed they have not.
+  // A version counter that no parameter shares: to autograd they have not changed, and indeed they
+  // have not. (Here full_ has such a counter itself; as a base of autograd's views it would not.)
   gather_ = comm_->all_gather_into(full_.variable_data(), shard, unit_);
   state_ = UnitState::gathering;
 }
@@ -90,6 +101,7 @@ bool FlatParameterImpl::has_gradient() const {
 }
 
 void FlatParameterImpl::flatten_gradients() {
+  const at::NoGradGuard no_grad;  // else the flat gradient would hold the graph of a gradient
   MemoryScope scope(MemoryClass::gradients);
   // The other ranks read it without a copy.
   gradient_ = comm_->empty(layout_.padded_numel, precision_.reduce_dtype);

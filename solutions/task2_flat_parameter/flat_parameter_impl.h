@@ -10,6 +10,7 @@ class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
                     std::shared_ptr<Communicator> comm, const Materialize& materialize);
+  ~FlatParameterImpl() override;
 
   bool trainable() const override;
   void unshard_async() override;

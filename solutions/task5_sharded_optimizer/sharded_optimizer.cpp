@@ -59,14 +59,24 @@ void ShardedOptimizerImpl::step() {
     }
   }
   stop_reading();
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    for (size_t i = 0; i < runs_[group].size(); ++i) {
-      const Run& run = runs_[group][i];
-      pieces_[group][i].gradient = run.unit->sharded_gradient().narrow(0, run.begin, run.numel);
-    }
-    update(groups_[group].options, pieces_[group]);
-    for (Piece& piece : pieces_[group])
-      piece.gradient.reset();  // a view that stays would keep the gradient alive past zero_grad()
+  for (size_t group = 0; group < groups_.size(); ++group)
+    step_group(group);
+}
+
+void ShardedOptimizerImpl::step_group(size_t group) {
+  std::vector<Piece> pieces;
+  std::vector<size_t> indices;  // of these pieces; a unit that was frozen since has no gradient
+  for (size_t i = 0; i < runs_[group].size(); ++i) {
+    const Run& run = runs_[group][i];
+    if (!run.unit->sharded_gradient().defined()) continue;
+    indices.push_back(i);
+    pieces.push_back(pieces_[group][i]);
+    pieces.back().gradient = run.unit->sharded_gradient().narrow(0, run.begin, run.numel);
+  }
+  update(groups_[group].options, pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    pieces[i].gradient.reset();  // a view that stays would keep the gradient alive past zero_grad()
+    pieces_[group][indices[i]] = pieces[i];  // its first update has allocated its state
   }
 }
 

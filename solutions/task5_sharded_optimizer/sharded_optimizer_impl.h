@@ -22,6 +22,7 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
     int64_t numel;
   };
   void add_runs(const std::shared_ptr<FlatParameter>& unit);
+  void step_group(size_t group);
   void stop_reading();  // of this rank's shards, by itself and by others
   double clip(double max_norm, double norm) const;
   void add_moments(StateRange& range, const FlatParameter& unit, int64_t begin) const;

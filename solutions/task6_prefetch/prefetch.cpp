@@ -21,8 +21,9 @@ void PrefetcherImpl::add_root(Module& root) {
     return at::Tensor();
   });
   root.register_forward_hook(
-      [self](Module&, const at::Tensor&) {
+      [self](Module&, const at::Tensor& output) {
         self->end_forward();
+        if (!output.defined()) self->forget_forward();  // it threw
         return at::Tensor();
       },
       /*always_call=*/true);
@@ -47,6 +48,7 @@ void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
 void PrefetcherImpl::begin_forward() {
   last_order_ = std::move(forward_order_);
   forward_order_.clear();
+  earlier_ = backward_order_.size();
   const size_t ahead = std::min(window_, last_order_.size());
   for (size_t i = 0; i < ahead; ++i)
     last_order_[i]->unshard_async();
@@ -72,6 +74,15 @@ void PrefetcherImpl::end_forward() {
   for (const auto& [unit, list] : forward_lists_)
     for (const auto& listed : list)
       if (listed->state() == UnitState::gathering) listed->reshard();
+}
+
+void PrefetcherImpl::forget_forward() {
+  backward_order_.resize(std::min(earlier_, backward_order_.size()));
+}
+
+void PrefetcherImpl::end_backward() {
+  backward_order_.clear();
+  earlier_ = 0;
 }
 
 void PrefetcherImpl::pre_backward(const std::shared_ptr<FlatParameter>& unit) {

@@ -14,7 +14,7 @@ class PrefetcherImpl final : public Prefetcher,
   void set_limit(int limit) override;
   void add_root(Module& root) override;
   void add(Module& module, std::shared_ptr<FlatParameter> unit) override;
-  void end_backward() override { backward_order_.clear(); }
+  void end_backward() override;
   const std::vector<std::shared_ptr<FlatParameter>>& forward_order() const override {
     return forward_order_;
   }
@@ -28,8 +28,9 @@ class PrefetcherImpl final : public Prefetcher,
   using Lists = std::map<std::shared_ptr<FlatParameter>, Order>;
 
   void begin_forward();  // the root has been unsharded for its forward
-  void pre_forward(const std::shared_ptr<FlatParameter>& unit);   // it has been unsharded
-  void end_forward();                                             // the root's forward has ended
+  void pre_forward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
+  void end_forward();                                            // the root's forward has ended
+  void forget_forward();  // it threw: what has ended in it does not come back
   void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
   void set(Lists& lists, Module& module, const std::vector<Module*>& modules) const;
   static bool issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit);
@@ -38,6 +39,7 @@ class PrefetcherImpl final : public Prefetcher,
   Order last_order_;      // of the forward before this one
   Order forward_order_;   // of the forward under way
   Order backward_order_;  // ended in forward, still to come back
+  size_t earlier_{};      // entries of it that were there when the forward under way began
   std::map<Module*, std::shared_ptr<FlatParameter>> units_;  // by the module given to add()
   Lists forward_lists_, backward_lists_;
 };

@@ -22,7 +22,9 @@ enum class UnitState { sharded, gathering, unsharded };
 // saved in forward holds the values again in backward, once the unit is unsharded. Each collective
 // brings a rank (W-1)/W of padded_numel x 4 bytes. The other ranks read the shard, the flat
 // gradient and, with replicas, the sum in place: all come from Communicator::empty(). All memory is
-// freed with the unit.
+// freed with the unit. A unit that is destroyed first waits for an all-gather and for a reduction
+// under way, and drops errors; but not if an exception destroys it, because then the other ranks
+// may never come.
 class FlatParameter {
  public:
   // Returns a parameter's values: itself, or what deferred initialization makes of it.
@@ -45,15 +47,20 @@ class FlatParameter {
   virtual void reshard() = 0;  // waits for an all-gather under way, then frees the storage
 
   // Marks parameter `index`'s .grad as complete and counts its bytes as `gradients`. It stays in
-  // .grad until reduce_gradient(), as it is or as a view of a flat gradient made at the first call.
+  // .grad until reduce_gradient(): as it is, or moved into a flat gradient that is made at the
+  // first call, of which .grad is then a view. No copy stays beside it. What is added to .grad in
+  // place before reduce_gradient() is reduced too, once, whether or not it is collected again.
   virtual void collect_gradient(size_t index) = 0;
   virtual bool has_gradient() const = 0;  // one was collected and is not reduced
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
-  // even if nothing was collected. Padding and parameters without a gradient count as zero.
+  // even if nothing was collected. Padding and parameters without a gradient count as zero. At its
+  // peak it needs one flat gradient and the sum, or a copy of one gradient. If a .grad requires a
+  // gradient (after a backward with create_graph), its values are moved and its graph is dropped.
   // Requires that no reduction of this unit is under way.
   virtual void reduce_gradient() = 0;
   // Waits for a reduction under way, divides the sum in place by gradient_divide_factor(), adds the
-  // quotient to sharded_gradient(), and frees the flat gradient and the sum.
+  // quotient to sharded_gradient(), and frees the flat gradient and the sum. The sharded gradient
+  // requires no gradient.
   virtual void wait_for_reduction() = 0;
   // Waits for a reduction under way, drops its result and every .grad.
   virtual void abandon_gradient() = 0;
@@ -94,7 +101,8 @@ class FlatParameter {
 
 // Makes a unit that keeps this rank's shard of the values of the distinct `parameters`, each in
 // row-major order, and frees the rest. The shard's padding holds poison::padding(). Materializes
-// one parameter at a time, and only those of which this rank owns an element. Calls no collective.
+// one parameter at a time, and only those of which this rank owns an element. At its peak it needs,
+// beside the values, the shard and a copy of one parameter. Calls no collective.
 // Throws what check_fp32() throws.
 std::shared_ptr<FlatParameter> make_flat_parameter(
     std::string unit, std::vector<NamedParameter> parameters, std::shared_ptr<Communicator> comm,

@@ -15,8 +15,9 @@ namespace fsdp {
 // element, and a step count per piece. A piece lies in one shard. There is one for each run of
 // neighbours whose parameters belong to one group, or one for each parameter: both are right. A
 // piece ends at the first multiple of 16 elements after its last parameter, so it includes the
-// padding up to there. A frozen parameter has no piece. Padding is updated too, but no result
-// depends on it: its gradient is zero.
+// padding up to there. Padding is updated too, but no result depends on it: its gradient is zero.
+// Pieces are made with the optimizer: a parameter that is frozen then has no piece, and is never
+// updated, even if it is trainable later.
 class ShardedOptimizer {
  public:
   virtual ~ShardedOptimizer() = default;
@@ -26,8 +27,11 @@ class ShardedOptimizer {
   // and then changes nothing. Reshards every unit, frozen ones too, since what is gathered would be
   // stale afterwards (the root after an evaluation, for example). Waits until no other rank reads
   // the shards. Updates each group by one update(), with the group's options. Calls no collective.
-  // A parameter that got no gradient has a gradient of zero, and is decayed. Pieces are views: a
-  // step of AdamW copies neither values nor gradients.
+  // A parameter that got no gradient has a gradient of zero, and is decayed: also one that was
+  // frozen since the optimizer was made, beside trainable ones. A unit of which all parameters were
+  // frozen since, and which has no gradient, is left out: its values, moments and step counts stay
+  // as they are. If it still has a gradient, it is updated. Pieces are views: a step of AdamW
+  // copies neither values nor gradients.
   virtual void step() = 0;
 
   // Drops the sharded gradients of all units, also of a unit that was frozen since its backward

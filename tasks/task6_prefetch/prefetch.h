@@ -20,6 +20,9 @@ namespace fsdp {
 //   its reduce-scatter, which would delay them.
 // A call whose output requires no gradient does not come back, so backward does not expect it; nor
 // does it unshard a module whose reads_parameters_in_backward() is false.
+// A forward of the root that throws leaves nothing to backward: the calls that had ended in it do
+// not come back. As the last forward it counts as far as it came. A forward over which nobody runs
+// a backward is expected until the next backward ends.
 // At most `limit` units are gathered at a time: the running one counts; the root and the running
 // unit's ancestors do not, nor do units that stay unsharded because they are not resharded after
 // forward, or because another of their uses has not come back. If a pass takes another path than
@@ -30,8 +33,8 @@ class Prefetcher {
   virtual ~Prefetcher() = default;
   Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
 
-  // From the next unit on. Throws std::invalid_argument if the limit is below 1; then it stays as
-  // it was.
+  // Holds from the next unit that is unsharded on, in forward and in backward. Throws
+  // std::invalid_argument if the limit is below 1; then it stays as it was.
   virtual void set_limit(int limit) = 0;
 
   // Both register hooks that run after those of tasks 3 and 4, which must be registered before.
@@ -39,7 +42,8 @@ class Prefetcher {
   virtual void add_root(Module& root) = 0;
   virtual void add(Module& module, std::shared_ptr<FlatParameter> unit) = 0;
 
-  // Drops the order of backward. Call it when a backward pass has ended or has broken off.
+  // Drops the order of backward, of all forwards. Call it when a backward pass has ended or has
+  // broken off.
   virtual void end_backward() = 0;
 
   // The units in the order of use, with repeats: during a forward those of this forward so far,

@@ -158,7 +158,7 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   // As a float, which is what a gradient is.
   EXPECT_EQ(provenance::decode(static_cast<float>(mean(7)) * 7 / 6, 7),
             "every rank is counted once, but the sum is divided by 6, not by W = 7");
-  EXPECT_EQ(provenance::decode(0, 3), "no rank's gradient is in it");
+  EXPECT_CONTAINS(provenance::decode(0, 3), "no rank's gradient is in it: none was collected ");
   EXPECT_EQ(provenance::decode(0.3, 3), "no sum of the ranks' gradients gives it");
   EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
 }
@@ -222,10 +222,31 @@ TEST(ErrorText, in_a_rank_has_no_stack_either_and_says_what_it_means) {
   const std::string text =
       failure([] { EXPECT_NO_THROW(static_cast<void>(at::Tensor().storage())); });
   EXPECT_CONTAINS(text, "UndefinedTensorImpl");
-  EXPECT_CONTAINS(text, "a tensor was used that is not defined");
+  EXPECT_CONTAINS(text, "rank 0 threw an exception: a tensor was used that is not defined");
   EXPECT_LACKS(text, "frame #");
   EXPECT_CONTAINS(failure([] { static_cast<void>(std::unordered_map<int, int>().at(3)); }),
                   "asked for something that was never put into the map");
+}
+
+TEST(ErrorText, says_of_memory_that_was_freed_what_it_means_and_gives_no_advice_of_torch) {
+  const RankRun run = try_ranks(1, [](TestRank&) {
+    const at::Tensor tensor = at::empty({4});
+    tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+        c10::DataPtr(nullptr, at::Device(at::kCPU)));
+    tensor.data_ptr();
+  });
+  EXPECT_CONTAINS(run.failure(),
+                  "threw an exception: a parameter was used after reshard(), or before unshard()\n"
+                  "  (it says: The tensor has a non-zero number of elements, but its data is not "
+                  "allocated yet.)");
+  EXPECT_LACKS(run.failure(), "Caffe2");
+}
+
+TEST(ErrorText, says_what_bad_weak_ptr_means) {
+  struct Object : std::enable_shared_from_this<Object> {};
+  const RankRun run = try_ranks(1, [](TestRank&) { Object().shared_from_this(); });
+  EXPECT_CONTAINS(run.failure(), "shared_from_this() was called on an object that no shared_ptr ");
+  EXPECT_CONTAINS(run.failure(), "(it says: bad_weak_ptr)");
 }
 
 // What each of some ranks says to have taken.
@@ -275,7 +296,8 @@ TEST(Ratio, is_a_fraction_of_small_numbers) {
             "every element is about 4/3 times the expected one");
   EXPECT_EQ(ratio_in_words({3.14159, 2 * 3.14159}, {1, 2}),
             "every element is about 3.14159 times the expected one");
-  EXPECT_EQ(ratio_in_words({0, 0}, {1, 2}), "every element is 0");
+  EXPECT_CONTAINS(ratio_in_words({0, 0}, {1, 2}), "every element is 0: what brings the values ");
+  EXPECT_EQ(ratio_in_words({0}, {1}), "it is 0");
   EXPECT_EQ(ratio_in_words({1, 2}, {1, 3}), "");
   EXPECT_EQ(ratio_in_words({1, 2}, {0, 3}), "");
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <flat_parameter.h>
+#include <memory/live_bytes.h>
 #include <testing/counted_clock.h>
 #include <testing/multi_rank.h>
 #include <testing/provenance.h>
@@ -112,6 +113,18 @@ inline void reduce(FlatParameter& unit) {
 
 inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const std::string& name) {
   rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
+}
+
+// The bytes that are alive in the class and, as what is allocated in no MemoryScope, in `rest`.
+inline nlohmann::json bytes_in(MemoryClass cls, int64_t bytes, int64_t rest) {
+  return {{std::string("class ") + to_string(cls), bytes}, {"class rest", rest}};
+}
+inline nlohmann::json live_bytes_in(MemoryClass cls) {
+  const LiveBytes now = live_bytes::now();
+  return bytes_in(cls, now[cls], now[MemoryClass::rest]);
+}
+inline nlohmann::json bytes_only_in(MemoryClass cls, int64_t bytes) {
+  return bytes_in(cls, bytes, 0);
 }
 
 // The places of a rank's shard, as the layout has to be.

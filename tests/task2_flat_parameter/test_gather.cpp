@@ -76,13 +76,17 @@ MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
   expect_on_all_ranks(run, "the unit is unsharded", true);
 }
 
+const std::string kCopies =
+    "bytes of copies for the other ranks, which read a shard in place if problem 2.2 allocated it by "
+    "Communicator::empty()";
+
 MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::forward);
     unit->unshard();
-    rank.observe("bytes of copies for the other ranks",
+    rank.observe(kCopies,
                  live_bytes::peak()[MemoryClass::communication]);
     rank.observe("bytes that unshard() needs at its peak", live_bytes::peak().total - before);
     rank.observe("bytes of the flat tensor, whose views the parameters are",
@@ -90,7 +94,7 @@ MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   });
   const std::string flat = "bytes of the flat tensor, whose views the parameters are";
   EXPECT_GT(run.at(0, flat).get<int64_t>(), 0);
-  expect_on_all_ranks(run, "bytes of copies for the other ranks", 0);
+  expect_on_all_ranks(run, kCopies, 0);
   expect_on_each_rank(run, "bytes that unshard() needs at its peak",
                       [&](int r) { return run.at(r, flat); });
 }
@@ -158,14 +162,15 @@ MULTI_RANK_TEST(T2_4_reshard, frees_the_storage_that_every_view_shares) {
     const LiveBytes before = live_bytes::now();
     unit->unshard();
     const at::Tensor view = unit->parameters()[0].tensor.t();  // as autograd saves it
-    rank.observe("gathered bytes while unsharded", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("gathered bytes while unsharded", live_bytes_in(MemoryClass::gathered));
     unit->reshard();
     rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);
     rank.observe("bytes under a view that autograd saved",
                  static_cast<int64_t>(view.storage().nbytes()));
     rank.observe("state() is sharded after reshard()", unit->state() == UnitState::sharded);
   });
-  expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
+  expect_on_all_ranks(run, "gathered bytes while unsharded",
+                      bytes_only_in(MemoryClass::gathered, padded_numel(world_size()) * 4));
   expect_on_all_ranks(run, "bytes that reshard() left alive", 0);
   expect_on_all_ranks(run, "bytes under a view that autograd saved", 0);
   expect_on_all_ranks(run, "state() is sharded after reshard()", true);
@@ -181,11 +186,12 @@ MULTI_RANK_TEST(T2_4_reshard, a_sharded_unit_stays_sharded_and_can_be_gathered) 
     rank.observe("gathered bytes while sharded", live_bytes::now()[MemoryClass::gathered]);
     unit->unshard();
     rank.observe("all-gathers", rank.communicator()->take_log().size());
-    rank.observe("gathered bytes while unsharded", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("gathered bytes while unsharded", live_bytes_in(MemoryClass::gathered));
   });
   expect_on_all_ranks(run, "gathered bytes while sharded", 0);
   expect_on_all_ranks(run, "all-gathers", 2);
-  expect_on_all_ranks(run, "gathered bytes while unsharded", padded_numel(world_size()) * 4);
+  expect_on_all_ranks(run, "gathered bytes while unsharded",
+                      bytes_only_in(MemoryClass::gathered, padded_numel(world_size()) * 4));
 }
 
 MULTI_RANK_TEST(T2_4_reshard, the_parameters_stay_views_of_one_storage_in_every_state) {

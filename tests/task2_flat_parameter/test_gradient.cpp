@@ -66,14 +66,14 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
     rank.observe("the parameter still has its .grad",
                  unit->parameters()[2].tensor.grad().defined());
     rank.observe("peak bytes while it is flattened", live_bytes::peak()[MemoryClass::gradients]);
-    rank.observe("bytes of the flat gradient", live_bytes::now()[MemoryClass::gradients]);
+    rank.observe("bytes of the flat gradient", live_bytes_in(MemoryClass::gradients));
     live_bytes::enter(Phase::optimizer);
     unit->wait_for_reduction();
     rank.observe("sharded, at the peak of wait_for_reduction(), which divides in place",
                  live_bytes::peak(Phase::optimizer)[MemoryClass::sharded_gradients]);
     rank.observe("bytes of full gradients after the reduction",
                  live_bytes::now()[MemoryClass::gradients]);
-    rank.observe("sharded", live_bytes::now()[MemoryClass::sharded_gradients]);
+    rank.observe("bytes of the sharded gradient", live_bytes_in(MemoryClass::sharded_gradients));
     rank.observe("calls", calls(*rank.communicator()));
   });
   const int64_t bytes = padded_numel(world_size()) * 4;
@@ -88,11 +88,13 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
     EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), collected_bytes + bytes)
         << "rank " << r;
   }
-  expect_on_all_ranks(run, "bytes of the flat gradient", bytes);
+  expect_on_all_ranks(run, "bytes of the flat gradient",
+                      bytes_only_in(MemoryClass::gradients, bytes));
   expect_on_all_ranks(run, "bytes of full gradients after the reduction", 0);
   expect_on_all_ranks(run, "sharded, at the peak of wait_for_reduction(), which divides in place",
                       bytes / world_size());
-  expect_on_all_ranks(run, "sharded", bytes / world_size());
+  expect_on_all_ranks(run, "bytes of the sharded gradient",
+                      bytes_only_in(MemoryClass::sharded_gradients, bytes / world_size()));
   expect_on_all_ranks(
       run, "calls",
       "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
@@ -298,13 +300,14 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
       pass();
     observe_gradient(rank, *unit, "gradient after three passes");
     rank.observe("bytes of sharded gradients and sums after three passes",
-                 live_bytes::now()[MemoryClass::sharded_gradients]);
+                 live_bytes_in(MemoryClass::sharded_gradients));
     unit->drop_gradient();
     pass();
     observe_gradient(rank, *unit, "gradient of the pass after drop_gradient()");
   });
   expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
-                      padded_numel(world_size()) / world_size() * 4);
+                      bytes_only_in(MemoryClass::sharded_gradients,
+                                    padded_numel(world_size()) / world_size() * 4));
   expect_shards(run, oracle, "gradient after three passes");
   expect_mean_gradient(run, "gradient of the pass after drop_gradient()");
 }

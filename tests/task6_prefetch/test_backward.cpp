@@ -222,6 +222,75 @@ MULTI_RANK_TEST(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) 
   expect_issued(run, kBackwardAhead);
 }
 
+// A forward of the blocks `order`, of which the last one throws.
+void forward_that_throws(TestRank& rank, const PrefetchingToy& toy, const std::vector<int>& order) {
+  ToyBlock& last = *toy.model->blocks[static_cast<size_t>(order.back())];
+  last.fails = true;
+  toy.model->order = order;
+  rank.observe("what forward throws", thrown_by([&] { plain_loss(*toy.model, rank.rank()); }));
+  last.fails = false;
+}
+
+MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_nothing_to_backward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    forward_that_throws(rank, toy, {0, 1, 2});
+    toy.model->order = {2, 3};
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
+  expect_issued(run, {{"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},
+                      {"backward of blocks2", "reduce_scatter blocks3; "}});
+}
+
+MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_what_an_earlier_one_expects) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.model->order = {0, 1};
+    IssueLog log(rank, toy);
+    const auto loss = plain_loss(*toy.model, rank.rank());
+    forward_that_throws(rank, toy, {2, 3});
+    backward(rank, toy, log, loss);
+  });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
+  expect_issued(run, {{"backward of blocks1", "all_gather blocks1; all_gather blocks0; "},
+                      {"backward of blocks0", "reduce_scatter blocks1; "}});
+}
+
+// The forward after a broken backward begins over what that backward has left, and throws too.
+MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_after_a_broken_pass_leaves_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    break_off_at("blocks3.bias", toy, rank);
+    forward_that_throws(rank, toy, {0, 1, 2});
+    toy.model->order = {2, 3};
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_broken_off(run);
+  expect_error(run, "what forward throws", {"std::runtime_error"});
+  expect_issued(run, {{"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},
+                      {"backward of blocks2", "reduce_scatter blocks3; "}});
+}
+
+MULTI_RANK_TEST(T6_3_backward, a_forward_without_backward_is_expected_until_the_next_has_ended) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.model->order = {0, 1};
+    plain_loss(*toy.model, rank.rank());
+    toy.model->order = {2, 3};
+    plain_loss(*toy.model, rank.rank()).backward();
+    rank.observe("units gathered after the backward of another forward", toy.gathered());
+    toy.drop_gradients();
+    IssueLog log(rank, toy);
+    step(rank, toy, log);
+  });
+  expect_on_all_ranks(run, "units gathered after the backward of another forward", "");
+  expect_issued(run, {{"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},
+                      {"backward of blocks2", "reduce_scatter blocks3; "}});
+}
+
 // With limit 1 and with more, the same two steps over a graph that is kept for a second backward.
 RankRun trained(int world_size, int limit) {
   return run_ranks(world_size, [limit](TestRank& rank) {

@@ -221,6 +221,59 @@ MULTI_RANK_TEST(T6_2_forward, a_forward_may_be_longer_than_the_last) {
                  {"forward of blocks3", "all_gather blocks3; "}});
 }
 
+MULTI_RANK_TEST(T6_2_forward, a_shorter_forward_is_the_last_one_of_the_next) {
+  const std::vector<std::vector<int>> shorter{{0, 1}, {2, 3}, {1}, {}};
+  const auto prefix = [](const std::vector<int>& order) {
+    return "second forward of the blocks " + nlohmann::json(order).dump() + ": ";
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    IssueLog log(rank, toy);
+    for (const auto& order : shorter) {
+      log.prefix = "forward of four blocks, and the first of the blocks ";
+      log.prefix += nlohmann::json(order).dump() + ": ";
+      toy.model->order = {0, 1, 2, 3};
+      toy.evaluate();
+      toy.model->order = order;
+      toy.evaluate();
+      rank.communicator()->take_log();
+      log.prefix = prefix(order);
+      toy.evaluate();
+      log.observe("the end");
+    }
+  });
+  for (const auto& order : shorter) {
+    std::string all = "all_gather root; ";
+    Issues issues{{"the end", ""}};
+    for (const int block : order) {
+      all += "all_gather blocks" + std::to_string(block) + "; ";
+      issues.emplace_back("forward of blocks" + std::to_string(block), "");
+    }
+    issues.emplace_back("forward of root", all);
+    expect_issued(run, issues, prefix(order));
+  }
+}
+
+MULTI_RANK_TEST(T6_2_forward, a_forward_that_throws_counts_as_far_as_it_came) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.evaluate();
+    toy.model->order = {2, 1, 0};
+    toy.model->blocks[1]->fails = true;
+    rank.observe("what forward throws", thrown_by([&] { toy.evaluate(); }));
+    toy.model->blocks[1]->fails = false;
+    rank.observe("order of the forward that threw", order_text(*toy.prefetcher));
+    const IssueLog log(rank, toy);
+    toy.evaluate();
+  });
+  expect_error(run, "what forward throws", {"std::runtime_error"});
+  expect_on_all_ranks(run, "order of the forward that threw", "blocks2 blocks1 ");
+  expect_issued(run, {{"forward of root", "all_gather root; all_gather blocks2; "},
+                      {"forward of blocks2", "all_gather blocks1; "},
+                      {"forward of blocks1", ""},
+                      {"forward of blocks0", "all_gather blocks0; "}});
+}
+
 MULTI_RANK_TEST(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);

@@ -82,5 +82,90 @@ MULTI_RANK_TEST(T6_4_limit, a_limit_of_one_prefetches_nothing) {
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
+// What a step issues with `limit`, if the step before used the same four blocks.
+Issues issues_of_a_step(int limit) {
+  const auto call = [](const std::string& name, int block) {
+    return block < 0 || block > 3 ? "" : name + " blocks" + std::to_string(block) + "; ";
+  };
+  const int ahead = limit - 1;
+  std::string first = "all_gather root; ", last;
+  for (int i = 0; i < ahead; ++i)
+    first += call("all_gather", i);
+  for (int i = 0; i <= ahead; ++i)
+    last += call("all_gather", 3 - i);
+  Issues issues{{"forward of root", first}, {"backward of blocks3", last}};
+  for (int block = 0; block < 4; ++block)
+    issues.emplace_back("forward of blocks" + std::to_string(block),
+                        call("all_gather", block + ahead));
+  for (int block = 2; block >= 0; --block)
+    issues.emplace_back("backward of blocks" + std::to_string(block),
+                        call("reduce_scatter", block + 1) + call("all_gather", block - ahead));
+  issues.emplace_back("the end of backward", "reduce_scatter blocks0; reduce_scatter root; ");
+  return issues;
+}
+
+MULTI_RANK_TEST(T6_4_limit, a_new_limit_holds_in_the_next_forward_and_backward) {
+  const std::vector<int> limits{1, 3, 2, 100, 1, 2};
+  const auto prefix = [&](size_t i) {
+    return "limit " + std::to_string(limits[i]) + (i == 0 ? "" : " after ") +
+           (i == 0 ? "" : std::to_string(limits[i - 1])) + ": ";
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    toy.step(rank);
+    IssueLog log(rank, toy);
+    for (size_t i = 0; i < limits.size(); ++i) {
+      toy.prefetcher->set_limit(limits[i]);
+      log.prefix = prefix(i);
+      plain_loss(*toy.model, rank.rank()).backward();
+      log.observe("the end of backward");
+      toy.drop_gradients();
+    }
+  });
+  for (size_t i = 0; i < limits.size(); ++i)
+    expect_issued(run, issues_of_a_step(limits[i]), prefix(i));
+}
+
+// A step that begins with limit `from`. The limit is `in_forward` as soon as blocks0 runs, and
+// `in_backward` as soon as blocks3 comes back.
+RankRun changes_within_a_step(int world_size, int from, int in_forward, int in_backward) {
+  return run_ranks(world_size, [=](TestRank& rank) {
+    PrefetchingToy toy(rank, from);
+    toy.step(rank);
+    toy.model->blocks[0]->register_forward_pre_hook([&](Module&, const at::Tensor&) {
+      toy.prefetcher->set_limit(in_forward);
+      return at::Tensor();
+    });
+    toy.model->blocks[3]->register_full_backward_pre_hook(
+        [&](Module&) { toy.prefetcher->set_limit(in_backward); });
+    IssueLog log(rank, toy);
+    plain_loss(*toy.model, rank.rank()).backward();
+  });
+}
+
+MULTI_RANK_TEST(T6_4_limit, a_new_limit_holds_from_the_next_unit_on) {
+  expect_issued(
+      changes_within_a_step(world_size(), 1, 3, 1),
+      {{"forward of blocks0", "all_gather blocks0; "},
+       {"forward of blocks1",
+        "all_gather blocks1; all_gather blocks2; all_gather "
+        "blocks3; "},
+       {"forward of blocks2", ""},
+       {"backward of blocks3", "all_gather blocks3; all_gather blocks2; all_gather blocks1; "},
+       {"backward of blocks2", "reduce_scatter blocks3; "},
+       {"backward of blocks1", "reduce_scatter blocks2; "},
+       {"backward of blocks0", "reduce_scatter blocks1; all_gather blocks0; "}});
+  expect_issued(
+      changes_within_a_step(world_size(), 3, 1, 2),
+      {{"forward of blocks0", "all_gather blocks2; "},
+       {"forward of blocks1", ""},
+       {"forward of blocks2", ""},
+       {"forward of blocks3", "all_gather blocks3; "},
+       {"backward of blocks3", "all_gather blocks3; "},
+       {"backward of blocks2", "reduce_scatter blocks3; all_gather blocks2; all_gather blocks1; "},
+       {"backward of blocks1", "reduce_scatter blocks2; all_gather blocks0; "},
+       {"backward of blocks0", "reduce_scatter blocks1; "}});
+}
+
 }  // namespace
 }  // namespace fsdp

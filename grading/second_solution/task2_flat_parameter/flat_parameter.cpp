@@ -4,6 +4,7 @@
 #include <meta_init.h>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 
 namespace fsdp {
@@ -16,6 +17,7 @@ class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
                     std::shared_ptr<Communicator> comm, const Materialize& materialize);
+  ~FlatParameterImpl() override { wait_for_all(); }
 
   bool trainable() const override;
   void unshard_async() override;
@@ -33,6 +35,7 @@ class FlatParameterImpl final : public FlatParameter {
   std::vector<at::Tensor> views_without_memory(at::ScalarType dtype = at::kFloat);
   void keep_shard_of(size_t index, const Materialize& materialize);
   void set_memory(size_t bytes);
+  void wait_for_all() noexcept;
   void begin_gradient();
   void take_gradients();  // out of every .grad
 
@@ -63,6 +66,16 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   for (size_t i = 0; i < parameters_.size(); ++i) {
     keep_shard_of(i, materialize);
     assign_data(parameters_[i].tensor, views[i]);
+  }
+}
+
+// Errors are those of a communicator that has failed, and throws them again.
+void FlatParameterImpl::wait_for_all() noexcept {
+  for (Handle* handle : {&reduction_, &gather_}) {
+    try {
+      if (std::uncaught_exceptions() == 0) handle->wait();
+    } catch (...) {
+    }
   }
 }
 

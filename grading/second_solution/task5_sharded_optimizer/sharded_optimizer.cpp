@@ -72,14 +72,19 @@ void ShardedOptimizerImpl::step() {
     unit->reshard();
   comm_->wait_for_readers();
   for (auto& [options, pieces, units, indices] : groups_) {
+    std::vector<Piece> with_gradient;
     for (size_t i = 0; i < pieces.size(); ++i) {
+      const at::Tensor& gradient = units[i]->sharded_gradient();
+      if (!gradient.defined()) continue;                  // frozen since the constructor
       const at::Tensor& parameter = pieces[i].parameter;  // where in the shard, so in the gradient
       const int64_t begin = parameter.storage_offset() - units[i]->shard().storage_offset();
-      pieces[i].gradient = units[i]->sharded_gradient().narrow(0, begin, parameter.numel());
+      std::vector<Piece> one{pieces[i]};
+      allocate_state(options, one);
+      pieces[i] = one[0];
+      one[0].gradient = gradient.narrow(0, begin, parameter.numel());
+      with_gradient.push_back(one[0]);
     }
-    update(options, pieces);
-    for (Piece& piece : pieces)
-      piece.gradient.reset();
+    update(options, with_gradient);
   }
 }
 

@@ -55,6 +55,7 @@ class PrefetcherImpl final : public Prefetcher,
   std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
   Direction forward_;                                  // as the last forward went on
   Direction backward_;                                 // ended in forward, the latest first
+  size_t earlier_{};  // of those, as many had ended before the forward under way
 };
 
 void PrefetcherImpl::set_limit(int limit) {
@@ -87,11 +88,16 @@ void PrefetcherImpl::add_root(Module& root) {
   root.register_forward_pre_hook([self](Module&, const at::Tensor&) {
     self->forward_.coming.assign(self->order_.begin(), self->order_.end());
     self->order_.clear();
+    self->earlier_ = self->backward_.coming.size();
     self->issue_ahead(self->forward_.coming);
     return at::Tensor();
   });
   root.register_forward_hook(
-      [self](Module&, const at::Tensor&) {
+      [self](Module&, const at::Tensor& output) {
+        // Undefined after an exception: then nothing of this forward comes back.
+        Queue& back = self->backward_.coming;
+        while (!output.defined() && back.size() > self->earlier_)
+          back.pop_front();
         for (const auto& [unit, list] : self->forward_.lists)
           pass_over(list.begin(), list.end());
         pass_over(self->forward_.coming.begin(), self->forward_.coming.end());
@@ -121,6 +127,7 @@ void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
 void PrefetcherImpl::end_backward() {
   pass_over(backward_.coming.begin(), backward_.coming.end());
   backward_.coming.clear();
+  earlier_ = 0;
 }
 
 void PrefetcherImpl::set(Direction& direction, Module& module,

@@ -268,6 +268,22 @@ TEST(Check, names_the_test_whose_timeline_the_file_has) {
             "timeline of T2_3_unshard.b/W2: t.txt\n");
 }
 
+TEST(Check, counts_the_tests_that_were_not_run_and_shows_the_one_that_hangs) {
+  TestResult hangs{"T2_4_reshard", "b/W2", Outcome::failed, "was still running"};
+  TestResult left{"T2_4_reshard", "a/W2", Outcome::failed,
+                  "not run: T2_4_reshard.b/W2 did not end\n"};
+  left.not_run = true;
+  TestResult more = left;
+  more.name = "c/W2";
+  EXPECT_EQ(telling_failure({left, hangs, more})->name, "b/W2");
+  EXPECT_EQ(telling_failure({left, more})->name, "a/W2");
+  const std::string text = printed([&] { print_failures({left, hangs, more}); });
+  EXPECT_CONTAINS(text,
+                  "failed: T2_4_reshard.b W2\n"
+                  "not run: T2_4_reshard.b/W2 did not end; so 2 more tests count as failed\n");
+  EXPECT_LACKS(text, "failed: T2_4_reshard.a");
+}
+
 TEST(Settings, choose_the_tests_of_a_problem_by_number_of_ranks_or_name) {
   Settings settings;
   settings.what = "7.2";

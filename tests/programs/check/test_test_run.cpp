@@ -34,10 +34,10 @@ record '{"event":"plan","tests":["'"${filter//:/\",\"}"'"]}'
 IFS=: read -ra tests <<<"$filter"
 for test in "${tests[@]}"; do
   name='"suite":"S","name":"'"${test#S.}"'"'
-  outcome=passed text=
+  outcome=passed text= timed_out=false
   record '{"event":"start",'"$name"'}'
   run "$test"
-  record '{"event":"end",'"$name"',"outcome":"'"$outcome"'","text":"'"$text"'","milliseconds":3,"printed":'"$(stat -L -c %s /proc/$$/fd/1)"'}'
+  record '{"event":"end",'"$name"',"outcome":"'"$outcome"'","text":"'"$text"'","milliseconds":3,"timed_out":'"$timed_out"',"printed":'"$(stat -L -c %s /proc/$$/fd/1)"'}'
   if [[ $outcome == failed ]]; then status=1; fi
 done
 exit ${status-0}
@@ -46,8 +46,8 @@ exit ${status-0}
   return path;
 }
 
-TestRun run(const std::string& script, std::chrono::seconds time_limit = 60s) {
-  TestRunOptions options;
+TestRun run(const std::string& script, std::chrono::seconds time_limit = 60s,
+            TestRunOptions options = {}) {
   options.time_limit = time_limit;
   const std::string program = program_that(script);
   TestRun run = run_tests(program, options);
@@ -89,6 +89,65 @@ TEST(TestRun, ends_a_test_that_exceeds_its_time_limit) {
   const TestRun all = run("[[ $1 != S.b ]] || read < <(sleep 1000)", 2s);
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
   EXPECT_CONTAINS(all.results[1].text, "did not end within 2 s");
+}
+
+TEST(TestRun, runs_no_other_test_of_a_problem_after_one_that_hangs) {
+  TestRunOptions options;
+  options.problem_of = [](const std::string& suite) { return "problem of " + suite; };
+  const std::string in_a_rank =
+      "[[ $1 != S.a ]] || { outcome=failed; timed_out=true text='rank 0 was still running'; }";
+  const TestRun all = run(in_a_rank, 60s, options);
+  EXPECT_EQ(outcomes(all), "a failed, b failed, c failed");
+  EXPECT_FALSE(all.results[0].not_run);
+  EXPECT_TRUE(all.results[1].not_run && all.results[2].not_run);
+  EXPECT_EQ(all.results[1].text, "not run: S.a did not end\n");
+  EXPECT_EQ(all.wrong_end, "");
+
+  const TestRun by_check = run("[[ $1 != S.a ]] || read < <(sleep 1000)", 2s, options);
+  EXPECT_EQ(outcomes(by_check), "a failed, b failed, c failed");
+  EXPECT_TRUE(by_check.results[2].not_run);
+
+  const std::string passes = "timed_out=true";  // as of a test that expects it
+  EXPECT_EQ(outcomes(run(passes, 60s, options)), "a passed, b passed, c passed");
+  EXPECT_EQ(outcomes(run(in_a_rank, 60s)), "a failed, b passed, c passed");
+}
+
+TEST(TestRun, goes_on_with_another_problem_after_a_test_that_hangs) {
+  TestRunOptions options;
+  int asked = 0;  // each suite name is another problem
+  options.problem_of = [&](const std::string&) { return std::to_string(asked++); };
+  const TestRun all = run("[[ $1 != S.a ]] || { outcome=failed; timed_out=true; }", 60s, options);
+  EXPECT_EQ(outcomes(all), "a failed, b passed, c passed");
+}
+
+TEST(TestRun, shows_the_beginning_and_the_end_of_long_prints_in_whole_lines) {
+  const TestRun all =
+      run("[[ $1 != S.b ]] || { for ((i = 1; i <= 20000; ++i)); do echo \"line $i\"; done;"
+          " printf 'no newline'; outcome=failed text='is 3'; }");
+  const std::string& text = all.results[1].text;
+  EXPECT_TRUE(text.starts_with("line 1\nline 2\n"));
+  EXPECT_CONTAINS(text, "line 30\n... 19941 lines left out; ./fsdp check --output FILE ");
+  EXPECT_CONTAINS(text, "\nline 19972\n");
+  EXPECT_TRUE(text.ends_with("line 20000\nno newline\nis 3")) << text.substr(text.size() - 40);
+  EXPECT_LACKS(text, "line 31\n");
+}
+
+TEST(TestRun, cuts_a_long_line_at_its_end) {
+  const TestRun all = run("[[ $1 != S.b ]] || { printf '%0700d' 0; outcome=failed text='is 3'; }");
+  EXPECT_EQ(all.results[1].text, std::string(500, '0') + "... (200 more bytes)\nis 3");
+}
+
+TEST(TestRun, writes_all_prints_to_a_file_also_those_of_tests_that_pass) {
+  TestRunOptions options;
+  options.output = testing::TempDir() + "printed_" + std::to_string(getpid());
+  run("case $1 in S.a) seq 1 100 ;; S.b) printf b; kill -SEGV $$ ;; esac", 60s, options);
+  std::ifstream file(options.output);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string expected = "== S.a\n";
+  for (int i = 1; i <= 100; ++i)
+    expected += std::to_string(i) + '\n';
+  EXPECT_EQ(text, expected + "== S.b\nb\n");
+  std::remove(options.output.c_str());
 }
 
 // Everything that a passing test could ever print, from a test that fails: as output, as the text

@@ -1,0 +1,116 @@
+#include <memory/live_bytes.h>
+#include <testing/expected_shards.h>
+
+#include "small_unit.h"
+
+// What becomes of a gradient between collect_gradient() and wait_for_reduction(): autograd adds to
+// it, it hangs on a graph, or its unit is destroyed.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T2_3_end);
+MULTI_RANK_SUITE(T2_5_lasting_gradient);
+
+// The mean of gradients that are `factor` times those of collect().
+RankRun means_times(int factor, const std::string& name, int world_size) {
+  return run_oracle([&](TestRank& rank) {
+    const auto mean = static_cast<double>(factor * provenance::mean(world_size));
+    std::vector<at::Tensor> gradients;
+    for (size_t i = 0; i < 3; ++i)
+      gradients.push_back(at::full({numel(i)}, mean));
+    observe_expected_shards(rank, name, gradients, world_size);
+  });
+}
+
+MULTI_RANK_TEST(T2_5_lasting_gradient, what_is_added_to_a_collected_gradient_is_reduced_once) {
+  const std::string name = "gradient of two passes, of which the second added to .grad";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
+    const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
+    for (size_t i = 0; i < 3; ++i)
+      unit->parameters()[i].tensor.mutable_grad().add_(value);  // as autograd does
+    unit->collect_gradient(1);                                  // as the hook of task 4 does
+    at::Tensor& gradient = unit->parameters()[2].tensor.mutable_grad();
+    gradient = gradient.clone();  // as autograd does while it records
+    unit->collect_gradient(2);
+    reduce(*unit);
+    observe_gradient(rank, *unit, name);
+  });
+  expect_shards(run, means_times(2, name, world_size()), name);
+}
+
+MULTI_RANK_TEST(T2_5_lasting_gradient,
+                a_gradient_that_requires_a_gradient_leaves_its_graph_behind) {
+  const std::string graph = "bytes of the gradients' graph after reduce_gradient()";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto unit = make_unit(rank);
+    const int64_t before = live_bytes::now().total;
+    for (size_t i = 0; i < 3; ++i) {
+      set_gradient(unit->parameters()[i], rank);
+      at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
+      const at::Tensor saved = gradient.clone().requires_grad_(true);
+      gradient = saved * at::ones_like(saved);  // the graph saves both
+      unit->collect_gradient(i);
+    }
+    unit->reduce_gradient();
+    const LiveBytes now = live_bytes::now();
+    rank.observe(graph, now.total - before - now[MemoryClass::gradients] -
+                            now[MemoryClass::sharded_gradients]);
+    unit->wait_for_reduction();
+    rank.observe("the sharded gradient requires a gradient",
+                 unit->sharded_gradient().requires_grad());
+    observe_gradient(rank, *unit, "gradient");
+  });
+  expect_on_all_ranks(run, graph, 0);
+  expect_on_all_ranks(run, "the sharded gradient requires a gradient", false);
+  expect_mean_gradient(run, "gradient");
+}
+
+// The collectives go on in memory of the unit, and every handle must be waited for.
+MULTI_RANK_TEST(T2_3_end, a_unit_that_is_destroyed_waits_for_its_all_gather) {
+  const auto clock = std::make_shared<CountedClock>();
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        make_unit(rank)->unshard_async();
+        rank.observe("ns that the destructor waited for the all_gather", clock->now());
+      },
+      counted_link(clock));
+  expect_on_all_ranks(run, "ns that the destructor waited for the all_gather",
+                      kHop * (world_size() - 1));
+}
+
+MULTI_RANK_TEST(T2_5_lasting_gradient, a_unit_that_is_destroyed_waits_for_its_reduction) {
+  const auto clock = std::make_shared<CountedClock>();
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        make_unit(rank)->reduce_gradient();
+        rank.observe("ns that the destructor waited for the reduce_scatter", clock->now());
+      },
+      counted_link(clock));
+  expect_on_all_ranks(run, "ns that the destructor waited for the reduce_scatter",
+                      kHop * (world_size() - 1));
+}
+
+MULTI_RANK_TEST(T2_3_end, a_unit_that_an_exception_destroys_does_not_wait) {
+  const auto clock = std::make_shared<CountedClock>();
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        rank.observe("what was thrown", thrown_by([&] {
+                       const auto unit = make_unit(rank);
+                       unit->unshard_async();
+                       unit->reduce_gradient();
+                       throw std::runtime_error("no");
+                     }));
+        rank.observe("ns that the destructor waited", clock->now());
+      },
+      counted_link(clock));
+  expect_error(run, "what was thrown", {"std::runtime_error", "no"});
+  expect_on_all_ranks(run, "ns that the destructor waited", 0);
+}
+
+}  // namespace
+}  // namespace fsdp
