@@ -22,7 +22,7 @@ set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZ
 # By itself: CLI11 takes as long to compile as all the others.
 set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
-target_link_libraries(fsdp_check PUBLIC fsdp_base)
+target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_command_line)
 file(READ course.toml course_text)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/course_text.cpp @ONLY CONTENT [[
 namespace fsdp {

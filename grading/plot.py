@@ -23,11 +23,16 @@ INK, PAPER, DARK_INK, DARK_PAPER = "#1f2431", "#fffffe", "#e8e5de", "#14161a"
 
 def read(path):
     """Step -> {panel: value}. A step that a resumed run repeats counts once. The last line may be incomplete."""
-    steps, lines = {}, path.read_bytes().split(b"\n")
+    steps, lines, marked = {}, path.read_bytes().split(b"\n"), False
     for number, text in enumerate(lines, 1):
         try:
             line = json.loads(text)
-            if not {"failure", "final"} & line.keys():
+            marked = marked or "resumed_after" in line
+            if not {"failure", "final", "resumed_after"} & line.keys():
+                if int(line["step"]) in steps and not marked:
+                    print(f"fsdp plot: {path}:{number}: step {line['step']} comes again; the file may have two runs, "
+                          "of which the last line of each step is drawn", file=sys.stderr)
+                    marked = True
                 steps[int(line["step"])] = {panel: value_of(line) for panel, value_of in PANELS.items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             if number < len(lines):

@@ -1,4 +1,5 @@
 // check [TASK|PROBLEM] [OPTION...]: runs the tests of the tasks and prints the points.
+#include <base/plain_error.h>
 #include <check/check_course.h>
 
 #include <cstdio>
@@ -9,7 +10,7 @@ int main(int argc, char** argv) {
   try {
     return fsdp::check_course(settings);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fsdp check: %s\n", error.what());
+    std::fprintf(stderr, "fsdp check: %s\n", fsdp::plain_text(error).c_str());
     return 1;
   }
 }

@@ -4,8 +4,11 @@
 #include <command_line/child.h>
 #include <command_line/command_line.h>
 #include <diff/run_hashes.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
@@ -39,20 +42,23 @@ Settings parse(int argc, char** argv) {
                            "those of the other run, as \"--mode fsdp --world 4 --stack mine\"");
   auto* against = app.add_option("--against", settings.b.path,
                                  "in place of --b: a file of --save, or a folder of train --hashes")
-                      ->check(CLI::ExistingPath)
                       ->excludes(b);
   auto* save = app.add_option("--save", settings.save, "write the hashes of a to this file");
   app.add_option("--binary-a", settings.a.program,
                  "the program that trains (./fsdp diff names its own)")
-      ->required()
-      ->check(CLI::ExistingFile);
-  app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch")
-      ->check(CLI::ExistingFile);
+      ->required();
+  app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch");
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (b->empty() && against->empty() && save->empty())
       throw UsageError("--a needs --b, --against or --save");
     if (!save->empty()) check_output("--save", settings.save, reason_not_to_write(settings.save));
     if (settings.b.program.empty()) settings.b.program = settings.a.program;
+    for (const Run* run : {&settings.a, &settings.b})
+      if (access(run->program.c_str(), X_OK) != 0)
+        throw UsageError("--binary-" + run->name + ' ' + run->program + ": " +
+                         std::strerror(errno));
+    if (!against->empty() && access(settings.b.path.c_str(), R_OK) != 0)
+      throw UsageError("--against " + settings.b.path + ": " + std::strerror(errno));
   });
   return settings;
 }
@@ -67,14 +73,38 @@ std::vector<std::string> command_of(const Run& run, const std::string& capture) 
   if (!given("--model") && !given("--recipe") && !given("--config") && !given("--init") &&
       !given("--resume"))
     command.insert(command.end(), {"--model", "gpt2-tiny"});
-  command.insert(command.end(), {"--hashes", run.path});
+  if (!run.path.empty()) command.insert(command.end(), {"--hashes", run.path});
   if (!capture.empty()) command.insert(command.end(), {"--capture", capture});
   return command;
+}
+
+// The settings that decide which numbers the run computes; null if the program does not say them:
+// then training says why.
+nlohmann::json settings_of(const Run& run, const std::string& folder) {
+  if (run.options.empty()) return nullptr;
+  Run asked = run;
+  asked.path.clear();
+  std::vector<std::string> command = command_of(asked, "");
+  command.emplace_back("--print-settings");
+  const std::string output = folder + "/settings";
+  if (!run_child(command, output).ok()) return nullptr;
+  std::istringstream lines(content_of(output));
+  nlohmann::json settings;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with('{')) settings = nlohmann::json::parse(line, nullptr, false);
+  return settings.is_object() ? settings : nlohmann::json();
+}
+
+// Before either run trains.
+void require_equal_settings(const Run& a, const Run& b, const std::string& folder) {
+  const nlohmann::json of_a = settings_of(a, folder), of_b = settings_of(b, folder);
+  if (of_a.is_object() && of_b.is_object()) require_equal_settings(of_a, of_b);
 }
 
 // Trains with files in `folder`, and reads what that writes.
 void train(Run& run, const std::string& folder, const std::string& capture = "") {
   run.path = folder + '/' + run.name;
+  std::filesystem::remove_all(run.path);  // of the run before it
   const std::string log = folder + "/output";
   const ChildProgram::End end = run_child(command_of(run, capture), log);
   run.failure = end.ok() ? "" : "it " + end.text();
@@ -127,6 +157,7 @@ int diff(Settings settings) {
   auto& [a, b, save] = settings;
   const OwnFolder own("fsdp-diff");
   const std::string folder = own.path();
+  require_equal_settings(a, b, folder);
   train(a, folder);
   if (!save.empty()) {
     if (!a.failure.empty()) throw std::runtime_error("a failed: " + a.failure);

@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <exchange/hugging_face_folder.h>
 #include <nn/generate.h>
@@ -50,6 +51,8 @@ Settings parse(int argc, char** argv) {
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.checkpoint.empty() == settings.init.init.empty())
       throw UsageError("give --checkpoint or --init, one of them");
+    if (!settings.logits.empty())
+      check_output("--logits", settings.logits, reason_not_to_write(settings.logits));
     if (settings.prompt.empty()) throw UsageError("--prompt: needs a byte at least");
   });
   if (app.count("--seed") > 0 && !settings.temperature)

@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <base/plain_error.h>
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <memory/counting_allocator.h>
@@ -38,8 +39,17 @@ QuizSettings parse(int argc, char** argv) {
     for (const std::string& word : {settings.student, settings.term})
       if (!std::regex_match(word, std::regex("[A-Za-z0-9._@-]{0,64}")))
         throw UsageError("--student and --term take at most 64 letters, digits and ._@-");
-    if (!settings.out.empty() && files::exists(settings.out))
-      throw UsageError("--out " + settings.out + ": is there already");
+    std::error_code unknown;
+    if (!settings.out.empty() && files::exists(settings.out, unknown))
+      throw UsageError("--out " + settings.out + ": is there already; name a new file");
+    if (!settings.out.empty())
+      check_output("--out", settings.out, reason_not_to_write(settings.out));
+    if (!settings.answers.empty()) {
+      const std::string reason = reason_not_to_read(settings.answers);
+      if (!reason.empty()) throw UsageError("--answers " + settings.answers + ": " + reason);
+    }
+    for (const std::string& path : settings.grade)
+      if (!files::exists(path, unknown)) throw UsageError("--grade " + path + ": no such file");
   });
   return settings;
 }
@@ -69,7 +79,7 @@ int grade(const QuizSettings& settings) {
         throw std::runtime_error(path + ": a file before it is of student '" + student + "' too");
       std::fputs(row_of(student, marks_of(answers)).c_str(), stdout);
     } catch (const std::runtime_error& error) {
-      std::printf("%s\n", error.what());
+      std::printf("%s\n", plain_text(error).c_str());
       status = 1;
     }
   }

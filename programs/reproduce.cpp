@@ -1,5 +1,7 @@
+#include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <command_line/commit.h>
+#include <command_line/usage.h>
 #include <reproduce/full.h>
 #include <reproduce/registry.h>
 #include <reproduce/report.h>
@@ -9,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <tuple>
 
 namespace {
 
@@ -39,14 +42,13 @@ Settings parse(int argc, char** argv) {
                               "small, memory and traffic)")
                    ->delimiter(',')
                    ->type_name("NAME")
-                   ->check(CLI::IsMember(names).description(""));
+                   ->check(fsdp::one_of("--only", names));
   auto* all = app.add_flag("--all", settings.all, "all rows that take minutes; about an hour")
                   ->excludes(only);
   app.add_flag("--long", settings.by_hand, "the rows that take an hour: gpt2xl and duke-loss")
       ->excludes(only)
       ->excludes(all);
-  app.add_option("--train", settings.run.train, "the train program to run")
-      ->check(CLI::ExistingFile);
+  app.add_option("--train", settings.run.train, "the train program to run");
   app.add_option("--out", settings.out, "folder of the results (default: writeup)");
   app.add_flag("--full", settings.full,
                "--only gpt2xl: on the CPU in about two hours, 20 GiB of memory and 70 GB on the "
@@ -55,14 +57,18 @@ Settings parse(int argc, char** argv) {
       ->excludes(all);
   app.add_option("--folder", settings.run.folder,
                  "of --full: where state, checkpoints and results lie (default: build/full)");
-  app.add_option("--device", settings.run.device, "of --full: cpu or cuda (default cpu)")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+  fsdp::add_choice(app, "--device", settings.run.device, {"cpu", "cuda"},
+                   "of --full: cpu or cuda (default cpu)");
   fsdp::add_number(app, "--world", settings.run.world, fsdp::NumberRange<int64_t>{1, 64},
                    "of --full: FSDP's ranks (default 8)");
   fsdp::parse_command_line(app, {argv + 1, argv + argc}, [&] {
     for (const char* option : {"--folder", "--device", "--world"})
       if (app.count(option) > 0 && !settings.full && !settings.by_hand)
         throw fsdp::UsageError(std::string(option) + ": needs --full or --long");
+    for (const auto& [option, folder, is_used] :
+         {std::tuple("--out", settings.out, !settings.list),
+          std::tuple("--folder", settings.run.folder, settings.full || settings.by_hand)})
+      if (is_used) fsdp::check_output(option, folder, fsdp::reason_not_to_fill(folder));
     if (8 % settings.run.world != 0)
       throw fsdp::UsageError("--world " + std::to_string(settings.run.world) +
                              ": the batch of 8 rows can't be cut into so many equal parts");

@@ -1,8 +1,10 @@
 // run_tests PROGRAM [OPTION...]: runs a test program and prints a line per suite, then the output
 // of every test that did not pass. Ends with 1 if any test failed.
+#include <base/plain_error.h>
 #include <check/test_run.h>
 
-#include <CLI/CLI.hpp>
+#include <command_line/command_line.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -77,7 +79,7 @@ int run(const std::string& program, const TestRunOptions& options, const std::st
     print_failures(run.results);
     wrong = wrong_program(run);
   } catch (const std::runtime_error& error) {
-    wrong = error.what();
+    wrong = plain_text(error);
   }
   if (!wrong.empty()) {
     ++all.failed;
@@ -97,9 +99,15 @@ int main(int argc, char** argv) {
   int seconds = 900;
   fsdp::TestRunOptions options;
   app.add_option("program", program)->required();
-  app.add_option("--seconds", seconds, "for all tests together (default 900)");
+  fsdp::add_number(app, "--seconds", seconds, fsdp::NumberRange<int64_t>{1, 1'000'000},
+                   "for all tests together (default 900)");
   app.add_option("--totals", totals, "add 'passed failed skipped' to this file");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    fsdp::parse_command_line(app, {argv + 1, argv + argc});
+  } catch (const fsdp::UsageError& error) {
+    std::fprintf(stderr, "run_tests: %s\n", fsdp::plain_text(error).c_str());
+    return 2;
+  }
   const std::filesystem::path path(program);
   if (!std::filesystem::exists(path)) {
     std::printf("%s is not built; this builds it: cmake --build %s --target %s\n", program.c_str(),

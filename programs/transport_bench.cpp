@@ -1,6 +1,7 @@
 #include <base/median.h>
 #include <comm/communicator.h>
 #include <command_line/command_line.h>
+#include <command_line/usage.h>
 
 #include <cstdio>
 #include <cstring>
@@ -103,12 +104,10 @@ int bench(const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Times the transports beside plain copies.", "fsdp bench --transport");
-  app.add_option("--world", settings.worlds, "numbers of ranks (default 2,4)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 64));
+  fsdp::add_numbers(app, "--world", settings.worlds, {1, 64}, "numbers of ranks (default 2,4)");
   app.add_option("--backend", settings.backends, "shm and gloo (default both)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"shm", "gloo"}));
+      ->check(fsdp::one_of("--backend", {"shm", "gloo"}));
   fsdp::add_number(app, "--megabytes", settings.megabytes, fsdp::NumberRange<double>{0.001, 4000},
                    "size of the larger tensor (default 32)");
   fsdp::add_number(app, "--rounds", settings.rounds, fsdp::NumberRange<int64_t>{1, 100'000},

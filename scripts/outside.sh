@@ -117,7 +117,47 @@ END
   same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }
 
+# The block of docs/library.md with <fsdp/fsdp.h>: what stands before "..." in it goes before main().
+compiles_the_snippet_of_the_page() {
+  local project=$work/snippet block
+  block=$(awk '/^```cpp/ { block = ""; inside = 1; next } /^```/ { if (block ~ /fsdp\/fsdp\.h/) printf "%s", block; inside = 0 }
+    inside { block = block $0 "\n" }' "$root/docs/library.md")
+  [[ $block == *AdamW* ]] || { echo "docs/library.md shows no such block"; return 1; }
+  mkdir "$project"
+  cat >"$project/main.cpp" <<END
+${block%%...*}
+using namespace fsdp;
+
+struct Net : Module {
+  Net() { linear = register_module("linear", torch::nn::Linear(4, 4)); }
+  torch::Tensor forward(torch::Tensor x) override { return linear(x); }
+  torch::nn::Linear linear{nullptr};
+};
+
+int main() {
+  return start(1, [](const RankContext& context) {
+    const auto comm = Communicator::create(context);
+    Net net;
+    const auto x = torch::ones({2, 4});
+    const auto loss = [](const torch::Tensor& y) { return y.square().mean(); };
+${block#*...}
+    return 0;
+  });
+}
+END
+  cat >"$project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(snippet CXX)
+find_package(fsdp REQUIRED)
+add_executable(snippet main.cpp)
+target_link_libraries(snippet PRIVATE fsdp::fsdp)
+END
+  cmake -G Ninja -S "$project" -B "$project/build" -DCMAKE_PREFIX_PATH="$work/the prefix" &&
+    cmake --build "$project/build" && (cd "$project" && build/snippet)
+}
+
 check "a project elsewhere builds" builds_elsewhere
+check "the snippet of docs/library.md compiles and runs" compiles_the_snippet_of_the_page
 if [[ -x $work/build/outside ]]; then
   check "another LibTorch is refused" refuses_another_libtorch
   check "it is killed and goes on" goes_on_after_a_kill

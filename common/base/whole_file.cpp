@@ -53,6 +53,17 @@ Place place_of(const std::string& path) {
   return place;
 }
 
+using Content = std::function<void(const WritePiece&)>;
+
+// Returns 0 or errno.
+int write_pieces(int file, const Content& content) {
+  int error = 0;
+  content([&](const std::string& piece) {
+    if (error == 0) error = write_all(file, piece);
+  });
+  return error;
+}
+
 // A new file beside the place, with the mode and the owner of the file that it replaces.
 class NewFile {
  public:
@@ -75,13 +86,19 @@ class NewFile {
 
   int error() const { return error_; }  // errno, if it could not be made
 
+  // Writes as much as a small file takes on a disk. Returns 0 or errno: that of a full disk.
+  int try_to_write() {
+    const std::string block(4096, '\0');
+    return error_ != 0 ? error_ : write_all(file_, block);
+  }
+
   // Puts it, with that content, in the place. Returns 0 or errno.
-  int become(const std::string& content) {
+  int become(const Content& content) {
     if (place_.file) {
       if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;  // not ours
       fchmod(file_, place_.file->st_mode & 07777);
     }
-    if (const int error = write_all(file_, content)) return error;
+    if (const int error = write_pieces(file_, content)) return error;
     if (rename(path_.c_str(), place_.path.c_str()) != 0) return errno;
     path_.clear();
     return 0;
@@ -94,15 +111,15 @@ class NewFile {
   int error_;
 };
 
-int write_in_place(const std::string& path, const std::string& content) {
+int write_in_place(const std::string& path, const Content& content) {
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (file < 0) return errno;
-  const int error = write_all(file, content);
+  const int error = write_pieces(file, content);
   close(file);
   return error;
 }
 
-int error_of_writing(const Place& place, const std::string& path, const std::string& content) {
+int error_of_writing(const Place& place, const std::string& path, const Content& content) {
   if (place.error != 0) return place.error;
   if (!place.plain()) return write_in_place(path, content);
   NewFile file(place);
@@ -113,12 +130,16 @@ int error_before_writing(const Place& place, const std::string& path) {
   if (place.error != 0) return place.error;
   if (place.file && S_ISDIR(place.file->st_mode)) return EISDIR;
   if (place.file && access(path.c_str(), W_OK) != 0) return errno;
-  return place.plain() ? NewFile(place).error() : 0;
+  return place.plain() ? NewFile(place).try_to_write() : 0;
 }
 
 }  // namespace
 
 void write_whole_file(const std::string& path, const std::string& content) {
+  write_whole_file(path, [&](const WritePiece& write) { write(content); });
+}
+
+void write_whole_file(const std::string& path, const Content& content) {
   const int error = error_of_writing(place_of(path), path, content);
   if (error != 0) throw std::runtime_error(path + ": can't be written: " + std::strerror(error));
 }
@@ -126,6 +147,36 @@ void write_whole_file(const std::string& path, const std::string& content) {
 std::string reason_not_to_write(const std::string& path) {
   const int error = error_before_writing(place_of(path), path);
   return error == 0 ? "" : std::strerror(error);
+}
+
+std::string reason_not_to_read(const std::string& path) {
+  struct stat status {};
+  int error = stat(path.c_str(), &status) == 0 ? 0 : errno;
+  if (error == 0 && S_ISDIR(status.st_mode)) error = EISDIR;
+  if (error == 0 && access(path.c_str(), R_OK) != 0) error = errno;
+  return error == 0 ? "" : std::strerror(error);
+}
+
+std::string reason_not_to_fill(const std::string& folder) {
+  struct stat status {};
+  fs::path path = folder;
+  if (!path.has_filename()) path = path.parent_path();  // it ends with a slash
+  while (stat(path.c_str(), &status) != 0) {
+    std::error_code none;
+    if (errno != ENOENT) return std::strerror(errno);
+    if (fs::is_symlink(path, none)) return std::strerror(ENOENT);  // it leads nowhere
+    path = path.has_parent_path() ? path.parent_path() : ".";
+  }
+  if (!S_ISDIR(status.st_mode)) return std::strerror(ENOTDIR);
+  Place place;
+  place.path = path / "probe";
+  const int error = NewFile(place).try_to_write();
+  return error == 0 ? "" : std::strerror(error);
+}
+
+bool holds_something(const std::string& path) {
+  const Place place = place_of(path);
+  return place.plain() && place.file && place.file->st_size > 0;
 }
 
 std::string content_of(const std::string& path) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace fsdp {
@@ -10,9 +11,26 @@ namespace fsdp {
 // Throws std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);
 
+// The same for a content that comes in pieces: `content` passes each piece to the function that it
+// gets.
+using WritePiece = std::function<void(const std::string& piece)>;
+void write_whole_file(const std::string& path,
+                      const std::function<void(const WritePiece&)>& content);
+
 // Why that would fail now: "Permission denied"; empty if it can be done, as far as that is known
 // without opening what is no plain file.
 std::string reason_not_to_write(const std::string& path);
+
+// Why the file can't be read: "No such file or directory"; empty if it can be.
+std::string reason_not_to_read(const std::string& path);
+
+// Why `folder` could not be made, with all folders above it that are missing, or why no file could
+// be written into it: "Read-only file system"; empty if it can be done now. Leaves nothing behind.
+std::string reason_not_to_fill(const std::string& folder);
+
+// Whether `path` names a plain file that holds something. What is open in a process, as
+// /dev/stdout, is none, even if it leads to a plain file.
+bool holds_something(const std::string& path);
 
 // What the file holds; "" if it can't be read.
 std::string content_of(const std::string& path);

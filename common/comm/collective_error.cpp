@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <c10/util/Exception.h>
 #include <comm/collective_error.h>
 
@@ -16,7 +17,8 @@ CollectiveError failed_in(const char* library, const Group& group, int rank, con
 
 std::string message_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : plain_text(error);
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& cause) {

@@ -8,8 +8,25 @@
 namespace fsdp {
 namespace {
 
+// "rank 1 has not come", "ranks 1, 2 and 3 have not come", "ranks 1 to 7 and 9 have not come"
+std::string have_not_come(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1)
+      ++last;
+    if (last < i + 2) last = i;
+    const std::string first = std::to_string(ranks[i]);
+    parts.push_back(last == i ? first : first + " to " + std::to_string(ranks[last]));
+    i = last + 1;
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < parts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return text + (ranks.size() == 1 ? " has not come" : " have not come");
+}
 std::string has_not_come(int rank) {
-  return "rank " + std::to_string(rank) + " has not come";
+  return have_not_come({rank});
 }
 
 std::string key(const char* what, int number) {
@@ -19,9 +36,12 @@ std::string key(const char* what, int number) {
 // Gives the other ranks this one's identity. Returns all, a line each, by rank.
 std::string exchange_identities(StoreTalk& talk, const StartedRank& self) {
   talk.set(key("identity", self.rank), Hosts::identity());
-  std::string lines;
+  std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank)
-    lines += talk.get(key("identity", rank), has_not_come(rank)) + '\n';
+    keys.push_back(key("identity", rank));
+  std::string lines;
+  for (const std::string& identity : talk.get_all(keys, have_not_come))
+    lines += identity + '\n';
   return lines;
 }
 
@@ -36,8 +56,14 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tel
     CallRings(region->call_rings(), Group::world(self.world_size)).set_ranks_here(ranks);
     Talker(self, [&](StoreTalk& talk) {
       talk.set(where, region->name());
+      std::vector<std::string> keys;
       for (size_t i = 1; i < ranks.size(); ++i)
-        talk.get(key("opened", ranks[i]), has_not_come(ranks[i]));
+        keys.push_back(key("opened", ranks[i]));
+      talk.get_all(keys, [&](std::vector<int> missing) {
+        for (int& one : missing)
+          one = ranks[static_cast<size_t>(one) + 1];
+        return have_not_come(missing);
+      });
       return std::string();
     }).answer(tell);
     return region;

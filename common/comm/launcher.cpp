@@ -389,10 +389,10 @@ int start(int world_size, const Body& body, const std::string& program, const At
     return conclude(share, run_here(share, held, body, if_interrupted(at_end)), at_end, nullptr,
                     tell_user);
   } catch (const std::invalid_argument& error) {
-    tell_user(error.what());
+    tell_user(message_of(error));
     return 2;
   } catch (const std::exception& error) {
-    tell_user(error.what());
+    tell_user(message_of(error));
     return 1;
   }
 }

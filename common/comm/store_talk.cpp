@@ -34,7 +34,9 @@ constexpr std::chrono::milliseconds kGrace{1000};  // for what a talk needs besi
 class TalkToStore final : public StoreTalk {
  public:
   TalkToStore(const StartedRank& self, Talker::Tell waits)
-      : waits_(std::move(waits)), part_(std::max(self.timeout / 2, std::chrono::milliseconds(1))) {
+      : waits_(std::move(waits)),
+        limit_(self.timeout),
+        part_(std::max(self.timeout / 2, std::chrono::milliseconds(1))) {
     const std::string failure = "can't reach the store";
     waits_(failure);
     explain(failure, [&] { store_ = store_of(self); });
@@ -57,6 +59,30 @@ class TalkToStore final : public StoreTalk {
     explain(missing, [&] { value = store_->get_to_str(key); });
     return value;
   }
+  // Looks once a second which are missing.
+  std::vector<std::string> get_all(const std::vector<std::string>& keys,
+                                   const Missing& missing) override {
+    const auto deadline = std::chrono::steady_clock::now() + limit_;
+    for (;;) {
+      std::vector<int> places;
+      explain(kSilent, [&] {
+        for (size_t i = 0; i < keys.size(); ++i)
+          if (!store_->check({keys[i]})) places.push_back(static_cast<int>(i));
+      });
+      if (places.empty()) break;
+      const std::string text = missing(places);
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      if (left.count() <= 0) throw std::runtime_error(text + '\t' + kTooLong);
+      waits_(text);
+      wait_for(keys[static_cast<size_t>(places.front())], text,
+               std::min<std::chrono::milliseconds>(left, std::chrono::seconds(1)));
+    }
+    std::vector<std::string> values;
+    for (const std::string& key : keys)
+      explain(kSilent, [&] { values.push_back(store_->get_to_str(key)); });
+    return values;
+  }
   // In parts: each shows that the store still answers. A connection that is cut does not break, and
   // whoever reads from it waits for ever.
   bool comes(const std::string& key, std::chrono::milliseconds limit) override {
@@ -67,6 +93,7 @@ class TalkToStore final : public StoreTalk {
 
  private:
   static constexpr const char* kSilent = "the store does not answer";
+  static constexpr const char* kTooLong = "no answer within the time limit";
 
   bool comes_within(std::chrono::milliseconds limit, const std::string& key) {
     waits_(kSilent);
@@ -80,17 +107,30 @@ class TalkToStore final : public StoreTalk {
     }
   }
 
+  // Waits for `key`, at most for `limit`. Throws if it was not the limit that ended the wait.
+  void wait_for(const std::string& key, const std::string& missing,
+                std::chrono::milliseconds limit) {
+    try {
+      store_->wait({key}, limit);
+    } catch (const c10::Error&) {
+      explain(missing, [&] { store_->check({key}); });
+    }
+  }
+
   static void explain(const std::string& failure, const std::function<void()>& action) {
     try {
       action();
     } catch (const c10::Error& error) {
-      const std::string reason = error.what_without_backtrace();
-      throw std::runtime_error(failure + '\t' + reason.substr(0, reason.find('\n')));
+      std::string reason = error.what_without_backtrace();
+      reason = reason.substr(0, reason.find('\n'));
+      // The names of keys are nothing to the user.
+      if (reason.find("keys: ") != std::string::npos) reason = kTooLong;
+      throw std::runtime_error(failure + '\t' + reason);
     }
   }
 
   Talker::Tell waits_;
-  std::chrono::milliseconds part_;
+  std::chrono::milliseconds limit_, part_;
   c10::intrusive_ptr<c10d::Store> store_;
 };
 

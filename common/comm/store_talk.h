@@ -23,6 +23,11 @@ class StoreTalk {
   // Waits until somebody has set `key`, for at most the time limit. `missing` ends the error if
   // nobody does: "rank 3 has not come".
   virtual std::string get(const std::string& key, const std::string& missing) = 0;
+  // The same of several keys, with one time limit for all. `missing` is told the places of those
+  // that are not set yet, and says what is missing.
+  using Missing = std::function<std::string(const std::vector<int>& places)>;
+  virtual std::vector<std::string> get_all(const std::vector<std::string>& keys,
+                                           const Missing& missing) = 0;
   // Whether `key` is set within `limit`, which may be longer than the time limit of an answer.
   virtual bool comes(const std::string& key, std::chrono::milliseconds limit) = 0;
 };

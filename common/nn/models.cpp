@@ -50,7 +50,15 @@ const std::vector<Entry>& registry() {
   return models;
 }
 
-Entry find(const std::string& name) {
+// The names of Hugging Face's models for the same sizes.
+const std::map<std::string, std::string> kAliases{{"gpt2", "gpt2-124m"},
+                                                  {"gpt2-medium", "gpt2-355m"},
+                                                  {"gpt2-large", "gpt2-774m"},
+                                                  {"gpt2-xl", "gpt2-1558m"}};
+
+Entry find(const std::string& given) {
+  const auto alias = kAliases.find(given);
+  const std::string name = alias == kAliases.end() ? given : alias->second;
   std::string known;
   for (const auto& entry : registry()) {
     if (entry.info.name == name) return entry;

@@ -51,7 +51,13 @@ def run(words):
 
 
 def block_span(text, sample):
-    """Where the output is in the page: the first block after the command, fenced or indented."""
+    """Where the output is in the page: the first block after the command, fenced or indented. A table of
+    peaks has the command in its head."""
+    if sample["kind"] == "peaks":
+        found = re.search(rf"(?m)^\| `{re.escape(sample['name'])}` \|.*\n(?:\|.*\n)+", text)
+        if not found:
+            raise Refused(f"{sample['page']} has no table of {sample['name']}")
+        return found.span()
     at = text.find(f"    {sample['name']}\n") if "from" not in sample else text.find(sample["from"])
     if at < 0:
         raise Refused(f"{sample['page']} does not show the command {sample['name']}")
@@ -106,8 +112,25 @@ def levers_of_memory(sample):
     return "".join(lines)
 
 
+def table_of_peaks(sample):
+    """The table of the page, with the highest total of rank 0 in the last cell of each row. A row has
+    options that are added to the command in its first pair of backticks, DIR for a folder, or none."""
+    text = (ROOT / sample["page"]).read_text()
+    begin, end = block_span(text, sample)
+    head, rule, *rows = text[begin:end].splitlines(keepends=True)
+    for i, row in enumerate(rows):
+        with tempfile.TemporaryDirectory() as folder:
+            options = re.search(r"`(.*?)`", row)
+            given = options[1].replace("DIR", folder).split() if options else []
+            printed = run([BIN / "reference_train", *sample["name"].split()[2:], *given]).stdout
+        peak = int(re.search(r"peak ([0-9,]*[0-9])", printed)[1].replace(",", ""))
+        rows[i] = re.sub(r"\| [0-9.,]+ MB \|$", f"| {peak / 1e6:.1f} MB |", row)
+    return "".join([head, rule, *rows])
+
+
 KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solutions": check_of_solutions,
-         "indented": failing_training, "levers": levers_of_memory, "program": program_of_appendix}
+         "indented": failing_training, "levers": levers_of_memory, "peaks": table_of_peaks,
+         "program": program_of_appendix}
 
 
 def play(sample, write=False):

@@ -1,6 +1,9 @@
+#include <base/plain_error.h>
+#include <base/whole_file.h>
 #include <check/settings.h>
 
-#include <CLI/CLI.hpp>
+#include <command_line/command_line.h>
+#include <command_line/usage.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,19 +22,16 @@ void add_public_options(CLI::App& app, Settings& settings) {
   // The script turns --base and --solutions into --stacks; here they are only explained.
   static std::string base;
   static bool solutions{};
-  app.add_option("--base", base,
-                 "the code under a task: reference, the solutions of all tasks before it; or mine, "
-                 "your own tasks. Without it: the solutions that are here, and then your own")
-      ->check(CLI::IsMember({"reference", "mine"}));
+  add_choice(app, "--base", base, {"reference", "mine"},
+             "the code under a task: reference, the solutions of all tasks before it; or mine, "
+             "your own tasks. Without it: the solutions that are here, and then your own");
   app.add_flag("--solutions", solutions, "test the reference solutions instead of tasks/");
-  app.add_option("--repeat", settings.repeat, "run every test this many times (default 1)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--world", settings.worlds,
-                 "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
-                 "on 8")
-      ->delimiter(',')
-      ->allow_extra_args(false)  // what follows the numbers is `what`
-      ->check(CLI::Range(1, 8));
+  add_number(app, "--repeat", settings.repeat, NumberRange<int64_t>{1, 1000},
+             "run every test this many times (default 1)");
+  add_numbers(app, "--world", settings.worlds, {1, 8},
+              "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
+              "on 8")
+      ->allow_extra_args(false);  // what follows the numbers is `what`
   app.add_option("--test", settings.test,
                  "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");
   app.add_option("--trace", settings.trace,
@@ -72,8 +72,10 @@ void prepare_trace(std::string& trace) {
 // The same.
 void prepare_record(std::string& record) {
   record = std::filesystem::absolute(record);
-  if (!std::filesystem::create_directories(record))
+  if (std::filesystem::exists(record))
     throw std::invalid_argument("--record " + record + ": is there already; name a new folder");
+  check_output("--record", record, reason_not_to_fill(record));
+  std::filesystem::create_directories(record);
   setenv("FSDP_RECORD", record.c_str(), 1);
 }
 
@@ -158,8 +160,7 @@ Settings parse_settings(int argc, char** argv) {
   CLI::App app("Runs the tests of the tasks and says how far they are.", "fsdp check");
   add_public_options(app, settings);
   add_hidden_options(app, settings);
-  try {
-    app.parse(argc, argv);
+  const auto check = [&] {
     settings.stacks.resize(course().size(), settings.stacks.back());
     if (!settings.test.empty() && settings.wants_whole_tasks()) {
       throw std::invalid_argument("--test wants the problem too, as in ./fsdp check 3.2 --test " +
@@ -168,13 +169,18 @@ Settings parse_settings(int argc, char** argv) {
     if (!settings.page.empty() && (!settings.what.empty() || !settings.worlds.empty())) {
       throw std::invalid_argument("--page shows everything: leave out the task, and --world");
     }
+    for (const auto& [option, path] : {std::pair("--json", settings.json),
+                                       {"--page", settings.page},
+                                       {"--trace", settings.trace}})
+      if (!path.empty()) check_output(option, path, reason_not_to_write(path));
     if (!settings.trace.empty()) prepare_trace(settings.trace);
     if (!settings.output.empty()) prepare_output(settings.output);
     if (!settings.record.empty()) prepare_record(settings.record);
-  } catch (const CLI::CallForHelp& help) {
-    std::exit(app.exit(help));
+  };
+  try {
+    parse_command_line(app, {argv + 1, argv + argc}, check);
   } catch (const std::exception& error) {
-    refuse(error.what());
+    refuse(plain_text(error));
   }
   if (!wants_anything(settings)) {
     refuse("there is no task or problem " + settings.what + "; tasks are 1 to " +

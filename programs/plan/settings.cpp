@@ -1,4 +1,7 @@
+#include <base/whole_file.h>
 #include <command_line/command_line.h>
+#include <command_line/config_file.h>
+#include <command_line/usage.h>
 #include <options/options.h>
 #include <plan/settings.h>
 #include <strategies/fsdp/wrap_option.h>
@@ -49,6 +52,46 @@ bool given(const std::vector<std::string>& options, const std::string& name) {
   });
 }
 
+// The value in the file of --config; nothing if it has none.
+std::optional<std::string> in_file(const std::vector<ConfigLine>& file, const std::string& name) {
+  for (const ConfigLine& line : file)
+    if (line.name == name && !line.values.empty()) return line.values.front();
+  return std::nullopt;
+}
+
+// The options of a run on `world` ranks: those of the command line, then those of the file, then
+// what a plan takes if neither says it.
+std::vector<std::string> options_on(int64_t world, std::vector<std::string> options,
+                                    const std::vector<ConfigLine>& file,
+                                    std::optional<int64_t> rows) {
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (!given(options, name) && !in_file(file, name.substr(2)))
+      options.insert(options.end(), {name, value});
+  };
+  add("--mode", "fsdp");
+  const auto says = [&](const std::string& name) {
+    return given(options, "--" + name) || in_file(file, name);
+  };
+  if (!says("recipe") && !says("text") && !says("tokens")) add("--data", "pattern");
+  add("--steps", "3");
+  options.insert(options.end(), {"--world", std::to_string(world)});
+  if (rows) options.insert(options.end(), {"--batch", std::to_string(*rows * world)});
+  // The parts of a run on other ranks.
+  const auto parts = in_file(file, "parts");
+  if (parts && !given(options, "--parts") &&
+      parse_number<int64_t>("--parts", *parts, {1, 1 << 16}) % world != 0)
+    options.insert(options.end(), {"--parts", std::to_string(world)});
+  return options;
+}
+
+// Options of plan, and those of train that only a run has.
+std::vector<std::string> names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  return names;
+}
+
 }  // namespace
 
 PlanSettings parse_plan_options(const std::vector<std::string>& arguments) {
@@ -59,7 +102,7 @@ PlanSettings parse_plan_options(const std::vector<std::string>& arguments) {
   CLI::App app(
       "Says what a step of ./fsdp train would cost on each of W ranks, without ranks and "
       "without the model's memory. Takes the options of train too; --mode is fsdp, --data "
-      "pattern and --steps 3 unless given.",
+      "pattern and --steps 3 unless given, also by --config, the run.toml of a run.",
       "fsdp plan");
   app.allow_extras();
   app.add_option("--world", worlds, "ranks: W, or A..B for A, 2A, 4A, ... (default 1)");
@@ -70,35 +113,32 @@ PlanSettings parse_plan_options(const std::vector<std::string>& arguments) {
   app.add_option("--intra", within, "links within a host: latency and bandwidth, 5us,300GB/s");
   app.add_option("--inter", between, "links between hosts: 20us,25GB/s");
   app.add_option("--flops", flops, "operations that a rank computes per second: 312T");
-  app.add_option("--backend", settings.machine.backend,
-                 "whose buffers are counted: shm, gloo or nccl (default nccl)")
-      ->check(CLI::IsMember({"shm", "gloo", "nccl"}));
+  add_choice(app, "--backend", settings.machine.backend, {"shm", "gloo", "nccl"},
+             "whose buffers are counted: shm, gloo or nccl (default nccl)");
   app.add_flag("--search", search, "which strategy, recomputation and limit fit into --memory");
-  app.add_option("--memory", memory, "of a rank: 80GB")->needs("--search");
+  app.add_option("--memory", memory, "of a rank: 80GB, with --search");
   app.add_option("--svg", settings.svg, "write a chart of the peaks by number of ranks");
   app.add_flag("--json", settings.json, "print one line of JSON for each plan");
   parse_command_line(app, arguments, [&] {
     if (!within.empty()) settings.machine.within = parse_link_of("--intra", within);
     if (!between.empty()) settings.machine.between = parse_link_of("--inter", between);
     if (!flops.empty()) settings.machine.flops = parse_amount("--flops", flops, "");
+    if (!search && !memory.empty()) throw UsageError("--memory: needs --search");
     if (search && memory.empty()) throw UsageError("--search: needs --memory");
     if (search) settings.memory = std::llround(parse_amount("--memory", memory, "B"));
+    if (!settings.svg.empty())
+      check_output("--svg", settings.svg, reason_not_to_write(settings.svg));
     const std::vector<std::string> others = app.remaining();
     if (rows && given(others, "--batch")) throw UsageError("--rows: takes the place of --batch");
+    const std::vector<ConfigLine> file = config_among(others);
+    if (app.count("--world") == 0) worlds = in_file(file, "world").value_or(worlds);
     const std::vector<int64_t> all = parse_worlds(worlds);
     if (search && all.size() > 1) throw UsageError("--search: takes one --world");
     for (const int64_t world : all) {
-      std::vector<std::string> options = others;
-      const auto add = [&](const std::string& name, const std::string& value) {
-        if (!given(others, name)) options.insert(options.end(), {name, value});
-      };
-      add("--mode", "fsdp");
-      if (!given(others, "--recipe")) add("--data", "pattern");
-      add("--steps", "3");
-      add("--world", std::to_string(world));
-      if (rows) add("--batch", std::to_string(*rows * world));
       settings.configs.push_back(parse_train_options(
-          options, [](const std::string& wrap) { wrap_policy_of(wrap); }, kMaxWorld));
+          options_on(world, others, file, rows),
+          [](const std::string& wrap) { wrap_policy_of(wrap); },
+          {.max_world = kMaxWorld, .only_plans = true, .other_options = names_of(app)}));
     }
   });
   return settings;

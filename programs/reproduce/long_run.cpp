@@ -173,8 +173,12 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
                                  files.checkpoints, "--save-every", "3", "--keep", "1"});
   if (std::ranges::find(command, "--offload") != command.end())
     command.insert(command.end(), {"--offload-dir", parent});
-  if (!step_folders(files.checkpoints).empty())
+  fs::remove(unfinished);  // of a run that failed
+  if (!step_folders(files.checkpoints).empty()) {
     command.insert(command.end(), {"--resume", files.checkpoints});
+  } else {
+    fs::remove(files.log);  // of steps that come again
+  }
   Watcher watcher(run, files);
   if (!run_child(command, files.output, std::ref(watcher)).ok())
     throw std::runtime_error(run.name + ": " + last_line(content_of(files.output)) + " (see " +

@@ -160,10 +160,22 @@ std::string refusal_of_the_store(const StartedRank& self) {
 
 TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
   HostedStore store;
-  EXPECT_CONTAINS(refusal_of_the_store({0, 3, "127.0.0.1", store.port(), true, "a", 200ms}),
-                  "rank 0: can't join the others: rank 1 has not come (store at 127.0.0.1:");
-  EXPECT_CONTAINS(refusal_of_the_store({2, 3, "127.0.0.1", store.port(), true, "b", 200ms}),
-                  "rank 2: can't join the others: rank 0 has not come (store at 127.0.0.1:");
+  EXPECT_CONTAINS(
+      refusal_of_the_store({0, 3, "127.0.0.1", store.port(), true, "a", 200ms}),
+      "rank 0: can't join the others: ranks 1 and 2 have not come (store at 127.0.0.1:");
+  EXPECT_CONTAINS(
+      refusal_of_the_store({2, 3, "127.0.0.1", store.port(), true, "b", 200ms}),
+      "rank 2: can't join the others: ranks 0 and 1 have not come (store at 127.0.0.1:");
+}
+
+TEST(JoinFailures, all_ranks_that_do_not_join_are_named_and_no_key_of_the_store) {
+  HostedStore store;
+  const std::string text =
+      refusal_of_the_store({2, 9, "127.0.0.1", store.port(), true, "c", 200ms});
+  EXPECT_CONTAINS(text,
+                  "rank 2: can't join the others: ranks 0, 1 and 3 to 8 have not come (store");
+  EXPECT_CONTAINS(text, "; no answer within the time limit)");
+  EXPECT_EQ(text.find("identity"), std::string::npos) << text;
 }
 
 TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
@@ -178,7 +190,7 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
     EXPECT_CONTAINS(error_of<std::runtime_error>([&] { join(self, tell); }), "can't join");
     ASSERT_EQ(told.size(), 1U);
   }
-  EXPECT_CONTAINS(told[0], "rank 0 waits: rank 1 has not come (store at 127.0.0.1:");
+  EXPECT_CONTAINS(told[0], "rank 0 waits: ranks 1 and 2 have not come (store at 127.0.0.1:");
   EXPECT_CONTAINS(told[0], "unset RANK and WORLD_SIZE to start all ranks here");
 }
 

@@ -144,6 +144,14 @@ TEST(Models, may_be_named_by_their_sizes) {
               "model '" + text + "': " + reason);
 }
 
+TEST(Models, have_the_names_of_hugging_face_too) {
+  EXPECT_EQ(model_name(model_shape("gpt2")), "gpt2-124m");
+  EXPECT_EQ(model_name(model_shape("gpt2-medium")), "gpt2-355m");
+  EXPECT_EQ(model_name(model_shape("gpt2-large")), "gpt2-774m");
+  EXPECT_EQ(model_name(model_shape("gpt2-xl")), "gpt2-1558m");
+  EXPECT_EQ(model_info("gpt2-xl").name, "gpt2-1558m");
+}
+
 TEST_IN_A_PROCESS(Models, initialize_residual_projections_with_smaller_values) {
   GPT2 model({101, 33, 128, 8, 4, 512});
   const auto named = model.named_parameters();

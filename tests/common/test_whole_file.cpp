@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/whole_file.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,10 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "expect_text.h"
 #include "in_a_process.h"
@@ -73,6 +77,71 @@ TEST(WholeFile, that_can_not_be_written_is_reported_before_and_at_the_write) {
   }
   EXPECT_EQ(reason_not_to_write(folder.path() + '/' + std::string(255, 'x')), "");
   EXPECT_EQ(files_in(folder.path()), 2);
+}
+
+TEST(OutputFolder, that_can_not_be_written_is_reported_before) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "x"), link = folder.path() + "/link";
+  fs::create_symlink("nowhere", link);
+  for (const auto& [path, reason] : std::vector<std::pair<std::string, std::string>>{
+           {folder.path(), ""},
+           {folder.path() + "/new/one/", ""},
+           {file, "Not a directory"},
+           {file + "/run", "Not a directory"},
+           {link + "/run", "No such file or directory"},
+           {"/proc/run", "No such file or directory"},
+           {folder.path() + '/' + std::string(300, 'x') + "/run", "File name too long"}})
+    EXPECT_EQ(reason_not_to_fill(path), reason) << path;
+  EXPECT_EQ(files_in(folder.path()), 2) << "nothing is left behind";
+}
+
+TEST(InputFile, that_can_not_be_read_is_reported) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(reason_not_to_read(folder.write("file", "x")), "");
+  EXPECT_EQ(reason_not_to_read("/dev/null"), "");
+  EXPECT_EQ(reason_not_to_read(folder.path() + "/none"), "No such file or directory");
+  EXPECT_EQ(reason_not_to_read(folder.path() + "/file/none"), "Not a directory");
+  EXPECT_EQ(reason_not_to_read(folder.path()), "Is a directory");
+}
+
+TEST(PlainFile, holds_something_unless_it_is_empty_or_open_in_a_process) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(holds_something(folder.write("file", "x")));
+  for (const std::string& path : {folder.write("empty", ""), folder.path() + "/none", folder.path(),
+                                  std::string("/dev/stdout"), std::string("/dev/null")})
+    EXPECT_FALSE(holds_something(path)) << path;
+}
+
+TEST(PlainText, has_nothing_of_the_library_that_threw) {
+  const auto text = [](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      return plain_text(error);
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(text([] { fs::file_size("/no/such"); }), "/no/such: No such file or directory");
+  EXPECT_EQ(text([] { fs::copy("/no/such", "/tmp/x"); }).find("filesystem error"),
+            std::string::npos);
+  const std::string json = text([] { (void)nlohmann::json::parse("{"); });
+  EXPECT_TRUE(json.starts_with("parse error")) << json;
+  EXPECT_EQ(text([] { throw std::runtime_error("what\nException raised from x (most recent"); }),
+            "what");
+}
+
+TEST(WholeFile, comes_in_pieces_too) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  write_whole_file(path, [](const WritePiece& write) {
+    for (const std::string piece : {"one, ", "two, ", "three"})
+      write(piece);
+  });
+  EXPECT_EQ(content_of(path), "one, two, three");
+  EXPECT_THROW(write_whole_file(path, [](const WritePiece&) { throw std::logic_error("no"); }),
+               std::logic_error);
+  EXPECT_EQ(content_of(path), "one, two, three");
+  EXPECT_EQ(files_in(folder.path()), 1);
 }
 
 TEST(WholeFile, keeps_the_mode_that_it_had) {

@@ -176,6 +176,61 @@ TEST(CheckpointOptions, later_checkpoints_are_not_written_over) {
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path() + "/new"}), "accepted");
 }
 
+TEST(CheckpointOptions, a_folder_with_checkpoints_of_another_run_gets_none_of_this_one) {
+  const TemporaryFolder folder, other;
+  saved(folder, {});
+  const std::string path = saved(other, {});
+  EXPECT_EQ(refusal({"--checkpoint-dir", folder.path(), "--resume", path}),
+            "--checkpoint-dir " + folder.path() +
+                ": has step 3 of another run than --resume; give another folder");
+}
+
+TEST(CheckpointOptions, a_folder_that_can_not_be_written_is_refused_before_training) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "x"), below = file + "/run";
+  EXPECT_EQ(refusal({"--checkpoint-dir", file}), "--checkpoint-dir " + file + ": Not a directory");
+  EXPECT_EQ(refusal({"--checkpoint-dir", below}),
+            "--checkpoint-dir " + below + ": Not a directory");
+  EXPECT_EQ(refusal({"--checkpoint-dir", "/proc/fsdp/run"}),
+            "--checkpoint-dir /proc/fsdp/run: No such file or directory");
+  const std::string fresh = folder.path() + "/a/b/";
+  EXPECT_EQ(refusal({"--checkpoint-dir", fresh}), "accepted");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/a")) << "a check leaves nothing behind";
+}
+
+// The rate of each step depends on --steps.
+TEST(CheckpointOptions, other_steps_under_a_decaying_rate_are_pointed_out) {
+  const TemporaryFolder folder;
+  const Arguments run{"--lr", "1", "--lr-decay", "linear", "--steps"};
+  const auto with = [&](const std::string& steps) {
+    Arguments arguments = run;
+    arguments.push_back(steps);
+    return arguments;
+  };
+  const std::string path = saved(folder, with("5"));
+  const auto note = [&](const std::string& steps) {
+    Arguments arguments = with(steps);
+    arguments.insert(arguments.end(), {"--resume", path});
+    testing::internal::CaptureStderr();
+    parse(arguments);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(note("5"), "");
+  EXPECT_EQ(note("11"),
+            "fsdp train: --steps 11 beside 5 of the checkpoint: --lr-decay linear now ends there, "
+            "so step 4 has the rate 0.7, not 0.25; the run has other bits than one with these "
+            "--steps from the beginning\n");
+  EXPECT_CONTAINS(note("4"), "step 4 has the rate 0, not 0.25");
+}
+
+TEST(CheckpointOptions, other_steps_under_a_constant_rate_change_nothing) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {"--warmup", "2", "--steps", "5"});
+  testing::internal::CaptureStderr();
+  parse({"--warmup", "2", "--steps", "9", "--resume", path});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(CheckpointOptions, what_says_how_to_save_needs_a_folder) {
   for (const Arguments& option : std::vector<Arguments>{
            {"--save-every", "2"}, {"--keep", "2"}, {"--checkpoint-format", "full"}})

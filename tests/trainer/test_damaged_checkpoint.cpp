@@ -113,6 +113,23 @@ MULTI_RANK_TEST(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_c
   }
 }
 
+// What a damaged file says is not believed: its hash is compared before its names.
+MULTI_RANK_TEST(DamagedCheckpoint, with_another_name_in_a_file_is_told_to_be_damaged) {
+  const TemporaryFolder folder;
+  const std::string original = saved_in(folder, CheckpointFormat::sharded);
+  DamagedCopies damaged{original};
+  damaged.add([](const std::string& copy) {
+    const std::string path = copy + "/rank-0001-of-0002.safetensors";
+    std::string text = read_text(path, kMost);
+    text[text.find("a.weight")] = 'X';
+    write(path, text);
+  });
+  EXPECT_EQ(refusals(world_size(), damaged.copies)[0],
+            damaged.copies[0] +
+                "/rank-0001-of-0002.safetensors: is damaged; its SHA-256 is not "
+                "the one in SHA256SUMS");
+}
+
 // Changes the description in a folder, and gives it the hashes that belong to it.
 void describe_anew(const std::string& folder, const std::function<void(Json&)>& change) {
   Description description = read_description(folder);

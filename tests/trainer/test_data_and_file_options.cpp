@@ -49,6 +49,55 @@ TEST(OutputOptions, two_of_them_are_two_files) {
   EXPECT_EQ(refused({"--json", path, "--text", path}), name_one("--json", "--text"));
 }
 
+TEST(OutputOptions, a_log_gets_the_steps_of_one_run) {
+  const TemporaryFolder folder;
+  const std::string log = folder.write("log", "{\"step\":0}\n{\"step\":199}\n");
+  EXPECT_EQ(refused({"--log", log}),
+            "--log " + log +
+                ": has a run up to step 200 already; give another file, or "
+                "go on with that run (--resume)");
+  EXPECT_EQ(refused({"--log", log, "--resume", "auto", "--checkpoint-dir", folder.path() + "/run"}),
+            "accepted");
+  const std::string text = folder.write("text", "a text that is worth more\n");
+  EXPECT_EQ(refused({"--log", text}), "--log " + text + ": is no log of a run; give another file");
+  EXPECT_EQ(refused({"--log", folder.write("empty", "")}), "accepted");
+}
+
+TEST(OutputOptions, a_file_of_options_replaces_no_results) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"json", "trace"}) {
+    const std::string path = folder.write(name + ".txt", "results");
+    const std::string file = folder.write("o.toml", name + " = \"" + path + "\"\n");
+    const std::string option = "--" + name, other = folder.path() + "/other.txt";
+    EXPECT_EQ(refused({"--config", file}),
+              option + ' ' + path + ": has the results of a run, which would be replaced; give " +
+                  option + " another file (line 1 of " + file + ")");
+    EXPECT_EQ(refused({"--config", file, option, other}), "accepted");
+    EXPECT_EQ(refused({"--config", file, option, path}), "accepted") << "it was said by name";
+  }
+}
+
+TEST(OutputOptions, the_hashes_and_the_recording_of_a_run_are_not_written_over) {
+  const TemporaryFolder folder;
+  folder.write("hashes/rank.0", "{}");
+  const std::string hashes = folder.path() + "/hashes", file = hashes + "/rank.0";
+  EXPECT_EQ(refused({"--hashes", hashes}),
+            "--hashes " + hashes + ": has the hashes of a run already; give another folder");
+  EXPECT_EQ(refused({"--hashes", file}), "--hashes " + file + ": is no folder");
+  EXPECT_EQ(refused({"--hashes", file + "/x"}), "--hashes " + file + "/x: Not a directory");
+  EXPECT_EQ(refused({"--record", hashes}),
+            "--record " + hashes + ": is there already; name a new folder");
+  EXPECT_EQ(refused({"--record", file + "/x"}), "--record " + file + "/x: Not a directory");
+  unsetenv("FSDP_RECORD");
+}
+
+TEST(OffloadOption, needs_a_folder_that_can_be_written) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "x");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", file}),
+            "--offload-dir " + file + ": Not a directory");
+}
+
 TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
   const std::string folder = "/";
   const TrainConfig config =

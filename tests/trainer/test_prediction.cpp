@@ -109,10 +109,60 @@ TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
   config.world = 2;
   const int64_t needed = 2 * (16 * 1600 + 4 + 8);
   require_enough_memory(config, layout_on(2), {}, "shm", 2, needed);
-  EXPECT_EQ(error_of<std::runtime_error>(
-                [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, needed - 1); }),
-            "--mode ddp of a model needs 51,224 bytes on 2 ranks, without activations, and this "
-            "machine has 51,223; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
+  EXPECT_EQ(
+      error_of<std::runtime_error>(
+          [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, needed - 1); }),
+      "--mode ddp of a model needs 51,224 bytes on 2 ranks, without activations, and this "
+      "machine has 51,223; take --mode fsdp, which shards it, or fewer ranks, or --offload optimizer "
+      "--offload-dir DIR, or --checkpoint-activations all, or a smaller --model");
+}
+
+// Nothing that the run has already.
+TEST(EnoughMemory, that_is_missing_in_a_sharded_run_is_not_found_by_sharding_it) {
+  TrainConfig config = config_of("fsdp", 1);
+  config.model = "a model";
+  config.world = 2;
+  config.offload_dir = "/";
+  config.checkpoint_every = 1;
+  EXPECT_CONTAINS(error_of<std::runtime_error>(
+                      [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, 1); }),
+                  "this machine has 1; take ranks on more machines (docs/cluster.md)");
+  config.shard_size = 1;
+  config.reshard_after_forward = false;
+  EXPECT_CONTAINS(error_of<std::runtime_error>(
+                      [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, 1); }),
+                  "; take --strategy full, or ranks on more machines (docs/cluster.md)");
+}
+
+// Of 1,600 parameters with two moments each, 4 bytes.
+TEST(RoomForCheckpoints, is_that_of_all_that_a_run_keeps) {
+  TrainConfig config = config_of("fsdp", 2);
+  config.checkpoint_dir = "run";
+  const int64_t each = 3 * 4 * 1600;
+  const auto refusal = [&](int64_t room) {
+    return error_of<std::runtime_error>(
+        [&] { require_room_for_checkpoints(config, layout_on(2), room); });
+  };
+  const auto need = [&](int64_t steps, int64_t first_step, int64_t every, int64_t checkpoints) {
+    config.steps = steps;
+    config.first_step = first_step;
+    config.save_every = every;
+    EXPECT_NO_THROW(require_room_for_checkpoints(config, layout_on(2), checkpoints * each));
+    EXPECT_CONTAINS(refusal(checkpoints * each - 1), "--checkpoint-dir run: ");
+  };
+  need(10, 0, 1, 10);
+  need(10, 0, 3, 4);  // after 3, 6, 9 and 10
+  need(9, 0, 3, 3);
+  need(10, 6, 3, 2);  // after 9 and 10
+  need(10, 0, 100, 1);
+  EXPECT_EQ(refusal(each - 1),
+            "--checkpoint-dir run: 1 checkpoint of 19,200 bytes do not fit into the 19,199 bytes "
+            "that are free there; give another folder");
+  config.keep = 1;  // and the one that is written
+  need(10, 0, 1, 2);
+  EXPECT_CONTAINS(refusal(2 * each - 1), "give --keep, a larger --save-every or another folder");
+  config.optimizer.kind = OptimizerOptions::Kind::sgd;
+  EXPECT_NO_THROW(require_room_for_checkpoints(config, layout_on(2), each));
 }
 
 // A rank of four holds a quarter of the parameters and of two moments, with a step count. In a step

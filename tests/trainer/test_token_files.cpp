@@ -75,8 +75,9 @@ TEST(TokenFiles, that_are_none_are_refused_before_training) {
   const auto why = [&](const std::string& content) {
     const auto path = folder.write("t.bin", content);
     const std::string text = refused({"--tokens", path});
-    EXPECT_TRUE(text.starts_with(path + ": ")) << text;
-    return text.substr(std::min(text.size(), path.size() + 2));
+    const std::string start = "--tokens " + path + ": ";
+    EXPECT_TRUE(text.starts_with(start)) << text;
+    return text.substr(std::min(text.size(), start.size()));
   };
   EXPECT_EQ(why(""), "can't be read, or is empty");
   EXPECT_EQ(why("abc"), "has an odd number of bytes, so it has no tokens of 16 bits");
@@ -84,11 +85,28 @@ TEST(TokenFiles, that_are_none_are_refused_before_training) {
   EXPECT_EQ(why(header(20240520, 1, 3) + "abcd"), "says that it has 3 tokens, and has 2");
   EXPECT_EQ(why(header(20240520, 1, -506).substr(0, 12)),
             "says that it has -506 tokens, and has -506");
-  EXPECT_EQ(refused({"--tokens", folder.path()}), folder.path() + ": is no plain file");
+  EXPECT_EQ(refused({"--tokens", folder.path()}),
+            "--tokens " + folder.path() + ": is no plain file");
+  EXPECT_EQ(refused({"--tokens", folder.path() + "/none"}),
+            "--tokens " + folder.path() + "/none: no such file");
   EXPECT_EQ(refused({"--data", "tokens"}), "--data tokens: needs --tokens FILE");
-  const auto good = folder.write("good.bin", "abcd");
+  const auto good = folder.write("good.bin", std::string(20, 'a'));
   EXPECT_EQ(refused({"--tokens", good, "--data", "text"}), "--tokens: needs --data tokens");
-  EXPECT_EQ(parsed({"--tokens", good}).data, "tokens");
+  EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data, "tokens");
+}
+
+TEST(TokenFiles, that_are_shorter_than_a_row_are_refused_before_training) {
+  const TemporaryFolder folder;
+  const auto ten = folder.write("ten.bin", bytes_of(counting(0, 10)));
+  const auto hundred = folder.write("hundred.bin", bytes_of(counting(0, 100)));
+  EXPECT_EQ(refused({"--tokens", ten, "--seq", "9"}),
+            "--tokens " + ten + ": a row takes 10 tokens (--seq 9), and only 9 are trained on");
+  EXPECT_EQ(refused({"--tokens", ten, "--seq", "8"}), "accepted");
+  EXPECT_EQ(refused({"--tokens", ten, "--seq", "1", "--eval-every", "1"}),
+            "--tokens " + ten + ": a row takes 2 tokens (--seq 1), and only 1 are held out");
+  EXPECT_EQ(refused({"--tokens", hundred, ten, "--seq", "9", "--eval-every", "1"}), "accepted");
+  EXPECT_EQ(refused({"--tokens", hundred, ten, "--seq", "10", "--eval-every", "1"}),
+            "--tokens " + ten + ": a row takes 11 tokens (--seq 10), and only 10 are held out");
 }
 
 }  // namespace

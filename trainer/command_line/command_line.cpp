@@ -1,7 +1,10 @@
+#include <base/plain_error.h>
 #include <base/standard_output.h>
 #include <base/text.h>
 #include <command_line/child.h>
 #include <command_line/command_line.h>
+#include <command_line/config_file.h>
+#include <command_line/usage.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,10 +26,22 @@ std::string written(Number number) {
   return text.str();
 }
 
+// Where the option with which an error begins was given, if that is in a file.
+std::string place_of(const CLI::App& app, const std::string& error,
+                     const std::vector<std::string>& arguments) {
+  const std::string option = error.substr(0, error.find_first_of(": "));
+  const bool given = std::ranges::any_of(arguments, [&](const std::string& argument) {
+    return argument == option || argument.starts_with(option + '=');
+  });
+  return given || !option.starts_with("--") ? "" : place_in_config(app, option);
+}
+
 }  // namespace
 
 void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
-                        const std::function<void()>& check) {
+                        const std::function<void()>& check,
+                        const std::vector<std::string>& other_options) {
+  const std::vector<std::string> given = arguments;
   try {
     std::ranges::reverse(arguments);  // as CLI11 wants them
     app.parse(std::move(arguments));
@@ -37,12 +52,12 @@ void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
     const std::string lost = lost_output();
     if (!lost.empty()) throw std::runtime_error(lost);
     std::exit(0);
-  } catch (const CLI::ConfigError& error) {
-    const std::string what = error.what(), begin = "INI was not able to parse ";
-    if (!what.starts_with(begin)) throw UsageError(what);
-    throw UsageError("--config: there is no option --" + what.substr(begin.size()));
+  } catch (const CLI::Error& error) {
+    const std::string text = text_of_refusal(app, error, given, other_options);
+    throw UsageError(text + place_of(app, text, given));
   } catch (const std::exception& error) {
-    throw UsageError(error.what());
+    const std::string text = plain_text(error);
+    throw UsageError(text + place_of(app, text, given));
   }
 }
 
@@ -62,7 +77,7 @@ int run_program(const std::string& name, const std::function<int()>& body) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
     return 2;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), plain_text(error).c_str());
     return 1;
   } catch (const Interrupted& interrupted) {
     std::signal(interrupted.signal, SIG_DFL);
@@ -98,6 +113,18 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
   if (above)
     refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));
   return number;
+}
+
+CLI::Option* add_numbers(CLI::App& app, const std::string& name, std::vector<int>& target,
+                         NumberRange<int64_t> range, const std::string& help) {
+  const auto take = [&target, name, range](const std::vector<std::string>& texts) {
+    target.clear();
+    for (const std::string& text : texts)
+      target.push_back(static_cast<int>(parse_number(name, text, range)));
+  };
+  return app.add_option_function<std::vector<std::string>>(name, take, help)
+      ->delimiter(',')
+      ->type_name("INT,...");
 }
 
 template int64_t parse_number(const std::string&, const std::string&, NumberRange<int64_t>);

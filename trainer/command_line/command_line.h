@@ -19,8 +19,12 @@ struct UsageError : std::runtime_error {
 // Parses the command line, which is without the program's name, then calls `check`, which may throw
 // std::exception. Throws UsageError for a mistake. When the command line asks for help, prints it
 // and ends the process with status 0, or throws std::runtime_error if that can't be printed.
+// An error of an option that stands in the file of --config names the file and the line.
+// `other_options`: names without dashes, that the caller takes from the command line before; an
+// unknown option may be meant as one of them.
 void parse_command_line(
-    CLI::App& app, std::vector<std::string> arguments, const std::function<void()>& check = [] {});
+    CLI::App& app, std::vector<std::string> arguments, const std::function<void()>& check = [] {},
+    const std::vector<std::string>& other_options = {});
 
 // What main() returns: what `body` returns, 2 for a UsageError, 1 for another exception, or if what
 // the program has printed could not be written; prints either on stderr after the program's name.
@@ -57,5 +61,9 @@ void add_number(CLI::App& app, const std::string& name, Target& target, NumberRa
   app.add_option_function<std::string>(name, take, help)
       ->type_name(std::is_floating_point_v<Number> ? "NUMBER" : "INT");
 }
+
+// An option with several whole numbers, separated by commas.
+CLI::Option* add_numbers(CLI::App& app, const std::string& name, std::vector<int>& target,
+                         NumberRange<int64_t> range, const std::string& help);
 
 }  // namespace fsdp

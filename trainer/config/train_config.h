@@ -48,6 +48,7 @@ struct TrainConfig {
   std::string no_decay;      // pattern of parameters without weight decay; empty: none
   std::string wrap{"auto"};  // auto, block, none, type:NAME, size:BYTES
   bool print_units{};        // and train nothing
+  bool print_settings{};     // the same of those that decide which numbers the run computes
   int shard_size{};          // ranks that share out one replica of the model; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};

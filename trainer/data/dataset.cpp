@@ -289,7 +289,10 @@ TokenFile::TokenFile(std::string name) : path(std::move(name)), begin(0) {
   const auto refuse = [&](const std::string& what) {
     throw std::invalid_argument(path + ": " + what);
   };
-  if (!std::filesystem::is_regular_file(path, unknown)) refuse("is no plain file");
+  const auto kind = std::filesystem::status(path, unknown).type();
+  if (kind == std::filesystem::file_type::not_found) refuse("no such file");
+  if (kind != std::filesystem::file_type::regular)
+    refuse(unknown ? unknown.message() : "is no plain file");
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   std::array<int32_t, kHeader / 4> header{};
   std::ifstream file(path, std::ios::binary);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -42,15 +43,18 @@ int read_file(const std::string& path, RunHashes& run) {
   return processes;
 }
 
-void require_equal(const json& a, const json& b) {
-  const json changes = json::diff(a, b);
-  if (changes.empty()) return;
-  const std::string path = changes[0].at("path");
-  const auto value = [&](const json& of) {
-    return of.value(json::json_pointer(path), json()).dump();
-  };
-  throw std::invalid_argument("a has " + path.substr(1) + ' ' + value(a) + ", and b " + value(b) +
-                              ": they have to be equal");
+// What to give to both runs so that this setting is equal.
+std::string remedy(const std::string& setting, const json& a, const json& b) {
+  if (setting == "parts" && a.is_number() && b.is_number())
+    return "--parts " + std::to_string(std::lcm(a.get<int64_t>(), b.get<int64_t>()));
+  if (setting == "recipe") return "the same --data";
+  if (setting == "text_sha256") return "the same --text";
+  if (setting == "betas" || setting == "eps") return "the same --optimizer";
+  if (setting == "scales_loss") return "the same --loss-scale";
+  if (setting == "first_step") return "the same --resume";
+  std::string option = setting;
+  std::ranges::replace(option, '_', '-');
+  return "the same --" + option;
 }
 
 // Compares as a step goes on.
@@ -92,6 +96,16 @@ std::string index_text(size_t element, const std::vector<size_t>& sizes) {
 
 }  // namespace
 
+void require_equal_settings(const json& a, const json& b) {
+  const json changes = json::diff(a, b);
+  if (changes.empty()) return;
+  const std::string path = changes[0].at("path");
+  const std::string setting = path.substr(1, path.find('/', 1) - 1);
+  const json of_a = a.value(setting, json()), of_b = b.value(setting, json());
+  throw std::invalid_argument("a has " + setting + ' ' + of_a.dump() + ", and b " + of_b.dump() +
+                              ": they must be equal; give both " + remedy(setting, of_a, of_b));
+}
+
 RunHashes read_hashes(const std::string& path) {
   RunHashes run;
   if (!std::filesystem::is_directory(path)) {
@@ -104,7 +118,7 @@ RunHashes read_hashes(const std::string& path) {
 }
 
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
-  require_equal(a.settings, b.settings);
+  require_equal_settings(a.settings, b.settings);
   Comparison result;
   std::map<What, std::set<std::string>> kinds;  // which runs have them
   std::set<decltype(order_of({}, {}))> ordered;

@@ -57,8 +57,12 @@ struct Comparison {
   std::vector<std::string> left_out;  // kinds of events that only one of the runs has
 };
 
+// Throws std::invalid_argument if the settings of two runs differ, so that their bits can't be
+// equal: names the first one, and the option that makes it equal.
+void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
+
 // An event that one of the runs lacks differs, unless that run has none of its kind or, with
-// `cut_off`, has ended early. Throws std::invalid_argument naming the first setting that differs.
+// `cut_off`, has ended early. Throws what require_equal_settings() throws.
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 
 // "step 1, part 2, unit layers.2, gradient of the part: layers.2.ffn.w1.weight"

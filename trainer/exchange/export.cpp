@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/text.h>
 #include <exchange/export.h>
 #include <exchange/hugging_face_config.h>
@@ -91,7 +92,7 @@ void export_parameters(const std::string& checkpoint, ExportFormat format,
     try {
       return saved_shape(saved, model);
     } catch (const std::invalid_argument& error) {
-      throw std::runtime_error(saved.checkpoint.folder + ": " + one_line(error.what()));
+      throw std::runtime_error(saved.checkpoint.folder + ": " + one_line(plain_text(error)));
     }
   }();
   auto tensors = saved_tensors(saved, shape, model);

@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/text.h>
 #include <exchange/hugging_face_config.h>
 #include <state/files.h>
@@ -174,7 +175,7 @@ ModelShape read_hugging_face_config(const std::string& folder) {
   try {
     return to_shape(read_json_object<Json>(text));
   } catch (const std::exception& error) {
-    throw std::runtime_error(path + ": " + one_line(error.what()));
+    throw std::runtime_error(path + ": " + one_line(plain_text(error)));
   }
 }
 

@@ -1,11 +1,15 @@
+#include <base/plain_error.h>
 #include <base/text.h>
+#include <base/whole_file.h>
 #include <comm/launched.h>
 #include <command_line/command_line.h>
+#include <command_line/usage.h>
 #include <options/groups.h>
 #include <train/checkpoints.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 namespace fsdp {
 namespace {
@@ -15,8 +19,23 @@ Checkpoint checkpoint_at(const std::string& path) {
   try {
     return find_checkpoint(path);
   } catch (const std::exception& error) {
-    throw UsageError("--resume " + std::string(error.what()));
+    throw UsageError("--resume " + plain_text(error));
   }
+}
+
+// A checkpoint of an older program does not say it.
+std::optional<int64_t> steps_of(const Checkpoint& saved) {
+  try {
+    return saved.number_in_run("/steps");
+  } catch (const std::exception& error) {
+    throw UsageError("--resume " + plain_text(error));
+  }
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  std::error_code unknown;
+  const auto whole = std::filesystem::canonical(path, unknown);
+  return !unknown && std::filesystem::equivalent(whole.parent_path(), folder, unknown);
 }
 
 }  // namespace
@@ -28,10 +47,9 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
              "steps between checkpoints (default 1); the last step is saved in any case");
   add_number(app, "--keep", config.keep, NumberRange<int64_t>{1, kMany},
              "remove all checkpoints but so many, the latest (default: none is removed)");
-  app.add_option("--checkpoint-format", config.checkpoint_format,
-                 "sharded (each rank writes what it owns) or full (one file of whole parameters, "
-                 "one of the optimizer's state) (default sharded)")
-      ->check(CLI::IsMember({"sharded", "full"}));
+  add_choice(app, "--checkpoint-format", config.checkpoint_format, {"sharded", "full"},
+             "sharded (each rank writes what it owns) or full (one file of whole parameters, "
+             "one of the optimizer's state) (default sharded)");
   app.add_option(
       "--resume", config.resume,
       "go on from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
@@ -52,9 +70,9 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
     go_on_from(checkpoint, config);
     saved_parts = checkpoint.number_in_run("/parts");
   } catch (const std::invalid_argument& error) {
-    throw UsageError(name + error.what());
+    throw UsageError(name + plain_text(error));
   } catch (const std::exception& error) {
-    throw UsageError("--resume " + std::string(error.what()));
+    throw UsageError("--resume " + plain_text(error));
   }
   if (parts || !saved_parts) return;
   if (*saved_parts < 1 || *saved_parts > kMaxParts)
@@ -76,7 +94,14 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
     throw UsageError("--checkpoint-dir " + config.checkpoint_dir + ": has step " +
                      std::to_string(*latest) + " already; go on from it (--resume " +
                      config.checkpoint_dir + "), or give another folder");
+  } else if (latest && !lies_in(config.resume, config.checkpoint_dir)) {
+    throw UsageError("--checkpoint-dir " + config.checkpoint_dir + ": has step " +
+                     std::to_string(*latest) +
+                     " of another run than --resume; give another folder");
   }
+  if (!config.checkpoint_dir.empty())
+    check_output("--checkpoint-dir", config.checkpoint_dir,
+                 reason_not_to_fill(config.checkpoint_dir));
   if (config.resume.empty()) return;
   if (config.resumes_by_itself && config.steps == config.first_step) {
     const auto self = started_rank();
@@ -93,6 +118,10 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   const std::string difference = one_line(difference_of_runs(saved.run, own));
   if (!difference.empty())
     throw UsageError("--resume " + config.resume + ": was trained with " + difference);
+  const auto self = started_rank();
+  const std::string change = change_of_rate(config, steps_of(saved).value_or(config.steps));
+  if (!change.empty() && (!self || self->rank == 0))
+    std::fprintf(stderr, "fsdp train: %s\n", change.c_str());
   const int64_t parts = saved.number_in_run("/parts").value_or(0);
   if (parts != own.at("parts")) {
     std::fprintf(

@@ -1,4 +1,6 @@
+#include <base/plain_error.h>
 #include <command_line/command_line.h>
+#include <command_line/usage.h>
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
@@ -30,17 +32,40 @@ void take_modular(const CLI::App& app, TrainConfig& config, const DataOptions& d
   unless_given("--weight-decay", config.optimizer.weight_decay, ModularRecipe::kWeightDecay);
 }
 
+TokenFile token_file(const std::string& path) {
+  try {
+    return TokenFile(path);
+  } catch (const std::exception& error) {
+    throw UsageError("--tokens " + plain_text(error));
+  }
+}
+
+void require_row(const std::string& path, int64_t seq, int64_t ids, const std::string& what) {
+  if (ids > seq) return;
+  throw UsageError("--tokens " + path + ": a row takes " + std::to_string(seq + 1) +
+                   " tokens (--seq " + std::to_string(seq) + "), and only " + std::to_string(ids) +
+                   " are " + what);
+}
+
 }  // namespace
 
+void check_tokens(const TrainConfig& config) {
+  if (config.data != "tokens") return;
+  const std::string& path = config.tokens.front();
+  const int64_t all = token_file(path).size;
+  const bool two = config.tokens.size() > 1;
+  const int64_t held_out = two ? token_file(config.tokens.back()).size : all / 10;
+  require_row(path, config.seq, two ? all : all - held_out, "trained on");
+  if (config.eval_every > 0) require_row(config.tokens.back(), config.seq, held_out, "held out");
+}
+
 void add_data_options(CLI::App& app, TrainConfig& config, DataOptions& data) {
-  app.add_option("--recipe", data.recipe,
-                 "data and settings together. published: random tokens, as they were published; "
-                 "modular: gpt2-tiny on --data modular, until it makes no mistake")
-      ->check(CLI::IsMember({"published", "modular"}));
-  app.add_option("--data", config.data,
-                 "text, tokens, modular (a + b mod --modulus, a fifth of the pairs held out) or "
-                 "pattern (five tokens again and again, with noise) (default text)")
-      ->check(CLI::IsMember({"text", "tokens", "modular", "pattern"}));
+  add_choice(app, "--recipe", data.recipe, {"published", "modular"},
+             "data and settings together. published: random tokens, as they were published; "
+             "modular: gpt2-tiny on --data modular, until it makes no mistake");
+  add_choice(app, "--data", config.data, {"text", "tokens", "modular", "pattern"},
+             "text, tokens, modular (a + b mod --modulus, a fifth of the pairs held out) or "
+             "pattern (five tokens again and again, with noise) (default text)");
   add_number(app, "--modulus", data.modulus, NumberRange<int64_t>{3, 1000},
              "of --data modular (default 31)");
   app.add_option("--text", config.text,
@@ -73,7 +98,7 @@ void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data
   if (config.data == "tokens") {
     if (config.tokens.empty()) throw UsageError("--data tokens: needs --tokens FILE");
     for (const std::string& path : config.tokens)
-      const TokenFile file(path);
+      token_file(path);
   }
   if (config.data == "modular") return take_modular(app, config, data);
   if (data.modulus) throw UsageError("--modulus: needs --data modular");

@@ -22,6 +22,9 @@ void add_data_options(CLI::App& app, TrainConfig& config, DataOptions& data);
 // so that a recipe decides on them.
 void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data);
 
+// Throws UsageError if the files of --tokens are too short for a row. Comes when --seq is known.
+void check_tokens(const TrainConfig& config);
+
 // Throws UsageError unless the value of `option` is a regular expression, of at most 500
 // characters.
 void check_pattern(const std::string& option, const std::string& pattern);
@@ -70,9 +73,9 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config);
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts);
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);
 
-// Where the optimizer's state lies.
+// Where the optimizer's state lies. A plan needs no such folder.
 void add_offload_options(CLI::App& app, TrainConfig& config);
-void check_offload_options(const CLI::App& app, const TrainConfig& config);
+void check_offload_options(const CLI::App& app, const TrainConfig& config, bool only_plans);
 
 // What ranks do when a host of others is lost. check_lost_host_option() comes when all settings of
 // the sum over parts are known.

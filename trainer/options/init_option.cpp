@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/text.h>
 #include <command_line/command_line.h>
 #include <exchange/hugging_face_config.h>
@@ -50,9 +51,9 @@ void take_model(const CLI::App& app, TrainConfig& config) {
     const std::string model = find_checkpoint(config.resume).text_in_run("model");
     if (!model.empty()) config.model = model_name(model_shape(model));
   } catch (const std::invalid_argument& error) {
-    throw UsageError("--resume " + config.resume + ": " + one_line(error.what()));
+    throw UsageError("--resume " + config.resume + ": " + one_line(plain_text(error)));
   } catch (const std::exception& error) {
-    throw UsageError("--resume " + std::string(error.what()));
+    throw UsageError("--resume " + plain_text(error));
   }
 }
 
@@ -70,7 +71,7 @@ void check_init_option(const TrainConfig& config) {
     if (!difference.empty()) throw std::runtime_error(kConfigFile + " has " + difference);
     const HuggingFaceFolder folder(config.init);
   } catch (const std::exception& error) {
-    throw UsageError(option + ": " + error.what());
+    throw UsageError(option + ": " + plain_text(error));
   }
 }
 

@@ -1,4 +1,6 @@
+#include <base/whole_file.h>
 #include <command_line/command_line.h>
+#include <command_line/usage.h>
 #include <linux/magic.h>
 #include <options/groups.h>
 #include <sys/vfs.h>
@@ -15,10 +17,9 @@ namespace {
 
 void add_dtype(CLI::App& app, const std::string& name, at::ScalarType& dtype,
                const std::string& help) {
-  const std::map<std::string, at::ScalarType> names{
+  const std::vector<std::pair<std::string, at::ScalarType>> choices{
       {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-  app.add_option(name, dtype, help)
-      ->transform(CLI::CheckedTransformer(names).description("fp32|bf16|fp16"));
+  add_choice(app, name, dtype, choices, help);
 }
 
 void check_keep_fp32(const TrainConfig& config) {
@@ -50,10 +51,11 @@ void check_pattern(const std::string& option, const std::string& pattern) {
 
 void PrecisionOptions::add(CLI::App& app, TrainConfig& config) {
   add_dtype(app, "--param-dtype", config.precision.param_dtype,
-            "what parameters are gathered in, and compute in (default fp32); the optimizer's stay "
-            "fp32");
+            "precision in which parameters are gathered, and compute (default fp32); the "
+            "optimizer's stay fp32");
   add_dtype(app, "--reduce-dtype", config.precision.reduce_dtype,
-            "what gradients are sent in (default --param-dtype); they are added in fp32");
+            "precision in which gradients are sent (default --param-dtype); they are added in "
+            "fp32");
   app.add_option("--keep-fp32", config.keep_fp32,
                  "regular expression: parameters whose names match keep fp32 (ln: all norms)")
       ->type_name("PATTERN");
@@ -96,11 +98,12 @@ void PrecisionOptions::settle(const CLI::App& app, TrainConfig& config) const {
 }
 
 void add_offload_options(CLI::App& app, TrainConfig& config) {
+  const std::vector<std::string> what{"none", "optimizer"};
   app.add_option_function<std::string>(
-         "--offload", [](const std::string&) {},
+         "--offload", [what](const std::string& text) { index_of_word("--offload", text, what); },
          "optimizer (AdamW's moments lie in a file of each rank, and sums of gradients that wait for "
          "other parts of the batch) or none (default none)")
-      ->check(CLI::IsMember({"none", "optimizer"}));
+      ->type_name("none|optimizer");
   app.add_option("--offload-dir", config.offload_dir,
                  "folder of these files, which have no name and end with the run");
   add_number(app, "--pinned", config.pinned,
@@ -108,7 +111,7 @@ void add_offload_options(CLI::App& app, TrainConfig& config) {
              "bytes of each rank's moments that stay in memory all the same (default 0)");
 }
 
-void check_offload_options(const CLI::App& app, const TrainConfig& config) {
+void check_offload_options(const CLI::App& app, const TrainConfig& config, bool only_plans) {
   const bool offload = app.count("--offload") > 0 && app["--offload"]->as<std::string>() != "none";
   if (!offload) {
     for (const char* option : {"--offload-dir", "--pinned"})
@@ -117,9 +120,12 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config) {
     return;
   }
   if (config.offload_dir.empty()) throw UsageError("--offload optimizer: needs --offload-dir");
-  if (!std::filesystem::is_directory(config.offload_dir))
+  std::error_code unknown;
+  if (!only_plans && !std::filesystem::exists(config.offload_dir, unknown) && !unknown)
     throw UsageError("--offload-dir " + config.offload_dir + ": no such folder");
-  if (is_memory(config.offload_dir))
+  if (!only_plans)
+    check_output("--offload-dir", config.offload_dir, reason_not_to_fill(config.offload_dir));
+  if (!only_plans && is_memory(config.offload_dir))
     throw UsageError("--offload-dir " + config.offload_dir +
                      ": lies in memory; give one on a disk");
   if (config.optimizer.kind == OptimizerOptions::Kind::sgd)

@@ -1,14 +1,22 @@
+#include <base/text.h>
 #include <comm/join.h>
 #include <command_line/command_line.h>
 #include <command_line/commit.h>
+#include <command_line/config_file.h>
+#include <command_line/usage.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <options/groups.h>
 #include <options/options.h>
+#include <state/checkpoint.h>
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <regex>
 
@@ -28,17 +36,14 @@ struct Given {
 };
 
 void on_off(CLI::App& app, const std::string& name, bool& value, const std::string& help) {
-  const std::map<std::string, bool> words{{"on", true}, {"off", false}};
-  app.add_option(name, value, help + " (default " + (value ? "on" : "off") + ")")
-      ->transform(CLI::CheckedTransformer(words).description("on|off"));
+  const std::vector<std::pair<std::string, bool>> words{{"on", true}, {"off", false}};
+  add_choice(app, name, value, words, help + " (default " + (value ? "on" : "off") + ")");
 }
 
 void add_task_options(CLI::App& app, TrainConfig& config, Given& given, int max_world) {
-  app.add_option(
-         "--mode", config.mode,
-         "single (one process that plays the ranks in turn), ddp (a replica on each rank) or "
-         "fsdp (default single)")
-      ->check(CLI::IsMember({"single", "ddp", "fsdp"}));
+  add_choice(app, "--mode", config.mode, {"single", "ddp", "fsdp"},
+             "single (one process that plays the ranks in turn), ddp (a replica on each rank) or "
+             "fsdp (default single)");
   add_number(app, "--world", config.world, NumberRange<int64_t>{1, max_world},
              "number of ranks (default 1, or torchrun's)");
   add_model_option(app, config);
@@ -49,30 +54,26 @@ void add_task_options(CLI::App& app, TrainConfig& config, Given& given, int max_
              "rows of the global batch, which is cut into equal parts");
   add_number(app, "--parts", given.parts, NumberRange<int64_t>{1, kMaxParts},
              "parts of the batch; ranks compute theirs one after another (default: one for each)");
-  app.add_option("--accumulate", config.accumulate,
-                 "reduce the gradients of each part, or add up those of a rank's parts and reduce "
-                 "them after its last (default each)")
-      ->check(CLI::IsMember({"each", "last"}));
+  add_choice(app, "--accumulate", config.accumulate, {"each", "last"},
+             "reduce the gradients of each part, or add up those of a rank's parts and reduce "
+             "them after its last (default each)");
   add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
   add_number(app, "--seed", config.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
              "seed of the parameters and the batches (default 42)");
-  app.add_option("--stack", given.stack, "whose tasks: reference or mine")
-      ->check(CLI::IsMember({"reference", "mine"}));
+  add_choice(app, "--stack", given.stack, {"reference", "mine"}, "whose tasks: reference or mine");
 }
 
 void add_optimizer_options(CLI::App& app, TrainConfig& config, Given& given) {
   add_number(app, "--lr", given.lr, positive_up_to(kMaxReal), "learning rate");
   add_number(app, "--warmup", config.warmup, NumberRange<int64_t>{0, kMany},
              "steps over which the rate grows to --lr (default 0)");
-  app.add_option("--lr-decay", config.lr_decay,
-                 "how the rate then falls until the last step: cosine or linear (default: it "
-                 "stays)")
-      ->check(CLI::IsMember({"cosine", "linear"}));
+  add_choice(app, "--lr-decay", config.lr_decay, {"cosine", "linear"},
+             "how the rate then falls until the last step: cosine or linear (default: it "
+             "stays)");
   add_number(app, "--min-lr", config.min_lr, NumberRange<double>{0, kMaxReal},
              "rate of the last step, with --lr-decay (default 0)");
-  app.add_option("--optimizer", given.optimizer, "adamw or sgd (default adamw)")
-      ->check(CLI::IsMember({"adamw", "sgd"}));
+  add_choice(app, "--optimizer", given.optimizer, {"adamw", "sgd"}, "adamw or sgd (default adamw)");
   add_number(app, "--weight-decay", config.optimizer.weight_decay, NumberRange<double>{0, kMaxReal},
              "weight decay (default 0.01)");
   add_number(app, "--clip", config.clip, positive_up_to(kMaxReal),
@@ -126,12 +127,16 @@ void add_fsdp_options(CLI::App& app, TrainConfig& config, Given& given, int max_
       "one, such as an embedding (default auto)");
   app.add_flag("--print-units", config.print_units,
                "print the units that --mode fsdp makes on --world ranks, and train nothing");
-  app.add_option(
-         "--strategy", given.strategy,
+  const auto take_strategy_name = [&given](const std::string& text) {
+    const auto names = strategy_names();
+    given.strategy = names[index_of_word("--strategy", text, names, /*ignore_case=*/true)];
+  };
+  app.add_option_function<std::string>(
+         "--strategy", take_strategy_name,
          "full (shard over all ranks), grad_op (keep units gathered from forward to "
          "backward), no (a replica on each rank) or hybrid (a replica on every --shard-size "
          "neighbours); PyTorch's names too (default full)")
-      ->transform(CLI::IsMember(strategy_names(), CLI::ignore_case).description("NAME"));
+      ->type_name("NAME");
   add_number(app, "--shard-size", given.shard_size, NumberRange<int64_t>{1, max_world},
              "ranks of a replica in --strategy hybrid; they divide the ranks (default: under a "
              "launcher the ranks of a host)");
@@ -151,18 +156,19 @@ void add_run_options(CLI::App& app, TrainConfig& config, Given& given) {
              "threads of each rank (default 1)");
   add_number(app, "--timeout", given.timeout, NumberRange<double>{0.001, 1e6},
              "seconds to wait for another rank (default 300)");
-  app.add_option("--backend", config.comm.backend, "auto, shm, gloo or nccl (default auto)")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "nccl"}));
-  app.add_option("--device", given.device, "cpu or cuda (default cpu)")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--compare", given.compare,
-                 "which collectives are compared between ranks: always, first (iteration) or never "
-                 "(default always; first over nccl)")
-      ->check(CLI::IsMember({"always", "first", "never"}));
+  add_choice(app, "--backend", config.comm.backend, {"auto", "shm", "gloo", "nccl"},
+             "auto, shm, gloo or nccl (default auto)");
+  add_choice(app, "--device", given.device, {"cpu", "cuda"}, "cpu or cuda (default cpu)");
+  add_choice(app, "--compare", given.compare, {"always", "first", "never"},
+             "which collectives are compared between ranks: always, first (iteration) or never "
+             "(default always; first over nccl)");
   app.add_option("--link", given.link,
                  "simulate a network of this latency and bandwidth: 200us,1GB/s");
   on_off(app, "--poison", config.poison, "NaN in freed and unwritten memory and in padding");
   app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
+  app.add_flag("--print-settings", config.print_settings,
+               "check all options and files, print the settings on which the numbers of the run "
+               "depend as one line of JSON, and train nothing");
   add_lost_host_option(app, config);
   add_output_options(app, config);
 }
@@ -243,6 +249,22 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   }
 }
 
+// For a plan, which takes nothing of a checkpoint but the model, if --model does not say it.
+void resume_for_a_plan(TrainConfig& config) {
+  if (config.resume != "auto") return;
+  const bool saved = !config.checkpoint_dir.empty() && latest_step(config.checkpoint_dir);
+  config.resume = saved ? config.checkpoint_dir : "";
+}
+
+// For a plan: what the run would write, resume or suffer.
+void leave_out_files(TrainConfig& config, std::string& fault) {
+  config.json = config.log = config.trace = config.hashes = config.capture = "";
+  config.checkpoint_dir = config.resume = "";
+  config.first_step = 0;
+  config.on_lost_host = "end";
+  fault.clear();
+}
+
 // What needs all gradients at a time.
 void check_step_in_backward(const TrainConfig& config) {
   if (!config.step_in_backward || config.mode != "fsdp") return;
@@ -306,11 +328,15 @@ void check(const TrainConfig& config) {
     throw UsageError("--min-lr: needs --lr-decay, and at most the rate of --lr");
   for (const std::string& path : config.text) {
     std::error_code unknown;
-    if (!std::filesystem::exists(path, unknown))
+    if (!std::filesystem::exists(path, unknown) && !unknown)
       throw UsageError("--text " + path + ": no such file");
-    if (!std::filesystem::is_directory(path) && !std::filesystem::is_regular_file(path))
+    const bool folder = std::filesystem::is_directory(path, unknown);
+    if (!unknown && !folder && !std::filesystem::is_regular_file(path, unknown))
       throw UsageError("--text " + path + ": is neither a plain file nor a folder");
+    if (access(path.c_str(), folder ? R_OK | X_OK : R_OK) != 0)
+      throw UsageError("--text " + path + ": " + std::strerror(errno));
   }
+  check_tokens(config);
   check_pattern("--no-decay", config.no_decay);
 }
 
@@ -337,31 +363,35 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   }
   if (config.mode == "single") unused("--backend", mode);
   if (config.parts == config.world) unused("--accumulate", "one part for each rank (--parts)");
+  if (config.warmup >= config.steps && config.steps > 0)
+    std::fprintf(stderr,
+                 "fsdp train: --warmup %lld: the rate still grows in the last of %s, where it is "
+                 "%.4g; --lr is %.4g\n",
+                 static_cast<long long>(config.warmup), counted(config.steps, "step").c_str(),
+                 config.lr_of(config.steps - 1), config.optimizer.lr);
 }
 
 }  // namespace
 
 TrainConfig parse_train_options(const std::vector<std::string>& arguments,
                                 const std::function<void(const std::string&)>& check_wrap,
-                                int max_world) {
+                                const TrainParsing& parsing) {
   TrainConfig config;
   Given given;
   CLI::App app("Trains a model on W ranks and reports what it cost.", "fsdp train");
   app.get_formatter()->column_width(34);
-  app.set_config("--config", "", "take options from a TOML file, as run.toml of a checkpoint")
-      ->type_name("FILE");
-  app.allow_config_extras(CLI::config_extras_mode::error);
+  add_config_option(app);
   const auto in_group = [&app](const char* group) {
     for (CLI::Option* option : app.get_options())
       if (option->get_group() == "Options") option->group(group);
   };
   in_group("Help and settings");
-  add_task_options(app, config, given, max_world);
+  add_task_options(app, config, given, parsing.max_world);
   add_init_option(app, config);
   in_group("What is trained, and on what");
   add_optimizer_options(app, config, given);
   in_group("Optimizer");
-  add_fsdp_options(app, config, given, max_world);
+  add_fsdp_options(app, config, given, parsing.max_world);
   in_group("Units and sharding");
   add_checkpoint_activations(app, config);
   PrecisionOptions precision;
@@ -372,13 +402,18 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
   in_group("Checkpoints");
   add_run_options(app, config, given);
   in_group("Ranks, reports and faults");
-  parse_command_line(app, arguments, [&] {
+  const auto settle = [&] {
     check_wrap(config.wrap);
-    take_world_from_environment(config, app.count("--world") > 0);
-    find_checkpoint_to_resume(config, given.parts);
-    leave_ranks_spare(config, given.parts);
+    if (!parsing.only_plans) take_world_from_environment(config, app.count("--world") > 0);
+    if (parsing.only_plans) {
+      resume_for_a_plan(config);
+    } else {
+      find_checkpoint_to_resume(config, given.parts);
+    }
+    if (!parsing.only_plans) leave_ranks_spare(config, given.parts);
     take_data(app, config, given.data);
     take_model(app, config);
+    if (parsing.only_plans) leave_out_files(config, given.fault);
     fill_in_defaults(config, given);
     take_strategy(config, given.strategy, given.shard_size,
                   app.count("--reshard-after-forward") > 0);
@@ -386,14 +421,18 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
     precision.settle(app, config);
     check_step_in_backward(config);
     check(config);
-    check_lost_host_option(config);
-    check_output_options(app, config);
-    check_checkpoint_options(app, config);
     check_init_option(config);
-    check_offload_options(app, config);
-  });
+    check_offload_options(app, config, parsing.only_plans);
+    if (parsing.only_plans) return;
+    check_lost_host_option(config);
+    check_checkpoint_options(app, config);
+    check_output_options(app, config);
+  };
+  parse_command_line(app, arguments, settle, parsing.other_options);
+  if (parsing.only_plans) return config;
   name_unused_options(app, config);
-  config.given = app.config_to_str(/*default_also=*/false, /*write_description=*/false);
+  // Not the files of this run's own results: a run that is repeated would write over them.
+  config.given = config_of(app, {"log", "json", "trace", "hashes", "capture", "record"});
   return config;
 }
 

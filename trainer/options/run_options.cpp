@@ -1,109 +1,35 @@
-#include <base/whole_file.h>
 #include <comm/launched.h>
 #include <command_line/command_line.h>
-#include <diff/run_hashes.h>
+#include <command_line/usage.h>
 #include <options/groups.h>
-#include <report/telemetry.h>
-#include <trace/timeline.h>
 #include <train/going_on.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <vector>
 
 namespace fsdp {
-namespace {
-
-struct NamedFile {
-  std::string option;
-  std::string path;
-};
-
-// What the run would lose if two of them were one.
-std::vector<NamedFile> files_of(const TrainConfig& config) {
-  std::vector<NamedFile> files{{"--json", config.json},
-                               {"--trace", config.trace},
-                               {"--log", config.log},
-                               {"--checkpoint-dir", config.checkpoint_dir},
-                               {"--resume", config.resume}};
-  for (const std::string& path : config.text)
-    files.push_back({"--text", path});
-  std::erase_if(files, [](const NamedFile& file) { return file.path.empty(); });
-  return files;
-}
-
-bool is_written(const NamedFile& file) {
-  return file.option == "--json" || file.option == "--trace" || file.option == "--log";
-}
-
-void check_that_files_differ(const std::vector<NamedFile>& files) {
-  for (size_t i = 0; i < files.size(); ++i) {
-    for (size_t j = i + 1; j < files.size() && is_written(files[i]); ++j) {
-      if (!same_file(files[i].path, files[j].path)) continue;
-      throw UsageError(files[i].option + " and " + files[j].option + " name one file, " +
-                       files[i].path + ": one would replace the other");
-    }
-  }
-}
-
-}  // namespace
-
-void add_output_options(CLI::App& app, TrainConfig& config) {
-  app.add_option("--trace", config.trace,
-                 "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
-  app.add_option("--json", config.json,
-                 "when training ends, write one line per step and a last one to this file");
-  app.add_option("--log", config.log,
-                 "write a line of JSON at each step to the end of this file, which may be a FIFO "
-                 "(docs/telemetry.md)");
-  auto* hashes = app.add_option("--hashes", config.hashes,
-                                "write a hash of all that each step makes into this folder, as "
-                                "./fsdp diff does (docs/debugging.md)");
-  app.add_option("--capture", config.capture, "an event of which to write the values there too")
-      ->needs(hashes);
-  // start() reads the variable. A run that is replayed has the option too.
-  app.add_option_function<std::string>(
-      "--record",
-      [](const std::string& folder) {
-        if (std::getenv("FSDP_REPLAY") == nullptr)
-          setenv("FSDP_RECORD", std::filesystem::absolute(folder).c_str(), 1);
-      },
-      "write what each rank receives into a new folder, for ./fsdp replay");
-}
-
-void check_output_options(const CLI::App& app, const TrainConfig& config) {
-  if (!config.json.empty()) check_output("--json", config.json, reason_not_to_write(config.json));
-  if (!config.log.empty()) check_output("--log", config.log, reason_not_to_log(config.log));
-  if (!config.trace.empty()) {
-    try {
-      timeline_writer(config.trace);
-    } catch (const std::invalid_argument& error) {
-      throw UsageError(std::string("--trace ") + error.what());
-    }
-    check_output("--trace", config.trace, reason_not_to_write(config.trace));
-  }
-  if (!config.hashes.empty() && std::filesystem::exists(config.hashes) &&
-      !std::filesystem::is_directory(config.hashes))
-    throw UsageError("--hashes " + config.hashes + ": is no folder");
-  try {
-    if (!config.capture.empty()) nlohmann::json::parse(config.capture).get<EventKey>();
-  } catch (const std::exception&) {
-    throw UsageError("--capture " + config.capture + ": names no event; ./fsdp diff prints one");
-  }
-  if (app.count("--record") > 0 &&
-      (config.on_cuda() || started_rank() || !config.checkpoint_dir.empty()))
-    throw UsageError(
-        "--record: takes ranks of one process on the CPU, and no --checkpoint-dir, which a replay "
-        "would write again");
-  check_that_files_differ(files_of(config));
-}
-
 void add_lost_host_option(CLI::App& app, TrainConfig& config) {
-  app.add_option("--on-lost-host", config.on_lost_host,
-                 "with a replica on each host, what the others do when one is lost: end, or "
-                 "continue without it, to the same bits (default end)")
-      ->check(CLI::IsMember({"end", "continue"}));
+  add_choice(app, "--on-lost-host", config.on_lost_host, {"end", "continue"},
+             "with a replica on each host, what the others do when one is lost: end, or "
+             "continue without it, to the same bits (default end)");
+}
+
+// The nearest number of parts, from that of `config` on and else below, with which fewer ranks go
+// on to the same bits; 0 if there is none.
+int parts_that_go_on(const TrainConfig& config) {
+  constexpr int kMost = 1 << 12;
+  std::vector<int> all;
+  for (int parts = config.parts; parts <= kMost; parts += config.world)
+    all.push_back(parts);
+  for (int parts = config.parts - config.world; parts > 0; parts -= config.world)
+    all.push_back(parts);
+  for (const int parts : all) {
+    TrainConfig other = config;
+    other.parts = parts;
+    const auto kept = with_ranks(other, config.world);
+    const bool same = kept && kept->accumulate == config.accumulate;
+    if (same && ranks_that_go_on(other, config.world - config.shards()) > 0) return parts;
+  }
+  return 0;
 }
 
 void check_lost_host_option(const TrainConfig& config) {
@@ -123,10 +49,19 @@ void check_lost_host_option(const TrainConfig& config) {
   const auto kept = with_ranks(config, config.world);
   if (kept && kept->accumulate == config.accumulate) return;
   const Arrangement parts = config.arrangement();
+  const std::string other = parts.turns_first ? "each" : "last";
+  TrainConfig accumulating = config;
+  accumulating.accumulate = other;
+  const auto with_other = with_ranks(accumulating, config.world);
+  const int better = parts_that_go_on(config);
+  const std::string first =
+      with_other && with_other->accumulate == other ? "--accumulate " + other : "";
+  const std::string second = better > 0 ? "--parts " + std::to_string(better) : "";
   throw UsageError(option + "fewer ranks would round the sum over " +
                    std::to_string(parts.replicas) + " replicas, " + std::to_string(parts.turns) +
-                   " parts on a rank, another way; give --accumulate " +
-                   (parts.turns_first ? "each" : "last") + " or other --parts");
+                   " parts on a rank, another way; give " + first +
+                   (first.empty() || second.empty() ? "" : " or ") + second +
+                   (first.empty() && second.empty() ? "another --shard-size" : ""));
 }
 
 }  // namespace fsdp

@@ -2,6 +2,7 @@
 #include <command_line/command_line.h>
 #include <options/groups.h>
 
+#include <algorithm>
 #include <map>
 
 namespace fsdp {
@@ -32,9 +33,9 @@ const std::map<std::string, StrategyOption>& strategies() {
 }  // namespace
 
 std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
+  std::vector<std::string> names{"full", "grad_op", "no", "hybrid"};
   for (const auto& [name, option] : strategies())
-    names.push_back(name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   return names;
 }
 

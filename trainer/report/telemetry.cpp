@@ -2,6 +2,7 @@
 #include <base/whole_file.h>
 #include <base/write_all.h>
 #include <fcntl.h>
+#include <report/log_file.h>
 #include <report/telemetry.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -81,7 +83,18 @@ std::string with_commas(int64_t value) {
   return digits;
 }
 
-Telemetry::Telemetry(int64_t steps, std::string json) : json_(std::move(json)), progress_(steps) {}
+Telemetry::Telemetry(int64_t steps, std::string json, bool lines_only)
+    : json_(std::move(json)), progress_(steps), lines_only_(lines_only) {}
+
+void Telemetry::add(const nlohmann::ordered_json& line) {
+  if (!json_.empty()) lines_.add(line.dump());
+}
+
+void Telemetry::go_on_after(const std::string& lines) {
+  std::istringstream all(lines);
+  for (std::string line; std::getline(all, line);)
+    lines_.add(line);
+}
 
 void Telemetry::end_bar() {
   if (std::exchange(bar_open_, false)) std::printf("\n");
@@ -97,17 +110,17 @@ void Telemetry::step(int64_t step, double loss, double tokens_per_s,
                      std::optional<double> grad_norm, int64_t live_bytes) {
   nlohmann::ordered_json line{{"step", step}, {"loss", loss}, {"tokens_per_s", tokens_per_s}};
   line["grad_norm"] = grad_norm ? nlohmann::ordered_json(*grad_norm) : nlohmann::ordered_json();
-  lines_.push_back(line.dump());
+  add(line);
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   const std::string text = progress_.after({step + 1, now.count(), loss, tokens_per_s, live_bytes},
-                                           columns_of_terminal());
+                                           lines_only_ ? 0 : columns_of_terminal());
   std::printf("%s", text.c_str());
   flush_output();
   bar_open_ = text.back() != '\n';
 }
 
 void Telemetry::evaluated(double loss) {
-  lines_.push_back(nlohmann::ordered_json{{"step", 0}, {"eval", true}, {"loss", loss}}.dump());
+  add({{"step", 0}, {"eval", true}, {"loss", loss}});
   std::printf("loss %.10f before training\n", loss);
 }
 
@@ -115,23 +128,20 @@ void Telemetry::finish(const nlohmann::ordered_json& final_line,
                        const std::vector<std::string>& summary) {
   for (const std::string& line : summary)
     say(line);
-  lines_.push_back(final_line.dump());
-  write();
-  lines_.pop_back();
+  write(final_line);
 }
 
 void Telemetry::fail(const std::string& reason) {
   end_bar();
-  lines_.push_back(nlohmann::ordered_json{{"failure", reason}}.dump());
-  write();
+  write({{"failure", reason}});
 }
 
-void Telemetry::write() {
+void Telemetry::write(const nlohmann::ordered_json& last) {
   if (json_.empty()) return;
-  std::string content;
-  for (const std::string& line : lines_)
-    content += line + '\n';
-  write_whole_file(json_, content);
+  write_whole_file(json_, [&](const WritePiece& write_piece) {
+    lines_.read(write_piece);
+    write_piece(last.dump() + '\n');
+  });
 }
 
 RunLog::RunLog(std::string path)
@@ -142,6 +152,12 @@ RunLog::RunLog(std::string path)
 
 RunLog::~RunLog() {
   if (file_ >= 0) close(file_);
+}
+
+void RunLog::go_on_after(int64_t step) {
+  if (!holds_something(path_)) return;
+  remove_half_a_line(path_);
+  if (end_of_log(path_).last_step.value_or(-1) >= step) write({{"resumed_after", step}});
 }
 
 void RunLog::write(const nlohmann::ordered_json& line) {
@@ -158,8 +174,9 @@ void RunLog::write(const nlohmann::ordered_json& line) {
 }
 
 std::string reason_not_to_log(const std::string& path) {
-  if (!std::filesystem::exists(path)) return reason_not_to_write(path);
-  if (std::filesystem::is_directory(path)) return std::strerror(EISDIR);
+  if (access(path.c_str(), F_OK) != 0) return reason_not_to_write(path);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) return std::strerror(EISDIR);
   return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <report/line_spool.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,17 +39,19 @@ class Progress {
 // as a whole when the run ends.
 class Telemetry {
  public:
-  // `steps`: of the whole run. `json`: the file; empty: none.
-  Telemetry(int64_t steps, std::string json);
+  // `steps`: of the whole run. `json`: the file; empty: none. `lines_only`: progress is a line for
+  // each step also on a terminal. A launcher may give rank 0 a terminal that leads into a file.
+  Telemetry(int64_t steps, std::string json, bool lines_only = false);
 
   void say(const std::string& line);  // prints it at once, on a line of its own
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);
   void evaluated(double loss);
 
-  // The lines of the file so far, of which another object's begin.
-  const std::vector<std::string>& lines() const { return lines_; }
-  void go_on_after(std::vector<std::string> lines) { lines_ = std::move(lines); }
+  // The lines of the file so far, with which another object's begin.
+  std::string lines() const { return lines_.text(); }
+  void go_on_after(const std::string& lines);
+  int64_t bytes_in_memory() const { return lines_.bytes_in_memory(); }  // of these lines
 
   // Prints the summary and writes the file. Throws std::runtime_error naming the file.
   void finish(const nlohmann::ordered_json& final_line, const std::vector<std::string>& summary);
@@ -58,21 +62,27 @@ class Telemetry {
 
  private:
   void end_bar();
-  void write();
+  void add(const nlohmann::ordered_json& line);
+  void write(const nlohmann::ordered_json& last);
 
   std::string json_;
   Progress progress_;
-  bool bar_open_{};                 // the line on the terminal is a bar that is not at its end
-  std::vector<std::string> lines_;  // of the JSON file
+  bool lines_only_;
+  bool bar_open_{};  // the line on the terminal is a bar that is not at its end
+  LineSpool lines_;  // of the JSON file; none if there is no file
 };
 
 // A file that gets lines of JSON as things happen. It may be a FIFO or /dev/stdout. What a file
-// holds already stays: new lines come after it.
+// holds already stays: new lines come after it. (reason_not_to_log() and the options of a run
+// refuse the log of another run.)
 class RunLog {
  public:
   // Opens the file; a FIFO, when somebody reads it. Throws std::runtime_error naming the file.
   explicit RunLog(std::string path);
   ~RunLog();
+  // If the plain file has lines of step `step` or a later one, which a run has left that was
+  // stopped, writes a line {"resumed_after": step}: these steps come again after it.
+  void go_on_after(int64_t step);
   RunLog(const RunLog&) = delete;  // it owns the open file
 
   // Writes one line at once. Values that are not finite are null. If that fails, because the disk

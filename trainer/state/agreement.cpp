@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <state/agreement.h>
 
 #include <algorithm>
@@ -66,7 +67,7 @@ std::vector<std::string> agreed_texts(Communicator& comm,
   } catch (const c10::Error& error) {
     own = kFailed + std::string(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    own = kFailed + std::string(error.what());
+    own = kFailed + std::string(plain_text(error));
   }
   const auto failed = [](const std::string& text) { return text.at(0) == kFailed; };
   auto texts = gather_texts(comm, own);

@@ -1,3 +1,4 @@
+#include <c10/util/ScopeExit.h>
 #include <state/agreement.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
@@ -144,6 +145,12 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
   });
+  // What a save that failed has written would take the room of the next one.
+  bool complete = false;
+  const auto remove = c10::make_scope_exit([&] {
+    std::error_code none;
+    if (!complete && comm.global_rank() == 0) fs::remove_all(unfinished, none);
+  });
   const Files files = save_files(unfinished, format, whole, comm);
   agree_on_rank_0(comm, [&] {
     write_description(unfinished,
@@ -156,6 +163,7 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
     fs::rename(unfinished, folder);
     sync_folder(directory);
   });
+  complete = true;
 }
 
 void load_checkpoint(const std::string& folder, const ModelState& state, const Locate& locate,
@@ -170,12 +178,15 @@ void load_checkpoint(const std::string& folder, const ModelState& state, const L
   };
   agree_on(comm, [&] {
     const Description description = read_description(folder);
-    saved = std::make_unique<SavedTensors>(folder, description, state.parameters, locate);
-    each([&](const StateRange& range, StateKind kind) { saved->check(range, kind); });
-    // Each rank reads its part of the files to the end.
+    // Each rank reads its part of the files to the end: nothing of a damaged file is believed.
     for (auto i = static_cast<size_t>(comm.rank()); i < description.files.size();
          i += static_cast<size_t>(comm.world_size()))
-      saved->check_hash(i);
+      check_file(folder, description.files[i]);
+  });
+  agree_on(comm, [&] {
+    const Description description = read_description(folder);
+    saved = std::make_unique<SavedTensors>(folder, description, state.parameters, locate);
+    each([&](const StateRange& range, StateKind kind) { saved->check(range, kind); });
   });
   agree_on(comm, [&] {
     each([&](const StateRange& range, StateKind kind) { saved->read(range, kind); });

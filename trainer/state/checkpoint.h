@@ -59,6 +59,9 @@ void load_checkpoint(const std::string& folder, const ModelState& state, const L
 // The step of the latest checkpoint in `directory`, if there is one.
 std::optional<int64_t> latest_step(const std::string& directory);
 
+// Removes what saves have left in `directory` that were broken off.
+void remove_unfinished_checkpoints(const std::string& directory);
+
 // Removes all checkpoints in `directory` but the latest `keep`, and what broken runs have left.
 void remove_old_checkpoints(const std::string& directory, int64_t keep);
 

@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/text.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
@@ -91,7 +92,7 @@ Description read_description(const std::string& folder) {
                                std::to_string(kCheckpointVersion));
     description.files = json.at("files").get<std::vector<SavedFile>>();
   } catch (const std::exception& error) {
-    throw std::runtime_error(path + ": " + one_line(error.what()));
+    throw std::runtime_error(path + ": " + one_line(plain_text(error)));
   }
   std::string expected;
   for (const SavedFile& file : description.files)
@@ -110,7 +111,9 @@ std::optional<int64_t> latest_step(const std::string& directory) {
 
 Checkpoint find_checkpoint(const std::string& path) {
   std::string folder = path;
-  if (!fs::exists(fs::path(path) / kDescriptionFile)) {
+  std::error_code unknown;
+  if (!fs::exists(fs::path(path) / kDescriptionFile, unknown)) {
+    if (unknown) throw std::runtime_error(path + ": " + unknown.message());
     const auto folders = step_folders(path);
     if (folders.empty())
       throw std::runtime_error(path + ": is no checkpoint, and has none (step-000001, ...)");
@@ -120,7 +123,7 @@ Checkpoint find_checkpoint(const std::string& path) {
   try {
     return {folder, count_of(json.at("step")), json.at("run")};
   } catch (const std::exception& error) {
-    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + error.what());
+    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + plain_text(error));
   }
 }
 
@@ -136,8 +139,19 @@ std::optional<int64_t> Checkpoint::number_in_run(const std::string& path) const 
   try {
     return count_of(run.at(pointer));
   } catch (const std::runtime_error& error) {
-    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + one_line(error.what()));
+    throw std::runtime_error(folder + '/' + kDescriptionFile + ": " + one_line(plain_text(error)));
   }
+}
+
+void remove_unfinished_checkpoints(const std::string& directory) {
+  std::vector<fs::path> unfinished;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(directory, none)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-") && name.ends_with(kUnfinished)) unfinished.push_back(entry);
+  }
+  for (const fs::path& folder : unfinished)
+    fs::remove_all(folder);
 }
 
 void remove_old_checkpoints(const std::string& directory, int64_t keep) {
@@ -148,13 +162,7 @@ void remove_old_checkpoints(const std::string& directory, int64_t keep) {
     fs::rename(old, old + kUnfinished);
     folders.erase(folders.begin());
   }
-  std::vector<fs::path> unfinished;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("step-") && name.ends_with(kUnfinished)) unfinished.push_back(entry);
-  }
-  for (const fs::path& folder : unfinished)
-    fs::remove_all(folder);
+  remove_unfinished_checkpoints(directory);
 }
 
 std::string TensorName::text() const {

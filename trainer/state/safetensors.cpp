@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/text.h>
 #include <state/outside_json.h>
 #include <state/safetensors.h>
@@ -122,7 +123,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   try {
     json = read_json_object<nlohmann::json>(header);
   } catch (const std::runtime_error& error) {
-    refuse(std::string("has a header that ") + error.what());
+    refuse(std::string("has a header that ") + plain_text(error));
   }
   const int64_t begin = kLengthBytes + static_cast<int64_t>(length);
   for (const auto& [name, value] : json.items()) {
@@ -135,7 +136,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
     } catch (const nlohmann::json::exception&) {
       refuse("tensor " + name + ": has an entry that is not as the format says");
     } catch (const std::runtime_error& error) {
-      refuse("tensor " + name + ": " + error.what());
+      refuse("tensor " + name + ": " + plain_text(error));
     }
   }
   check_order(entries_, begin, file_);

@@ -1,3 +1,4 @@
+#include <base/plain_error.h>
 #include <base/text.h>
 #include <state/outside_json.h>
 #include <state/saved_tensors.h>
@@ -33,7 +34,7 @@ std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
       if (!product(sizes)) throw std::runtime_error("the parameter " + name + " is too large");
     }
   } catch (const std::exception& error) {
-    refuse(folder + '/' + kDescriptionFile, error.what());
+    refuse(folder + '/' + kDescriptionFile, plain_text(error));
   }
   return parameters;
 }
@@ -52,6 +53,16 @@ std::vector<ReadItem> items_inside(const ElementRange& range,
 
 }  // namespace
 
+void check_file(const std::string& folder, const SavedFile& saved) {
+  const FileReader file(folder + '/' + saved.name);
+  if (file.size() != saved.bytes)
+    throw std::runtime_error(file.path() + ": has " + std::to_string(file.size()) + " bytes, not " +
+                             std::to_string(saved.bytes));
+  if (file.sha256() != saved.sha256)
+    throw std::runtime_error(file.path() + ": is damaged; its SHA-256 is not the one in " +
+                             kSumsFile);
+}
+
 SavedTensors::SavedTensors(const std::string& folder, const Description& description,
                            const std::vector<ModelState::Parameter>& parameters, Locate locate)
     : folder_(folder), saved_files_(description.files), locate_(std::move(locate)) {
@@ -64,13 +75,6 @@ SavedTensors::SavedTensors(const std::string& folder, const Description& descrip
     check_cover(kind);
   for (const auto& parameter : parameters)
     if (parameter.numel() > 0) this->saved(parameter.name, StateKind::parameter);
-}
-
-void SavedTensors::check_hash(size_t index) const {
-  const FileReader& file = files_[index]->file();
-  if (file.sha256() != saved_files_[index].sha256)
-    throw std::runtime_error(file.path() + ": is damaged; its SHA-256 is not the one in " +
-                             kSumsFile);
 }
 
 // A range that consists of whole saved ones needs no locate(). That is an extension: so a stack
@@ -116,15 +120,11 @@ void SavedTensors::check_parameters(const std::vector<ModelState::Parameter>& sa
 void SavedTensors::add_file(const SavedFile& file) {
   files_.push_back(std::make_unique<SafetensorsReader>(folder_ + '/' + file.name));
   const SafetensorsReader& reader = *files_.back();
-  if (reader.file().size() != file.bytes)
-    throw std::runtime_error(reader.file().path() + ": has " +
-                             std::to_string(reader.file().size()) + " bytes, not " +
-                             std::to_string(file.bytes));
   for (const auto& [text, entry] : reader.entries()) {
     try {
       add(TensorName::parse(text), reader, entry);
     } catch (const std::runtime_error& error) {
-      refuse(reader.file().path(), "tensor " + text + ": " + error.what());
+      refuse(reader.file().path(), "tensor " + text + ": " + plain_text(error));
     }
   }
 }
@@ -182,9 +182,9 @@ SavedParameters open_parameters(const std::string& path) {
   const std::string& folder = saved.checkpoint.folder;
   const Description description = read_description(folder);
   saved.parameters = parameters_of(folder, description);
+  for (const SavedFile& file : description.files)
+    check_file(folder, file);
   saved.tensors = std::make_unique<SavedTensors>(folder, description, saved.parameters, nullptr);
-  for (size_t i = 0; i < description.files.size(); ++i)
-    saved.tensors->check_hash(i);
   return saved;
 }
 

@@ -12,17 +12,19 @@
 
 namespace fsdp {
 
+// Throws std::runtime_error unless the file in `folder` has the size and the hash that it should
+// have. A file that fails says nothing that is worth reading.
+void check_file(const std::string& folder, const SavedFile& saved);
+
 // The tensors in the files of a checkpoint, by parameter and kind. It holds no values: read() reads
 // them. Every function throws std::runtime_error, which names the file or the tensor.
 class SavedTensors {
  public:
-  // Compares the headers of all files with the parameters of the model, which outlive this object.
-  // `locate` may be empty if only whole parameters are read.
+  // Compares the headers of all files, which check_file() has accepted, with the parameters of the
+  // model, which outlive this object. `locate` may be empty if only whole parameters are read.
   SavedTensors(const std::string& folder, const Description& description,
                const std::vector<ModelState::Parameter>& parameters, Locate locate);
 
-  // Throws unless file `index` of the description has the hash that it should have.
-  void check_hash(size_t index) const;
   // Throws unless read() finds every element.
   void check(const StateRange& range, StateKind kind) const { items_of(range, kind); }
   // Fills the range's tensor of this kind.

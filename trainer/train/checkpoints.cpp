@@ -1,3 +1,4 @@
+#include <comm/collective_error.h>
 #include <digest/sha256.h>
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
@@ -7,9 +8,35 @@
 #include <train/checkpoints.h>
 
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 
 namespace fsdp {
+namespace {
+
+std::string not_saved(const TrainConfig& config, int64_t steps, const std::string& why) {
+  const auto latest = latest_step(config.checkpoint_dir);
+  return "--checkpoint-dir " + config.checkpoint_dir + ": step " + std::to_string(steps) +
+         " can't be saved: " + why +
+         (latest ? "; go on from step " + std::to_string(*latest) + " (--resume " +
+                       config.checkpoint_dir + ") when that is mended"
+                 : "");
+}
+
+// The options with which a run began stay when it goes on in the same folder.
+std::string name_of_options(const TrainConfig& config) {
+  const std::string usual = "run.toml";
+  std::error_code unknown;
+  if (config.first_step == 0 ||
+      !std::filesystem::exists(config.checkpoint_dir + '/' + usual, unknown))
+    return usual;
+  char name[48];
+  std::snprintf(name, sizeof name, "run-from-%06lld.toml",
+                static_cast<long long>(config.first_step));
+  return name;
+}
+
+}  // namespace
 
 nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
   const OptimizerOptions& optimizer = config.optimizer;
@@ -43,6 +70,7 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
     settings["min_lr"] = config.min_lr;
   }
   if (config.data == "modular") settings["modulus"] = config.modulus;
+  settings["steps"] = config.steps;
   for (const std::string& path : config.tokens)
     settings["tokens"].push_back(std::filesystem::file_size(path));
   if (config.data != "text") return settings;
@@ -72,13 +100,27 @@ std::string difference_of_runs(const nlohmann::ordered_json& saved,
         const bool none = !json.contains(key) || json.at(key).is_null();
         return none ? "none" : json.at(key).dump();
       };
-      if (key == "parts" || key == "loss_scaler" || of(saved) == of(own)) continue;
+      const bool may_change = key == "parts" || key == "steps" || key == "loss_scaler";
+      if (may_change || of(saved) == of(own)) continue;
       if (key == "text_sha256")
         return "another text, or it has changed since; give the same --text";
       return key + ' ' + of(saved) + ", and this run has " + of(own);
     }
   }
   return "";
+}
+
+std::string change_of_rate(const TrainConfig& config, int64_t saved_steps) {
+  if (config.lr_decay.empty() || saved_steps == config.steps) return "";
+  TrainConfig before = config;
+  before.steps = saved_steps;
+  char rates[160];
+  std::snprintf(rates, sizeof rates, "step %lld has the rate %.4g, not %.4g",
+                static_cast<long long>(config.first_step + 1), config.lr_of(config.first_step),
+                before.lr_of(config.first_step));
+  return "--steps " + std::to_string(config.steps) + " beside " + std::to_string(saved_steps) +
+         " of the checkpoint: --lr-decay " + config.lr_decay + " now ends there, so " + rates +
+         "; the run has other bits than one with these --steps from the beginning";
 }
 
 std::string load_init(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
@@ -100,11 +142,17 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
   live_bytes::enter(Phase::init);  // what saving takes is no step's
   const auto format =
       config.checkpoint_format == "full" ? CheckpointFormat::full : CheckpointFormat::sharded;
-  save_checkpoint(config.checkpoint_dir, format, steps, settings, strategy.state(), comm);
+  try {
+    save_checkpoint(config.checkpoint_dir, format, steps, settings, strategy.state(), comm);
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(not_saved(config, steps, error.what()));
+  }
   const bool first_of_run = steps - config.first_step <= config.save_every;
   agree_on_rank_0(comm, [&] {
     if (first_of_run && !config.given.empty())  // so that the run can be repeated
-      write_text(config.checkpoint_dir, "run.toml", config.given);
+      write_text(config.checkpoint_dir, name_of_options(config), config.given);
     if (config.keep) remove_old_checkpoints(config.checkpoint_dir, *config.keep);
   });
   return "saved step " + std::to_string(steps) + " in " + config.checkpoint_dir;

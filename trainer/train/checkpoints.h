@@ -15,9 +15,13 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config);
 // Throws what LossScaler and number_in_run() throw.
 void go_on_from(const Checkpoint& checkpoint, TrainConfig& config);
 
+// What a run says that goes on with other --steps than the `saved_steps` of before, if its learning
+// rate depends on them; else nothing.
+std::string change_of_rate(const TrainConfig& config, int64_t saved_steps);
+
 // What differs between the settings of a saved run and those of this one, in words: the first
-// setting; empty if they are equal. `parts` are not compared, and the loss scale is not, which
-// changes as a run goes on.
+// setting; empty if they are equal. `parts` and `steps` are not compared, and
+// the loss scale is not, which changes as a run goes on.
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own);
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -27,6 +28,24 @@ void require_equal(int64_t value, const RankContext& context, Communicator& comm
     if (values[rank] != values[0])
       throw std::runtime_error("rank " + std::to_string(rank) + " on " +
                                context.hosts->name_of(static_cast<int>(rank)) + ' ' + complaint);
+}
+
+// What helps a run that needs too much memory of this machine, best first.
+std::vector<std::string> ways_to_need_less(const TrainConfig& config, int processes) {
+  std::vector<std::string> ways;
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  if (config.mode == "ddp" && processes > 1) ways.emplace_back("--mode fsdp, which shards it");
+  if (replicas || (config.mode == "fsdp" && !config.reshard_after_forward))
+    ways.emplace_back("--strategy full");
+  if (config.mode == "ddp" && processes > 1) ways.emplace_back("fewer ranks");
+  const bool adamw = config.optimizer.kind == OptimizerOptions::Kind::adamw;
+  if (adamw && config.offload_dir.empty())
+    ways.emplace_back("--offload optimizer --offload-dir DIR");
+  if (config.checkpoint_every == 0) ways.emplace_back("--checkpoint-activations all");
+  if (config.batch > config.arrangement().parts()) ways.emplace_back("a smaller --batch");
+  ways.emplace_back(config.mode == "fsdp" ? "ranks on more machines (docs/cluster.md)"
+                                          : "a smaller --model");
+  return ways;
 }
 
 }  // namespace
@@ -71,11 +90,42 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
   const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
   const int64_t needed = processes * predict_memory(step, transports).peak.bytes.total;
   if (needed <= memory) return;
+  std::string ways;
+  for (const std::string& way : ways_to_need_less(config, processes))
+    ways += (ways.empty() ? "" : ", or ") + way;
   throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
                            with_commas(needed) + " bytes on " + counted(processes, "rank") +
                            (traces ? "" : ", without activations,") + " and this machine has " +
-                           with_commas(memory) +
-                           "; shard it (--mode fsdp), take fewer ranks, or --offload optimizer");
+                           with_commas(memory) + "; take " + ways);
+}
+
+int64_t room_for_checkpoints(const TrainConfig& config) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  fs::path folder = fs::absolute(config.checkpoint_dir, unknown);
+  while (!fs::exists(folder, unknown) && folder.has_relative_path())
+    folder = folder.parent_path();
+  const fs::space_info space = fs::space(folder, unknown);
+  const bool known = !unknown && space.capacity > 0;
+  return known && space.available <= static_cast<uintmax_t>(std::numeric_limits<int64_t>::max())
+             ? static_cast<int64_t>(space.available)
+             : std::numeric_limits<int64_t>::max();
+}
+
+void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& layout,
+                                  int64_t room) {
+  const bool moments = config.optimizer.kind == OptimizerOptions::Kind::adamw;
+  const int64_t each = layout.numel() * (moments ? 3 : 1) * int64_t{sizeof(float)};
+  int64_t count =
+      (config.steps - 1) / config.save_every - config.first_step / config.save_every + 1;
+  // While a checkpoint is written, those to keep are there too.
+  if (config.keep) count = std::min(count, *config.keep + 1);
+  if (config.steps == config.first_step || each <= 0 || count <= room / each) return;
+  throw std::runtime_error(
+      "--checkpoint-dir " + config.checkpoint_dir + ": " + counted(count, "checkpoint") + " of " +
+      with_commas(each) + " bytes do not fit into the " + with_commas(room) +
+      " bytes that are free there; give " +
+      (room < each ? "" : "--keep, a larger --save-every or ") + "another folder");
 }
 
 std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,

@@ -33,6 +33,14 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const Transports& transports,
                            int processes, int64_t memory);
 
+// The bytes that are free where config.checkpoint_dir lies or will lie; the largest number if the
+// file system does not say.
+int64_t room_for_checkpoints(const TrainConfig& config);
+
+// Throws std::runtime_error if the checkpoints that the run will keep need more than `room` bytes.
+void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& layout,
+                                  int64_t room);
+
 // What the strategy sums and gathers by: `world`, unless the model has replicas.
 std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
                                                     const TrainConfig& config,

@@ -60,6 +60,18 @@ class RunTimeline {
   std::shared_ptr<EventLog> log_;  // null: nobody will read it
 };
 
+// Before ranks start: throws std::invalid_argument if the text is too short to train on.
+void require_a_row_of_text(const TrainConfig& config) {
+  const auto bytes = static_cast<int64_t>(config.text_content->size());
+  const int64_t trained = bytes - bytes / 10;
+  const int64_t least = config.eval_every > 0 ? std::min(trained, bytes / 10) : trained;
+  if (least > config.seq) return;
+  throw std::invalid_argument("--text: a row takes " + std::to_string(config.seq + 1) +
+                              " bytes (--seq " + std::to_string(config.seq) + "), and only " +
+                              std::to_string(least) + " of the text's are " +
+                              (trained > config.seq ? "held out" : "trained on"));
+}
+
 // Makes the settings those of a rank that takes the place of another one, which has left `run`.
 void take_over(const RankContext& context, const nlohmann::ordered_json& run, TrainConfig& config) {
   config = with_ranks(config, context.world_size).value();
@@ -75,10 +87,15 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     print_units(given, fsdp);
     return 0;
   }
+  if (given.print_settings) {
+    std::printf("%s\n", settings_of_run(given).dump().c_str());
+    return 0;
+  }
   TrainConfig config = given;
   // A rank that is replayed writes over no file of the recorded run.
   if (std::getenv("FSDP_REPLAY") != nullptr) config.json = config.log = config.trace = "";
   if (config.data == "text") config.text_content = text_of(config);  // once, for all ranks
+  if (config.text_content) require_a_row_of_text(config);
   const int processes = config.mode == "single" ? 1 : config.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {

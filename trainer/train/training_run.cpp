@@ -46,10 +46,12 @@ class TrainingRun {
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
         scaler_(config.loss_scaler),
-        telemetry_(config.steps, config.json) {
+        telemetry_(config.steps, leads() ? config.json : "",
+                   /*lines_only=*/context.hosts != nullptr) {
     require_one_run(config, context, *comm_);
     if (leads() && !config.log.empty()) {
       log_.emplace(config.log);
+      if (handed_.is_null()) log_->go_on_after(config.first_step);
       meter_.emplace(config.comm.clock);
     }
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
@@ -59,9 +61,11 @@ class TrainingRun {
       workload_ = hashes_->observed(workload_);
     }
     if (leads() && handed_.is_null()) telemetry_.say(description(config, context, transports()));
-    if (!config.on_cuda())
-      require_enough_memory(config, run.layout, run.traces, transports(),
-                            static_cast<int>(context.ranks_here().size()), memory_of_machine());
+    if (!config.on_cuda()) require_memory(run);
+    if (leads() && handed_.is_null() && !config.checkpoint_dir.empty()) {
+      remove_unfinished_checkpoints(config.checkpoint_dir);
+      require_room_for_checkpoints(config, run.layout, room_for_checkpoints(config));
+    }
     strategy_ = make_strategy(config, fsdp, workload_, run.layout, strategy_comm_);
     check_keep_fp32(config, run.layout);
     if (scaler_) strategy_->set_loss_scale(scaler_->scale());
@@ -88,6 +92,18 @@ class TrainingRun {
   }
 
  private:
+  // Of all ranks of a host, which know the same, the first one throws.
+  void require_memory(const Rehearsed& run) const {
+    const auto here = context_.ranks_here();
+    try {
+      require_enough_memory(config_, run.layout, run.traces, transports(),
+                            static_cast<int>(here.size()), memory_of_machine());
+    } catch (const std::runtime_error&) {
+      if (context_.rank != here.front()) comm_->barrier(kMetrics).wait();
+      throw;
+    }
+  }
+
   void run() {
     if (handed_.is_null()) {
       begin();
@@ -130,15 +146,13 @@ class TrainingRun {
 
   // What the run has come to, beside the tensors. Of the losses, those that the last line has.
   nlohmann::ordered_json so_far() const {
-    const auto count = std::min<std::ptrdiff_t>(std::ssize(losses_), kToldLosses);
-    nlohmann::ordered_json run{
-        {"sum_before", sum_before_},
-        {"lines", telemetry_.lines()},
-        {"log_line", log_line_},
-        {"seconds", seconds_},
-        {"skipped_steps", skipped_steps_},
-        {"followed_up", followed_up_},
-        {"losses", std::vector<double>(losses_.end() - count, losses_.end())}};
+    nlohmann::ordered_json run{{"sum_before", sum_before_},
+                               {"lines", telemetry_.lines()},
+                               {"log_line", log_line_},
+                               {"seconds", seconds_},
+                               {"skipped_steps", skipped_steps_},
+                               {"followed_up", followed_up_},
+                               {"losses", losses_}};
     if (scaler_) run["loss_scaler"] = to_json(*scaler_);
     return run;
   }
@@ -163,13 +177,13 @@ class TrainingRun {
     read_ranges(Handover::current->file(), ranges_);
     Handover::current->free();
     sum_before_ = handed_["sum_before"];
-    telemetry_.go_on_after(handed_["lines"]);
+    telemetry_.go_on_after(handed_["lines"].get<std::string>());
     log_line_ = handed_["log_line"];
     seconds_ = handed_["seconds"];
     skipped_steps_ = handed_["skipped_steps"];
     followed_up_ = handed_["followed_up"];
     for (const auto& loss : handed_["losses"])
-      losses_.push_back(loss.is_null() ? NAN : loss.get<double>());
+      add_loss(loss.is_null() ? NAN : loss.get<double>());
     const int64_t step = config_.first_step;
     say("goes on after step " + std::to_string(step) + " with " + counted(config_.world, "rank") +
         " on " + counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
@@ -289,7 +303,7 @@ class TrainingRun {
     if (scaler_) update_scaler(step, !skip);
     end_span(optimizer_span);
     live_bytes::enter(Phase::init);  // of no step
-    losses_.push_back(loss.mean());
+    add_loss(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     seconds_ += seconds.count();
     end_span(span);
@@ -300,6 +314,11 @@ class TrainingRun {
     telemetry_.step(step, losses_.back(), tokens_per_s, norm, live_bytes::now().total);
     if (log_) begin_log_line(step, tokens_per_s, norm);
     return norm;
+  }
+
+  void add_loss(double loss) {
+    losses_.push_back(loss);
+    if (std::ssize(losses_) > kToldLosses) losses_.erase(losses_.begin());
   }
 
   void update_scaler(int64_t step, bool finite) {
@@ -327,8 +346,7 @@ class TrainingRun {
         if (broken[rank] != 0) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
       what = "the loss is " + std::to_string(loss.mean()) + " (not finite on rank " + ranks + ")";
     }
-    what +=
-        " " + when + "; try a smaller learning rate or clip the gradients, or allow NaN to go on";
+    what += " " + when + "; try a smaller --lr, set --clip, or go on with --allow-nan";
     if (leads()) telemetry_.fail(what);
     if (log_) log_->write(log_line_);
     if (log_) log_->write({{"failure", what}});
@@ -364,7 +382,7 @@ class TrainingRun {
   std::optional<StepMeter> meter_;   // the same
   nlohmann::ordered_json log_line_;  // of the last step
   std::unique_ptr<Strategy> strategy_;
-  std::vector<double> losses_;
+  std::vector<double> losses_;  // the last kToldLosses
   double seconds_{};            // of the steps so far
   std::vector<Call> last_log_;  // the collectives of the last step
   double sum_before_{};         // of the parameters

@@ -1,0 +1,91 @@
+#include <command_line/config_file.h>
+#include <gtest/gtest.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+#include "parsed.h"
+
+// Files of options.
+namespace fsdp {
+namespace {
+
+using Lines = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+Lines lines_in(const std::string& text) {
+  Lines lines;
+  for (const ConfigLine& line : read_config(text))
+    lines.emplace_back(line.name, line.values);
+  return lines;
+}
+
+TEST(ConfigFile, has_a_value_or_several_for_each_name) {
+  EXPECT_EQ(lines_in("# a comment\n\n  steps = 200  # and another\nlr=1e-4\r\n"
+                     "\"no-decay\" = 'a#b|\\.c'\nlink = \"2ms,200MB/s\"\nallow-nan = true\n"
+                     "text = [ \"a b\", # the first\n  'c',\n]\nseed = 7"),
+            (Lines{{"steps", {"200"}},
+                   {"lr", {"1e-4"}},
+                   {"no-decay", {"a#b|\\.c"}},
+                   {"link", {"2ms,200MB/s"}},
+                   {"allow-nan", {"true"}},
+                   {"text", {"a b", "c"}},
+                   {"seed", {"7"}}}));
+  EXPECT_EQ(read_config("#\n\na = 1\n#").front().number, 3);
+  EXPECT_EQ(lines_in(""), Lines());
+}
+
+TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
+  const auto why = [](const std::string& text) {
+    return error_of<std::invalid_argument>([&] { read_config(text); });
+  };
+  EXPECT_EQ(why("steps = 3\nworld 2\n"),
+            "line 2: takes NAME = VALUE, as in steps = 200, not 'world 2'");
+  EXPECT_EQ(why("mode = fsdp"), "line 1: a text stands in quotes: mode = \"fsdp\"");
+  EXPECT_EQ(why("\n[train]\n"), "line 2: tables in brackets are not known here; leave it out");
+  EXPECT_EQ(why("text = \"a\nb\""), "line 1: a text has no quote at its end");
+  EXPECT_EQ(why("text = [\"a\" \"b\"]"), "line 1: between the values of text goes a comma");
+  EXPECT_EQ(why("text = [\"a\",\n"), "line 1: the values of text have no ] at their end");
+  EXPECT_EQ(
+      why("lr = 1 2"),
+      "line 1: has more than one value of lr; several stand in brackets, as in [\"a\", \"b\"]");
+  EXPECT_EQ(why("lr =\nseed = 1"), "line 1: lr has no value");
+  EXPECT_EQ(why("a = 1\nb = 2\na = 3"), "line 3: a is in line 1 too; give it once");
+}
+
+TEST(ConfigFile, that_a_command_line_names_is_blamed_with_its_line) {
+  const TemporaryFolder folder;
+  const auto why = [&](const std::string& text, Arguments arguments = {}) {
+    arguments.insert(arguments.end(), {"--config", folder.write("o.toml", text)});
+    return refused(arguments);
+  };
+  const std::string file = folder.path() + "/o.toml";
+  EXPECT_EQ(why("seed = 1\nstepz = 3\n"), "--config " + file +
+                                              ": line 2: there is no option stepz; the nearest one "
+                                              "is steps");
+  EXPECT_EQ(why("world 2\n"),
+            "--config " + file + ": line 1: takes NAME = VALUE, as in steps = 200, not 'world 2'");
+  EXPECT_EQ(why("seed = 1\nsteps = \"many\"\n"),
+            "--steps must be a whole number, not many (line 2 of " + file + ")");
+  EXPECT_EQ(why("keep = 2\n"), "--keep: needs --checkpoint-dir (line 1 of " + file + ")");
+  EXPECT_EQ(why("steps = 3\n", {"--steps", "many"}), "--steps must be a whole number, not many");
+  EXPECT_EQ(why("config = \"x\"\n"),
+            "--config " + file + ": line 1: there is no option config; --help lists all");
+  EXPECT_EQ(refused({"--config", folder.path() + "/none"}),
+            "--config " + folder.path() + "/none: No such file or directory");
+  EXPECT_EQ(refused({"--config", folder.path()}), "--config " + folder.path() + ": Is a directory");
+}
+
+TEST(ConfigFile, of_a_run_has_all_but_the_files_of_its_results) {
+  const TemporaryFolder folder;
+  const auto at = [&](const std::string& name) { return folder.path() + '/' + name; };
+  const TrainConfig config =
+      parsed({"--steps", "3", "--log", at("log"), "--json", at("json"), "--trace", at("t.txt"),
+              "--checkpoint-dir", at("run"), "--keep-fp32", "\\.ln", "--param-dtype", "bf16"});
+  EXPECT_EQ(config.given,
+            "steps = 3\nparam-dtype = \"bf16\"\nkeep-fp32 = \"\\.ln\"\n"
+            "checkpoint-dir = \"" +
+                at("run") + "\"\n");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+#include <train/going_on.h>
+
+#include <common/set_variables.h>
+
+#include <regex>
+
+#include "parsed.h"
+
+// The parts with which a run goes on when it has lost a host.
+namespace fsdp {
+namespace {
+
+struct Machine {
+  int hosts, ranks;
+};
+
+Variables variables_of(const Machine& machine) {
+  return {{"RANK", "0"},
+          {"WORLD_SIZE", std::to_string(machine.hosts * machine.ranks)},
+          {"LOCAL_WORLD_SIZE", std::to_string(machine.ranks)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", "29500"}};
+}
+
+Arguments options_with(int parts, const std::string& accumulate) {
+  const std::string text = std::to_string(parts);
+  return {"--mode",  "fsdp", "--strategy", "hybrid", "--on-lost-host", "continue",
+          "--parts", text,   "--batch",    text,     "--accumulate",   accumulate};
+}
+
+TEST(LostHostOption, names_parts_and_a_way_to_add_them_that_it_takes) {
+  const std::regex parts_in("--parts ([0-9]+)"), way_in("--accumulate (each|last)");
+  int refused_ones = 0;
+  for (const Machine machine : {Machine{2, 2}, Machine{3, 2}, Machine{2, 3}, Machine{4, 2}}) {
+    const SetVariables set(variables_of(machine));
+    const int world = machine.hosts * machine.ranks;
+    for (const std::string accumulate : {"each", "last"}) {
+      for (int parts = 2 * world; parts <= 8 * world; parts += world) {
+        const std::string text = refusal(options_with(parts, accumulate));
+        if (text == "accepted") continue;
+        ++refused_ones;
+        std::smatch match;
+        const bool other_parts = std::regex_search(text, match, parts_in);
+        if (other_parts) {
+          EXPECT_EQ(refusal(options_with(std::stoi(match[1]), accumulate)), "accepted");
+        }
+        const bool other_way = std::regex_search(text, match, way_in);
+        if (other_way) {
+          EXPECT_EQ(refusal(options_with(parts, match[1])), "accepted");
+        }
+        EXPECT_TRUE(other_parts || other_way) << text;
+      }
+    }
+  }
+  EXPECT_GT(refused_ones, 0);
+}
+
+// The table in docs/cluster.md.
+TEST(LostHostOption, goes_on_without_any_host_with_the_parts_that_the_page_names) {
+  for (const auto& [machine, parts] : std::vector<std::pair<Machine, int>>{
+           {{2, 2}, 8}, {{3, 2}, 12}, {{2, 4}, 16}, {{4, 2}, 16}}) {
+    const SetVariables set(variables_of(machine));
+    const TrainConfig config = parse(options_with(parts, "last"));
+    EXPECT_EQ(config.world, machine.hosts * machine.ranks);
+    const int left = config.world - machine.ranks;
+    EXPECT_EQ(ranks_that_go_on(config, left), left) << machine.hosts << " hosts";
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

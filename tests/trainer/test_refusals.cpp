@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <common/expect_text.h>
+
+#include "parsed.h"
+
+// What is said of a command line that can't be carried out.
+namespace fsdp {
+namespace {
+
+TEST(Refusal, of_an_unknown_option_names_the_nearest_one) {
+  const auto nearest = [](const std::string& option, const std::string& other) {
+    EXPECT_EQ(refused({option, "1"}),
+              "there is no option " + option + "; the nearest one is " + other);
+  };
+  nearest("--stpes", "--steps");
+  nearest("--step", "--steps");
+  nearest("--chekpoint-dir", "--checkpoint-dir");
+  nearest("--precision", "--param-dtype");
+  nearest("--learning-rate", "--lr");
+  nearest("--dtype", "--param-dtype");
+  EXPECT_EQ(refused({"--steps=3", "--worlds=2"}),
+            "there is no option --worlds; the nearest one is --world");
+  EXPECT_EQ(refused({"--xyzzy"}), "there is no option --xyzzy; --help lists all");
+  EXPECT_EQ(refused({"fsdp"}), "fsdp: belongs to no option");
+}
+
+TEST(Refusal, of_a_word_lists_those_that_the_option_takes) {
+  for (const auto& [option, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--mode", "single, ddp or fsdp"},
+           {"--data", "text, tokens, modular or pattern"},
+           {"--recipe", "published or modular"},
+           {"--param-dtype", "fp32, bf16 or fp16"},
+           {"--reduce-dtype", "fp32, bf16 or fp16"},
+           {"--prefetch", "on or off"},
+           {"--accumulate", "each or last"},
+           {"--stack", "reference or mine"},
+           {"--lr-decay", "cosine or linear"},
+           {"--optimizer", "adamw or sgd"},
+           {"--offload", "none or optimizer"},
+           {"--checkpoint-format", "sharded or full"},
+           {"--backend", "auto, shm, gloo or nccl"},
+           {"--device", "cpu or cuda"},
+           {"--compare", "always, first or never"},
+           {"--on-lost-host", "end or continue"}}) {
+    EXPECT_EQ(refused({option, "fdsp"}), option + " must be " + words + ", not fdsp");
+  }
+  EXPECT_CONTAINS(refused({"--strategy", "fdsp"}),
+                  "--strategy must be full, grad_op, no, hybrid, _hybrid_shard_zero2, ");
+}
+
+TEST(Refusal, of_a_value_that_is_missing_or_too_much_says_so) {
+  EXPECT_EQ(refused({"--lr"}), "--lr: needs a value: learning rate");
+  EXPECT_EQ(refused({"--lr", "--clip", "1"}), "--lr: needs a value: learning rate");
+  EXPECT_EQ(refused({"--lr", "1", "--lr", "2"}), "--lr: is given more than once");
+  EXPECT_EQ(refused({"--allow-nan=7"}).find("CLI"), std::string::npos);
+  EXPECT_EQ(refused({"--tokens", "a", "b", "c"}), "c: belongs to no option");
+  EXPECT_EQ(refused({"--capture", "x"}), "--capture: needs --hashes");
+}
+
+// torchrun takes an option of ours for one of its own if it is the beginning of one.
+TEST(LogOption, has_a_name_that_torchrun_leaves_alone) {
+  EXPECT_EQ(parsed({"--log-file", "/dev/null"}).log, "/dev/null");
+  EXPECT_EQ(parsed({"--log", "/dev/null"}).log, "/dev/null");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,229 @@
+#include <base/text.h>
+#include <base/whole_file.h>
+#include <command_line/command_line.h>
+#include <command_line/config_file.h>
+#include <command_line/usage.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+const char* const kOption = "--config";
+
+// Reads values from one place of a text to the next.
+class ConfigText {
+ public:
+  explicit ConfigText(const std::string& text) : text_(text + '\n') {}
+
+  std::vector<ConfigLine> lines() {
+    std::vector<ConfigLine> lines;
+    std::map<std::string, int> seen;
+    for (skip(true); at_ < text_.size(); skip(true)) {
+      lines.push_back(line());
+      const auto [place, is_new] = seen.emplace(lines.back().name, lines.back().number);
+      if (!is_new)
+        refuse(lines.back().number, lines.back().name + " is in line " +
+                                        std::to_string(place->second) + " too; give it once");
+    }
+    return lines;
+  }
+
+ private:
+  [[noreturn]] static void refuse(int line, const std::string& why) {
+    throw std::invalid_argument("line " + std::to_string(line) + ": " + why);
+  }
+
+  // Skips spaces and comments, and ends of lines if `over_lines`.
+  void skip(bool over_lines) {
+    while (at_ < text_.size()) {
+      if (text_[at_] == '#') at_ = text_.find('\n', at_);
+      const char c = text_[at_];
+      if (c == '\n' && !over_lines) return;
+      if (c == '\n') ++number_;
+      if (c != '\n' && c != ' ' && c != '\t' && c != '\r') return;
+      ++at_;
+    }
+  }
+
+  std::string word() {
+    static const std::string kEnds = " \t\r\n#=,[]\"'";
+    const size_t end = std::min(text_.find_first_of(kEnds, at_), text_.size());
+    std::string found = text_.substr(at_, end - at_);
+    at_ = end;
+    return found;
+  }
+
+  ConfigLine line() {
+    const int number = number_;
+    if (text_[at_] == '[') refuse(number, "tables in brackets are not known here; leave it out");
+    const bool quoted = text_[at_] == '"' || text_[at_] == '\'';
+    ConfigLine found{quoted ? value() : word(), {}, number};
+    if (found.name.starts_with("--")) found.name.erase(0, 2);
+    skip(false);
+    if (found.name.empty() || at_ >= text_.size() || text_[at_] != '=')
+      refuse(number, "takes NAME = VALUE, as in steps = 200, not '" + one_line(rest(number)) + "'");
+    ++at_;
+    skip(false);
+    if (at_ < text_.size() && text_[at_] == '[') {
+      found.values = array(found.name);
+    } else {
+      found.values = {value(found.name)};
+    }
+    skip(false);
+    if (at_ < text_.size() && text_[at_] != '\n')
+      refuse(number_, "has more than one value of " + found.name +
+                          "; several stand in brackets, as in [\"a\", \"b\"]");
+    return found;
+  }
+
+  // The whole line of this number.
+  std::string rest(int number) const {
+    std::istringstream lines(text_);
+    std::string found;
+    for (int i = 0; i < number; ++i)
+      std::getline(lines, found);
+    return found;
+  }
+
+  std::string value(const std::string& name = "") {
+    if (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'')) {
+      const size_t end = text_.find(text_[at_], at_ + 1);
+      if (end > text_.find('\n', at_)) refuse(number_, "a text has no quote at its end");
+      std::string found = text_.substr(at_ + 1, end - at_ - 1);
+      at_ = end + 1;
+      return found;
+    }
+    static const std::regex kBare(
+        "true|false|[+-]?(inf|nan|[0-9][0-9_]*[.]?[0-9]*([eE][+-]?[0-9]+)?"
+        "|[.][0-9]+([eE][+-]?[0-9]+)?|0[xob][0-9a-fA-F]+)");
+    const std::string found = word();
+    if (found.empty()) refuse(number_, name + " has no value");
+    if (found.size() > 100 || !std::regex_match(found, kBare))
+      refuse(number_, "a text stands in quotes: " + name + " = \"" + one_line(found) + '"');
+    return found;
+  }
+
+  std::vector<std::string> array(const std::string& name) {
+    const int number = number_;
+    std::vector<std::string> values;
+    ++at_;
+    for (skip(true); at_ < text_.size() && text_[at_] != ']'; skip(true)) {
+      values.push_back(value(name));
+      skip(true);
+      if (at_ < text_.size() && text_[at_] == ',') {
+        ++at_;
+      } else if (at_ < text_.size() && text_[at_] != ']') {
+        refuse(number_, "between the values of " + name + " goes a comma");
+      }
+    }
+    if (at_ >= text_.size()) refuse(number, "the values of " + name + " have no ] at their end");
+    ++at_;
+    return values;
+  }
+
+  std::string text_;  // ends with a newline
+  size_t at_{};
+  int number_{1};
+};
+
+std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string& text) {
+  try {
+    return read_config(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string(kOption) + ' ' + path + ": " + error.what());
+  }
+}
+
+// Reads the file for CLI11, and remembers where it has each option.
+class ConfigReader : public CLI::ConfigBase {
+ public:
+  explicit ConfigReader(const CLI::App& app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    path_ = app_.get_config_ptr()->results().back();
+    const std::string text{std::istreambuf_iterator<char>(input), {}};
+    std::vector<CLI::ConfigItem> items;
+    for (const ConfigLine& line : lines_of_file(path_, text)) {
+      const CLI::Option* option = app_.get_option_no_throw("--" + line.name);
+      if (option == nullptr || !option->get_configurable())
+        throw UsageError(std::string(kOption) + ' ' + path_ + ": line " +
+                         std::to_string(line.number) + ": " + unknown_option(app_, line.name, ""));
+      items.emplace_back();
+      items.back().name = line.name;
+      items.back().inputs = line.values;
+      if (option->count() == 0)  // else the command line counts
+        places_[option->get_single_name()] = line.number;
+    }
+    return items;
+  }
+
+  std::string place_of(const std::string& option) const {
+    const CLI::Option* found = app_.get_option_no_throw(option);
+    if (found == nullptr || !places_.contains(found->get_single_name())) return "";
+    return " (line " + std::to_string(places_.at(found->get_single_name())) + " of " + path_ + ')';
+  }
+
+ private:
+  const CLI::App& app_;
+  mutable std::string path_;
+  mutable std::map<std::string, int> places_;  // name of an option -> line
+};
+
+std::string quoted(const std::string& value) {
+  static const std::regex kNumber("[+-]?[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?");
+  if (value == "true" || value == "false") return value;
+  if (value.size() <= 100 && std::regex_match(value, kNumber)) return value;
+  const char quote = value.find('"') == std::string::npos ? '"' : '\'';
+  return quote + value + quote;
+}
+
+}  // namespace
+
+std::vector<ConfigLine> read_config(const std::string& text) {
+  return ConfigText(text).lines();
+}
+
+std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments) {
+  std::string path;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kOption && i + 1 < arguments.size()) path = arguments[i + 1];
+    if (arguments[i].starts_with(std::string(kOption) + '='))
+      path = arguments[i].substr(std::strlen(kOption) + 1);
+  }
+  if (path.empty() || !reason_not_to_read(path).empty()) return {};  // train's parser says why
+  return lines_of_file(path, content_of(path));
+}
+
+void add_config_option(CLI::App& app) {
+  app.set_config(kOption, "", "take options from a TOML file, as run.toml of a checkpoint")
+      ->type_name("FILE");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.config_formatter(std::make_shared<ConfigReader>(app));
+}
+
+std::string config_of(const CLI::App& app, const std::vector<std::string>& left_out) {
+  std::string text;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_single_name();
+    if (option->count() == 0 || !option->get_configurable()) continue;
+    if (std::ranges::find(left_out, name) != left_out.end()) continue;
+    std::string values;
+    for (const std::string& value : option->results())
+      values += (values.empty() ? "" : ", ") + quoted(value);
+    text += name + " = " + (option->count() > 1 ? '[' + values + ']' : values) + '\n';
+  }
+  return text;
+}
+
+std::string place_in_config(const CLI::App& app, const std::string& option) {
+  const auto reader = std::dynamic_pointer_cast<ConfigReader>(app.get_config_formatter());
+  return reader == nullptr ? "" : reader->place_of(option);
+}
+
+}  // namespace fsdp

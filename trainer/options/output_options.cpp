@@ -1,0 +1,162 @@
+#include <base/whole_file.h>
+#include <comm/launched.h>
+#include <command_line/command_line.h>
+#include <command_line/config_file.h>
+#include <diff/run_hashes.h>
+#include <options/groups.h>
+#include <report/log_file.h>
+#include <report/telemetry.h>
+#include <trace/timeline.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+struct NamedFile {
+  std::string option;
+  std::string path;
+};
+
+// What the run would lose if two of them were one.
+std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
+  std::vector<NamedFile> files{{"--json", config.json},
+                               {"--trace", config.trace},
+                               {"--log", config.log},
+                               {"--checkpoint-dir", config.checkpoint_dir},
+                               {"--resume", config.resume}};
+  for (const std::string& path : config.text)
+    files.push_back({"--text", path});
+  for (const std::string& path : config.tokens)
+    files.push_back({"--tokens", path});
+  for (const std::string& path : app["--config"]->results())
+    files.push_back({"--config", path});
+  std::erase_if(files, [](const NamedFile& file) { return file.path.empty(); });
+  return files;
+}
+
+bool is_written(const NamedFile& file) {
+  return file.option == "--json" || file.option == "--trace" || file.option == "--log";
+}
+
+void check_that_files_differ(const std::vector<NamedFile>& files) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    for (size_t j = i + 1; j < files.size() && is_written(files[i]); ++j) {
+      if (!same_file(files[i].path, files[j].path)) continue;
+      throw UsageError(files[i].option + " and " + files[j].option + " name one file, " +
+                       files[i].path + ": one would replace the other");
+    }
+  }
+}
+
+// A file of results that would be lost. What the command line names is replaced, as every program
+// does; but not what a file of options names, which may be that of the run before, and not the
+// first steps of a run that goes on.
+void keep_results(const CLI::App& app, const std::string& option, const std::string& path,
+                  bool goes_on) {
+  if (!holds_something(path) || (!goes_on && place_in_config(app, option).empty())) return;
+  throw UsageError(option + ' ' + path +
+                   ": has the results of a run, which would be replaced; give " + option +
+                   " another file");
+}
+
+// The steps of two runs are not mixed in one log.
+void check_log(const TrainConfig& config) {
+  const std::string name = "--log " + config.log + ": ";
+  check_output("--log", config.log, reason_not_to_log(config.log));
+  if (!holds_something(config.log)) return;
+  const LogEnd end = end_of_log(config.log);
+  if (!end.is_log) throw UsageError(name + "is no log of a run; give another file");
+  if (end.last_step && config.resume.empty() && !config.resumes_by_itself)
+    throw UsageError(name + "has a run up to step " + std::to_string(*end.last_step + 1) +
+                     " already; give another file, or go on with that run (--resume)");
+}
+
+void check_hashes_folder(const std::string& folder) {
+  if (folder.empty()) return;
+  const std::string name = "--hashes " + folder;
+  std::error_code unknown;
+  if (std::filesystem::exists(folder, unknown) && !std::filesystem::is_directory(folder, unknown))
+    throw UsageError(name + ": is no folder");
+  check_output("--hashes", folder, reason_not_to_fill(folder));
+  if (std::filesystem::exists(folder + "/rank.0", unknown))
+    throw UsageError(name + ": has the hashes of a run already; give another folder");
+}
+
+void check_record(const CLI::App& app, const TrainConfig& config) {
+  if (app.count("--record") == 0) return;
+  if (config.on_cuda() || started_rank() || !config.checkpoint_dir.empty())
+    throw UsageError(
+        "--record: takes ranks of one process on the CPU, and no --checkpoint-dir, which a replay "
+        "would write again");
+  const auto folder = app["--record"]->as<std::string>();
+  std::error_code unknown;
+  if (std::filesystem::exists(folder, unknown))
+    throw UsageError("--record " + folder + ": is there already; name a new folder");
+  check_output("--record", folder, reason_not_to_fill(folder));
+}
+
+void check_capture(const std::string& capture) {
+  if (capture.empty()) return;
+  try {
+    nlohmann::json::parse(capture).get<EventKey>();
+  } catch (const std::exception&) {
+    throw UsageError("--capture " + capture + ": names no event; ./fsdp diff prints one");
+  }
+}
+
+}  // namespace
+
+void add_output_options(CLI::App& app, TrainConfig& config) {
+  app.add_option("--trace", config.trace,
+                 "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
+  app.add_option("--json", config.json,
+                 "when training ends, write one line per step and a last one to this file");
+  // torchrun takes --log for the beginning of an option of its own.
+  app.add_option("--log,--log-file", config.log,
+                 "write a line of JSON at each step to the end of this file, which may be a FIFO "
+                 "(docs/telemetry.md); --log-file under torchrun");
+  auto* hashes = app.add_option("--hashes", config.hashes,
+                                "write a hash of all that each step makes into this folder, as "
+                                "./fsdp diff does (docs/debugging.md)");
+  app.add_option("--capture", config.capture, "an event of which to write the values there too")
+      ->needs(hashes);
+  // start() reads the variable. A run that is replayed has the option too.
+  app.add_option_function<std::string>(
+      "--record",
+      [](const std::string& folder) {
+        if (std::getenv("FSDP_REPLAY") == nullptr)
+          setenv("FSDP_RECORD", std::filesystem::absolute(folder).c_str(), 1);
+      },
+      "write what each rank receives into a new folder, for ./fsdp replay");
+}
+
+void check_output_options(const CLI::App& app, const TrainConfig& config) {
+  check_capture(config.capture);
+  if (!config.trace.empty()) {
+    try {
+      timeline_writer(config.trace);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(std::string("--trace ") + error.what());
+    }
+  }
+  const auto self = started_rank();
+  // A rank that is replayed writes none of the files. Of ranks that were started, rank 0 does.
+  if (std::getenv("FSDP_REPLAY") != nullptr) return;
+  check_record(app, config);
+  check_hashes_folder(config.hashes);
+  if (self && self->rank != 0) return;
+  check_that_files_differ(files_of(app, config));
+  if (!config.log.empty()) check_log(config);
+  for (const auto& [option, path] :
+       {std::pair<std::string, std::string>("--json", config.json), {"--trace", config.trace}}) {
+    if (path.empty()) continue;
+    check_output(option, path, reason_not_to_write(path));
+    const bool goes_on = config.first_step > 0 && path == config.json;
+    keep_results(app, option, path, goes_on);
+  }
+}
+
+}  // namespace fsdp
