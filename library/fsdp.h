@@ -3,10 +3,12 @@
 // The library: what a program that shards its own model may use. These headers and what they
 // include are installed.
 
-// Ranks, and the collectives between them.
+// Ranks, the collectives between them, and the order in which these add.
+#include <comm/collect.h>
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <comm/launcher.h>
+#include <comm/tree_sum.h>
 
 // Modules, and the way to build one without memory.
 #include <adapted.h>

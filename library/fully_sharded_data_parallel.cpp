@@ -3,21 +3,53 @@
 #include <model_checks.h>
 #include <sharding.h>
 
+#include <atomic>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 
 namespace fsdp {
 namespace {
 
-// Of each marked module, whether it has been chosen. The module's hook owns that.
-thread_local std::map<const Module*, std::weak_ptr<bool>> marks;
+using Mark =
+    std::atomic<bool>;  // whether a policy has chosen the module; the module's hook owns it
+
+// Of all threads: one may mark a module, and another one shard the model. A module that is gone
+// leaves an expired mark, which one that is made at the same address replaces.
+class Marks {
+ public:
+  // Null: the module has one already.
+  std::shared_ptr<Mark> add(const Module& module) {
+    const std::scoped_lock lock(mutex_);
+    std::weak_ptr<Mark>& mark = marks_[&module];
+    if (!mark.expired()) return nullptr;
+    const auto added = std::make_shared<Mark>(false);
+    mark = added;
+    return added;
+  }
+
+  // Null: the module has none.
+  std::shared_ptr<Mark> find(const Module* module) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = marks_.find(module);
+    return found == marks_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const Module*, std::weak_ptr<Mark>> marks_;
+};
+
+Marks& marks() {
+  static auto& all = *new Marks;  // modules of static objects end late
+  return all;
+}
 
 }  // namespace
 
 void fully_shard(Module& module) {
-  if (marks[&module].lock()) return;
-  const auto chosen = std::make_shared<bool>();
-  marks[&module] = chosen;
+  const auto chosen = marks().add(module);
+  if (!chosen) return;
   module.register_forward_pre_hook([chosen](Module& called, const at::Tensor&) {
     if (*chosen) return at::Tensor();
     throw std::logic_error(called.name() +
@@ -30,11 +62,11 @@ WrapPolicy wrap_marked() {
   return [](Module& root) {
     std::vector<Module*> units;
     for (const auto& module : root.modules(/*include_self=*/false)) {
-      const auto found = marks.find(dynamic_cast<Module*>(module.get()));
-      const auto chosen = found == marks.end() ? nullptr : found->second.lock();
+      auto* marked = dynamic_cast<Module*>(module.get());
+      const auto chosen = marks().find(marked);
       if (!chosen) continue;
       *chosen = true;
-      units.push_back(dynamic_cast<Module*>(module.get()));
+      units.push_back(marked);
     }
     return units;
   };

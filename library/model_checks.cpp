@@ -1,6 +1,8 @@
 #include <distributed_data_parallel.h>
+#include <ignored.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
+#include <wrap_policy.h>
 
 #include <algorithm>
 #include <set>
@@ -37,6 +39,15 @@ struct Extent {
   }
 };
 
+void check_is_unsharded(const std::string& name, const at::Tensor& parameter) {
+  const bool sharded = !parameter.is_meta() && is_freed(parameter);
+  if (!sharded && !is_replicated(parameter)) return;
+  throw std::invalid_argument("FullyShardedDataParallel: parameter " + name +
+                              (sharded ? " is sharded" : " is replicated") +
+                              " already; shard a model once, as a whole, or put the module that "
+                              "has it into .ignored");
+}
+
 }  // namespace
 
 std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module) {
@@ -48,22 +59,27 @@ std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module) {
   return buffers;
 }
 
-void check_can_be_sharded(const Module& net) {
-  std::vector<Extent> extents;
+void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ignored) {
+  std::set<at::TensorImpl*> of_units;
+  for (const UnitPlan& unit : plan_units(net, wrap_none(), ignored))
+    for (const auto& [name, parameter] : unit.parameters)
+      of_units.insert(parameter.unsafeGetTensorImpl());
+  std::vector<Extent> extents, others;  // of the parameters that will be sharded, and of the rest
   for (const auto& [name, parameter] : distinct_parameters(net)) {
-    if (is_replicated(parameter) || (!parameter.is_meta() && is_freed(parameter))) {
-      throw std::invalid_argument("FullyShardedDataParallel: parameter " + name +
-                                  (is_replicated(parameter) ? " is replicated" : " is sharded") +
-                                  " already; shard a model once, as a whole");
-    }
-    if (has_values(parameter)) extents.emplace_back("parameter " + name, parameter);
+    const bool stays_whole = !of_units.contains(parameter.unsafeGetTensorImpl());
+    if (!stays_whole) check_is_unsharded(name, parameter);
+    if (has_values(parameter))
+      (stays_whole ? others : extents).emplace_back("parameter " + name, parameter);
   }
   for (const auto& [name, buffer] : distinct_buffers(net))
-    if (has_values(buffer)) extents.emplace_back("buffer " + name, buffer);
+    if (has_values(buffer)) others.emplace_back("buffer " + name, buffer);
+  extents.insert(extents.end(), others.begin(), others.end());
+  const size_t sharded = extents.size() - others.size();
   for (size_t i = 0; i < extents.size(); ++i) {
-    const auto other = std::find_if(extents.begin(), extents.begin() + static_cast<int64_t>(i),
+    const auto end = extents.begin() + static_cast<int64_t>(std::min(i, sharded));
+    const auto other = std::find_if(extents.begin(), end,
                                     [&](const Extent& one) { return one.overlaps(extents[i]); });
-    if (other == extents.begin() + static_cast<int64_t>(i)) continue;
+    if (other == end) continue;
     throw std::invalid_argument("FullyShardedDataParallel: " + extents[i].name + " and " +
                                 other->name +
                                 " share memory and would be two afterwards; register one tensor "
@@ -114,7 +130,9 @@ void begin_alike(Communicator& comm, const Module& net, const std::vector<UnitPl
   }
   check_same_on_all_ranks(comm, traits, where);
   if (!from_rank_0) return;
-  broadcast_from_rank_0(comm, parameters);
+  auto whole = parameters;  // those of an ignored module may be another model's shards
+  std::erase_if(whole, [](const NamedParameter& one) { return is_freed(one.tensor); });
+  broadcast_from_rank_0(comm, whole);
   broadcast_from_rank_0(comm, buffers);
 }
 

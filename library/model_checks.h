@@ -10,10 +10,11 @@
 
 namespace fsdp {
 
-// What a model must be before it is sharded: on this rank it has no parameter that is sharded
-// already, and no two parameters or buffers that share memory, for they would be two afterwards. (A
+// What a model must be before it is sharded: of the parameters that will be sharded, because not
+// only `ignored` modules have them, none is sharded or replicated already on this rank, and none
+// shares memory with another parameter or buffer, because they would be two afterwards. (A
 // parameter or buffer may have several names.) Throws std::invalid_argument.
-void check_can_be_sharded(const Module& net);
+void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ignored);
 
 // Collective. Throws what check_same_on_all_ranks() throws, unless all ranks have the same names,
 // shapes and dtypes of parameters and buffers, the same units, and the same options, which come as

@@ -1,4 +1,5 @@
 #include <distributed_data_parallel.h>
+#include <memory/storage_guard.h>
 #include <model_checks.h>
 #include <sharded_optimizer.h>
 #include <sharding.h>
@@ -53,9 +54,16 @@ void add_buffers(std::vector<Trait>& traits, const Module& net) {
 // Collective. Throws unless what each rank has as a whole is the same.
 void check_unsharded(Sharding& sharding, const std::string& where) {
   if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
+  const auto ignored = ignored_parameters(sharding.net(), sharding.sharded());
+  for (const auto& [name, parameter] : ignored)
+    if (is_freed(parameter))
+      throw std::logic_error(
+          where + ": parameter " + name +
+          " of an ignored module is sharded by another object, which alone has its "
+          "values; shard it with the rest, or replicate it");
   std::vector<Trait> traits;
   add_buffers(traits, sharding.net());
-  add_values(traits, "parameter", ignored_parameters(sharding.net(), sharding.sharded()),
+  add_values(traits, "parameter", ignored,
              "its module is ignored: copy them from one rank by Communicator::broadcast(), with "
              "replicas by that of replicas() before, and all-reduce its gradient before each step, "
              "or freeze it");
@@ -67,8 +75,7 @@ void check_can_be_loaded(const StateDict& state, const Module& net, Communicator
   agree_on(comm, [&] { check_fits(state, net); });
   std::vector<Trait> traits;
   for (const auto& entry : state)
-    traits.push_back({"the values of " + entry.key(), values_digest(entry.value()),
-                      "load the same on every rank"});
+    traits.push_back(trait_of_values(entry.key(), entry.value(), "load the same on every rank"));
   check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
 }
 
@@ -104,8 +111,9 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
       if (entry.unit != unit || (!keeps && !comm.replicas())) continue;
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
-      if (comm.replicas())
-        add_values(traits, "parameter", {{entry.name, parameter}}, kReplicasDiffer);
+      if (comm.replicas())  // without the values, which only ranks that keep them hold
+        traits.push_back(
+            trait_of_values("parameter " + entry.name, parameter, kReplicasDiffer, /*keep=*/false));
     }
   }
   comm.wait_for_readers();

@@ -6,15 +6,26 @@
 namespace fsdp {
 
 // A scope in which backward reduces nothing: gradients are added up, whole, on this rank. The next
-// backward after it reduces their sum. Scopes may not be nested.
+// backward after it reduces their sum. Scopes may not be nested. The scope can be moved, so an
+// std::optional<NoSync> can hold it: it ends with the object that it was moved to last.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(std::function<void(bool sync)> set) : set_(std::move(set)) { set_(false); }
-  ~NoSync() { set_(true); }
-  NoSync(const NoSync&) = delete;
+  ~NoSync() { end(); }
+  NoSync(NoSync&& other) noexcept : set_(std::exchange(other.set_, nullptr)) {}
+  NoSync& operator=(NoSync&& other) noexcept {  // ends the scope that this object was
+    if (this == &other) return *this;
+    end();
+    set_ = std::exchange(other.set_, nullptr);
+    if (set_) set_(false);  // both may be scopes of one model
+    return *this;
+  }
 
  private:
-  std::function<void(bool sync)> set_;
+  void end() {
+    if (set_) std::exchange(set_, nullptr)(true);
+  }
+  std::function<void(bool sync)> set_;  // null: the scope has ended or was moved away
 };
 
 }  // namespace fsdp

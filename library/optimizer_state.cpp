@@ -285,8 +285,7 @@ StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& en
   std::vector<Trait> traits;
   for (const auto& [name, tensor] : gather(tensors)) {
     state.insert(name, tensor);
-    if (replicated)
-      traits.push_back({"the values of " + name, values_digest(tensor), kReplicasDiffer});
+    if (replicated) traits.push_back(trait_of_values(name, tensor, kReplicasDiffer));
   }
   if (replicated) check_same_on_all_ranks(comm, traits, kSave);
   return state;
@@ -319,7 +318,7 @@ void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
     }
     traits = traits_of(saved, entries, /*with_options=*/true);
     for (const auto& item : state)
-      traits.push_back({"the values of " + item.key(), values_digest(item.value()), kLoadTheSame});
+      traits.push_back(trait_of_values(item.key(), item.value(), kLoadTheSame));
   });
   check_same_on_all_ranks(comm, traits, kLoad, kLoadTheSame);
   for (size_t group = 0; group < options.size(); ++group)

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <stdexcept>
 
@@ -19,15 +20,22 @@ namespace {
 constexpr size_t kInFlight = 16;    // reductions; the ranks' calls have room for 64
 constexpr int64_t kCompared = 256;  // values of a parameter, in each pass
 
-std::set<const at::TensorImpl*>& replicated_parameters() {
-  static auto& all = *new std::set<const at::TensorImpl*>;  // models of static objects end late
-  return all;
+// Of all threads.
+struct ReplicatedParameters {
+  std::mutex mutex;
+  std::set<const at::TensorImpl*> all;
+};
+ReplicatedParameters& replicated_parameters() {
+  static auto& parameters = *new ReplicatedParameters;  // models of static objects end late
+  return parameters;
 }
 
 }  // namespace
 
 bool is_replicated(const at::Tensor& parameter) {
-  return replicated_parameters().contains(parameter.unsafeGetTensorImpl());
+  auto& replicated = replicated_parameters();
+  const std::scoped_lock lock(replicated.mutex);
+  return replicated.all.contains(parameter.unsafeGetTensorImpl());
 }
 
 Reducer::Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_cap_mb)
@@ -37,10 +45,12 @@ Reducer::Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_
       cap_(static_cast<int64_t>(std::min(bucket_cap_mb, 1e6) * (1 << 20))) {
   const c10::Storage nothing = storage_of_no_bytes(comm_->device());
   int64_t largest = 0;
+  auto& replicated = replicated_parameters();
+  const std::scoped_lock lock(replicated.mutex);
   for (const auto& parameter : distinct_parameters(net)) {
     largest = std::max(largest, static_cast<int64_t>(parameter.tensor.nbytes()));
     entries_.push_back({parameter, view_of_storage(nothing, 0, parameter.tensor.sizes())});
-    replicated_parameters().insert(parameter.tensor.unsafeGetTensorImpl());
+    replicated.all.insert(parameter.tensor.unsafeGetTensorImpl());
   }
   guard_storage(nothing,
                 "the gradients of " + net.name() +
@@ -50,8 +60,10 @@ Reducer::Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_
 }
 
 Reducer::~Reducer() {
+  auto& replicated = replicated_parameters();
+  const std::scoped_lock lock(replicated.mutex);
   for (const Entry& entry : entries_)
-    replicated_parameters().erase(entry.tensor.unsafeGetTensorImpl());
+    replicated.all.erase(entry.tensor.unsafeGetTensorImpl());
 }
 
 void Reducer::register_hooks() {
@@ -273,7 +285,9 @@ void Reducer::compare_ranks() {
         entry.tensor.detach().flatten().slice(0, passes_ % stride, std::nullopt, stride);
     traits.push_back({"parameter " + entry.name,
                       entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
-    add_values(traits, "parameter", {{entry.name, some}}, kReplicasDiffer);
+    Trait of_values = trait_of_values("parameter " + entry.name, some, kReplicasDiffer);
+    of_values.values = entry.tensor;  // so that a message names an element of the parameter
+    traits.push_back(of_values);
   }
   ++passes_;
   check_same_on_all_ranks(*comm_, traits, "backward");

@@ -15,6 +15,8 @@
 namespace fsdp {
 namespace {
 
+constexpr size_t kHashDigits = 16;  // of values_digest()
+
 using Traits = std::vector<std::pair<std::string, std::string>>;
 
 // " on rank 0", " on ranks 1, 2"
@@ -44,9 +46,74 @@ bool differ(const std::vector<std::string>& texts) {
   return std::ranges::adjacent_find(texts, std::not_equal_to<>()) != texts.end();
 }
 
-// "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on rank 1; ADVICE"
-std::string first_difference(const std::vector<Traits>& of_ranks, const std::vector<Trait>& own,
-                             const std::string& what_differs) {
+std::string hash_of(const at::Tensor& values) {
+  return "hash " + values_digest(values);
+}
+
+// The part, of as many as there are in each text, that differs first.
+size_t first_part_that_differs(const std::vector<std::string>& of_ranks, size_t characters) {
+  for (size_t begin = 0; begin < of_ranks[0].size(); begin += characters)
+    for (const std::string& text : of_ranks)
+      if (text.compare(begin, characters, of_ranks[0], begin, characters) != 0)
+        return begin / characters;
+  return 0;
+}
+
+// "[0, 3]"
+std::string index_text(int64_t element, at::IntArrayRef sizes) {
+  std::vector<int64_t> index(sizes.size());
+  for (size_t dim = sizes.size(); dim-- > 0; element /= sizes[dim])
+    index[dim] = element % sizes[dim];
+  std::ostringstream text;
+  text << at::IntArrayRef(index);
+  return text.str();
+}
+
+// "0.25", with so many digits that elements of other values have other texts.
+std::string element_text(const at::Tensor& element) {
+  std::ostringstream text;
+  if (element.is_complex()) {
+    const at::Tensor parts = at::view_as_real(element.resolve_conj());
+    return element_text(parts[0]) + " + " + element_text(parts[1]) + "i";
+  }
+  if (element.is_floating_point()) {
+    text.precision(element.scalar_type() == at::kDouble ? 17 : 9);
+    text << element.item<double>();
+  } else {
+    text << element.item<int64_t>();
+  }
+  return text.str();
+}
+
+// "element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2". Collective, over the ranks of all
+// replicas, which know that the tensors differ. Searches by hashes of parts. Elements with one text
+// and different bits, such as two kinds of NaN, are told by their hashes.
+std::string first_element_that_differs(Communicator& comm, const at::Tensor& tensor) {
+  const auto shapes = gather_all_texts(comm, dtype_and_sizes(tensor));
+  if (differ(shapes)) return tell(shapes);
+  constexpr int64_t kParts = 64;
+  const at::Tensor values = tensor.detach().cpu().contiguous().view({-1});
+  int64_t begin = 0, end = values.numel();
+  while (end - begin > 1) {
+    const int64_t size = (end - begin + kParts - 1) / kParts;
+    std::string hashes;
+    for (int64_t part = begin; part < end; part += size)
+      hashes += values_digest(values.slice(0, part, std::min(part + size, end)));
+    begin += size * static_cast<int64_t>(
+                        first_part_that_differs(gather_all_texts(comm, hashes), kHashDigits));
+    end = std::min(begin + size, end);
+  }
+  const at::Tensor element = values[begin];
+  const auto texts = gather_all_texts(comm, element_text(element));
+  const auto hashes = gather_all_texts(comm, hash_of(element));
+  const std::string found = differ(texts) ? tell(texts) : tell(hashes);
+  if (tensor.dim() == 0) return found;
+  return "element " + index_text(begin, tensor.sizes()) + " is " + found;
+}
+
+// "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on rank 1; ADVICE". Collective.
+std::string first_difference(Communicator& comm, const std::vector<Traits>& of_ranks,
+                             const std::vector<Trait>& own, const std::string& what_differs) {
   for (size_t i = 0;; ++i) {
     std::vector<std::string> whats, values;
     for (const Traits& traits : of_ranks) {
@@ -54,7 +121,10 @@ std::string first_difference(const std::vector<Traits>& of_ranks, const std::vec
       values.push_back(i < traits.size() ? traits[i].second : "nothing");
     }
     if (differ(whats)) return "what they have: " + tell(whats) + "; " + what_differs;
-    if (differ(values)) return whats[0] + ": " + tell(values) + "; " + own[i].advice;
+    if (!differ(values)) continue;
+    const std::string of_values =
+        own[i].values.defined() ? first_element_that_differs(comm, own[i].values) : tell(values);
+    return whats[0] + ": " + of_values + "; " + own[i].advice;
   }
 }
 
@@ -78,13 +148,18 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_mo
   for (const std::string& text : gather_all_texts(comm, own))
     of_ranks.push_back(nlohmann::json::parse(text).get<Traits>());
   throw std::invalid_argument(where + ": ranks differ in " +
-                              first_difference(of_ranks, traits, what_differs));
+                              first_difference(comm, of_ranks, traits, what_differs));
+}
+
+Trait trait_of_values(const std::string& what, const at::Tensor& tensor, const std::string& advice,
+                      bool keep) {
+  return {"the values of " + what, hash_of(tensor), advice, keep ? tensor : at::Tensor()};
 }
 
 void add_values(std::vector<Trait>& traits, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice) {
   for (const auto& [name, tensor] : tensors)
-    traits.push_back({"the values of " + kind + ' ' + name, values_digest(tensor), advice});
+    traits.push_back(trait_of_values(kind + ' ' + name, tensor, advice));
 }
 
 // From replica 0 to the others, and then from rank 0 inside each.

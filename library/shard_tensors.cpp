@@ -376,15 +376,17 @@ void ShardTensors::compare_requires_grad() {
     const bool changed = entry.whole.requires_grad() != entry.requires_grad ||
                          entry.own.requires_grad() != entry.requires_grad;
     if (!changed) continue;
-    frozen_or_unfrozen_ = true;
     entry.requires_grad = !entry.requires_grad;
     entry.whole.set_requires_grad(entry.requires_grad);
     entry.own.set_requires_grad(entry.requires_grad);
   }
 }
 
-bool ShardTensors::take_frozen_or_unfrozen() {
-  return std::exchange(frozen_or_unfrozen_, false);
+std::vector<bool> ShardTensors::requires_grad() const {
+  std::vector<bool> of_entries;
+  for (const Entry& entry : entries_)
+    of_entries.push_back(entry.requires_grad);
+  return of_entries;
 }
 
 }  // namespace fsdp

@@ -72,8 +72,8 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
 
   // If one of the two was frozen or unfrozen, so is the other.
   void compare_requires_grad();
-  // Whether that has happened since the last call of this function.
-  bool take_frozen_or_unfrozen();
+  // Of each entry, when they were compared last.
+  std::vector<bool> requires_grad() const;
 
  private:
   void arrived(Entry& entry, const at::Tensor& gradient);
@@ -99,7 +99,6 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   bool incomplete_{};          // the gradients after the last one
   int64_t last_trap_{};
   bool gives_gradients_{}, sync_{true};
-  bool frozen_or_unfrozen_{};
 };
 
 }  // namespace fsdp

@@ -1,5 +1,7 @@
+#include <ATen/autocast_mode.h>
 #include <backward_pass.h>
 #include <check_hookable.h>
+#include <distributed_data_parallel.h>
 #include <ignored.h>
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
@@ -49,13 +51,17 @@ void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Modul
              "this is what you want");
 }
 
+// But not of those that another object shards or replicates, and so reduces.
 void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
-  const auto trains = [](const NamedParameter& one) { return one.tensor.requires_grad(); };
+  const auto trains = [](const NamedParameter& one) {
+    return one.tensor.requires_grad() && !is_replicated(one.tensor) && !is_freed(one.tensor);
+  };
   const auto first = std::ranges::find_if(ignored, trains);
   if (first == ignored.end()) return;
   TORCH_WARN(kName, ": parameter ", first->name,
              " of an ignored module is trainable, and each rank gets a gradient of its own; "
-             "all-reduce it before each step, or freeze it");
+             "replicate it by DistributedDataParallel, all-reduce it before each step, or freeze "
+             "it");
 }
 
 }  // namespace
@@ -69,7 +75,7 @@ at::Tensor own_part(const FlatParameter& unit) {
 std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communicator> comm,
                                            const FullyShardedDataParallelOptions& options) {
   const Purpose purpose(kName);
-  check_can_be_sharded(net);
+  check_can_be_sharded(net, options.ignored);
   check_mixed_precision(options.mixed_precision);
   const WrapPolicy policy = options.wrap ? options.wrap : wrap_blocks();
   const std::vector<Module*> chosen = policy(net);
@@ -118,27 +124,50 @@ void Sharding::shard(const std::vector<UnitPlan>& plan) {
   tensors_ = std::make_shared<ShardTensors>(*sharded_, comm_->world_size());
   tensors_->register_hooks();
   tensors_->set_traps();
+  agreed_ = tensors_->requires_grad();
   register_last_hooks();
-  if (comm_->global_rank() == 0) warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
 
+// A unit whose parameters have no elements is never freed: it has no memory to guard.
 void Sharding::guard_units() {
   for (const auto& watched : watched_) {
     if (!watched->unit) continue;
     const FlatParameter& unit = *watched->unit;
     const auto& parameters = unit.parameters();
     watched->storage = parameters.front().tensor.storage();
+    const int64_t bytes = unit.layout().padded_numel * unit.shard().element_size();
+    if (bytes == 0) continue;
     const size_t others = parameters.size() - 1;
-    guard_storage(
-        watched->storage,
-        "parameter " + parameters.front().name +
-            (others > 0 ? " and " + std::to_string(others) + " more" : "") + " of unit " +
-            unit.unit() + (others > 0 ? " are" : " is") +
-            " sharded now: call the module (module(x), not module.forward(x)), or "
-            "use summon_full_params(); optimizers take model.parameters(); other causes are in "
-            "docs/what_works.md",
-        unit.layout().padded_numel * unit.shard().element_size());
+    watched->are_sharded = "parameter " + parameters.front().name +
+                           (others > 0 ? " and " + std::to_string(others) + " more" : "") +
+                           " of unit " + unit.unit() + (others > 0 ? " are" : " is") + " sharded ";
+    guard_storage(watched->storage, watched->are_sharded, bytes);
+    say_what_to_do(*watched, Situation::not_called);
   }
+}
+
+void Sharding::say_what_to_do(const Watched& watched, Situation situation) {
+  if (watched.are_sharded.empty()) return;
+  const std::string& module = watched.module->name();
+  const char* const kElse = "; other causes are in docs/what_works.md";
+  std::string text = watched.are_sharded;
+  switch (situation) {
+    case Situation::not_called:
+      text +=
+          "now: call the module (module(x), not module.forward(x)), or use "
+          "summon_full_params(); optimizers take model.parameters()";
+      break;
+    case Situation::called:
+      text +=
+          "inside a call of " + module +
+          ": another call of it, inside this one, has ended and resharded the unit; call it once "
+          "and repeat what is inside, or set .reshard_after_forward to false";
+      break;
+    case Situation::in_backward:
+      text += "in backward, which reads them: reads_parameters_in_backward() of " + module +
+              " returns false; let it return true";
+  }
+  set_guard_message(watched.storage, text + kElse);
 }
 
 // Before those of fully_shard(): what was gathered before a change of the shards must not be used.
@@ -188,6 +217,8 @@ void Sharding::before_forward(Watched& watched) {
   }
   if (calls_.size() == 1 && !tensors_->pass_is_under_way()) begin_forward();
   if (!watched.unit) return;
+  ++watched.calls;
+  say_what_to_do(watched, Situation::called);
   check_views(watched);
   check_unwritten(watched);
 }
@@ -202,6 +233,7 @@ void Sharding::begin_forward() {
       for (const auto& watched : watched_)
         watched->unrecorded.forget();
   }
+  drop_old_casts();
   tensors_->take_data();
   for (const auto& unit : sharded_->units())
     unit->reshard();
@@ -209,6 +241,9 @@ void Sharding::begin_forward() {
   check_frozen();
   tensors_->expect_drop();
   if (options_.broadcast_buffers) broadcast_buffers();
+  // Not before: an ignored module may be replicated after the rest is sharded.
+  if (at::GradMode::is_enabled() && !std::exchange(has_trained_, true) && comm_->global_rank() == 0)
+    warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
 
 void Sharding::broadcast_buffers() {
@@ -219,6 +254,7 @@ void Sharding::broadcast_buffers() {
 // Also of a call that never came to before_forward(), because a hook threw before.
 void Sharding::after_forward(Watched& watched, bool returned) {
   if (std::erase(calls_, watched.module->current_call()) == 0) return;
+  if (watched.calls > 0 && --watched.calls == 0) say_what_to_do(watched, Situation::not_called);
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
   if (returned && watched.unrecorded.run_again()) tensors_->in_pass();
   if (calls_.empty() && !tensors_->pass_is_under_way()) end_forward(returned);
@@ -231,7 +267,19 @@ void Sharding::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
   tensors_->set_traps();
+  if (!at::GradMode::is_enabled()) casts_may_be_old_ = true;
   if (returned) comm_->wait_for_readers();
+}
+
+// Under autocast LibTorch keeps what a parameter was cast to, until somebody calls clear_cache().
+// In a later forward a cast that was made before is another node of the graph, outside of the
+// unit's call, so its gradient would come after the unit is reduced; and it may have the values
+// that the parameter had before an optimizer's step.
+void Sharding::drop_old_casts() {
+  const auto device = comm_->device();
+  if (!casts_may_be_old_ || !at::autocast::is_autocast_enabled(device)) return;
+  at::autocast::clear_cache();
+  casts_may_be_old_ = false;
 }
 
 void Sharding::before_backward(const Watched& watched) {
@@ -249,12 +297,18 @@ void Sharding::before_backward(const Watched& watched) {
                            " was changed since its forward, by an optimizer's step or by "
                            "hand; run backward before the change, or forward anew");
   }
+  if (!watched.module->reads_parameters_in_backward())
+    say_what_to_do(watched, Situation::in_backward);
 }
 
 // Also called when a forward or a later pass notices that a pass threw. Then `tensors_` has broken
 // it off already, and nothing is left to do.
 void Sharding::end_pass() {
   if (!tensors_->pass_is_under_way()) return;
+  casts_may_be_old_ = true;
+  for (const auto& watched : watched_)
+    if (!watched->module->reads_parameters_in_backward() && watched->calls == 0)
+      say_what_to_do(*watched, Situation::not_called);
   comm_->wait_for_readers();  // hooks on the leaves may write to the shards
   tensors_->end_pass();
 }
@@ -287,12 +341,19 @@ void Sharding::check_unwritten(Watched& watched) {
 // A parameter that some ranks alone train would get a part of its gradient.
 void Sharding::check_frozen() {
   tensors_->compare_requires_grad();
-  if (!tensors_->take_frozen_or_unfrozen()) return;
+  const std::vector<bool> now = tensors_->requires_grad();
+  if (now == agreed_) return;
+  const auto changed = std::ranges::mismatch(now, agreed_).in1 - now.begin();
+  // Other ranks may make another call: then the message says by this name what this one is for.
+  const std::string call =
+      "set_requires_grad() of " + tensors_->entries()[static_cast<size_t>(changed)].name;
+  const Purpose purpose(call.c_str());
   std::vector<Trait> traits;
   for (const auto& entry : tensors_->entries())
     traits.push_back(
         {"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen", kFreezeTheSame});
   check_same_on_all_ranks(*comm_, traits, kName);
+  agreed_ = now;
 }
 
 void Sharding::check_parameters() const {

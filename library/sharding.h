@@ -65,15 +65,22 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
     // Of its parameters, which nobody may write to; empty: to be read before its next forward.
     std::vector<uint32_t> versions{};
     UnrecordedCalls unrecorded{};
+    int64_t calls{};            // under way
+    std::string are_sharded{};  // "parameter W of unit U is sharded "; empty: it has no elements
   };
+
+  // When a parameter of a unit that is sharded is read.
+  enum class Situation { not_called, called, in_backward };
 
   void shard(const std::vector<UnitPlan>& plan);
   void register_first_hooks();
   void register_last_hooks();
   void guard_units();
+  static void say_what_to_do(const Watched& watched, Situation situation);
   void before_forward(Watched& watched);
   void begin_forward();
   void end_forward(bool returned);
+  void drop_old_casts();
   void after_forward(Watched& watched, bool returned);
   void before_backward(const Watched& watched);
   void end_pass();
@@ -91,6 +98,9 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too
   std::vector<const void*> calls_;        // of watched modules, under way
   bool summoned_{};
+  bool has_trained_{};        // a forward that records gradients has begun
+  std::vector<bool> agreed_;  // requires_grad of each entry, when ranks compared it last
+  bool casts_may_be_old_{};   // those of autocast's cache
 };
 
 // Collective. Of the parts `own` of tensors that are cut as their parameters, by entry and key: the

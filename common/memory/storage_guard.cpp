@@ -38,6 +38,10 @@ void guard_storage(const c10::Storage& storage, const std::string& message, int6
   impl.set_nbytes(static_cast<size_t>(bytes));
 }
 
+void set_guard_message(const c10::Storage& storage, const std::string& message) {
+  extra_meta(*storage.unsafeGetStorageImpl())->custom_data_ptr_error_msg_ = message;
+}
+
 bool is_guarded(const c10::Storage& storage) {
   const auto& meta = extra_meta(*storage.unsafeGetStorageImpl());
   return meta && meta->custom_data_ptr_error_msg_.has_value();

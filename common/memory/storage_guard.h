@@ -16,6 +16,9 @@ namespace fsdp {
 // are counted where memory is allocated.
 void guard_storage(const c10::Storage& storage, const std::string& message, int64_t bytes);
 
+// From now on, `storage`, which is guarded, throws with another message.
+void set_guard_message(const c10::Storage& storage, const std::string& message);
+
 bool is_guarded(const c10::Storage& storage);
 
 // For resize_storage(), before it puts other memory into guarded storage: whether access throws.

@@ -10,7 +10,11 @@ namespace fsdp {
 // reduction, and all that the optimizer does stay fp32.
 struct MixedPrecisionPolicy {
   at::ScalarType param_dtype{at::kFloat};   // that parameters are gathered in, and compute in
-  at::ScalarType reduce_dtype{at::kFloat};  // that gradients are sent in; they are added in fp32
+  at::ScalarType reduce_dtype{at::kFloat};  // that gradients are sent in; ranks' are added in fp32
+
+  // That gradients of several backward passes are added in before they are reduced: the wider of
+  // the two, so fp32 for bf16 with fp16. (FSDP2 takes reduce_dtype, even if that is narrower.)
+  at::ScalarType accumulate_dtype() const { return c10::promoteTypes(param_dtype, reduce_dtype); }
 
   bool rounds_parameters() const { return param_dtype != at::kFloat; }
   bool operator==(const MixedPrecisionPolicy&) const = default;

@@ -22,6 +22,7 @@ class FlatParameterImpl final : public FlatParameter {
   void wait_for_reduction() override;
   void abandon_gradient() override;
   void set_mixed_precision(const MixedPrecisionPolicy& policy) override;
+  void widen_gradients() override;
 
  private:
   void flatten_gradients();

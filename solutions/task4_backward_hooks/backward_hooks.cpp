@@ -108,8 +108,9 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   if (unit.reduced) {
     throw std::logic_error(
         "unit " + unit.flat->unit() + ": parameter " + unit.flat->parameters()[index].name +
-        " got a gradient after the unit was reduced; use it in its own module alone, and run "
-        "backward over a forward before the next forward");
+        " got a gradient after the unit was reduced; use it in its own module alone, run backward "
+        "over a forward before the next forward, and under autocast call "
+        "at::autocast::clear_cache() between the two");
   }
   unit.flat->collect_gradient(index);
 }
@@ -130,6 +131,7 @@ bool BackwardHooksImpl::more_may_come(const Unit& unit) const {
 
 void BackwardHooksImpl::post_backward(Unit& unit) {
   reshard(unit);  // before its flat gradient is allocated
+  if (!requires_gradient_sync_) unit.flat->widen_gradients();
   // Asks trainable(), which is the same on every rank, and not whether a gradient came.
   if (!requires_gradient_sync_ || !unit.flat->trainable()) return;
   wait_for_reduction();  // of another unit, also before the flat gradient is allocated

@@ -48,8 +48,9 @@ class FlatParameter {
 
   // Marks parameter `index`'s .grad as complete and counts its bytes as `gradients`. It stays in
   // .grad until reduce_gradient(): as it is, or moved into a flat gradient that is made at the
-  // first call, of which .grad is then a view. No copy stays beside it. What is added to .grad in
-  // place before reduce_gradient() is reduced too, once, whether or not it is collected again.
+  // first call, of which .grad is then a view. It has the parameter's dtype or, after
+  // widen_gradients(), a wider one. No copy stays beside it. What is added to .grad in place before
+  // reduce_gradient() is reduced too, once, whether or not it is collected again.
   virtual void collect_gradient(size_t index) = 0;
   virtual bool has_gradient() const = 0;  // one was collected and is not reduced
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
@@ -83,6 +84,11 @@ class FlatParameter {
   virtual void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) {
     todo("FlatParameter::set_mixed_precision", "2.6");
   }
+  // Part of the same extension. Converts each collected gradient in .grad to
+  // policy.accumulate_dtype(), so that autograd adds the gradients of later backward passes in it.
+  // Does nothing if param_dtype is that dtype, and to gradients that have it already.
+  // Whoever runs a pass that reduces nothing calls it when the unit's gradients are complete.
+  virtual void widen_gradients() {}
 
  protected:
   FlatParameter() = default;

@@ -54,8 +54,9 @@ class BackwardHooks {
   void on_end(std::function<void()> callback) { on_end_ = std::move(callback); }
 
   // Extension (see "Going further" in the handout), with FSDP2's name. While this is off, a pass
-  // reduces no unit: gradients stay in .grad, and those of the next pass are added to them. A pass
-  // that breaks off drops them all.
+  // reduces no unit: gradients stay in .grad, and those of the next pass are added to them. Where a
+  // unit would be reduced, its gradients are widened instead (FlatParameter::widen_gradients()). A
+  // pass that breaks off drops them all.
   virtual void set_requires_gradient_sync(bool /*sync*/) {
     todo("BackwardHooks::set_requires_gradient_sync", "4.5");
   }

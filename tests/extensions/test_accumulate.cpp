@@ -18,5 +18,101 @@ MULTI_RANK_TEST(GradientSync, that_was_forgotten_is_refused_by_the_optimizer) {
   expect_error(run, "what step() throws", {"std::logic_error", "root"});
 }
 
+// The loss of one pass of a ToyModel in `dtype`.
+at::Tensor loss_in(ToyModel& model, int rank, int pass) {
+  return model(toy_tokens(rank + 10 * pass)).to(at::kFloat).square().mean();
+}
+
+// The gradients of all passes of all ranks, by unit and parameter: of each rank their sum in the
+// wider dtype, the sum over ranks as a tree, one division.
+std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& policy, int ranks,
+                                                    int passes) {
+  const auto model = toy_model(3);
+  model->to(policy.param_dtype);
+  std::vector<std::vector<std::vector<at::Tensor>>> sent;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int pass = 0; pass < passes; ++pass) {
+      loss_in(*model, rank, pass).backward();
+      size_t u = 0;
+      for (const auto& unit : toy_units(*model)) {
+        if (sent.size() <= u) sent.emplace_back(unit.parameters.size());
+        for (size_t i = 0; i < unit.parameters.size(); ++i) {
+          auto gradient = std::exchange(unit.parameters[i].tensor.mutable_grad(), {});
+          if (!gradient.defined()) gradient = at::zeros_like(unit.parameters[i].tensor);
+          gradient = gradient.to(policy.accumulate_dtype());
+          if (pass == 0) {
+            sent[u][i].push_back(gradient);
+          } else {
+            sent[u][i].back().add_(gradient);
+          }
+        }
+        ++u;
+      }
+    }
+  }
+  std::vector<std::vector<at::Tensor>> means;
+  for (auto& unit : sent) {
+    means.emplace_back();
+    for (auto& parameter : unit) {
+      for (at::Tensor& sum : parameter)
+        sum = sum.to(policy.reduce_dtype).to(at::kFloat);
+      means.back().push_back(sum_as_tree(parameter) / ranks);
+    }
+  }
+  return means;
+}
+
+MULTI_RANK_TEST(GradientSync, passes_of_16_bits_are_added_in_the_wider_dtype) {
+  std::vector<MixedPrecisionPolicy> policies;
+  for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+      policies.push_back({param_dtype, reduce_dtype});
+  for (const bool sync_in_last : {true, false}) {
+    for (const MixedPrecisionPolicy& policy : policies) {
+      SCOPED_TRACE(std::string(dtype_name(policy.param_dtype)) + ", reduced in " +
+                   dtype_name(policy.reduce_dtype));
+      const RankRun expected = run_oracle([&](TestRank& rank) {
+        observe_means(rank, *toy_model(3), expected_means(policy, world_size(), 3), world_size());
+      });
+      const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+        Sharded sharded(rank);
+        for (const auto& unit : sharded.units)
+          unit->set_mixed_precision(policy);
+        for (int pass = 0; pass < 3; ++pass) {
+          sharded.hooks->set_requires_gradient_sync(sync_in_last && pass == 2);
+          loss_in(*sharded.model, rank.rank(), pass).backward();
+        }
+        if (!sync_in_last) sharded.hooks->sync_gradients();
+        sharded.observe_gradients(rank);
+      });
+      expect_gradients(run, expected);
+    }
+  }
+}
+
+// Whole gradients, as they wait for a reduction.
+MULTI_RANK_TEST(GradientSync, waiting_gradients_have_the_bytes_of_the_wider_dtype) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto reduce_dtype : {at::kBFloat16, at::kFloat}) {
+      Sharded sharded(rank);
+      int64_t numel = 0;
+      for (const auto& unit : sharded.units) {
+        unit->set_mixed_precision({at::kBFloat16, reduce_dtype});
+        for (const auto& parameter : unit->parameters())
+          numel += parameter.tensor.numel();
+      }
+      sharded.hooks->set_requires_gradient_sync(false);
+      const auto element = static_cast<int64_t>(c10::elementSize(reduce_dtype));
+      for (int pass = 0; pass < 2; ++pass) {
+        loss_in(*sharded.model, rank.rank(), pass).backward();
+        EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], numel * element);
+      }
+      sharded.hooks->sync_gradients();
+      rank.communicator()->wait_for_readers();
+      EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 0);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace fsdp

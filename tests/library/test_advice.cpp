@@ -83,6 +83,8 @@ MULTI_RANK_TEST(Advice, for_a_trained_parameter_of_an_ignored_module_works) {
     WarningsOf warnings;
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none(), .ignored = {net->rest.get()}});
     const std::string warning = "rest.linear.weight of an ignored module is trainable, and each";
+    EXPECT_EQ(warnings.texts, "");  // the module may be replicated before the first forward
+    loss_of(*net, rank);
     EXPECT_EQ(warnings.texts.find(warning) != std::string::npos, rank.rank() == 0);
     const auto step = [&] { torch::optim::SGD({weight}, torch::optim::SGDOptions(0.1)).step(); };
     weight.mutable_grad() = at::full_like(weight, rank.rank());
@@ -233,11 +235,19 @@ MULTI_RANK_TEST(RanksThatDiffer, in_what_is_frozen_after_a_step_are_named) {
   run_ranks(world_size(), [&](TestRank& rank) {
     EXPECT_CONTAINS(error_of([&] {
                       train(rank, [&](BlockNet& net) {
-                        net.blocks[rank.rank() == 1 ? 1 : 0]->linear->bias.set_requires_grad(false);
+                        net.blocks[0]->linear->bias.set_requires_grad(false);
+                        net.blocks[1]->linear->bias.set_requires_grad(rank.rank() != 1);
                       });
                     }),
-                    "ranks differ in parameter b0.linear.bias: frozen on rank");
+                    "ranks differ in parameter b1.linear.bias: trainable on rank");
   });
+  const RankRun others = try_ranks(world_size(), [&](TestRank& rank) {
+    train(rank, [&](BlockNet& net) {
+      net.blocks[rank.rank() == 1 ? 1 : 0]->linear->bias.set_requires_grad(false);
+    });
+  });
+  expect_error_says(others.failure(), "set_requires_grad() of b0.linear.bias");
+  expect_error_says(others.failure(), "set_requires_grad() of b1.linear.bias");
   const RankRun run = try_ranks(world_size(), [&](TestRank& rank) {
     train(rank,
           [&](BlockNet& net) { net.blocks[0]->linear->bias.set_requires_grad(rank.rank() != 1); });

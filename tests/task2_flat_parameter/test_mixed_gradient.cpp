@@ -156,6 +156,71 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
   expect_shards(run, oracle, "256 + 1 + 1");
 }
 
+// As autograd does in a second pass: it adds to .grad in place. In bf16, 256 + 1 + 1 is 256.
+MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype) {
+  const auto sum = [](const MixedPrecisionPolicy& policy) {
+    at::Tensor total = at::full({}, 256, policy.accumulate_dtype());
+    for (int pass = 0; pass < 2; ++pass)
+      total += at::ones({}, policy.param_dtype);
+    return total.to(policy.reduce_dtype).item<double>();
+  };
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    for (const auto& policy : kPolicies)
+      observe_expected_shards(rank, "gradient" + with(policy), equal_gradients(sum(policy)),
+                              world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      const auto unit = make_mixed_unit(rank, policy);
+      collect_gradients(*unit, equal_gradients(256));
+      for (int pass = 0; pass < 2; ++pass) {
+        unit->widen_gradients();
+        unit->widen_gradients();  // the second call finds them widened
+        for (size_t i = 0; i < kShapes.size(); ++i) {
+          const at::Tensor& parameter = unit->parameters()[i].tensor;
+          parameter.mutable_grad() += at::ones(kShapes[i], parameter.scalar_type());
+          unit->collect_gradient(i);
+        }
+      }
+      rank.observe("dtype of .grad" + with(policy),
+                   c10::toString(unit->parameters()[0].tensor.grad().scalar_type()));
+      reduce(*unit);
+      observe_gradient(rank, *unit, "gradient" + with(policy));
+    }
+  });
+  for (const auto& policy : kPolicies) {
+    expect_on_all_ranks(run, "dtype of .grad" + with(policy),
+                        c10::toString(policy.accumulate_dtype()));
+    expect_shards(run, oracle, "gradient" + with(policy));
+  }
+}
+
+// As in a pass in which some parameters get a gradient for the first time.
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_reduced_too) {
+  constexpr MixedPrecisionPolicy kWide{at::kBFloat16, at::kFloat};
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    observe_expected_shards(rank, "gradient", equal_gradients(3), world_size());
+    observe_expected_shards(rank, "next gradient", equal_gradients(1), world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto unit = make_mixed_unit(rank, kWide);
+    unit->widen_gradients();  // there is none
+    for (size_t i = 0; i < kShapes.size(); ++i) {
+      unit->parameters()[i].tensor.mutable_grad() = at::full(kShapes[i], 3, at::kBFloat16);
+      unit->collect_gradient(i);
+      unit->widen_gradients();
+    }
+    reduce(*unit);
+    observe_gradient(rank, *unit, "gradient");
+    unit->drop_gradient();
+    collect_gradients(*unit, equal_gradients(1));
+    reduce(*unit);
+    observe_gradient(rank, *unit, "next gradient");
+  });
+  expect_shards(run, oracle, "gradient");
+  expect_shards(run, oracle, "next gradient");
+}
+
 MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     auto gradients = equal_gradients(0);

@@ -41,6 +41,54 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_
   expect_on_all_ranks(run, "units reduced in the next pass", "");
 }
 
+// A unit that notes what is called, and is whole.
+struct NotingUnit : FlatParameter {
+  NotingUnit(std::vector<NamedParameter> parameters, std::string& notes) : notes(notes) {
+    parameters_ = std::move(parameters);
+  }
+  bool trainable() const override { return true; }
+  void unshard_async() override {}
+  void unshard() override {}
+  void reshard() override {}
+  void collect_gradient(size_t index) override { notes += "collect "; }
+  bool has_gradient() const override { return false; }
+  void reduce_gradient() override { notes += "reduce "; }
+  void wait_for_reduction() override {}
+  void abandon_gradient() override {}
+  void widen_gradients() override { notes += "widen "; }
+  std::string& notes;
+};
+
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_unit_that_is_not_reduced_is_widened) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    std::string notes;
+    const auto block = std::make_shared<ToyBlock>(7, 1);
+    block->use_spare = false;
+    const auto hooks = make_backward_hooks();
+    hooks->add(*block, std::make_shared<NotingUnit>(distinct_parameters(*block), notes));
+    for (const std::string pass : {"first", "second"}) {
+      hooks->set_requires_gradient_sync(false);
+      notes.clear();
+      (*block)(at::ones({2, 7}).requires_grad_()).sum().backward();
+      const size_t collected = notes.rfind("collect"), widened = notes.rfind("widen");
+      rank.observe("the " + pass + " pass collects", collected != std::string::npos);
+      rank.observe("the " + pass + " pass widens what it has collected",
+                   widened != std::string::npos && widened > collected);
+      rank.observe("the " + pass + " pass reduces", notes.find("reduce") != std::string::npos);
+    }
+    hooks->set_requires_gradient_sync(true);
+    notes.clear();
+    (*block)(at::ones({2, 7}).requires_grad_()).sum().backward();
+    rank.observe("the last pass reduces", notes.find("reduce") != std::string::npos);
+  });
+  for (const std::string pass : {"first", "second"}) {
+    expect_on_all_ranks(run, "the " + pass + " pass collects", true);
+    expect_on_all_ranks(run, "the " + pass + " pass widens what it has collected", true);
+    expect_on_all_ranks(run, "the " + pass + " pass reduces", false);
+  }
+  expect_on_all_ranks(run, "the last pass reduces", true);
+}
+
 MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

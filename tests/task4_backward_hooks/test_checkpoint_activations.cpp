@@ -1,4 +1,5 @@
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <checkpoint_activations.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
@@ -125,6 +126,93 @@ TEST(T4_6_checkpoint_activations, the_generator_is_after_backward_what_it_was_be
     rank.observe(kGenerator, state_of_generator());
   });
   expect_on_all_ranks(run, {{"runs of forward()", 2}, {kGenerator, run.at(0, "generator before")}});
+}
+
+// Of the CPU.
+std::string autocast_settings() {
+  return std::string(at::autocast::is_autocast_enabled(c10::kCPU) ? "on, " : "off, ") +
+         c10::toString(at::autocast::get_autocast_dtype(c10::kCPU)) +
+         (at::autocast::is_autocast_cache_enabled() ? ", keeps casts" : ", keeps none");
+}
+
+void set_autocast(bool on, at::ScalarType dtype, bool keeps_casts) {
+  at::autocast::set_autocast_enabled(c10::kCPU, on);
+  at::autocast::set_autocast_dtype(c10::kCPU, dtype);
+  at::autocast::set_autocast_cache_enabled(keeps_casts);
+}
+
+TEST(T4_6_checkpoint_activations, the_second_run_is_under_the_autocast_of_the_first) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    for (const bool on : {true, false}) {
+      const auto block = layer();
+      std::string runs;
+      block->begin = [&] { runs += autocast_settings() + "; "; };
+      checkpoint_activations(*block);
+      set_autocast(on, at::kHalf, !on);
+      const at::Tensor loss = (*block)(random_input()).sum();
+      set_autocast(!on, at::kBFloat16, true);
+      loss.backward();
+      rank.observe(std::string("autocast in the runs, ") + (on ? "on" : "off"), runs);
+      rank.observe(std::string("autocast after backward, ") + (on ? "on" : "off"),
+                   autocast_settings());
+      set_autocast(false, at::kBFloat16, true);
+    }
+  });
+  expect_on_rank(run, 0, "autocast in the runs, on",
+                 "on, Half, keeps none; on, Half, keeps none; ");
+  expect_on_rank(run, 0, "autocast after backward, on", "off, BFloat16, keeps casts");
+  expect_on_rank(run, 0, "autocast in the runs, off",
+                 "off, Half, keeps casts; off, Half, keeps casts; ");
+  expect_on_rank(run, 0, "autocast after backward, off", "on, BFloat16, keeps casts");
+}
+
+// What a product under autocast gives after the weight has changed.
+at::Tensor product_after_a_change(bool checkpointed) {
+  torch::manual_seed(1);
+  const auto block = layer();
+  if (checkpointed) checkpoint_activations(*block);
+  const at::Tensor x = random_input();
+  set_autocast(true, at::kBFloat16, true);
+  const at::Tensor loss = (*block)(x).sum();
+  at::autocast::clear_cache();
+  set_autocast(false, at::kBFloat16, true);
+  loss.backward();
+  block->first.detach().add_(1);
+  set_autocast(true, at::kBFloat16, true);
+  const at::Tensor product = at::linear(x, block->first).detach().to(at::kFloat);
+  at::autocast::clear_cache();
+  set_autocast(false, at::kBFloat16, true);
+  return product;
+}
+
+TEST(T4_6_checkpoint_activations, the_second_run_leaves_no_cast_to_the_next_forward) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    rank.observe("without", product_after_a_change(false));
+    rank.observe("checkpointed", product_after_a_change(true));
+  });
+  expect_on_rank(run, 0, "checkpointed", run.at(0, "without"));
+}
+
+// Adds rows, whose backward needs the indices alone. FSDP gathers no such unit for backward.
+struct RowsBlock : Module {
+  at::Tensor forward(at::Tensor ids) override {
+    ++runs;
+    return at::embedding(rows, ids);
+  }
+  bool reads_parameters_in_backward() const override { return false; }
+  at::Tensor rows = register_parameter("rows", at::randn({5, 3}));
+  int runs{};
+};
+
+TEST(T4_6_checkpoint_activations, a_module_whose_backward_reads_no_parameters_runs_once) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    const auto block = std::make_shared<RowsBlock>();
+    checkpoint_activations(*block);
+    (*block)(at::tensor({1, 1, 4})).sum().backward();
+    rank.observe("runs of forward()", block->runs);
+    rank.observe("sum of the gradient", block->rows.grad().sum());
+  });
+  expect_on_rank(run, 0, "runs of forward()", 1);
 }
 
 TEST(T4_6_checkpoint_activations, gradients_come_in_the_pass_that_asked_for_them) {

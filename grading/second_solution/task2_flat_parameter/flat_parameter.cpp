@@ -11,8 +11,8 @@ namespace fsdp {
 namespace {
 
 // The flat gradient exists from the first gradient that is collected, and each .grad is a view of
-// it from then until reduce_gradient(). Gradients are collected in the parameters' dtype, and the
-// whole flat gradient is rounded when it is reduced.
+// it from then until reduce_gradient(). Gradients are collected in the parameters' dtype, or in the
+// one that widen_gradients() has given to the flat gradient, which is rounded when it is reduced.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -29,6 +29,7 @@ class FlatParameterImpl final : public FlatParameter {
   void wait_for_reduction() override;
   void abandon_gradient() override;
   void set_mixed_precision(const MixedPrecisionPolicy& policy) override;
+  void widen_gradients() override;
 
  private:
   at::Tensor part(const at::Tensor& flat, size_t index) const;  // view of a parameter's elements
@@ -159,6 +160,19 @@ void FlatParameterImpl::collect_gradient(size_t index) {
   gradient = view;
 }
 
+void FlatParameterImpl::widen_gradients() {
+  at::NoGradGuard no_grad;
+  const at::ScalarType dtype = precision_.accumulate_dtype();
+  if (!gradient_.defined() || gradient_.scalar_type() == dtype) return;
+  const MemoryScope scope(MemoryClass::gradients);
+  const at::Tensor narrow = gradient_;
+  gradient_ = comm_->empty(layout_.padded_numel, dtype).copy_(narrow);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    if (gradient.defined() && gradient.is_alias_of(narrow)) gradient = part(gradient_, i);
+  }
+}
+
 void FlatParameterImpl::take_gradients() {
   for (const auto& parameter : parameters_)
     parameter.tensor.mutable_grad().reset();
@@ -177,7 +191,7 @@ void FlatParameterImpl::reduce_gradient() {
   at::NoGradGuard no_grad;
   wait_for_reduction();
   if (!gradient_.defined()) begin_gradient();
-  if (precision_.param_dtype == precision_.reduce_dtype) {
+  if (gradient_.scalar_type() == precision_.reduce_dtype) {
     in_reduction_ = gradient_;
   } else {
     const MemoryScope scope(MemoryClass::gradients);

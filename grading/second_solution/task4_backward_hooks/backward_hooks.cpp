@@ -221,7 +221,11 @@ void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
 // Parameters first: their memory is free before the gradient of the next unit needs some.
 void BackwardHooksImpl::post_backward(Unit& unit) {
   unit.flat->reshard();
-  if (sync_) reduce(unit);
+  if (sync_) {
+    reduce(unit);
+  } else {
+    unit.flat->widen_gradients();
+  }
 }
 
 void BackwardHooksImpl::reduce(Unit& unit) {

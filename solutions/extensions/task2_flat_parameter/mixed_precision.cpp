@@ -26,4 +26,15 @@ void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) 
   precision_ = policy;
 }
 
+// One gradient at a time has both dtypes.
+void FlatParameterImpl::widen_gradients() {
+  const at::ScalarType dtype = precision_.accumulate_dtype();
+  if (dtype == precision_.param_dtype) return;
+  const MemoryScope scope(MemoryClass::gradients);
+  for (const size_t index : collected_) {
+    at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
+    gradient = gradient.to(dtype);  // the same tensor if it has this dtype
+  }
+}
+
 }  // namespace fsdp

@@ -1,10 +1,13 @@
+#include <ATen/autocast_mode.h>
 #include <checkpoint_activations.h>
 #include <memory/storage_guard.h>
 #include <nn/generator_states.h>
+#include <nn/thread_settings.h>
 #include <optim/shard_layout.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -12,48 +15,67 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// While it lives, draws go on from these states. Then the generators are as they were before.
-class Replay {
- public:
-  Replay(const GeneratorStates& states, c10::Device device) : before_(device) { states.restore(); }
-  Replay(const Replay&) = delete;
-  ~Replay() { before_.restore(); }
-
- private:
-  GeneratorStates before_;
+// What a forward() computes with, besides its input and parameters: as it is now, on this thread.
+struct Surroundings {
+  explicit Surroundings(c10::Device device) : generators(device) {}
+  void restore() const {
+    generators.restore();
+    settings.restore();
+  }
+  GeneratorStates generators;
+  ThreadSettings settings;
 };
 
-// While it lives, this thread runs a forward() for the second time.
+// While it lives, this thread runs a forward() for the second time, in the surroundings of the
+// first. Then all is as it was before.
 class SecondRun {
  public:
-  SecondRun() { alive = true; }
+  SecondRun(const Surroundings& first, c10::Device device)
+      : first_(first), before_(device), outer_(std::exchange(alive, true)) {
+    first.restore();
+  }
   SecondRun(const SecondRun&) = delete;
-  ~SecondRun() { alive = false; }
+  ~SecondRun() {
+    // Else a later forward under autocast would get casts of values from before a step.
+    if (first_.settings.autocast()) at::autocast::clear_cache();
+    before_.restore();
+    alive = outer_;
+  }
   static bool under_way() { return alive; }
 
  private:
-  static thread_local bool alive;
+  inline static thread_local bool alive = false;
+  const Surroundings& first_;
+  Surroundings before_;
+  bool outer_;
 };
-
-thread_local bool SecondRun::alive = false;
 
 // What it takes to run a call's forward() again. The graph owns it.
 struct Call : torch::CustomClassHolder {
-  Call(Module& called, c10::Device device)
-      : owner(called.shared_from_this()), module(called), states(device) {}
+  Call(Module& called, Surroundings first)
+      : owner(called.shared_from_this()), module(called), first(std::move(first)) {}
 
   std::shared_ptr<torch::nn::Module> owner;  // of `module`
   Module& module;
-  GeneratorStates states;  // when the call began
+  Surroundings first;  // when the call began
 };
+
+// Backward gathers no unit whose module says that it reads no parameters there.
+void check_gathered(const Module& module) {
+  for (const auto& [name, parameter] : distinct_parameters(module))
+    if (is_freed(parameter))
+      throw std::logic_error("checkpoint_activations: backward runs forward() of " + module.name() +
+                             " again, but parameter " + name +
+                             " is sharded there; let reads_parameters_in_backward() of its unit's "
+                             "module return true");
+}
 
 // The parameters are inputs too. So the engine takes their gradients on from here, like those of
 // any node: in the pass that runs, and when all uses have been added up.
 struct CheckpointedCall : torch::autograd::Function<CheckpointedCall> {
   static at::Tensor forward(AutogradContext* context, at::TensorList parameters,
-                            const at::Tensor& input, Module& module) {
-    context->saved_data["call"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Call>(module, input.device()));
+                            const at::Tensor& input, Module& module, const Surroundings& now) {
+    context->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<Call>(module, now));
     variable_list saved = parameters.vec();
     saved.push_back(input);
     context->save_for_backward(saved);
@@ -66,20 +88,19 @@ struct CheckpointedCall : torch::autograd::Function<CheckpointedCall> {
     variable_list saved = context->get_saved_variables();
     const size_t inputs = saved.size();
     at::Tensor& input = saved.back();
+    check_gathered(call.module);
     const bool to_input = input.requires_grad();
     input = input.detach().set_requires_grad(to_input);
     at::Tensor output;
     {
-      const SecondRun scope;
-      const at::AutoGradMode with_gradients(/*enabled=*/true);
-      const Replay replay(call.states, input.device());
+      const SecondRun scope(call.first, input.device());
       output = call.module.forward(input);
     }
     if (!to_input) saved.pop_back();
     variable_list found =
         torch::autograd::grad({output}, saved, gradients, /*retain_graph=*/std::nullopt,
                               /*create_graph=*/false, /*allow_unused=*/true);
-    found.resize(inputs + 1);  // the module's is undefined
+    found.resize(inputs + 2);  // those of the module and its surroundings are undefined
     return found;
   }
 };
@@ -101,9 +122,13 @@ variable_list trainable_parameters(const Module& module) {
 
 void checkpoint_activations(Module& module) {
   module.set_forward([](Module& called, const at::Tensor& input) {
-    if (!at::GradMode::is_enabled() || SecondRun::under_way()) return called.forward(input);
+    // A module whose backward reads no parameters keeps its input alone, as a row lookup does.
+    const bool keeps_its_input_alone = !called.reads_parameters_in_backward();
+    if (!at::GradMode::is_enabled() || SecondRun::under_way() || keeps_its_input_alone)
+      return called.forward(input);
     const variable_list parameters = trainable_parameters(called);
-    return CheckpointedCall::apply(at::TensorList(parameters), input, called);
+    const Surroundings now(input.device());
+    return CheckpointedCall::apply(at::TensorList(parameters), input, called, now);
   });
 }
 

@@ -2,6 +2,7 @@
 #include <checkpoint_activations.h>
 #include <memory/storage_guard.h>
 #include <nn/generator_states.h>
+#include <nn/thread_settings.h>
 #include <optim/shard_layout.h>
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -11,10 +11,14 @@ namespace fsdp {
 // - Output and gradients are those without checkpointing, to the bit. (But if a tensor is used
 //   several times inside and also outside, its gradients may be added in another order.)
 // - The second run draws the numbers of the first, and leaves the generators as it found them.
+// - The second run has the thread's settings of the first (ThreadSettings: autocast, for one),
+//   whatever they are in backward, and leaves them as it found them. It leaves no cast in
+//   autocast's cache. Other settings of the process must be those of the call.
 // - Gradients reach the input, and the parameters of `module` and of the modules inside, in the
 //   backward pass that asked for them. Each distinct parameter gets its gradient once.
 // - Only forward() runs again. The hooks of `module` and of its input run as without.
-// - A call while no gradients are recorded just runs forward().
+// - A call while no gradients are recorded just runs forward(). So does one of a module whose
+//   reads_parameters_in_backward() is false, because nothing would gather its parameters again.
 // - A checkpointed module that is called inside another one is a part of that one.
 // - A unit of FSDP may be `module` or lie around it. If one lies inside, a call throws
 //   std::logic_error, because backward would find its parameters resharded.

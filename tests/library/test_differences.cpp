@@ -1,0 +1,186 @@
+#include <ATen/autocast_mode.h>
+#include <same_on_all_ranks.h>
+
+#include <common/expect_text.h>
+#include <library/models.h>
+#include <library/one_process.h>
+
+// What a message says if ranks differ, and what autocast keeps from one forward to the next.
+namespace fsdp {
+namespace {
+
+using Comm = std::shared_ptr<Communicator>;
+
+MULTI_RANK_SUITE_ON(DifferingValues, 2, 3, 4);
+
+// "0.5 on rank 0, 0.25 on ranks 1, 2", where rank `odd` has `other`.
+std::string on_ranks(const TestRank& rank, int odd, const std::string& usual,
+                     const std::string& other) {
+  std::string of_usual;
+  int count = 0;
+  for (int i = 0; i < rank.world_size(); ++i)
+    if (i != odd) of_usual += (count++ > 0 ? ", " : "") + std::to_string(i);
+  of_usual = usual + (count > 1 ? " on ranks " : " on rank ") + of_usual;
+  const std::string of_odd = other + " on rank " + std::to_string(odd);
+  return odd == 0 ? of_odd + ", " + of_usual : of_usual + ", " + of_odd;
+}
+
+// The tensor is large enough that it is searched in more than one round.
+MULTI_RANK_TEST(DifferingValues, the_first_element_that_differs_is_named) {
+  in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
+    const int odd = rank.world_size() - 1;
+    const auto expect = [&](at::Tensor values, const std::function<void(at::Tensor&)>& change,
+                            const std::string& says) {
+      if (rank.rank() == odd) change(values);
+      std::vector<Trait> traits;
+      add_values(traits, "buffer", {{"other", at::ones({3})}, {"b", values}}, "fill it alike");
+      const std::string error =
+          error_of([&] { check_same_on_all_ranks(*comm, traits, "somewhere"); });
+      EXPECT_EQ(error,
+                "somewhere: ranks differ in the values of buffer b: " + says + "; fill it alike");
+    };
+    const at::Tensor large = at::arange(70 * 90, at::kFloat).view({70, 90});
+    expect(
+        large.clone(),
+        [](at::Tensor& t) {
+          t[61][7] = 0.1F;
+          t[69][89] = 0;
+        },
+        "element [61, 7] is " + on_ranks(rank, odd, "5497", "0.100000001"));
+    expect(
+        large.clone().t(), [](at::Tensor& t) { t[0][0] = -0.0F; },
+        "element [0, 0] is " + on_ranks(rank, odd, "0", "-0"));
+    expect(
+        at::zeros({}, at::kDouble), [](at::Tensor& t) { t.fill_(1. / 3); },
+        on_ranks(rank, odd, "0", "0.33333333333333331"));
+    expect(
+        at::zeros({4}, at::kLong), [](at::Tensor& t) { t[3] = -7; },
+        "element [3] is " + on_ranks(rank, odd, "0", "-7"));
+    expect(
+        at::zeros({2}, at::kBool), [](at::Tensor& t) { t[1] = true; },
+        "element [1] is " + on_ranks(rank, odd, "0", "1"));
+    expect(
+        at::ones({2}, at::kBFloat16), [](at::Tensor& t) { t[0] = 2.5; },
+        "element [0] is " + on_ranks(rank, odd, "1", "2.5"));
+    expect(
+        at::zeros({2}, at::kComplexFloat), [](at::Tensor& t) { t[1] = c10::complex<float>(1, 2); },
+        "element [1] is " + on_ranks(rank, odd, "0 + 0i", "1 + 2i"));
+    expect(
+        at::zeros({2}), [](at::Tensor& t) { t = at::zeros({2}, at::kDouble); },
+        on_ranks(rank, odd, "Float [2]", "Double [2]"));
+  });
+}
+
+MULTI_RANK_TEST(DifferingValues, two_kinds_of_nan_are_told_by_their_hashes) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    at::Tensor values = at::zeros({3});
+    values.view(at::kInt)[2] = rank.rank() == 0 ? 0x7fc00000 : 0x7fc00001;
+    std::vector<Trait> traits;
+    add_values(traits, "buffer", {{"b", values}}, "fill it alike");
+    const std::string error =
+        error_of([&] { check_same_on_all_ranks(*rank.communicator(), traits, "somewhere"); });
+    EXPECT_CONTAINS(error, "element [2] is hash ");
+  });
+}
+
+// A backward of replicas compares a sample; the message names an element of the parameter.
+MULTI_RANK_TEST(DifferingValues, replicas_that_part_are_told_by_an_element) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net(1, 1);
+    DistributedDataParallel model(*net, rank.communicator());
+    if (rank.rank() == 1) net->blocks[0]->linear->weight.detach()[3][5] = 9;
+    const std::string weight =
+        std::to_string(net->blocks[0]->linear->weight[3][5].item<float>()).substr(0, 4);
+    const std::string error = error_of([&] { loss_of(*net, rank).backward(); });
+    EXPECT_CONTAINS(error, "the values of parameter b0.linear.weight: element [3, 5] is ");
+    EXPECT_CONTAINS(error, rank.rank() == 1 ? "9 on rank 1" : weight);
+  });
+}
+
+MULTI_RANK_SUITE_ON(FrozenOnSomeRanks, 2, 3, 4);
+
+// On the ranks of the last replica, or on the last rank if there is one replica alone.
+MULTI_RANK_TEST(FrozenOnSomeRanks, the_parameter_and_the_ranks_are_named_in_each_strategy) {
+  for (int shards = 1; shards <= world_size(); ++shards) {
+    if (world_size() % shards != 0) continue;
+    for (const bool unfreezes : {false, true}) {
+      const RankRun run = try_ranks(world_size(), [&](TestRank& rank) {
+        const auto net = block_net();
+        const at::Tensor bias = net->blocks[1]->linear->bias;
+        bias.set_requires_grad(!unfreezes);
+        FullyShardedDataParallel model(*net, rank.hybrid(shards));
+        loss_of(*net, rank).backward();
+        const int first = shards == rank.world_size() ? shards - 1 : rank.world_size() - shards;
+        if (rank.rank() >= first) bias.set_requires_grad(unfreezes);
+        loss_of(*net, rank).backward();
+      });
+      EXPECT_CONTAINS(run.failure(), "set_requires_grad() of b1.linear.bias");
+      EXPECT_CONTAINS(run.failure(), "likely cause: rank");
+    }
+  }
+}
+
+MULTI_RANK_TEST(FrozenOnSomeRanks, a_change_that_is_taken_back_is_none) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto step = [&] { loss_of(*net, rank).backward(); };
+    step();
+    const at::Tensor bias = net->blocks[1]->linear->bias;
+    if (rank.rank() == 0) {
+      bias.set_requires_grad(false);
+      model.parameters();  // which sees it
+      bias.set_requires_grad(true);
+    }
+    step();
+    bias.set_requires_grad(rank.rank() == 0);
+    model.parameters();
+    bias.set_requires_grad(false);
+    step();
+  });
+}
+
+MULTI_RANK_SUITE(AutocastCache);
+
+// Each kind of forward that leaves casts behind, and then a step, without clear_cache() between.
+MULTI_RANK_TEST(AutocastCache, casts_of_an_earlier_forward_are_not_used_again) {
+  const std::vector<std::pair<std::string, std::function<void(ShardedNet&)>>> kinds{
+      {"nothing", [](ShardedNet&) {}},
+      {"a forward without gradients",
+       [](ShardedNet& sharded) {
+         const at::NoGradGuard no_grad;
+         loss_of(*sharded.net, sharded.rank, 7);
+       }},
+      {"a call of one unit without gradients",
+       [](ShardedNet& sharded) {
+         const at::NoGradGuard no_grad;
+         (*sharded.net->blocks[1])(at::ones({2, 7}));
+       }},
+      {"a forward whose loss is dropped",
+       [](ShardedNet& sharded) { loss_of(*sharded.net, sharded.rank, 7); }},
+      {"a step and dropped gradients", [](ShardedNet& sharded) {
+         loss_of(*sharded.net, sharded.rank, 7).backward();
+         sharded.model.zero_grad();
+       }}};
+  run_ranks(world_size(), [&](TestRank& rank) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::Tensor expected;
+    for (const auto& [name, leave_casts] : kinds) {
+      ShardedNet sharded(rank, momentum);
+      for (int step = 0; step < kSteps; ++step) {
+        if (name == "nothing") at::autocast::clear_cache();
+        leave_casts(sharded);
+        sharded.step(step);
+      }
+      const at::Tensor found = sharded.all_parameters();
+      at::autocast::clear_cache();
+      if (!expected.defined()) expected = found;
+      EXPECT_TRUE(at::equal(found, expected)) << name;
+    }
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,86 @@
+#include <common/expect_text.h>
+#include <library/models.h>
+#include <library/one_process.h>
+
+#include <thread>
+
+// fully_shard(module) marks a module for all threads of the process.
+namespace fsdp {
+namespace {
+
+// Runs `body` in a thread of its own, and throws here what it has thrown.
+void in_a_thread(const std::function<void()>& body) {
+  std::exception_ptr thrown;
+  std::thread([&] {
+    try {
+      body();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }).join();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+MULTI_RANK_SUITE_ON(Mark, 1, 2, 3);
+
+MULTI_RANK_TEST(Mark, a_mark_of_one_thread_is_seen_by_the_others) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    fully_shard(*net->blocks[0]);
+    in_a_thread([&] { fully_shard(*net->blocks[2]); });
+    const auto comm = rank.communicator();
+    in_a_thread([&] {
+      WarningsOf warnings;
+      FullyShardedDataParallel model(*net, comm, {.wrap = wrap_marked()});
+      EXPECT_EQ(model.units().size(), 3U);
+      EXPECT_EQ(warnings.texts, "");
+      loss_of(*net, rank).backward();
+    });
+    loss_of(*net, rank).backward();
+  });
+}
+
+MULTI_RANK_TEST(Mark, a_marked_module_of_no_sharded_model_refuses_calls_in_every_thread) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    in_a_thread([&] { fully_shard(*net->blocks[0]); });
+    for (const bool other : {false, true}) {
+      const auto call = [&] { loss_of(*net, rank); };
+      EXPECT_CONTAINS(error_of([&] { other ? in_a_thread(call) : call(); }),
+                      "fully_shard(module) has marked it");
+    }
+  });
+}
+
+// Each at a place where a marked module has been.
+TEST(MarkOfOneProcess, a_new_module_in_the_place_of_a_marked_one_has_no_mark) {
+  run_ranks(1, [](TestRank& rank) {
+    for (int i = 0; i < 20; ++i) {
+      const auto net = block_net();
+      EXPECT_TRUE(wrap_marked()(*net).empty());
+      fully_shard(*net->blocks[1]);
+      EXPECT_EQ(wrap_marked()(*net), std::vector<Module*>{net->blocks[1].get()});
+    }
+  });
+}
+
+TEST(MarkOfOneProcess, threads_mark_modules_at_the_same_time) {
+  run_ranks(1, [](TestRank& rank) {
+    std::vector<std::shared_ptr<BlockNet>> nets;
+    for (int i = 0; i < 4; ++i)
+      nets.push_back(block_net(50));
+    std::vector<std::thread> threads;
+    for (const auto& net : nets)
+      threads.emplace_back([&net] {
+        for (const auto& block : net->blocks)
+          fully_shard(*block);
+      });
+    for (std::thread& thread : threads)
+      thread.join();
+    for (const auto& net : nets)
+      EXPECT_EQ(wrap_marked()(*net).size(), 50U);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

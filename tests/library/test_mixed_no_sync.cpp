@@ -1,0 +1,218 @@
+#include <checkpoint_activations.h>
+#include <common/expect_text.h>
+
+#include <library/models.h>
+#include <library/one_process.h>
+
+#include <map>
+#include <optional>
+
+// Passes in no_sync() with mixed precision: their gradients are added in the wider dtype.
+namespace fsdp {
+namespace {
+
+constexpr MixedPrecisionPolicy kWide{at::kBFloat16, at::kFloat};
+
+std::vector<MixedPrecisionPolicy> policies() {
+  std::vector<MixedPrecisionPolicy> all;
+  for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+      all.push_back({param_dtype, reduce_dtype});
+  return all;
+}
+
+std::string named(const MixedPrecisionPolicy& policy) {
+  return std::string(dtype_name(policy.param_dtype)) + ", reduced in " +
+         dtype_name(policy.reduce_dtype);
+}
+
+// A block that is called twice, one that a step uses or not, and one that computes in fp32.
+struct MixedNet : Module {
+  at::Tensor forward(at::Tensor x) override {
+    x = (*twice)((*twice)(x));
+    if (uses_spare) x = (*spare)(x);
+    return (*fp32)(x.to(at::kFloat)).to(scale.scalar_type()) * scale;
+  }
+  std::shared_ptr<LayerBlock> twice = register_module("twice", std::make_shared<LayerBlock>());
+  std::shared_ptr<LayerBlock> spare = register_module("spare", std::make_shared<LayerBlock>());
+  std::shared_ptr<LayerBlock> fp32 = register_module("fp32", std::make_shared<LayerBlock>());
+  at::Tensor scale = register_parameter("scale", at::randn({7}));
+  bool uses_spare = true;
+};
+
+std::shared_ptr<MixedNet> mixed_net() {
+  torch::manual_seed(1);
+  return std::make_shared<MixedNet>();
+}
+
+// The loss of one pass. No pass but the second uses the spare block.
+at::Tensor loss_of_pass(MixedNet& net, int part, int parts, int pass) {
+  net.uses_spare = pass == 1;
+  const at::Tensor x = batch_part(part, parts, pass, {5, 7}).to(net.scale.scalar_type());
+  return net(x).to(at::kFloat).square().mean();
+}
+
+// What one process makes of the passes of all ranks, by name. Of each rank their sum, in
+// `sum_dtype`; of sharded parameters the sum over ranks, as a tree, and one division.
+struct Expected {
+  std::map<std::string, at::Tensor> means;                // of sharded parameters
+  std::vector<std::map<std::string, at::Tensor>> of_own;  // by rank, of the ignored module
+};
+
+Expected expected_gradients(const MixedPrecisionPolicy& policy, at::ScalarType sum_dtype, int ranks,
+                            int passes) {
+  const auto net = mixed_net();
+  for (const auto& part : {net->twice, net->spare})
+    part->to(policy.param_dtype);
+  net->scale.set_data(net->scale.detach().to(policy.param_dtype));
+  Expected expected;
+  std::map<std::string, std::vector<at::Tensor>> sent;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::map<std::string, at::Tensor> sums;
+    for (int pass = 0; pass < passes; ++pass) {
+      loss_of_pass(*net, rank, ranks, pass).backward();
+      for (const auto& [name, parameter] : distinct_parameters(*net)) {
+        const at::Tensor gradient = std::exchange(parameter.mutable_grad(), {});
+        if (!gradient.defined()) continue;
+        const bool ignored = name.starts_with("fp32");
+        const at::Tensor wide = gradient.to(ignored ? at::kFloat : sum_dtype);
+        at::Tensor& sum = sums[name];
+        sum = sum.defined() ? sum + wide : wide;
+      }
+    }
+    for (const auto& [name, sum] : sums)
+      sent[name].push_back(sum.to(policy.reduce_dtype).to(at::kFloat));
+    expected.of_own.push_back(sums);
+  }
+  for (const auto& [name, sums] : sent)
+    expected.means[name] = sum_as_tree(sums).div(ranks);
+  return expected;
+}
+
+struct Arrangement {
+  std::string name;
+  bool checkpointed{}, reshards{true}, leaves_before{true};
+};
+const std::vector<Arrangement> kArrangements{{"as it is"},
+                                             {"checkpointed", true},
+                                             {"stays unsharded", false, false},
+                                             {"leaves after the passes", false, true, false}};
+
+void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
+                      const MixedPrecisionPolicy& policy, int passes,
+                      const Arrangement& arrangement) {
+  const auto net = mixed_net();
+  if (arrangement.checkpointed)
+    for (const auto& part : {net->twice, net->spare})
+      checkpoint_activations(*part);
+  const WarningsOf warnings;  // of the ignored module's gradients
+  FullyShardedDataParallel model(*net, comm,
+                                 {.reshard_after_forward = arrangement.reshards,
+                                  .ignored = {net->fp32.get()},
+                                  .mixed_precision = policy});
+  if (arrangement.leaves_before) model.parameters();
+  for (int pass = 0; pass < passes; ++pass) {
+    std::optional<NoSync> no_sync;
+    if (pass + 1 < passes) no_sync = model.no_sync();
+    loss_of_pass(*net, rank.rank(), rank.world_size(), pass).backward();
+  }
+  for (const at::Tensor& parameter : model.parameters())
+    parameter.detach().copy_(parameter.grad());
+  const StateDict found = model.state_dict();
+  const Expected expected =
+      expected_gradients(policy, policy.accumulate_dtype(), rank.world_size(), passes);
+  const auto& own = expected.of_own[static_cast<size_t>(rank.rank())];
+  for (const auto& [name, parameter] : distinct_parameters(*net)) {
+    const bool ignored = name.starts_with("fp32");
+    EXPECT_TRUE(ignored ? at::equal(parameter.grad(), own.at(name))
+                        : at::equal(found.at(name), expected.means.at(name)))
+        << named(policy) << ", " << arrangement.name << ", " << passes << " passes, " << name;
+  }
+}
+
+MULTI_RANK_SUITE(NoSyncInMixedPrecision);
+
+MULTI_RANK_TEST(NoSyncInMixedPrecision, passes_are_added_in_the_wider_dtype_in_each_strategy) {
+  in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
+    for (const MixedPrecisionPolicy& policy : policies())
+      for (const Arrangement& arrangement : kArrangements)
+        expect_gradients(rank, comm, policy, 3, arrangement);
+  });
+}
+
+MULTI_RANK_TEST(NoSyncInMixedPrecision, many_passes_lose_nothing) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    expect_gradients(rank, rank.communicator(), kWide, 40, kArrangements[0]);
+    const Expected in_bf16 = expected_gradients(kWide, at::kBFloat16, rank.world_size(), 40);
+    const Expected in_fp32 = expected_gradients(kWide, at::kFloat, rank.world_size(), 40);
+    EXPECT_FALSE(at::allclose(in_bf16.means.at("scale"), in_fp32.means.at("scale"), 1e-3, 0))
+        << "the test would not see a sum in bf16";
+  });
+}
+
+// What waits is dropped by zero_grad(), and by a backward that throws.
+MULTI_RANK_TEST(NoSyncInMixedPrecision, a_pass_that_was_dropped_leaves_nothing) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    for (const bool thrown : {false, true}) {
+      const auto net = mixed_net();
+      FullyShardedDataParallel model(*net, rank.communicator(),
+                                     {.ignored = {net->fp32.get()}, .mixed_precision = kWide});
+      const auto pass = [&](int number) {
+        return loss_of_pass(*net, rank.rank(), rank.world_size(), number);
+      };
+      model.parameters();
+      {
+        const NoSync no_sync = model.no_sync();
+        pass(5).backward();
+        if (thrown) {
+          at::Tensor loss = pass(6);
+          const auto hook = net->twice->linear->weight.register_hook(
+              [](const at::Tensor&) -> at::Tensor { throw std::domain_error("no step"); });
+          EXPECT_EQ(error_of<std::domain_error>([&] { loss.backward(); }), "no step");
+          net->twice->linear->weight.remove_hook(hook);
+        }
+      }
+      model.zero_grad();
+      for (int number = 0; number < 3; ++number) {
+        std::optional<NoSync> no_sync;
+        if (number < 2) no_sync = model.no_sync();
+        pass(number).backward();
+      }
+      for (const at::Tensor& parameter : model.parameters())
+        parameter.detach().copy_(parameter.grad());
+      const Expected expected = expected_gradients(kWide, at::kFloat, rank.world_size(), 3);
+      const StateDict found = model.state_dict();
+      for (const auto& [name, mean] : expected.means) {
+        if (name.starts_with("fp32")) continue;  // the ignored module's
+        EXPECT_TRUE(at::equal(found.at(name), mean)) << name;
+      }
+    }
+  });
+}
+
+TEST(NoSyncScope, a_scope_can_be_moved_and_ends_once) {
+  std::vector<bool> set;
+  const auto make = [&] { return NoSync([&](bool sync) { set.push_back(sync); }); };
+  {
+    std::optional<NoSync> held;
+    held = make();
+    NoSync other = std::move(*held);
+    EXPECT_EQ(set, std::vector<bool>{false});
+    held.reset();  // which holds nothing any more
+    EXPECT_EQ(set, std::vector<bool>{false});
+  }
+  EXPECT_EQ(set, (std::vector<bool>{false, true}));
+  set.clear();
+  {
+    NoSync one = make();
+    one = make();  // the second begins before the first ends
+    EXPECT_FALSE(set.back());
+    NoSync& same = one;
+    one = std::move(same);
+    EXPECT_FALSE(set.back());
+  }
+  EXPECT_TRUE(set.back());
+}
+
+}  // namespace
+}  // namespace fsdp
