@@ -18,7 +18,6 @@ repeated_names() { printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.
 unguarded_headers() {
   printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' | xargs -d '\n' grep -L '^#pragma once'
 }
-long_files() { awk 'FNR == 401 { print FILENAME }' "${cpp[@]}"; }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
 # Somebody reads it in one sitting. What only extension problems ask for is in solutions/extensions/.
 long_reference() {
@@ -91,7 +90,6 @@ rule() {
 rule "no ../ in includes" wrong_includes
 rule "header names are unique" repeated_names
 rule "headers have #pragma once" unguarded_headers
-rule "files of at most 400 lines" long_files
 rule "the reference is short" long_reference
 rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
