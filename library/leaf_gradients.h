@@ -6,10 +6,10 @@
 
 namespace fsdp {
 
-// While it lives, backward passes that ask for the gradient of `leaf` by name (autograd::grad() of
-// it, or backward() with it in `inputs`) throw std::logic_error, which names `parameter`, before
-// they run. The loss is computed from the module's parameter, so autograd would not find the leaf:
-// it reports a tensor that is not used or, with allow_unused, returns no gradient.
+// While this object lives, autograd::grad() of `leaf`, and backward() with `leaf` in `inputs`,
+// throw std::logic_error, which names `parameter`, before they run. The loss is computed from the
+// module's parameter, so autograd would not find the leaf: it reports a tensor that is not used or,
+// with allow_unused, returns no gradient.
 class NoGradientByName {
  public:
   NoGradientByName(const at::Tensor& leaf, const std::string& parameter);

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// The mark of a tensor that holds this rank's part of a larger one. Operators see the mark of each
-// operand, also in lists:
+// A mark says that a tensor holds this rank's part of a larger one. The dispatcher shows each call
+// of an operator with a marked operand, also in a list, to part_mark.cpp:
 // - operators that compute element by element run, and their results have the mark;
 // - operators that change only how the elements lie, run if the elements keep their order;
 // - all others throw std::logic_error, which names the operator, the parameter and what to call.
@@ -37,8 +37,8 @@ void mark_part(const at::Tensor& tensor, const c10::intrusive_ptr<PartOf>& of);
 // Returns whether the tensor has the mark.
 bool is_part(const at::Tensor& tensor);
 
-// While it lives, this thread's operators ignore marks, and their results have none; views keep
-// them. For the library's own code, which knows that it has parts.
+// While this object lives, operators of this thread ignore marks, and their results have no mark;
+// views keep theirs. The library's own code uses it, because it computes with parts knowingly.
 class PartsAsTensors {
  public:
   PartsAsTensors();
