@@ -6,8 +6,8 @@
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h distributed_data_parallel.h
     flat_layout.h flat_parameter.h forward_method.h fsdp.h fully_shard.h fully_sharded_data_parallel.h
-    ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h plan_step.h prefetch.h
-    sequential.h sharded_optimizer.h state_dict.h unit_plan.h visit_tensors.h wrap_by_size.h
+    ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h
+    sequential.h sharded_optimizer.h state_dict.h this_ranks_part.h unit_plan.h visit_tensors.h wrap_by_size.h
     wrap_policy.h base/todo.h base/torch.h comm/call.h comm/clock.h comm/collect.h comm/communicator.h
     comm/communicator_options.h comm/group.h comm/handle.h comm/hosts.h comm/launched.h comm/launcher.h comm/link.h comm/mapping.h
     comm/rank_status.h comm/shared_region.h comm/tree_sum.h memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h

@@ -3,6 +3,7 @@
 #include <comm/communicator.h>
 #include <nn/module.h>
 #include <no_sync.h>
+#include <norms.h>
 #include <state_dict.h>
 #include <torch/ordered_dict.h>
 
@@ -54,6 +55,12 @@ class ReplicatedModel {
   // Scales the gradients so that their norm is at most max_norm. Returns the norm before; throws
   // what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
+
+  // As in ShardedModel, and with the same bits. The first is collective: an all-reduce of 8 bytes,
+  // and one between replicas. The norms need no collective.
+  bool gradients_are_finite();
+  Norms param_norms(double norm_type = 2);
+  Norms grad_norms(double norm_type = 2);
 
   // Until the next backward outside of it, whoever reads .grad is refused; after a backward that
   // threw, until gradients are dropped.

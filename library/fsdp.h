@@ -25,7 +25,9 @@
 // DistributedDataParallel.
 #include <distributed_data_parallel.h>
 #include <fully_sharded_data_parallel.h>
+#include <norms.h>
 #include <state_dict.h>
+#include <this_ranks_part.h>
 
 // What it stands on: sharding.
 #include <backward_hooks.h>

@@ -107,6 +107,7 @@ double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
   const Purpose purpose("clip_grad_norm_()");
   const at::NoGradGuard no_grad;
   sharding_->tensors().check_complete();
+  const PartsAsTensors inside;
   std::vector<at::Tensor> gradients;
   for (const auto& entry : sharding_->tensors().entries())
     if (entry.own.grad().defined()) gradients.push_back(entry.own.grad());

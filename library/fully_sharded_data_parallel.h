@@ -2,7 +2,9 @@
 
 #include <fully_shard.h>
 #include <no_sync.h>
+#include <norms.h>
 #include <state_dict.h>
+#include <this_ranks_part.h>
 #include <wrap_policy.h>
 
 #include <torch/ordered_dict.h>
@@ -66,14 +68,20 @@ class ShardedModel {
   FullySharded& fully_sharded() const;
   const std::vector<std::shared_ptr<FlatParameter>>& units() const;
 
-  // What this rank owns of each distinct parameter, for torch::optim: leaves [n], views of the
-  // shards, in the order of net.parameters(). Of some parameters a rank owns no element; their
-  // tensor is empty. From the first call on, gradients are in their .grad, also those of passes
-  // before, and the units keep none (ShardedOptimizer then finds none). Hooks on them are called. A
-  // frozen parameter gets none; freeze it here or in the module, and unfreeze it there. A parameter
-  // without a gradient in a pass has zeros, as in PyTorch's FSDP. Write to them between steps by
-  // any means. Optimizers that compute each element by itself end with the bits of one process: all
-  // of torch's but LBFGS, which is refused at its first step.
+  // What this rank owns of each distinct parameter, for torch::optim: leaves, views of the shards,
+  // in the order of net.parameters(). They have dim() of their parameter (at least 1), and the
+  // sizes [1, ..., 1, n]. Of some parameters a rank owns no element; their tensor is empty. From
+  // the first call on, gradients are in their .grad, also those of passes before, and the units
+  // keep none (ShardedOptimizer then finds none). Hooks on them are called. A frozen parameter gets
+  // none; freeze it here or in the module, and unfreeze it there. A parameter without a gradient in
+  // a pass has zeros, as in PyTorch's FSDP. Write to them between steps by any means. Optimizers
+  // that compute each element by itself end with the bits of one process: all of torch's but LBFGS.
+  //
+  // On two or more ranks these tensors, their gradients, and what is computed from them refuse
+  // operators that do not compute element by element, with std::logic_error: norm(), sum(),
+  // isfinite().all(), p[0], matmul() would be those of this rank's part. The error says what to
+  // call instead; this_ranks_part(tensor) is the part as a plain tensor. docs/what_works.md has a
+  // table.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // the same, by first name
   void zero_grad();  // drops all gradients, as the optimizer's does, and the module's
@@ -82,6 +90,20 @@ class ShardedModel {
   // max_norm. Returns the norm before, the same on every rank. (torch::nn::utils::clip_grad_norm_
   // would take the norm of this rank's part, and is refused.) Throws what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
+
+  // Collective: an all-reduce of 8 bytes, and one between replicas. Returns, on every rank, whether
+  // no gradient has a NaN or an infinity on any rank. Parameters of ignored modules count too. A
+  // parameter without a gradient, such as a frozen one, counts as finite.
+  bool gradients_are_finite();
+
+  // Collective: an all-gather of 8 bytes and, unless norm_type is infinite, an all-reduce of 160
+  // bytes, for each of parameters(). Return the p-norm of each whole parameter or gradient by its
+  // first name, the same on every rank, and with the same bits for every number of ranks and with
+  // DistributedDataParallel: nothing is rounded before the end (optim/p_norm.h), so torch's norm()
+  // may differ in the last bits. For LARS, LAMB, max-norm, or a log. A parameter that has no
+  // gradient on any rank is left out. Throw what check_norm_type() throws.
+  Norms param_norms(double norm_type = 2);
+  Norms grad_norms(double norm_type = 2);
 
   NoSync no_sync();
 
@@ -116,7 +138,8 @@ class ShardedModel {
 
   // Collective, for example once an epoch, after a scheduler's step: one small all-gather. Throws
   // std::invalid_argument if the groups, an option, or the numbers of steps differ between ranks,
-  // which nothing sees while the model trains.
+  // which nothing sees while the model trains. Warns by TORCH_WARN on rank 0 if a group has no
+  // parameters, and so does optim_state_dict().
   void check_optimizer(torch::optim::Optimizer& optimizer);
 
   // Collective. Every rank's floating-point buffers become their mean, the others rank 0's.

@@ -134,7 +134,8 @@ void ShardedModel::load_state_dict(const StateDict& state) {
   auto own = named_tensors(sharding_->net());
   for (const auto& entry : sharding_->tensors().entries()) {
     const at::Tensor given = state.at(entry.name).flatten();
-    at::Tensor(entry.own).copy_(given.narrow(0, entry.begin, entry.own.numel()));
+    at::Tensor(entry.own).copy_(
+        given.narrow(0, entry.begin, entry.own.numel()).view(entry.own.sizes()));
     std::erase_if(own, [&](const auto& named) { return named.second.is_same(entry.whole); });
   }
   for (auto& [name, tensor] : own)  // buffers, and parameters of ignored modules

@@ -61,6 +61,7 @@ Class class_of(const Optimizer& optimizer) {
 // Of options, or of the state of a parameter.
 template <class Part>
 Values values_of(const Part& part) {
+  const PartsAsTensors inside;
   torch::serialize::OutputArchive written;
   part.serialize(written);
   std::stringstream text;
@@ -339,15 +340,27 @@ Entries entries_of(const Module& net) {
   return entries;
 }
 
+// A program that chooses groups by sizes or numel() of this rank's parts chooses others than in one
+// process, and some ranks alone may have an empty one.
+void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
+  for (size_t i = 0; i < optimizer.param_groups().size() && comm.global_rank() == 0; ++i)
+    if (optimizer.param_groups()[i].params().empty())
+      TORCH_WARN("group ", i,
+                 " of the optimizer has no parameters; choose groups by dim() or by name: the "
+                 "sizes and numel() of model.parameters() are those of this rank's part");
+}
+
 }  // namespace
 
 void ShardedModel::check_optimizer(Optimizer& optimizer) {
+  warn_if_a_group_is_empty(optimizer, sharding_->comm());
   agreed(optimizer, sharding_->comm(), sharding_->tensors().entries(), "check_optimizer");
 }
 
 StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
   sharding_->begin(kSave);
   Communicator& comm = sharding_->comm();
+  warn_if_a_group_is_empty(optimizer, comm);
   return save(optimizer, comm, sharding_->tensors().entries(), comm.replicas() != nullptr,
               [&](const auto& own) { return gather(*sharding_, own); });
 }

@@ -1,7 +1,7 @@
 #include <backward_pass.h>
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
-#include <part_of_gradient.h>
+#include <part_mark.h>
 #include <shard_tensors.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -25,6 +25,13 @@ c10::Storage trap_storage(const FlatParameter& unit, const std::string& message)
   return storage;
 }
 
+// [1, ..., 1, n] of as many dimensions as the parameter: programs choose groups by dim().
+std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel) {
+  std::vector<int64_t> sizes(std::max<size_t>(whole.dim(), 1), 1);
+  sizes.back() = numel;
+  return sizes;
+}
+
 // Runs a function when the last tensor that has it is gone.
 struct AtDrop : c10::BackendMeta {
   explicit AtDrop(std::function<void()> function) : run(std::move(function)) {}
@@ -35,7 +42,7 @@ struct AtDrop : c10::BackendMeta {
 }  // namespace
 
 ShardTensors::ShardTensors(const FullySharded& sharded, int world_size)
-    : backward_hooks_(sharded.backward_hooks()), units_(sharded.units()), world_size_(world_size) {
+    : backward_hooks_(sharded.backward_hooks()), units_(sharded.units()) {
   const at::NoGradGuard no_grad;
   std::vector<c10::Storage> incomplete, misplaced;
   for (const auto& unit : units_) {
@@ -58,12 +65,19 @@ ShardTensors::ShardTensors(const FullySharded& sharded, int world_size)
         std::clamp(unit.shard_offset(), parameter.offset, parameter.offset + parameter.numel);
     const int64_t end = std::clamp(shard_end, begin, parameter.offset + parameter.numel);
     const int64_t offset = begin < end ? begin - unit.shard_offset() : 0;
-    at::Tensor own = unit.shard().narrow(0, offset, end - begin).detach();
+    const auto sizes = sizes_of_part(whole, end - begin);
+    at::Tensor own = unit.shard().narrow(0, offset, end - begin).view(sizes).detach();
     own.set_requires_grad(whole.requires_grad());
     entries_.push_back(
         {parameter.name, whole, parameter.unit, parameter.offset, begin - parameter.offset, offset,
          own, view_of_storage(incomplete[parameter.unit], 0, own.sizes()),
          view_of_storage(misplaced[parameter.unit], 0, own.sizes()), whole.requires_grad()});
+    Entry& entry = entries_.back();
+    entry.no_gradient_by_name = std::make_shared<NoGradientByName>(own, parameter.name);
+    if (world_size == 1) continue;  // then the part is the whole
+    entry.part = part_of(parameter.name, /*is_gradient=*/false);
+    entry.part_of_gradient = part_of(parameter.name, /*is_gradient=*/true);
+    mark_part(entry.own, entry.part);
   }
 }
 
@@ -72,21 +86,32 @@ void ShardTensors::register_hooks() {
     const bool trainable = leaf.requires_grad();
     leaf.set_requires_grad(true);  // else no hook can be registered; it may be unfrozen later
     leaf.register_hook([weak = weak_from_this(), function](const at::Tensor& gradient) {
-      if (const auto alive = weak.lock()) function(*alive, gradient);
+      const auto alive = weak.lock();
+      return alive ? function(*alive, gradient) : gradient;
     });
     leaf.set_requires_grad(trainable);
   };
   for (size_t i = 0; i < entries_.size(); ++i) {
     hook(entries_[i].whole, [i](ShardTensors& self, const at::Tensor& gradient) {
       self.arrived(self.entries_[i], gradient);
+      return gradient;
     });
     // A leaf may be part of the loss. What comes is added to .grad, so that has to be no trap.
-    hook(entries_[i].own, [i](ShardTensors& self, const at::Tensor&) {
+    hook(entries_[i].own, [i](ShardTensors& self, const at::Tensor& gradient) {
       Entry& entry = self.entries_[i];
       if (entry.own.grad().is_same(entry.incomplete))
         entry.own.mutable_grad() = std::exchange(entry.reduced, {});
+      return self.marked(entry, gradient);
     });
   }
+}
+
+// A copy: other leaves may get the same tensor.
+at::Tensor ShardTensors::marked(const Entry& entry, const at::Tensor& gradient) const {
+  if (!gradient.defined() || is_part(gradient) || !entry.part_of_gradient) return gradient;
+  const at::Tensor copy = gradient.clone();
+  mark_part(copy, entry.part_of_gradient);
+  return copy;
 }
 
 void ShardTensors::set_sync(bool sync) {
@@ -169,11 +194,7 @@ bool ShardTensors::adds_up() const {
   for (const Entry& entry : entries_) {
     const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
     const Destination at = destination_at(accumulator.get());
-    if (at.caller) {
-      throw std::logic_error("autograd::grad() of parameter " + entry.name +
-                             ", which is sharded, would be of this rank's batch alone; run "
-                             "backward(), and take .grad of model.parameters()");
-    }
+    if (at.caller) refuse_gradient_by_name(entry.name);
     adds_up |= at.grad;
   }
   return adds_up;
@@ -269,7 +290,10 @@ void ShardTensors::end_pass(Entry& entry, const at::Tensor& of_unit) {
 
 // Calls the hooks that the user has registered on the leaf, as the engine would.
 void ShardTensors::give(Entry& entry, const at::Tensor& of_unit) {
-  at::Tensor part = part_of_gradient(of_unit, entry.offset, entry.own.numel(), world_size_);
+  // No view to autograd: Optimizer::zero_grad() detaches gradients in place.
+  at::Tensor part = view_of_storage(of_unit.storage(), of_unit.storage_offset() + entry.offset,
+                                    entry.own.sizes(), of_unit.scalar_type());
+  mark_part(part, entry.part_of_gradient);
   for (const auto& hook : torch::autograd::impl::hooks(entry.own))
     part = (*hook)({part}).at(0);
   at::Tensor& gradient = entry.own.mutable_grad();
@@ -278,6 +302,7 @@ void ShardTensors::give(Entry& entry, const at::Tensor& of_unit) {
   } else {
     gradient = std::move(part);
   }
+  mark_part(gradient, entry.part_of_gradient);
   if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(entry.own)) (*hook)(entry.own);
 }
 
@@ -356,6 +381,7 @@ bool ShardTensors::data_was_given() const {
 // In one process the parameter would be what was given. Here the shard takes its values.
 void ShardTensors::take_data() {
   const at::NoGradGuard no_grad;
+  const PartsAsTensors inside;
   for (const Entry& entry : entries_) {
     if (is_in_place(entry)) continue;
     const at::Tensor& shard = units_[entry.unit]->shard();
@@ -365,9 +391,11 @@ void ShardTensors::take_data() {
       throw std::logic_error("model.parameters(): set_data() gave parameter " + entry.name +
                              " a tensor of another shape, dtype or device; write to it in place");
     }
-    const at::Tensor place = at::Tensor(shard).narrow(0, entry.offset, own.numel());
+    const at::Tensor place =
+        at::Tensor(shard).narrow(0, entry.offset, own.numel()).view(own.sizes());
     place.copy_(own);
     own.set_data(place.detach());
+    mark_part(own, entry.part);
   }
 }
 

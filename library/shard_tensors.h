@@ -1,6 +1,8 @@
 #pragma once
 
 #include <fully_shard.h>
+#include <leaf_gradients.h>
+#include <part_mark.h>
 
 #include <memory>
 #include <string>
@@ -24,15 +26,21 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
     int64_t flat;      // [elements] where the parameter begins in the unit's flat tensor
     int64_t begin;     // [elements] of `own` in the parameter
     int64_t offset;    // [elements] of `own` in the unit's shard
-    at::Tensor own;    // [n] a leaf, a view of the shard, with the shard's version counter
-    at::Tensor incomplete, misplaced;  // [n] traps that .grad of `own` may be
+    // [1, ..., 1, n] a leaf, a view of the shard, with the shard's version counter and as many
+    // dimensions as `whole`, but at least one
+    at::Tensor own;
+    at::Tensor incomplete, misplaced;  // of the shape of `own`: traps that its .grad may be
     bool requires_grad;                // of both, when they were compared last
     int64_t trap{};                    // the number of the trap in .grad of `whole`; 0: it may go
-    at::Tensor reduced{};  // [n] the gradient of earlier passes, while .grad of `own` is a trap
+    at::Tensor reduced{};  // of the shape of `own`: the gradient of earlier passes, while .grad of
+                           // `own` is a trap
     at::Tensor
         unreduced{};  // of the shape of `whole`: between passes, the sum of those in no_sync()
     bool waits{};     // the unit has collected it, and has not reduced it
     bool broken{};    // a part of the gradient was lost in a pass that threw
+    // The marks of `own` and of its gradient; null if one rank has the whole parameter.
+    c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
+    std::shared_ptr<NoGradientByName> no_gradient_by_name{};
   };
 
   // Entries in the order of first registration.
@@ -77,6 +85,7 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
 
  private:
   void arrived(Entry& entry, const at::Tensor& gradient);
+  at::Tensor marked(const Entry& entry, const at::Tensor& gradient) const;
   bool adds_up() const;
   static void check_not_added(const Entry& entry);
   void look_at(Entry& entry);
@@ -92,7 +101,6 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
 
   std::shared_ptr<BackwardHooks> backward_hooks_;
   std::vector<std::shared_ptr<FlatParameter>> units_;
-  int world_size_;
   std::vector<c10::Storage> traps_;  // of .grad of each unit's parameters
   std::vector<Entry> entries_;
   bool under_way_{}, idle_{};  // a pass; one that adds nothing to .grad

@@ -406,6 +406,7 @@ void Sharding::end_summon() {
 
 std::map<std::string, at::Tensor> gather(
     const Sharding& sharding, const std::map<size_t, std::map<std::string, at::Tensor>>& own) {
+  const PartsAsTensors inside;
   Communicator& comm = sharding.comm();
   const auto& entries = sharding.tensors().entries();
   std::map<std::string, at::Tensor> whole;
@@ -418,7 +419,7 @@ std::map<std::string, at::Tensor> gather(
       for (const auto& [key, tensor] : tensors) {
         at::Tensor& shard = shards[key];
         if (!shard.defined()) shard = comm.empty(flat_parameter.shard_numel()).zero_();
-        shard.narrow(0, entry.offset, entry.own.numel()).copy_(tensor);
+        shard.narrow(0, entry.offset, entry.own.numel()).copy_(tensor.flatten());
       }
     }
     for (const auto& [key, shard] : shards) {

@@ -101,6 +101,30 @@ MULTI_RANK_TEST(Advice, for_a_trained_parameter_of_an_ignored_module_works) {
   });
 }
 
+MULTI_RANK_TEST(Advice, for_a_group_without_parameters_is_a_warning_on_rank_0) {
+  in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none()});
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(model.parameters());
+    groups.emplace_back(std::vector<at::Tensor>());
+    torch::optim::AdamW optimizer(groups);
+    const std::function<void()> calls[] = {[&] { model.check_optimizer(optimizer); },
+                                           [&] { model.optim_state_dict(optimizer); }};
+    for (const auto& call : calls) {
+      WarningsOf warnings;
+      call();
+      EXPECT_EQ(warnings.texts.find("group 1 of the optimizer has no parameters; choose groups by "
+                                    "dim() or by name") != std::string::npos,
+                rank.rank() == 0);
+    }
+    const auto full = adamw(model.parameters());
+    WarningsOf warnings;
+    model.check_optimizer(*full);
+    EXPECT_EQ(warnings.texts, "");
+  });
+}
+
 MULTI_RANK_TEST(Advice, for_an_optimizer_that_differs_between_ranks_works) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = block_net();

@@ -223,11 +223,12 @@ void expect_norms_and_lbfgs_of_one_rank() {
 MULTI_RANK_TEST(Refusals, of_norms_and_lbfgs_which_would_see_this_ranks_part_of_the_gradient) {
   if (world_size() == 1) return expect_norms_and_lbfgs_of_one_rank();
   const char* const says = "model.clip_grad_norm_()";
-  std::vector<Misuse> misuses{{says, [](ShardedNet& one) {
-                                 torch::optim::LBFGS lbfgs(one.model.parameters());
-                                 backward(one);
-                                 lbfgs.step([&] { return loss_of(*one.net, one.rank); });
-                               }}};
+  const auto lbfgs = [](ShardedNet& one) {
+    torch::optim::LBFGS optimizer(one.model.parameters());
+    backward(one);
+    optimizer.step([&] { return loss_of(*one.net, one.rank); });
+  };
+  std::vector<Misuse> misuses{{says, lbfgs}, {"LBFGS can't be used", lbfgs}};
   for (const double type : {1.0, 2.0, std::numeric_limits<double>::infinity()})
     misuses.push_back({says, [=](ShardedNet& one) {
                          backward(one);

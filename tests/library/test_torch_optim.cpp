@@ -55,6 +55,42 @@ std::unique_ptr<torch::optim::Optimizer> cutting(const std::vector<at::Tensor>& 
   return std::make_unique<Cutting>(groups, options);
 }
 
+// Weights decay, biases and scales do not.
+std::unique_ptr<torch::optim::Optimizer> decaying_by_dim(const std::vector<at::Tensor>& all) {
+  std::vector<at::Tensor> weights, others;
+  for (const at::Tensor& parameter : all)
+    (parameter.dim() >= 2 ? weights : others).push_back(parameter);
+  const auto group = [](const std::vector<at::Tensor>& parameters, double decay) {
+    return torch::optim::OptimizerParamGroup(
+        parameters, std::make_unique<torch::optim::AdamWOptions>(
+                        torch::optim::AdamWOptions(0.05).weight_decay(decay)));
+  };
+  return std::make_unique<torch::optim::AdamW>(
+      std::vector<torch::optim::OptimizerParamGroup>{group(weights, 0.5), group(others, 0)});
+}
+
+// Torch's kernels for lists of parameters, which its C++ optimizers do not call.
+struct OfLists : torch::optim::SGD {
+  using SGD::SGD;
+  at::Tensor step(LossClosure /*closure*/) override {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> parameters, gradients, momenta, squares, steps;
+    for (const at::Tensor& parameter : param_groups()[0].params()) {
+      if (!parameter.grad().defined()) continue;
+      parameters.push_back(parameter);
+      gradients.push_back(parameter.grad());
+      for (auto* moments : {&momenta, &squares})
+        moments->push_back(at::zeros_like(parameter));
+      steps.push_back(at::ones({}));
+    }
+    at::_foreach_mul_(parameters, 0.99);
+    at::_foreach_add_(parameters, at::_foreach_sign(gradients), -0.01);
+    at::_fused_adamw_(parameters, gradients, momenta, squares, {}, steps, 0.01, 0.9, 0.99, 0.1,
+                      1e-8, false, false);
+    return {};
+  }
+};
+
 MULTI_RANK_TEST(TorchOptim, ends_with_the_bits_of_one_process) {
   using namespace torch::optim;
   expect_equal_to_one_process(
@@ -65,6 +101,8 @@ MULTI_RANK_TEST(TorchOptim, ends_with_the_bits_of_one_process) {
        {.name = "Adagrad", .optimizer = optimizer_of<Adagrad>(AdagradOptions(0.05))},
        {.name = "a scheduler", .optimizer = optimizer_of<Scheduled>(SGDOptions(0.1))},
        {.name = "groups with rates of their own, and cut gradients", .optimizer = cutting},
+       {.name = "groups by dim()", .optimizer = decaying_by_dim},
+       {.name = "kernels of lists", .optimizer = optimizer_of<OfLists>(SGDOptions(0.1))},
        // 40,003 elements: kernels with vectors, and a tail.
        {.name = "large parameters",
         .build = [] { return std::make_shared<BlockNet>(1, 211); },
@@ -78,11 +116,11 @@ MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
     FullyShardedDataParallel model(*net, rank.communicator());
     at::Tensor penalty = at::zeros({});
     for (const at::Tensor& parameter : model.parameters())
-      penalty = penalty + parameter.square().sum();
+      penalty = penalty + this_ranks_part(parameter).square().sum();
     const auto x = batch_part(rank.rank(), rank.world_size(), 0, {5, 7});
     ((*net)(x).sum() * 0 + penalty).backward();
     for (const at::Tensor& parameter : model.parameters())
-      EXPECT_TRUE(at::equal(parameter.grad(), 2 * parameter));
+      EXPECT_TRUE(at::equal(this_ranks_part(parameter.grad()), 2 * this_ranks_part(parameter)));
   });
 }
 

@@ -1,0 +1,83 @@
+#include <leaf_gradients.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using torch::autograd::Engine;
+
+struct Leaves {
+  std::mutex mutex;
+  std::map<const torch::autograd::Node*, std::string> parameters;  // by the leaf's accumulator
+};
+
+Leaves& leaves() {
+  static auto& all = *new Leaves;  // models of static objects end late
+  return all;
+}
+
+void check_is_no_leaf(const torch::autograd::edge_list& asked_for) {
+  Leaves& all = leaves();
+  const std::scoped_lock lock(all.mutex);
+  for (const torch::autograd::Edge& edge : asked_for) {
+    const auto found = all.parameters.find(edge.function.get());
+    if (found != all.parameters.end()) refuse_gradient_by_name(found->second);
+  }
+}
+
+// Looks at each backward pass before torch's engine, which is one per process, runs it.
+struct Looking : Engine {
+  torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
+                                         const torch::autograd::variable_list& inputs,
+                                         bool keep_graph, bool create_graph, bool accumulate_grad,
+                                         const torch::autograd::edge_list& outputs) override {
+    check_is_no_leaf(outputs);
+    return get_base_engine().execute(roots, inputs, keep_graph, create_graph, accumulate_grad,
+                                     outputs);
+  }
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+      const std::shared_ptr<torch::autograd::GraphTask>& graph_task,
+      std::shared_ptr<torch::autograd::Node> graph_root,
+      torch::autograd::InputBuffer&& input_buffer) override {
+    return get_base_engine().execute_with_graph_task(graph_task, std::move(graph_root),
+                                                     std::move(input_buffer));
+  }
+};
+
+Engine& looking_engine() {
+  static auto& engine = *new Looking;  // it has no threads of its own to join
+  return engine;
+}
+
+}  // namespace
+
+NoGradientByName::NoGradientByName(const at::Tensor& leaf, const std::string& parameter) {
+  at::Tensor tensor = leaf;
+  const bool trainable = tensor.requires_grad();
+  tensor.set_requires_grad(true);  // else it has no accumulator; it may be unfrozen later
+  accumulator_ = torch::autograd::impl::grad_accumulator(tensor);
+  tensor.set_requires_grad(trainable);
+  {
+    const std::scoped_lock lock(leaves().mutex);
+    leaves().parameters[accumulator_.get()] = parameter;
+  }
+  torch::autograd::set_default_engine_stub(looking_engine);
+}
+
+NoGradientByName::~NoGradientByName() {
+  const std::scoped_lock lock(leaves().mutex);
+  leaves().parameters.erase(accumulator_.get());
+}
+
+void refuse_gradient_by_name(const std::string& parameter) {
+  throw std::logic_error("autograd::grad() of parameter " + parameter +
+                         ", which is sharded, would be of this rank's batch alone; run "
+                         "backward() without inputs, and take .grad of model.parameters()");
+}
+
+}  // namespace fsdp

@@ -1,0 +1,156 @@
+#include <distributed_data_parallel.h>
+#include <model_checks.h>
+#include <norms.h>
+#include <optim/p_norm.h>
+#include <part_mark.h>
+#include <reducer.h>
+#include <sharding.h>
+
+#include <cmath>
+
+namespace fsdp {
+namespace {
+
+// A tensor of which this rank has a part; undefined if it does not exist.
+struct NamedPart {
+  std::string name;
+  at::Tensor part;
+};
+
+constexpr double kAbsent = -1;  // in place of a largest magnitude, which is at least 0
+
+// Collective. Returns the largest magnitude [P] of each tensor over all ranks, or kAbsent if no
+// rank has the tensor. If only_existence is set, returns zeros in place of the magnitudes.
+at::Tensor largest_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm,
+                              bool only_existence) {
+  const auto count = static_cast<int64_t>(parts.size());
+  const auto options = at::TensorOptions(at::kDouble).device(comm.device());
+  const at::Tensor own = at::full({count}, kAbsent, options);
+  for (int64_t i = 0; i < count; ++i) {
+    const at::Tensor& part = parts[i].part;
+    if (!part.defined()) continue;
+    own[i].copy_(only_existence ? at::zeros({}, at::kDouble) : largest_magnitude(part)[0]);
+  }
+  const at::Tensor all = at::empty({comm.world_size() * count}, options);
+  comm.all_gather_into(all, own, kNorm).wait();
+  return all.view({comm.world_size(), count}).amax(0).cpu();
+}
+
+std::vector<NamedPart> own_gradients(const Sharding& sharding) {
+  std::vector<NamedPart> gradients;
+  for (const auto& entry : sharding.tensors().entries()) {
+    at::Tensor gradient = entry.own.grad();
+    const FlatParameter& unit = *sharding.sharded().units()[entry.unit];
+    const at::Tensor& of_unit = unit.sharded_gradient();  // before model.parameters() is called
+    if (!gradient.defined() && of_unit.defined() && entry.requires_grad)
+      gradient = of_unit.narrow(0, entry.offset, entry.own.numel());
+    gradients.push_back({entry.name, gradient});
+  }
+  return gradients;
+}
+
+std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<NamedPart> gradients;
+  for (const auto& [name, parameter] : parameters)
+    gradients.push_back({name, parameter.grad()});
+  return gradients;
+}
+
+// Collective: the p-norm of each tensor that exists on some rank.
+Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, double norm_type) {
+  check_norm_type(norm_type);
+  const auto count = static_cast<int64_t>(parts.size());
+  if (count == 0) return Norms();
+  const at::Tensor largest = largest_over_ranks(parts, comm, /*only_existence=*/norm_type == 2);
+  const auto* magnitudes = largest.const_data_ptr<double>();
+  at::Tensor sums =
+      at::zeros({count, kDigits}, at::TensorOptions(at::kDouble).device(comm.device()));
+  for (int64_t i = 0; i < count && std::isfinite(norm_type); ++i) {
+    const at::Tensor& part = parts[i].part;
+    if (!part.defined()) continue;
+    sums[i].copy_(norm_type == 2 ? sum_of_squares(part)
+                                 : sum_of_powers(part, norm_type, magnitudes[i]));
+  }
+  if (std::isfinite(norm_type)) comm.all_reduce(sums, kNorm).wait();
+  sums = sums.cpu();
+  Norms norms;
+  for (int64_t i = 0; i < count; ++i) {
+    if (magnitudes[i] == kAbsent) continue;
+    norms.insert(parts[i].name, norm_type == 2 ? std::sqrt(value_of_sum(sums[i]))
+                                               : p_norm(norm_type, magnitudes[i], sums[i]));
+  }
+  return norms;
+}
+
+// Returns the p-norm of each tensor, of which this rank has the whole.
+Norms norms_of(const std::vector<NamedPart>& tensors, double norm_type) {
+  check_norm_type(norm_type);
+  Norms norms;
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.defined()) norms.insert(name, p_norm({tensor}, norm_type));
+  return norms;
+}
+
+// Collective. Returns whether all elements of all tensors are finite on all ranks.
+bool finite_on_all_ranks(const std::vector<NamedPart>& tensors, Communicator& comm) {
+  int64_t broken = 0;
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.defined() && !at::isfinite(tensor).all().item<bool>()) ++broken;
+  const at::Tensor all = at::full({1}, static_cast<double>(broken),
+                                  at::TensorOptions(at::kDouble).device(comm.device()));
+  comm.all_reduce(all, kNorm).wait();
+  if (const auto replicas = comm.replicas()) replicas->all_reduce(all, kNorm).wait();
+  return all.item<double>() == 0;
+}
+
+}  // namespace
+
+Norms ShardedModel::param_norms(double norm_type) {
+  const Purpose purpose("param_norms()");
+  const at::NoGradGuard no_grad;
+  const PartsAsTensors inside;
+  std::vector<NamedPart> parts;
+  for (const auto& entry : sharding_->tensors().entries())
+    parts.push_back({entry.name, entry.own});
+  return norms_over_ranks(parts, sharding_->comm(), norm_type);
+}
+
+Norms ShardedModel::grad_norms(double norm_type) {
+  const Purpose purpose("grad_norms()");
+  const at::NoGradGuard no_grad;
+  const PartsAsTensors inside;
+  return norms_over_ranks(own_gradients(*sharding_), sharding_->comm(), norm_type);
+}
+
+bool ShardedModel::gradients_are_finite() {
+  const Purpose purpose("gradients_are_finite()");
+  const at::NoGradGuard no_grad;
+  const PartsAsTensors inside;
+  auto gradients = own_gradients(*sharding_);
+  const auto ignored = gradients_of(ignored_parameters(sharding_->net(), sharding_->sharded()));
+  gradients.insert(gradients.end(), ignored.begin(), ignored.end());
+  return finite_on_all_ranks(gradients, sharding_->comm());
+}
+
+Norms ReplicatedModel::param_norms(double norm_type) {
+  const at::NoGradGuard no_grad;
+  std::vector<NamedPart> parameters;
+  for (const auto& entry : reducer_->entries())
+    parameters.push_back({entry.name, entry.tensor});
+  return norms_of(parameters, norm_type);
+}
+
+Norms ReplicatedModel::grad_norms(double norm_type) {
+  const at::NoGradGuard no_grad;
+  return norms_of(gradients_of({reducer_->entries().begin(), reducer_->entries().end()}),
+                  norm_type);
+}
+
+bool ReplicatedModel::gradients_are_finite() {
+  const Purpose purpose("gradients_are_finite()");
+  const at::NoGradGuard no_grad;
+  return finite_on_all_ranks(gradients_of({reducer_->entries().begin(), reducer_->entries().end()}),
+                             *comm_);
+}
+
+}  // namespace fsdp

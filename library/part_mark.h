@@ -1,0 +1,50 @@
+#pragma once
+
+#include <base/torch.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// A mark says that a tensor holds this rank's part of a larger one. The dispatcher shows each call
+// of an operator with a marked operand, also in a list, to part_mark.cpp:
+// - operators that compute element by element run, and their results have the mark;
+// - operators that change only how the elements lie, run if the elements keep their order;
+// - all others throw std::logic_error, which names the operator, the parameter and what to call.
+// part_rules.h says which operator is which. Views, data() and detach() keep the mark, and tensors
+// that are written to in place get it.
+
+// What a mark says of its tensor. Results of an operator have the PartOf of its first marked
+// operand, as `of_result`.
+struct PartOf : c10::BackendMeta {
+  std::string parameter;                   // its name
+  bool is_gradient{};                      // the part of its gradient, or computed from that
+  c10::intrusive_ptr<PartOf> of_result{};  // null: this object describes a result
+  // [elements] where each part begins and where the last one ends, in the result of at::cat();
+  // else empty.
+  std::vector<int64_t> pieces{};
+};
+
+// Returns the description for the part of a parameter, or of its gradient.
+c10::intrusive_ptr<PartOf> part_of(const std::string& parameter, bool is_gradient);
+
+// Marks `tensor` itself. Does nothing if `of` is null or if the tensor has a mark.
+void mark_part(const at::Tensor& tensor, const c10::intrusive_ptr<PartOf>& of);
+
+// Returns whether the tensor has the mark.
+bool is_part(const at::Tensor& tensor);
+
+// While this object lives, operators of this thread ignore marks, and their results have no mark;
+// views keep theirs. The library's own code uses it, because it computes with parts knowingly.
+class PartsAsTensors {
+ public:
+  PartsAsTensors();
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,175 @@
+#include <part_rules.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string_view>
+
+namespace fsdp {
+namespace {
+
+// Operators by the name of the variant that returns a new tensor: "add" also stands for "add_" and
+// "_foreach_add".
+template <size_t N>
+using Names = std::array<std::string_view, N>;
+
+bool is_in(const auto& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Torch gives these no tag "pointwise".
+constexpr Names<13> kElementwise{
+    "copy",      "fill",       "zero",     "masked_fill", "where",       "zeros_like", "ones_like",
+    "full_like", "empty_like", "_to_copy", "leaky_relu",  "_pin_memory", "rsub"};
+constexpr Names<13> kReordered{"view",      "_unsafe_view", "_reshape_alias", "expand", "squeeze",
+                               "unsqueeze", "transpose",    "permute",        "t",      "alias",
+                               "detach",    "lift",         "lift_fresh"};
+constexpr Names<2> kCut{"slice", "split_with_sizes"};
+constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_type",
+                           "is_set_to",         "is_pinned",
+                           "new_zeros",         "new_ones",
+                           "new_full",          "new_empty",
+                           "new_empty_strided", "record_stream"};
+constexpr Names<4> kFused{"_fused_sgd", "_fused_adam", "_fused_adamw", "_fused_adagrad"};
+// Their tag is that of max.other, which takes two tensors, or is wrong.
+constexpr Names<5> kNotElementwise{"max", "min", "norm", "powsum", "equal"};
+constexpr Names<40> kReductions{"norm",
+                                "linalg_vector_norm",
+                                "linalg_norm",
+                                "linalg_matrix_norm",
+                                "frobenius_norm",
+                                "powsum",
+                                "nuclear_norm",
+                                "dist",
+                                "dot",
+                                "vdot",
+                                "inner",
+                                "cosine_similarity",
+                                "sum",
+                                "nansum",
+                                "mean",
+                                "nanmean",
+                                "prod",
+                                "max",
+                                "min",
+                                "amax",
+                                "amin",
+                                "aminmax",
+                                "argmax",
+                                "argmin",
+                                "std",
+                                "var",
+                                "std_mean",
+                                "var_mean",
+                                "median",
+                                "nanmedian",
+                                "quantile",
+                                "all",
+                                "any",
+                                "count_nonzero",
+                                "equal",
+                                "allclose",
+                                "item",
+                                "_local_scalar_dense",
+                                "is_nonzero",
+                                "logsumexp"};
+
+struct Variant {
+  std::string base;
+  bool of_lists{}, in_place{};
+};
+
+// "aten::_foreach_add_" is the variant of "add" of lists and in place.
+Variant variant_of(std::string name) {
+  constexpr std::string_view kNamespace = "aten::", kLists = "_foreach_";
+  Variant variant;
+  if (name.starts_with(kNamespace)) name.erase(0, kNamespace.size());
+  variant.of_lists = name.starts_with(kLists);
+  if (variant.of_lists) name.erase(0, kLists.size());
+  variant.in_place = name.ends_with('_') && !name.ends_with("__");
+  if (variant.in_place) name.pop_back();
+  variant.base = name;
+  return variant;
+}
+
+bool is_pointwise(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::pointwise) && !op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+bool any_overload_is_pointwise(const std::string& base) {
+  for (const char* overload : {"", "Tensor", "Scalar", "other", "self", "Tensor_Scalar"}) {
+    const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + base, overload});
+    if (found && is_pointwise(*found)) return true;
+  }
+  return false;
+}
+
+bool returns_tensors_only(const c10::FunctionSchema& schema) {
+  return std::ranges::all_of(schema.returns(), [](const c10::Argument& result) {
+    const auto kind = result.type()->kind();
+    return kind == c10::TypeKind::TensorType || kind == c10::TypeKind::ListType;
+  });
+}
+
+bool is_elementwise(const c10::OperatorHandle& op, const Variant& variant) {
+  if (!returns_tensors_only(op.schema())) return false;
+  const bool is_listed = is_in(kNotElementwise, variant.base);
+  if (is_listed) return !variant.of_lists && is_pointwise(op);
+  if (is_pointwise(op) || is_in(kElementwise, variant.base)) return true;
+  const bool writes_to_out = op.operator_name().overload_name.ends_with("out");
+  return (variant.of_lists || variant.in_place || writes_to_out) &&
+         any_overload_is_pointwise(variant.base);
+}
+
+std::string name_of(const PartOf& of) {
+  return std::string(of.of_result ? "" : "a tensor that was computed from ") +
+         (of.is_gradient ? "the gradient of parameter " : "parameter ") + of.parameter;
+}
+
+std::string advice_for(const c10::OperatorHandle& op, const PartOf& of) {
+  const bool is_number = is_in(kReductions, variant_of(op.schema().name()).base);
+  if (is_number && of.is_gradient)
+    return std::string("clip with model.clip_grad_norm_(), look for NaN and infinity with ") +
+           "model.gradients_are_finite(), or take the norm of each from model.grad_norms()" +
+           (of.pieces.empty() ? "" : "; LBFGS can't be used");
+  if (is_number)
+    return "take the norm of each parameter from model.param_norms(), or compute in "
+           "model.summon_full_params(), where parameters are whole";
+  if (of.is_gradient) return "gradients are not gathered, so compute element by element";
+  return "parameters are whole in model.summon_full_params()";
+}
+
+}  // namespace
+
+PartRule part_rule(const c10::OperatorHandle& op) {
+  const Variant variant = variant_of(op.schema().name());
+  if (!op.schema().name().starts_with("aten::")) return PartRule::refused;
+  if (is_in(kPlain, variant.base) || is_in(kFused, variant.base)) return PartRule::plain;
+  if (is_elementwise(op, variant)) return PartRule::elementwise;
+  const bool changes_its_shape = variant.in_place && variant.base != "detach";
+  if (is_in(kReordered, variant.base) && !changes_its_shape) return PartRule::reordered;
+  if (variant.base == "cat") return PartRule::joined;
+  if (is_in(kCut, variant.base)) return PartRule::cut;
+  if (is_in(kReductions, variant.base)) return PartRule::refused;
+  const bool is_composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return is_composed ? PartRule::composed : PartRule::refused;
+}
+
+void refuse_operator(const c10::OperatorHandle& op, const PartOf& of) {
+  const std::string would = op.hasTag(at::Tag::nondeterministic_seeded)
+                                ? " would draw numbers for this rank's part alone: "
+                                : " would be that of this rank's part: ";
+  throw std::logic_error(op.schema().name() + " of " + name_of(of) + would + advice_for(op, of) +
+                         "; this_ranks_part(tensor) is the part as a plain tensor");
+}
+
+void refuse_numel(const std::string& op, const PartOf& of, int64_t numel, const std::string& which,
+                  int64_t other_numel) {
+  throw std::logic_error(op + " of " + name_of(of) + ": this rank's part has " +
+                         std::to_string(numel) + " elements, and " + which + " has " +
+                         std::to_string(other_numel) +
+                         "; give it tensors that are cut as the part is, or compute with the whole "
+                         "parameter in model.summon_full_params()");
+}
+
+}  // namespace fsdp
