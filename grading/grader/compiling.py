@@ -193,7 +193,7 @@ class Compiler:
             shutil.copyfile(self.made[name].path, paths[name])
         if not paths:
             return
-        script = sandbox.make(self.job / "look.sh", sandbox.limits_of_compilers(), [LOOK, folder])
+        script = sandbox.make(self.job / "look.sh", sandbox.limits_of_linkers(), [LOOK, folder])
         status, log = run_limited([script, LOOK, *paths.values()], course.rubric()["limits"]["build_seconds"])
         if status != 0:
             log = "".join(f"rejected\ttasks/{name}\tcan't be looked at: {log[-300:]}\n" for name in names)

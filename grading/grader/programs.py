@@ -212,7 +212,7 @@ class Builder:
         folder.chmod(0o755)
         headers = [ROOT / "tasks" / name for task in program.tasks for name in task.folders if (ROOT / "tasks" / name).is_dir()]
         seen = [BUILD, ISOLATE, LOOK, *headers, *objects.values(), *sandbox.libraries()]
-        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_compilers(), seen, folder, BUILD,
+        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_linkers(), seen, folder, BUILD,
                               as_grader=True)
         links = []  # which isolate.sh knows the tasks by
         for name, path in objects.items():

@@ -68,6 +68,10 @@ def limits_of_runs():
                    f"--data={limits['memory_bytes']}", "--core=0", "--nofile=1024"), limits["file_bytes"])
 
 
+def limits_of_linkers():
+    return dataclasses.replace(limits_of_compilers(), devices=True)
+
+
 def limits_of_compilers():
     limits = rubric()["limits"]
     return Limits((f"--nproc={limits['processes']}", f"--fsize={limits['object_bytes']}",
