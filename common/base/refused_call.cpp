@@ -18,7 +18,8 @@ void on_refused_call(void (*handler)(const char*)) {
 
 void fsdp_refused_call(const char* function) {
   if (fsdp::refused_call_handler != nullptr) fsdp::refused_call_handler(function);
-  std::fprintf(stderr, "fsdp: a task's code called %s, which it may not call: remove it\n", function);
+  std::fprintf(stderr, "fsdp: a task's code called %s, which it may not call: remove it\n",
+               function);
   std::abort();
 }
 

@@ -8,7 +8,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Shortens long texts: to compare and show one of 60 MB takes minutes. Ends the reading of a value that is too deep, before the next one in it is read.
+// Shortens long texts: to compare and show one of 60 MB takes minutes. Ends the reading of a value
+// that is too deep, before the next one in it is read.
 class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
   using Parser = nlohmann::detail::json_sax_dom_parser<Json>;
 

@@ -13,7 +13,7 @@ namespace fsdp {
 struct Crash {
   std::atomic<bool> seen;
   std::atomic<uintptr_t> address;  // whose use ends the rank by SIGSEGV
-  char refused[200];               // the function of which base/refused_call.h refuses the call, or ""
+  char refused[200];               // the function that base/refused_call.h refused, or ""
 };
 
 // Everything that is known about one rank after the run.

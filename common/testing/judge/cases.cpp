@@ -52,7 +52,8 @@ int seed_file::make() {
   const std::string text = seed == nullptr ? "" : seed;
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  fcntl(ends[1], F_SETFL, O_NONBLOCK);  // a seed that is longer than a pipe is cut, for every program
+  fcntl(ends[1], F_SETFL,
+        O_NONBLOCK);  // a seed that is longer than a pipe is cut, for every program
   if (write(ends[1], text.data(), text.size()) < 0) return -1;
   close(ends[1]);
   return ends[0];
