@@ -134,9 +134,10 @@ class Patience(unittest.TestCase):
         self.assertFalse(patience.is_over())
 
     def test_programs_that_fail_for_too_long_end_the_others_and_those_that_pass_do_not(self):
-        for outcome, over in (("passed", False), ("failed", True)):
+        for outcome, over in (("passed", False), ("", True), ("failed", True)):
             patience = run.Patience()
-            patience.add(Result([{"test": "a", "outcome": outcome}], seconds=self.LIMITS["failing_seconds"]))
+            tests = [{"test": "a", "outcome": outcome}] if outcome else []
+            patience.add(Result(tests, seconds=self.LIMITS["failing_seconds"]))
             self.assertEqual(patience.is_over(), over)
         result = run.run_tests(pathlib.Path("none"), course.tasks()[1], "", patience)
         self.assertEqual((result.why, result.cut_short), (run.OVER, True))

@@ -127,7 +127,8 @@ class Patience:
 
     def add(self, result):
         self.lost += lost_seconds(result)
-        self.failing += 0 if all(test.get("outcome") == "passed" for test in result.tests) else result.seconds
+        passed = bool(result.tests) and all(test.get("outcome") == "passed" for test in result.tests)
+        self.failing += 0 if passed else result.seconds
 
 
 OVER = "not run: the tests of this submission that fail have taken too long; grade again, what is known is kept"
