@@ -103,20 +103,18 @@ def attempts(entries):
 
 def wrong(entry):
     """What is wrong with how it is graded."""
-    task = task_of(entry)
     with new_job() as job:
         graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True, only=numbers_of(entry),
                              looked_at=entry["looked_at"])
     own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
     notes = "; ".join(note for note in graded.notes if note.startswith(own))  # of the solutions there are others
-    left_out = graded.best(task).left_out
-    said = "\n".join(text for score in graded.scores[task.number]
+    left_out = next((best.left_out for best in map(graded.best, graded.graded) if best.left_out), "")
+    said = "\n".join(text for scores in graded.scores.values() for score in scores
                      for text in (score.remark, *(problem.text for problem in score.problems)))
     yield from (f"left {what}" for what in found_behind())
     most = most_points(entry)
     if graded.points != (most if entry["is_honest"] else 0) or left_out:
-        lost = [problem.text for score in map(graded.best, graded.graded) for problem in score.problems if problem.text]
-        yield f"has {graded.points:g} of {most:g} points: {left_out or said or lost or graded.throughput}"
+        yield f"has {graded.points:g} of {most:g} points: {left_out or said.strip() or graded.throughput}"
     if "seconds" in entry and graded.seconds > entry["seconds"]:
         yield f"takes {graded.seconds:.0f} s and not less than {entry['seconds']}"
     if entry["is_honest"] and (bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes):

@@ -56,7 +56,9 @@ int seed_file::make() {
         O_NONBLOCK);  // a seed that is longer than a pipe is cut, for every program
   if (write(ends[1], text.data(), text.size()) < 0) return -1;
   close(ends[1]);
-  return ends[0];
+  const int kept = fcntl(ends[0], F_DUPFD, kFirstDescriptor);
+  close(ends[0]);
+  return kept;
 }
 
 bool hidden_cases() {

@@ -70,7 +70,8 @@ std::string tests_from_here() {
 std::vector<std::string> command_of_ranks(int reports) {
   std::istringstream words(std::getenv("FSDP_RANKS_OF"));
   std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
-  const int kept = fcntl(reports, F_DUPFD, 3);  // without the flag that closes it
+  const int kept =
+      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // without the flag that closes it
   command.push_back("--gtest_filter=" + tests_from_here());
   command.push_back("--report_to=" + std::to_string(kept));
   const int nothing = open("/dev/null", O_RDWR);
