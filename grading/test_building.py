@@ -107,6 +107,11 @@ class Looks(unittest.TestCase):
                   "extern \"C\" int open_it(int x) { return x; }"
         self.assertEqual(self.looked_at(uses, defines), [])
 
+    def test_says_nothing_of_what_the_c_library_s_headers_use_by_themselves(self):
+        shared = "#include <memory>\n#include <iostream>\nstd::shared_ptr<int> kept;\n" \
+                 "void f(std::shared_ptr<int> x) { kept = x; std::cout << *x << std::flush; }"
+        self.assertEqual(self.looked_at(shared), [])
+
     def test_fails_on_what_is_no_object(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("no object")
